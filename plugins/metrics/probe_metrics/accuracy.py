@@ -1,0 +1,84 @@
+"""Accuracy Reached or Not, of the table of tensors."""
+
+from __future__ import annotations
+
+from probe_core.measure import OpenPair
+from probe_core.model import Level, Measurement, Measurements, Reason, Verdict
+from probe_core.pipeline import scalars_differ
+from probe_metrics.thresholds import thresholds
+
+YES, NO, NONE, UNMATCHED = "Yes", "No", "None", "Unmatched"
+
+
+class Accuracy:
+    """The seed's rule over cosine and largest absolute error, first hit wins (spec/compare 5.4).
+
+    Shapes differ: Unmatched. nan or inf at different places: No. No cosine or no error: None.
+    Cosine below 0.99 with an error above 0.001: No. Cosine below 0.9, or an error above 1: No.
+    Else Yes. A side that is all zero counts as cosine 0 (decision D10).
+
+    The level goes beyond the label where the seed leaves a row unjudged: tensors of one element,
+    scalars that differ (decision D20), rows without partner, files that could not be read.
+    """
+
+    def __init__(self) -> None:
+        limits = thresholds("accuracy")
+        self._both = limits["both"]
+        self._either = limits["either"]
+        self._zero_side = limits["zero_side"]
+        self._one_element = limits["one_element"]
+
+    def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
+        """The verdict on one pair."""
+        cosine = measurements["cosine.Cosine"]
+        absolute = measurements["max_error.MaxAbsErr"]
+        code = cosine.reason.code if cosine.reason else ""
+        if code == "shape":
+            return _failed(UNMATCHED, "the shapes differ")
+        if code == "positions":
+            return _failed(NO, "nan or inf stand at different places")
+        if code in ("target_zero", "golden_zero"):
+            return self._judge_zero_side(absolute)
+        if code in ("zero_dimensional", "one_element"):
+            return self._judge_one_element(absolute, measurements["max_error.MaxRelativeErr"])
+        if cosine.number is None or absolute.number is None:
+            return _unmeasured(pair, code)
+        return self._judge(cosine.number, absolute.number)
+
+    def _judge(self, cosine: float, absolute: float) -> Verdict:
+        evidence = f"Cosine {cosine:.6g}, MaxAbsErr {absolute:.6g}"
+        if cosine < self._both["cosine"] and absolute > self._both["absolute"]:
+            return _failed(NO, evidence)
+        if cosine < self._either["cosine"] or absolute > self._either["absolute"]:
+            return _failed(NO, evidence)
+        return Verdict(Level.PASS, YES)
+
+    def _judge_zero_side(self, absolute: Measurement) -> Verdict:
+        error = absolute.number or 0.0
+        if error > self._zero_side["absolute"]:
+            return _failed(NO, f"one side is all zero, MaxAbsErr {error:.6g}")
+        return Verdict(Level.PASS, YES)
+
+    def _judge_one_element(self, absolute: Measurement, relative: Measurement) -> Verdict:
+        error, share = absolute.number or 0.0, relative.number or 0.0
+        limits = self._one_element
+        if error > limits["absolute"] and share > limits["relative"]:
+            evidence = Reason("evidence", f"one element, MaxAbsErr {error:.6g}, relative {share:.3g}")
+            return Verdict(Level.ERROR, NONE, (evidence,))
+        return Verdict(Level.PASS, NONE)
+
+
+def _failed(label: str, evidence: str) -> Verdict:
+    return Verdict(Level.ERROR, label, (Reason("evidence", evidence),), failed=label == NO)
+
+
+def _unmeasured(pair: OpenPair, code: str) -> Verdict:
+    if scalars_differ(pair.pair):
+        target, golden = (slot.value.statistics.max for slot in pair.slots)
+        evidence = Reason("evidence", f"{target!r:.40} against {golden!r:.40}")
+        return Verdict(Level.ERROR, NONE, (evidence,), failed=True)
+    if not pair.pair.matched or code in ("unreadable", "no_target_file", "no_golden_file"):
+        return Verdict(Level.WARNING, NONE)
+    return Verdict(Level.SKIP, NONE)
+
+

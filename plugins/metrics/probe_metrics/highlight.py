@@ -1,0 +1,120 @@
+"""The red and yellow marks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from probe_core.model import Colour, Mark, Mode, Reason, Row, Side
+from probe_core.table import consistent
+from probe_metrics.statistics import as_float, is_number
+from probe_metrics.thresholds import thresholds
+
+
+class Highlight:
+    """The seed's rules R1 to R4 and Y1 to Y5 over the rows of one op (spec/compare 9).
+
+    Inputs and parameters are held against each output; a rule that any of them fires marks the
+    output. Red beats yellow, and a yellow reason of a red row is not said. Rows of the golden
+    alone are never marked (decision D1). The relative error of the maximum is the seed's with
+    its sign mended: abs(Max diff) / max(0.01, abs(Bench max)) (decision D12).
+    """
+
+    def __init__(self) -> None:
+        self._limits = thresholds("highlight")
+
+    def mark(self, rows: Sequence[Row]) -> Mapping[int, Mark]:
+        """The marks by position."""
+        views = [_View(row, self._limits["least_maximum"]) for row in rows]
+        sources = [view for view in views if view.usable and view.row.pair.side.is_source]
+        marks: dict[int, Mark] = {}
+        for position, view in enumerate(views):
+            if view.row.pair.target is None:
+                continue
+            red = list(self._red(view, sources))
+            reasons = red or list(self._yellow(view, sources))
+            if reasons:
+                codes = tuple(Reason(code) for code in dict.fromkeys(reasons))
+                marks[position] = Mark(Colour.RED if red else Colour.YELLOW, codes)
+        return marks
+
+    def _red(self, view: _View, sources: Sequence[_View]) -> Iterator[str]:
+        if view.nonfinite:
+            yield "mark_nonfinite"
+        elif view.absolute is not None and view.absolute > self._limits["absolute"]:
+            yield "mark_absolute"
+        if not view.is_output:
+            return
+        limits = self._limits["ratio"]
+        if view.ratio is not None and any(
+            source.ratio is not None
+            and source.ratio > limits["input"]
+            and view.ratio < limits["output"]
+            for source in sources
+        ):
+            yield "mark_ratio"
+        if view.mode is Mode.STATISTICS and view.usable and view.relative > self._limits["relative"]:
+            yield "mark_relative"
+
+    def _yellow(self, view: _View, sources: Sequence[_View]) -> Iterator[str]:
+        if view.is_output and view.usable:
+            pairs = (
+                ("mark_magnitude", self._larger_by_an_order),
+                ("mark_ratio_drop", self._ratio_drops),
+                ("mark_relative_jump", self._relative_jumps),
+                ("mark_cosine_drop", self._cosine_drops),
+            )
+            for code, fires in pairs:
+                if any(fires(source, view) for source in sources):
+                    yield code
+        if consistent(view.row) is False:
+            yield "mark_requires_grad"
+
+    def _larger_by_an_order(self, source: _View, output: _View) -> bool:
+        limits = self._limits["magnitude"]
+        before, after = source.absolute or 0.0, output.absolute or 0.0
+        if not (before > limits["absolute"] and after > limits["absolute"] and after >= before):
+            return False
+        return math.log10(after) - math.log10(before) >= limits["orders"]
+
+    def _ratio_drops(self, source: _View, output: _View) -> bool:
+        if source.ratio is None or output.ratio is None:
+            return False
+        return source.ratio - output.ratio > self._limits["ratio_drop"]
+
+    def _relative_jumps(self, source: _View, output: _View) -> bool:
+        limits = self._limits["relative_jump"]
+        return output.relative > limits["output"] and source.relative < limits["input"]
+
+    def _cosine_drops(self, source: _View, output: _View) -> bool:
+        if source.cosine is None or output.cosine is None:
+            return False
+        return source.cosine - output.cosine > self._limits["cosine_drop"]
+
+
+class _View:
+    """The numbers of a row that the rules look at."""
+
+    def __init__(self, row: Row, least_maximum: float) -> None:
+        self.row = row
+        measured = row.measurements
+        self.mode = Mode.TENSOR if "cosine.Cosine" in measured else Mode.STATISTICS
+        error = measured[
+            "max_error.MaxAbsErr" if self.mode is Mode.TENSOR else "statistics.Max diff"
+        ].number
+        self.absolute = None if error is None else abs(error)
+        tensor = self.mode is Mode.TENSOR
+        self.ratio = measured["error_ratio.One Thousandth Err Ratio"].number if tensor else None
+        self.cosine = measured["cosine.Cosine"].number if tensor else None
+        target, golden = row.pair.target, row.pair.golden
+        ends = () if target is None else target.value.statistics.four()[:2]
+        self.nonfinite = any(is_number(end) and not math.isfinite(as_float(end)) for end in ends)
+        maxima = [slot.value.statistics.max for slot in (target, golden) if slot is not None]
+        self.usable = self.absolute is not None and len(maxima) == 2 and all(map(is_number, maxima))
+        self.relative = 0.0
+        if self.usable and self.absolute is not None:
+            self.relative = self.absolute / max(least_maximum, abs(as_float(maxima[1])))
+
+    @property
+    def is_output(self) -> bool:
+        return self.row.pair.side is Side.OUTPUT

@@ -1,0 +1,75 @@
+"""What probe-metrics contributes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from probe_core.hookspecs import hookimpl
+from probe_core.specs import HighlightSpec, MetricSpec, Needs, PolicySpec
+
+if TYPE_CHECKING:
+    from probe_core.model import Advice
+    from probe_core.report import Report
+
+SEED = "whole-net comparison guide, 8.3"
+
+
+@hookimpl
+def probe_metrics() -> list[MetricSpec]:
+    """The metrics of the three tables, and those that ``--metric`` adds."""
+    return [
+        MetricSpec("cosine", "cosine of the angle between both tensors",
+                   "probe_metrics.cosine:Cosine", ("Cosine",)),
+        MetricSpec("euclidean", "Euclidean distance of both tensors",
+                   "probe_metrics.euclidean:Euclidean", ("EucDist",)),
+        MetricSpec("max_error", "largest absolute and largest relative error",
+                   "probe_metrics.max_error:MaxError", ("MaxAbsErr", "MaxRelativeErr")),
+        MetricSpec("error_ratio", "share of elements with a relative error below 1/1000 and 5/1000",
+                   "probe_metrics.error_ratio:ErrorRatio",
+                   ("One Thousandth Err Ratio", "Five Thousandths Err Ratio")),
+        MetricSpec("statistics", "differences of the recorded maximum, minimum, mean and norm",
+                   "probe_metrics.statistics:StatisticsDifference",
+                   ("Max diff", "Min diff", "Mean diff", "L2norm diff", "MaxRelativeErr",
+                    "MinRelativeErr", "MeanRelativeErr", "NormRelativeErr"), Needs.STATISTICS),
+        MetricSpec("checksum", "equality of the recorded checksums",
+                   "probe_metrics.checksum:Checksum", ("Checksum equal",), Needs.CHECKSUM),
+        MetricSpec("rmse", "root mean square error",
+                   "probe_metrics.rmse:Rmse", ("RMSE",)),
+        MetricSpec("mape", "mean absolute percentage error, as a ratio",
+                   "probe_metrics.mape:Mape", ("MAPE",)),
+        MetricSpec("ulp", "distance in units in the last place, exact",
+                   "probe_metrics.ulp:Ulp", ("ULP max", "ULP mean", "ULP share over limit")),
+        MetricSpec("equal", "bitwise equality of both tensors",
+                   "probe_metrics.equal:Equal", ("Bitwise equal",)),
+    ]  # fmt: skip
+
+
+@hookimpl
+def probe_policies() -> list[PolicySpec]:
+    """The policies behind the verdict columns of the three tables."""
+    return [
+        PolicySpec("accuracy", "Accuracy Reached or Not, by cosine and largest absolute error",
+                   "probe_metrics.accuracy:Accuracy", SEED, ("cosine", "max_error")),
+        PolicySpec("statistics", "Warning where a recorded statistic is off by more than half",
+                   "probe_metrics.statistics_result:StatisticsResult", SEED, ("statistics",)),
+        PolicySpec("checksum", "Pass where checksum, shape and dtype agree",
+                   "probe_metrics.checksum_result:ChecksumResult", SEED, ("checksum",)),
+    ]  # fmt: skip
+
+
+@hookimpl
+def probe_highlighters() -> list[HighlightSpec]:
+    """The red and yellow marks of ``-hl``."""
+    return [
+        HighlightSpec("red_yellow", "marks outputs that are worse than their inputs",
+                      "probe_metrics.highlight:Highlight", SEED,
+                      ("cosine", "max_error", "error_ratio", "statistics")),
+    ]  # fmt: skip
+
+
+@hookimpl
+def probe_advise(report: Report) -> Advice | None:
+    """The advisor's word on the first row that fails."""
+    from probe_metrics.advisor import advise
+
+    return advise(report)

@@ -1,0 +1,26 @@
+"""Mean absolute percentage error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from probe_core.measure import OpenPair
+from probe_core.model import Measurement
+from probe_metrics.kernel import misaligned, sums
+
+
+class Mape:
+    """mean(|N-B| / |B|) as a ratio, not multiplied by 100.
+
+    The guide leaves B = 0 open: here an element adds 0 where N is 0 too, and makes the mean inf
+    where it is not, as decision D4 has it for the largest relative error. nan or inf at the same
+    places count as equal; at different places: absent. Source: torch_npu.hooks guide,
+    spec/compare 18.
+    """
+
+    def measure(self, pair: OpenPair) -> Sequence[Measurement]:
+        """The mean relative error; 0-d tensors included."""
+        found = pair.once(sums)
+        if not found.aligned:
+            return [misaligned()]
+        return [Measurement(found.relative_sum / found.size)]

@@ -1,0 +1,24 @@
+"""Root mean square error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from probe_core.measure import OpenPair
+from probe_core.model import Measurement
+from probe_metrics.kernel import misaligned, sums
+
+
+class Rmse:
+    """sqrt(mean(|N-B|²)); nan or inf at the same places count as equal, at different places: absent.
+
+    Source: torch_npu.hooks guide, spec/compare 18.
+    """
+
+    def measure(self, pair: OpenPair) -> Sequence[Measurement]:
+        """The error in the unit of the data; 0-d tensors included."""
+        found = pair.once(sums)
+        if not found.aligned:
+            return [misaligned()]
+        return [Measurement(found.distance / math.sqrt(found.size))]

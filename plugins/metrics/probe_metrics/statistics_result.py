@@ -1,0 +1,85 @@
+"""Result of the table of statistics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from probe_core.measure import OpenPair
+from probe_core.messages import NOT_AVAILABLE
+from probe_core.model import Level, Measurements, Reason, Statistic, Value, Verdict
+from probe_core.pipeline import scalars_differ
+from probe_metrics.statistics import as_float, is_number
+from probe_metrics.thresholds import thresholds
+
+NAMES = ("max", "min", "mean", "norm")
+
+
+class StatisticsResult:
+    """Warning where a recorded statistic is off by more than half, else an empty cell.
+
+    The relative error is the seed's |N-B|/|B|; where B is 0, |N-B| over the larger magnitude
+    (conflict C1). nan or inf on one side and not the same on the other counts as off, and so do
+    texts and truth values that differ; null on one side does not (decision D8). No partner or
+    other shapes: N/A (decision D7).
+
+    The level looks at the scale as well (decision D24): a mean that is off by 300 % of nearly
+    nothing is a Warning in the table and no suspect.
+    """
+
+    def __init__(self) -> None:
+        limits = thresholds("statistics")
+        self._relative: float = limits["relative"]
+        self._tiny: float = limits["tiny"]
+        self._share: float = limits["share_of_magnitude"]
+
+    def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
+        """The verdict on one pair."""
+        if not pair.pair.matched:
+            return Verdict(Level.WARNING, NOT_AVAILABLE)
+        if pair.obstacle is not None:
+            return Verdict(Level.ERROR, NOT_AVAILABLE, (Reason("evidence", "the shapes differ"),))
+        target, golden = (slot.value for slot in pair.slots)
+        off = list(self._off(target, golden))
+        scalar = scalars_differ(pair.pair)
+        if not off and not scalar:
+            return Verdict(Level.PASS, "")
+        grave = [text for text, counts in off if counts]
+        level = Level.ERROR if grave or scalar else Level.PASS
+        if scalar and not off:
+            first, second = target.statistics.max, golden.statistics.max
+            evidence = Reason("evidence", f"{first!r:.40} against {second!r:.40}")
+            return Verdict(level, "", (evidence,), failed=True)
+        reasons = [Reason("double_check"), *(Reason("evidence", text) for text in grave[:1])]
+        return Verdict(level, "Warning", tuple(reasons), failed=True)
+
+    def _off(self, target: Value, golden: Value) -> Iterator[tuple[str, bool]]:
+        """The statistics that are off: what to say of each, and whether its difference counts."""
+        magnitude = _magnitude(golden)
+        for name, ours, theirs in zip(NAMES, target.statistics.four(), golden.statistics.four()):
+            share = self._error(ours, theirs)
+            if share > self._relative:
+                counts = not (is_number(ours) and is_number(theirs)) or not (
+                    abs(as_float(ours) - as_float(theirs)) <= self._share * magnitude
+                )
+                yield f"{name} {ours!r:.24} against {theirs!r:.24}", counts
+
+    def _error(self, target: Statistic, golden: Statistic) -> float:
+        if target is None or golden is None:
+            return 0.0
+        if not is_number(target) or not is_number(golden):
+            return math.inf if target != golden else 0.0
+        ours, theirs = as_float(target), as_float(golden)
+        if ours == theirs or (math.isnan(ours) and math.isnan(theirs)):
+            return 0.0
+        if not (math.isfinite(ours) and math.isfinite(theirs)):
+            return math.inf
+        if theirs == 0:
+            return abs(ours) / (abs(ours) + self._tiny)
+        return abs((ours - theirs) / theirs)
+
+
+def _magnitude(value: Value) -> float:
+    ends = (value.statistics.max, value.statistics.min)
+    sizes = [abs(as_float(end)) for end in ends if is_number(end)]
+    return max((size for size in sizes if math.isfinite(size)), default=0.0)

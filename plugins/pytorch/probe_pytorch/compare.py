@@ -1,0 +1,81 @@
+"""The function interface of the seed (spec/compare 1.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from probe_core.report import Report
+
+
+def compare(
+    input_param: Mapping[str, Any],
+    output_path: str,
+    stack_mode: bool = False,
+    auto_analyze: bool = True,
+    fuzzy_match: bool = False,
+    highlight: bool = False,
+    data_mapping: str | Mapping[str, str] | None = None,
+) -> list[Report]:
+    """Compare two runs recorded from PyTorch; torch is not imported.
+
+    Args:
+        input_param: ``npu_json_path``, ``bench_json_path``, and optionally ``stack_json_path``
+            and ``is_print_compare_log`` (True prints the summary).
+        output_path: Directory of the result files; created when absent.
+        stack_mode: Show call stacks; decides only where there is a ``stack_json_path``.
+        auto_analyze: Write the advisor's file.
+        fuzzy_match: Pair calls whose names differ in the call count.
+        highlight: Mark suspicious rows.
+        data_mapping: A yaml file that pairs row names, or the names themselves.
+
+    Returns:
+        A report for each pair of ranks.
+
+    Raises:
+        UserError: An argument of the wrong type, or input that cannot be compared.
+    """
+    from probe_core.cli import console
+    from probe_core.cli.compare import matcher_name, stack_choice, time_stamp
+    from probe_core.cli.options import FUNCTION_KEYS, parse_input
+    from probe_core.errors import UserError
+    from probe_core.manager import Manager
+    from probe_core.pipeline import compare as run
+    from probe_core.plan import Plan
+
+    flags = {
+        "stack_mode": stack_mode,
+        "auto_analyze": auto_analyze,
+        "fuzzy_match": fuzzy_match,
+        "highlight": highlight,
+    }
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise UserError(f"{name} must be True or False, not {value!r:.40}.", "Pass a bool.")
+    if not isinstance(input_param, Mapping):
+        raise UserError("input_param must be a dict.", "Pass npu_json_path and bench_json_path in it.")
+    if not isinstance(output_path, str):
+        raise UserError("output_path must be a str.", "Pass the directory of the result files.")
+    if fuzzy_match and data_mapping:
+        raise UserError("fuzzy_match and data_mapping exclude each other.", "Leave one of them out.")
+    runs = parse_input(input_param, "input_param", FUNCTION_KEYS)
+    plan = Plan(
+        target=runs.target,
+        golden=runs.golden,
+        output=Path(output_path),
+        time_stamp=time_stamp(),
+        framework="pytorch",
+        matcher=matcher_name(fuzzy_match, data_mapping),
+        mapping=Path(data_mapping) if isinstance(data_mapping, str) else data_mapping or None,
+        stack=stack_choice(runs.stack, stack_mode),
+        stack_path=runs.stack,
+        highlight=highlight,
+        advise=auto_analyze,
+    )
+    reports = list(run(plan, Manager()))
+    if runs.print_log:
+        for report in reports:
+            console.summary(report)
+    return reports

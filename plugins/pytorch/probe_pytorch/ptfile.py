@@ -1,0 +1,202 @@
+"""Read a tensor out of a ``.pt`` file without torch and without unpickling.
+
+A ``.pt`` file (PyTorch >= 1.6) is a stored zip: ``{root}/data.pkl`` describes the tensor,
+``{root}/data/{key}`` holds each storage's bytes. The description is a pickle program; this
+module interprets the few instructions that describing a tensor takes and builds plain data from
+them. Nothing is imported, called or run: a name outside the list below ends the reading.
+
+Format: torch/serialization.py and torch/_utils.py (``_rebuild_tensor_v2``,
+``_rebuild_tensor_v3``, ``_rebuild_parameter``), and the instructions of Python's pickletools.
+"""
+
+from __future__ import annotations
+
+import mmap
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from probe_core.errors import UnreadableTensor
+from probe_pytorch.pickle_data import Call, Global, PickleError, Storage, interpret
+
+LARGEST_PICKLE = 4 << 20
+LARGEST_EXPANDED = 1 << 28
+"""Elements that an expanded tensor (stride 0) may claim beyond what its storage holds."""
+
+_DTYPES: dict[str, np.dtype[Any]] = {
+    name: np.dtype(kind)
+    for name, kind in {
+        "float64": np.float64, "float32": np.float32, "float16": np.float16,
+        "bfloat16": ml_dtypes.bfloat16, "complex128": np.complex128, "complex64": np.complex64,
+        "int64": np.int64, "int32": np.int32, "int16": np.int16, "int8": np.int8,
+        "uint64": np.uint64, "uint32": np.uint32, "uint16": np.uint16, "uint8": np.uint8,
+        "bool": np.bool_, "float8_e4m3fn": ml_dtypes.float8_e4m3fn,
+        "float8_e5m2": ml_dtypes.float8_e5m2, "float8_e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
+        "float8_e5m2fnuz": ml_dtypes.float8_e5m2fnuz, "float8_e8m0fnu": ml_dtypes.float8_e8m0fnu,
+    }.items()
+}  # fmt: skip
+
+_STORAGES = {
+    "DoubleStorage": "float64", "FloatStorage": "float32", "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16", "ComplexDoubleStorage": "complex128",
+    "ComplexFloatStorage": "complex64", "LongStorage": "int64", "IntStorage": "int32",
+    "ShortStorage": "int16", "CharStorage": "int8", "ByteStorage": "uint8", "BoolStorage": "bool",
+    "UntypedStorage": "uint8",
+}  # fmt: skip
+
+_REFUSED = "is not described as a plain tensor"
+
+
+def load_pt(path: Path) -> np.ndarray[Any, Any]:
+    """The tensor in ``path``, as a read-only view of the mapped file where possible.
+
+    bfloat16 and float8 come as the dtypes of ml_dtypes.
+
+    Raises:
+        UnreadableTensor: Not such a file, cut off, or a content that is no plain tensor.
+        OSError: The file cannot be opened.
+    """
+    try:
+        with path.open("rb") as file:
+            if file.read(1) == b"":
+                raise UnreadableTensor(f"{path.name} is empty")
+            memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            archive = _Archive(memory, zipfile.ZipFile(file))
+            outline = _outline(interpret(archive.pickle()))
+            return _array(outline, archive)
+    except UnreadableTensor:
+        raise
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise UnreadableTensor(f"{path.name} is damaged: {error}") from None
+    except (zipfile.BadZipFile, NotImplementedError, PickleError) as error:
+        raise UnreadableTensor(f"{path.name} cannot be read as a tensor: {error}") from None
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError,
+            RecursionError, MemoryError, EOFError, RuntimeError) as error:  # fmt: skip
+        raise UnreadableTensor(
+            f"{path.name} {_REFUSED}, or is damaged ({type(error).__name__})"
+        ) from None
+
+
+class _Archive:
+    """The zip's directory, and its members as slices of the mapped file."""
+
+    def __init__(self, memory: mmap.mmap, directory: zipfile.ZipFile) -> None:
+        self._memory = memory
+        self._entries = {entry.filename: entry for entry in directory.infolist()}
+        pickles = [name for name in self._entries if name.endswith("/data.pkl")]
+        if len(pickles) != 1:
+            raise PickleError("it holds no single data.pkl; was it written by torch.save?")
+        self._root = pickles[0].removesuffix("data.pkl")
+
+    def pickle(self) -> bytes:
+        """The description of the tensor."""
+        start, size = self._place("data.pkl")
+        if size > LARGEST_PICKLE:
+            raise PickleError(f"its description takes {size} bytes; a tensor's takes few")
+        return self._memory[start : start + size]
+
+    def storage(self, storage: Storage, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        """The elements of a storage, flat."""
+        start, size = self._place(f"data/{storage.key}")
+        if size % dtype.itemsize:
+            raise PickleError(f"storage {storage.key} is no whole number of elements")
+        order = self._memory_of("byteorder") or b"little"
+        kind = dtype if order == b"little" else dtype.newbyteorder(">")
+        return np.frombuffer(self._memory, kind, size // dtype.itemsize, start)
+
+    def _memory_of(self, name: str) -> bytes | None:
+        if self._root + name not in self._entries:
+            return None
+        start, size = self._place(name)
+        return self._memory[start : start + min(size, 16)]
+
+    def _place(self, name: str) -> tuple[int, int]:
+        entry = self._entries.get(self._root + name)
+        if entry is None:
+            raise PickleError(f"it lacks {name}")
+        if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
+            raise PickleError(f"{name} is compressed or encrypted, which torch.save never does")
+        header = self._memory[entry.header_offset : entry.header_offset + 30]
+        if header[:4] != b"PK\x03\x04":
+            raise PickleError(f"{name} does not begin where the directory says")
+        names, extras = (int.from_bytes(header[i : i + 2], "little") for i in (26, 28))
+        start = entry.header_offset + 30 + names + extras
+        if entry.file_size != entry.compress_size or start + entry.file_size > len(self._memory):
+            raise PickleError(f"{name} claims more bytes than the file holds")
+        return start, entry.file_size
+
+
+@dataclass(frozen=True, slots=True)
+class _Outline:
+    """A tensor as described: where its elements lie in which storage."""
+
+    storage: Storage
+    dtype: str
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    conjugate: bool = False
+    negative: bool = False
+
+
+def _outline(described: Any) -> _Outline:
+    if not isinstance(described, Call):
+        raise PickleError(f"it holds {type(described).__name__}, not a tensor")
+    name = described.function.name
+    arguments = described.arguments
+    if name == "_rebuild_parameter":
+        return _outline(arguments[0])
+    if name == "_rebuild_tensor_v2":
+        storage, offset, shape, strides = arguments[:4]
+        dtype = _STORAGES.get(storage.kind.name) if isinstance(storage, Storage) else None
+        flags = arguments[6] if len(arguments) > 6 else None
+    elif name == "_rebuild_tensor_v3":
+        storage, offset, shape, strides = arguments[:4]
+        dtype = arguments[6].name if isinstance(arguments[6], Global) else None
+        flags = arguments[7] if len(arguments) > 7 else None
+    else:
+        raise PickleError(f"tensors made by {name} are not supported")
+    if not isinstance(storage, Storage) or dtype not in _DTYPES:
+        raise PickleError("its element type is not known")
+    sizes = (offset, *shape, *strides)
+    if any(type(size) is not int or size < 0 for size in sizes) or len(shape) != len(strides):
+        raise PickleError("its shape, strides or offset are not whole numbers from 0 on")
+    flags = flags if isinstance(flags, dict) else {}
+    return _Outline(storage, dtype, offset, tuple(shape), tuple(strides),
+                    flags.get("conj") is True, flags.get("neg") is True)  # fmt: skip
+
+
+def _array(outline: _Outline, archive: _Archive) -> np.ndarray[Any, Any]:
+    dtype = _DTYPES[outline.dtype]
+    flat = archive.storage(outline.storage, dtype)
+    if len(outline.shape) > 32:
+        raise PickleError("it has more than 32 dimensions")
+    count = 1
+    for size in outline.shape:
+        count *= size
+    if count == 0:
+        return np.empty(outline.shape, dtype)
+    last = outline.offset + sum(
+        (size - 1) * stride for size, stride in zip(outline.shape, outline.strides)
+    )
+    if last >= flat.size:
+        raise PickleError(
+            f"its shape {list(outline.shape)} reaches element {last} of a storage of {flat.size}"
+        )
+    if count > max(flat.size, LARGEST_EXPANDED):
+        raise PickleError(f"it expands {flat.size} stored elements to {count}")
+    array: np.ndarray[Any, Any] = np.lib.stride_tricks.as_strided(
+        flat[outline.offset :],
+        outline.shape,
+        tuple(stride * dtype.itemsize for stride in outline.strides),
+        writeable=False,
+    )
+    if outline.conjugate:
+        array = np.conj(array)
+    return -array if outline.negative else array

@@ -1,0 +1,1 @@
+"""The output formats that ship with probe: one file a format."""

@@ -1,0 +1,33 @@
+"""What the core itself contributes, registered like any plugin."""
+
+from __future__ import annotations
+
+from probe_core.hookspecs import hookimpl
+from probe_core.specs import CommandSpec, MatcherSpec
+
+
+@hookimpl
+def probe_matchers() -> list[MatcherSpec]:
+    """The three ways of pairing two runs of one framework."""
+    return [
+        MatcherSpec("exact", "equal names", "probe_core.matching.exact:Exact"),
+        MatcherSpec("fuzzy", "equal names but for the call count, in order", "probe_core.matching.fuzzy:Fuzzy"),
+        MatcherSpec("mapping", "names paired by a yaml file", "probe_core.matching.mapping:Mapping"),
+    ]
+
+
+@hookimpl
+def probe_commands() -> list[CommandSpec]:
+    """The commands that need no framework."""
+    return [
+        CommandSpec(
+            "compare",
+            "Compare two recorded runs and say where they part.",
+            "probe_core.cli.compare:compare",
+        ),
+        CommandSpec(
+            "plugins",
+            "List the installed plugins, what each gives, and what is broken.",
+            "probe_core.cli.plugins:plugins",
+        ),
+    ]

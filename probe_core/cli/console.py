@@ -1,0 +1,141 @@
+"""All that the commands print: results on stdout, everything about the work on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from probe_core.model import GRAVITY, Level
+from probe_core.report import Report
+
+SHOWN_FILES = 12
+
+
+def prepare() -> None:
+    """Make sure that no name breaks the printing, whatever the terminal's encoding."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)
+        if reconfigure:
+            reconfigure(errors="backslashreplace")
+
+
+def show(text: str = "") -> None:
+    """A line of the result."""
+    click.echo(text)
+
+
+def note(text: str) -> None:
+    """A line about the work."""
+    click.echo(text, err=True)
+
+
+def warn(text: str) -> None:
+    """A warning."""
+    note(f"{click.style('warning', fg='yellow')}: {text}")
+
+
+def error(what: str, fix: str = "", choices: Sequence[str] = ()) -> None:
+    """A mistake of the user's: what, how to mend it, the choices."""
+    note(f"{click.style('error', fg='red', bold=True)}: {what}")
+    if fix:
+        note(f"  {fix}")
+    for choice in choices:
+        note(f"    {choice}")
+
+
+def usage(problem: click.ClickException) -> None:
+    """A command line that cannot be understood."""
+    fix = ""
+    if isinstance(problem, click.UsageError) and problem.ctx is not None:
+        fix = f"See '{problem.ctx.command_path} --help'."
+    error(problem.format_message(), fix)
+
+
+def defect(where: str) -> None:
+    """A defect of probe itself."""
+    note(traceback.format_exc().rstrip())
+    error("This is a defect of probe.", f"Please report it with the lines above at {where}.")
+
+
+def close_broken_pipe() -> None:
+    """Whoever read our output stopped reading; end quietly."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
+    """A progress bar on a terminal, nothing in a pipe; yields what to tell it."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    bar: Any = None
+
+    def watch(done: int, total: int) -> None:
+        nonlocal bar
+        if bar is None or bar.length != total or done < bar.pos:
+            if bar is not None:
+                bar.render_finish()
+            bar = click.progressbar(length=total, label=what, file=sys.stderr)
+            bar.render_progress()
+        bar.update(done - bar.pos)
+
+    try:
+        yield watch
+    finally:
+        if bar is not None:
+            bar.render_finish()
+
+
+_COLOURS = {Level.ERROR: "red", Level.WARNING: "yellow", Level.PASS: "green", Level.SKIP: None}
+
+
+def summary(report: Report, *, brief: bool = False) -> None:
+    """What a comparison came to: counts, first suspects (not in brief), files."""
+    counts = report.counts
+    head = f"{report.label}: " if report.label else ""
+    show(
+        f"{head}{counts.rows:,} rows of {report.op_count:,} ops compared by {report.mode.value} "
+        f"in {report.seconds:.1f} s"
+    )
+    levels = sorted(counts.levels.items(), key=lambda item: -GRAVITY[item[0]])
+    parts = [
+        click.style(f"{count:,} {_LEVEL_WORDS[level]}", fg=_COLOURS[level] if count else None)
+        for level, count in levels
+    ]
+    alone = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
+    show(f"  {', '.join(parts)}; {counts.matched:,} rows matched, {alone}")
+    if brief:
+        pass
+    elif report.suspects:
+        show("  first suspects:")
+        for suspect in report.suspects:
+            show(f"    {click.style(suspect.row, bold=True)}  (row {suspect.line})")
+            show(f"        {suspect.why}")
+    elif not counts.levels[Level.ERROR]:
+        show("  no suspects")
+    for line in report.notes:
+        show(f"  note: {line}")
+    for path in report.files[:SHOWN_FILES]:
+        show(f"  wrote {path}")
+    if report.interrupted:
+        warn(f"interrupted after {counts.rows:,} of {report.row_count:,} rows; the files hold those.")
+    if report.unreadable_count:
+        error(
+            f"{report.unreadable_count} tensor file(s) could not be read: {report.unreadable[0]}.",
+            "Their rows are marked in the result; copy or record the run again to measure them.",
+            report.unreadable[1:],
+        )
+
+
+_LEVEL_WORDS = {
+    Level.ERROR: "differ",
+    Level.WARNING: "to check",
+    Level.PASS: "agree",
+    Level.SKIP: "not measured",
+}

@@ -1,0 +1,100 @@
+"""The group of commands, and what becomes of errors.
+
+Exit codes: 0 finished; 1 ``--fail-on`` found what it asks for; 2 the input is at fault; 70 a
+defect of probe; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+import click
+
+from probe_core import __version__
+from probe_core.cli import console
+from probe_core.errors import UserError
+from probe_core.manager import Manager, PluginWarning
+from probe_core.specs import CommandSpec
+
+FINISHED, FOUND, MISTAKE, DEFECT, INTERRUPTED = 0, 1, 2, 70, 130
+ISSUES = "the project's issue tracker"
+
+
+class Commands(click.Group):
+    """The commands of all plugins; one is imported when it is called, and none for a listing."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, in the order of the help."""
+        return sorted(_manager(ctx).names("commands"))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command itself."""
+        manager = _manager(ctx)
+        if cmd_name not in manager.names("commands"):
+            return None
+        command: click.Command = manager.find("commands", cmd_name, CommandSpec).make()
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """A line each, from the specs alone."""
+        lines = {item.spec.name: item.spec.summary for item in _manager(ctx).contributions("commands")}
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(lines.items()))
+
+
+def _manager(ctx: click.Context) -> Manager:
+    manager = ctx.find_object(Manager)
+    if manager is None:
+        manager = ctx.obj = Manager()
+    return manager
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("-f", "--framework", help="Framework of the runs; found out when left out.")
+@click.version_option(__version__, prog_name="probe")
+@click.pass_context
+def cli(ctx: click.Context, framework: str | None) -> None:
+    """Find the operator that went wrong first between two runs of a model."""
+    ctx.meta["probe.framework"] = framework
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run ``probe`` and end the process with its exit code."""
+    sys.exit(run(arguments))
+
+
+def run(arguments: list[str] | None = None) -> int:
+    """Run ``probe`` with ``arguments``; the exit code."""
+    console.prepare()
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", PluginWarning)
+        warnings.showwarning = _show_warning
+        try:
+            code: Any = cli.main(arguments, prog_name="probe", standalone_mode=False)
+            return code if isinstance(code, int) else FINISHED
+        except UserError as error:
+            console.error(error.what, error.fix, error.choices)
+            return MISTAKE
+        except click.exceptions.NoArgsIsHelpError as error:
+            console.note(error.format_message())
+            return MISTAKE
+        except click.ClickException as error:
+            console.usage(error)
+            return MISTAKE
+        except click.exceptions.Exit as stop:
+            return int(stop.exit_code)
+        except (click.Abort, KeyboardInterrupt):
+            console.note("Interrupted; finished files are kept.")
+            return INTERRUPTED
+        except BrokenPipeError:
+            console.close_broken_pipe()
+            return FINISHED
+        except Exception:
+            console.defect(ISSUES)
+            return DEFECT
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
+    console.warn(str(message))

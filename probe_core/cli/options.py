@@ -1,0 +1,68 @@
+"""The compare file of the seed's command line, and the options' values, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from probe_core.errors import UserError, nearest
+from probe_core.store.jsonstream import load_object
+
+KEYS = ("npu_path", "bench_path", "stack_path", "is_print_compare_log")
+FUNCTION_KEYS = {
+    "npu_json_path": "npu_path",
+    "bench_json_path": "bench_path",
+    "stack_json_path": "stack_path",
+    "is_print_compare_log": "is_print_compare_log",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CompareFile:
+    """What a compare file says (spec/compare 1.2)."""
+
+    target: Path
+    golden: Path
+    stack: Path | None
+    print_log: bool
+
+
+def read_compare_file(path: Path) -> CompareFile:
+    """The compare file ``path``; relative paths in it start from the working directory, as ever."""
+    return parse_input(load_object(path, "compare file"), f"The compare file {path}", {k: k for k in KEYS})
+
+
+def parse_input(value: Mapping[str, Any], what: str, keys: Mapping[str, str]) -> CompareFile:
+    """The two runs and the rest that ``value`` names under ``keys``; ``what`` opens the messages."""
+    found: dict[str, Any] = {}
+    for key, item in value.items():
+        if key not in keys:
+            close = nearest(str(key), keys, 1)
+            raise UserError(
+                f'{what} has an unknown key "{key}".',
+                f"Did you mean {close[0]}? Known keys:" if close else "Known keys:",
+                list(keys),
+            )
+        found[keys[key]] = item
+    names = {canonical: key for key, canonical in keys.items()}
+    for key in ("npu_path", "bench_path"):
+        if not isinstance(found.get(key), str) or not found[key]:
+            raise UserError(
+                f'{what} needs "{names[key]}", the path of a run.',
+                'For example {"%s": "npu/dump.json", "%s": "bench/dump.json"}.'
+                % (names["npu_path"], names["bench_path"]),
+            )
+    stack = found.get("stack_path")
+    if stack is not None and not isinstance(stack, str):
+        raise UserError(f'{what}: "{names["stack_path"]}" must be a path.', "Give a text, or leave it out.")
+    print_log = found.get("is_print_compare_log", True)
+    if not isinstance(print_log, bool):
+        raise UserError(f'{what}: "is_print_compare_log" must be true or false.', "Write true or false.")
+    return CompareFile(
+        Path(found["npu_path"]),
+        Path(found["bench_path"]),
+        Path(stack) if stack else None,
+        print_log,
+    )

@@ -1,0 +1,66 @@
+"""``probe plugins``: what is installed, what it gives, what is broken and how to mend it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from probe_core.cli import console
+from probe_core.cli.main import FINISHED
+from probe_core.manager import KINDS, Manager, Plugin
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def plugins(ctx: click.Context, as_json: bool) -> int:
+    """List the installed plugins, what each gives, and what is broken.
+
+    PROBE_PLUGINS=a,b loads only those.
+    """
+    manager = ctx.find_object(Manager) or Manager()
+    for kind in KINDS:
+        manager.contributions(kind)
+    described = [_describe(manager, plugin) for plugin in manager.plugins.values()]
+    if as_json:
+        console.show(json.dumps(described, indent=2, ensure_ascii=False))
+    else:
+        _table(described)
+    return FINISHED
+
+
+def _describe(manager: Manager, plugin: Plugin) -> dict[str, Any]:
+    summaries = {
+        kind: {
+            item.spec.name: item.spec.summary
+            for item in manager.contributions(kind)
+            if item.plugin is plugin
+        }
+        for kind in KINDS
+    }
+    return {
+        "name": plugin.name,
+        "distribution": plugin.distribution,
+        "version": plugin.version,
+        "status": "broken" if plugin.problem else "ok",
+        "problem": plugin.problem,
+        "fix": plugin.fix if plugin.problem else "",
+        "contributes": {kind: specs for kind, specs in summaries.items() if specs},
+    }
+
+
+def _table(described: list[dict[str, Any]]) -> None:
+    for plugin in described:
+        status = click.style("broken", fg="red") if plugin["problem"] else click.style("ok", fg="green")
+        console.show(f"{click.style(plugin['name'], bold=True)}  {plugin['distribution']} "
+                     f"{plugin['version']}  {status}")  # fmt: skip
+        if plugin["problem"]:
+            console.show(f"    problem: {plugin['problem']}")
+            console.show(f"    fix: {plugin['fix']}")
+        for kind, specs in plugin["contributes"].items():
+            console.show(f"  {kind.replace('_', ' ')}")
+            width = max(map(len, specs))
+            for name, summary in specs.items():
+                console.show(f"    {name:<{width}}  {summary}")

@@ -1,0 +1,42 @@
+"""What may go wrong through no fault of ours, said in one sentence with the way to mend it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+
+class UserError(Exception):
+    """A mistake in the input: what is wrong, how to mend it, and the valid choices.
+
+    The command line prints the three and exits with 2, without a traceback.
+    """
+
+    def __init__(self, what: str, fix: str, choices: Sequence[str] = ()) -> None:
+        super().__init__(what)
+        self.what = what
+        self.fix = fix
+        self.choices = tuple(choices)
+
+    def __str__(self) -> str:
+        lines = [self.what, self.fix, *(f"  {choice}" for choice in self.choices)]
+        return "\n".join(line for line in lines if line)
+
+
+class UnreadableTensor(Exception):
+    """A tensor file that cannot be read as the tensor it claims to be.
+
+    ``missing`` is True where there is no such file, which costs a row and nothing else.
+    """
+
+    def __init__(self, message: str, *, missing: bool = False) -> None:
+        super().__init__(message)
+        self.missing = missing
+
+
+def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
+    """The names in ``known`` that look most like ``name``, best first."""
+    pool = list(dict.fromkeys(known))
+    if len(pool) > 5000:  # keep the look-up quick: names that begin alike come first
+        pool = sorted(pool, key=lambda other: other[:8] != name[:8])[:5000]
+    return difflib.get_close_matches(name, pool, n=count, cutoff=0.4)

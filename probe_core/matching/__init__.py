@@ -1,0 +1,1 @@
+"""Pairing two runs: exact, fuzzy, by a mapping file. Built in, registered like any plugin."""

@@ -1,0 +1,59 @@
+"""Fuzzy matching: whole calls whose names agree but for the call count, in order (decision D13)."""
+
+from __future__ import annotations
+
+from array import array
+
+from probe_core.matching.alignment import align
+from probe_core.matching.matching import NONE, Matching, canonical_index, pair_slots, slot_starts
+from probe_core.model import How, Record
+from probe_core.store.names import canonical, without_count
+from probe_core.store.run import Run
+
+
+class Fuzzy:
+    """Pairs calls that have the same name without count and the same places and shapes.
+
+    Of all pairings that keep both orders the one with most pairs is taken, and of these the one
+    with most equal full names. What is left on both sides under one full name pairs by name.
+    """
+
+    def match(self, target: Run, golden: Run) -> Matching:
+        """The matching of calls."""
+        codes: dict[object, int] = {}
+        ours = [codes.setdefault(_signature(record), len(codes)) for record in target.records()]
+        theirs = [codes.setdefault(_signature(record), len(codes)) for record in golden.records()]
+        our_names = [canonical(key) for key in target.keys()]
+        their_names = [canonical(key) for key in golden.keys()]
+        calls = dict(align(ours, theirs, our_names, their_names))
+        aligned = set(calls)
+        self._pair_leftovers(calls, our_names, golden)
+        starts = slot_starts(golden)
+        partners = array("q")
+        for record in target.records():
+            partner = calls.get(record.index)
+            if partner is None:
+                partners.extend([NONE] * len(record.slots))
+            elif record.index in aligned:
+                partners.extend(range(starts[partner], starts[partner + 1]))
+            else:
+                partners.extend(
+                    NONE if position == NONE else starts[partner] + position
+                    for position in pair_slots(record, golden.record(partner))
+                )
+        return Matching(How.FUZZY, partners)
+
+    @staticmethod
+    def _pair_leftovers(calls: dict[int, int], names: list[str], golden: Run) -> None:
+        taken = set(calls.values())
+        by_name = canonical_index(golden)
+        for index, name in enumerate(names):
+            partner = by_name.get(name)
+            if index not in calls and partner is not None and partner not in taken:
+                calls[index] = partner
+                taken.add(partner)
+
+
+def _signature(record: Record) -> object:
+    places = tuple((slot.side, slot.path, slot.value.extent) for slot in record.slots)
+    return without_count(record.key), places

@@ -1,0 +1,105 @@
+"""Matching by a mapping file: ``target row name: golden row name``, one a line (``-dm``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Names
+from pathlib import Path
+from typing import Any
+
+from probe_core.errors import UserError, nearest
+from probe_core.matching.exact import Exact
+from probe_core.matching.matching import Matching, slot_starts
+from probe_core.model import How
+from probe_core.store.names import canonical
+from probe_core.store.run import Run
+
+SHOWN = 5
+
+
+class Mapping:
+    """Rows that the file names pair as it says; the others pair by their own names.
+
+    Several target rows may name one golden row, which is then shown in each (decision D26).
+    """
+
+    def __init__(self, names: Path | Names[str, str]) -> None:
+        """Take the names from a file, or as they are."""
+        self._what = f"{names}" if isinstance(names, Path) else "The data mapping"
+        self._names = read_mapping(names) if isinstance(names, Path) else dict(names)
+
+    def match(self, target: Run, golden: Run) -> Matching:
+        """The matching by the file, and by name where the file says nothing."""
+        wanted = set(self._names.values())
+        goldens = _numbers(golden, wanted)
+        targets = _numbers(target, set(self._names))
+        self._check("target", set(self._names), targets, target)
+        self._check("golden", wanted, goldens, golden)
+        matching = Exact().match(target, golden)
+        mapped = {targets[ours]: goldens[theirs] for ours, theirs in self._names.items()}
+        for number, partner in mapped.items():
+            matching.partners[number] = partner
+        return Matching(How.MAPPED, matching.partners)
+
+    def _check(self, side: str, names: set[str], found: dict[str, int], run: Run) -> None:
+        unknown = sorted(names - set(found))
+        if not unknown:
+            return
+        known = [slot.name for record in run.records() for slot in record.slots]
+        lines = []
+        for name in unknown[:SHOWN]:
+            close = nearest(name, known, 1)
+            lines.append(f"{name}  (nearest: {close[0]})" if close else name)
+        raise UserError(
+            f"{self._what} names {len(unknown)} row(s) that the {side} run does not have.",
+            "Use the names in the table's NPU Name and Bench Name columns, such as "
+            "Torch.exp.0.forward.input.0. Unknown:",
+            lines,
+        )
+
+
+def _numbers(run: Run, names: set[str]) -> dict[str, int]:
+    """The slot number of each wanted row, by the name shown or by the name built from its place."""
+    shown: dict[str, int] = {}
+    built: dict[str, int] = {}
+    for record, start in zip(run.records(), slot_starts(run)):
+        for position, slot in enumerate(record.slots):
+            if slot.name in names:
+                shown.setdefault(slot.name, start + position)
+            name = f"{canonical(record.key)}.{slot.side.value}.{slot.path}"
+            if name in names:
+                built.setdefault(name, start + position)
+    return {**built, **shown}
+
+
+def read_mapping(path: Path) -> dict[str, str]:
+    """The names in the mapping file ``path``; an empty file maps nothing.
+
+    Raises:
+        UserError: The file cannot be read, or is no yaml mapping of names to names.
+    """
+    import yaml
+
+    try:
+        value: Any = yaml.safe_load(path.read_text("utf-8"))
+    except OSError as error:
+        raise UserError(
+            f"The mapping file {path} cannot be read: {error.strerror or error}.",
+            "Check the path given with -dm.",
+        ) from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark else ""
+        raise UserError(
+            f"The mapping file {path} is not valid yaml{where}.",
+            'Write one "target row name: golden row name" a line.',
+        ) from None
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(
+        isinstance(ours, str) and isinstance(theirs, str) for ours, theirs in value.items()
+    ):
+        raise UserError(
+            f"The mapping file {path} does not map names to names.",
+            'Write one "target row name: golden row name" a line.',
+        )
+    return value

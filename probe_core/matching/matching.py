@@ -1,0 +1,147 @@
+"""The result of matching, and the rows in the order of the table.
+
+Slots are numbered through a run. A matching holds, for each target slot, the number of its
+golden slot or none: eight bytes a slot, whatever the slots hold. The rows themselves are read
+from the two runs as they are walked.
+"""
+
+from __future__ import annotations
+
+import bisect
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from probe_core.model import How, Pair, Record, Slot
+from probe_core.store.names import canonical
+from probe_core.store.run import Run
+
+NONE = -1
+
+
+@dataclass(slots=True)
+class Matching:
+    """Which golden slot each target slot is compared with."""
+
+    how: How = How.NAME
+    partners: array[int] = field(default_factory=lambda: array("q"))
+
+    @property
+    def matched(self) -> int:
+        """How many target slots have a partner."""
+        return len(self.partners) - self.partners.count(NONE)
+
+
+def slot_starts(run: Run) -> list[int]:
+    """The number of each record's first slot, and at the end the number of all slots."""
+    starts = [0]
+    for record in run.records():
+        starts.append(starts[-1] + len(record.slots))
+    return starts
+
+
+def pair_slots(target: Record, golden: Record) -> list[int]:
+    """For each slot of ``target`` the position of its partner in ``golden``, or NONE (decision D1).
+
+    Equal row names pair, the k-th of a repeated name with the k-th. What is left over pairs by
+    its place, for recorders of different versions name the rows of one value differently.
+    """
+    partners = [NONE] * len(target.slots)
+    free = _positions(range(len(golden.slots)), [slot.name for slot in golden.slots])
+    for position, slot in enumerate(target.slots):
+        if queue := free.get(slot.name):
+            partners[position] = queue.pop()
+    if NONE in partners:
+        taken = set(partners)
+        rest = [position for position in range(len(golden.slots)) if position not in taken]
+        places = _positions(rest, [golden.slots[position].place for position in rest])
+        for position, slot in enumerate(target.slots):
+            if partners[position] == NONE and (queue := places.get(slot.place)):
+                partners[position] = queue.pop()
+    return partners
+
+
+def _positions(positions: Sequence[int], keys: Sequence[object]) -> dict[object, list[int]]:
+    found: dict[object, list[int]] = {}
+    for position, key in zip(reversed(positions), reversed(keys)):
+        found.setdefault(key, []).append(position)
+    return found
+
+
+def canonical_index(run: Run) -> dict[str, int]:
+    """The record of each name, as runs of different recorder versions agree on it."""
+    return {canonical(key): index for index, key in enumerate(run.keys())}
+
+
+@dataclass(frozen=True, slots=True)
+class OpRows:
+    """The rows of one op of the target, with the golden-only rows that stand among them."""
+
+    op: str
+    pairs: tuple[Pair, ...]
+
+
+class RowOrder:
+    """Walks a matching in the order of the table (decision D1).
+
+    Target slots come in the order of the target. A golden slot without partner comes directly
+    after the row that holds the golden slot before it, or at the very front.
+    """
+
+    def __init__(self, matching: Matching, target: Run, golden: Run) -> None:
+        self._matching = matching
+        self._target = target
+        self._golden = golden
+        self._starts = slot_starts(golden)
+        self._held = bytearray(self._starts[-1])
+        for partner in matching.partners:
+            if partner != NONE:
+                self._held[partner] = 1
+        self.golden_only = len(self._held) - self._held.count(1)
+        self.row_count = len(matching.partners) + self.golden_only
+
+    def __iter__(self) -> Iterator[OpRows]:
+        record_at = _Cursor(self._golden, self._starts)
+        shown = bytearray(len(self._held))
+        front = tuple(self._lonely(0, record_at))
+        number = 0
+        for record in self._target.records():
+            pairs: list[Pair] = list(front)
+            front = ()
+            for slot in record.slots:
+                partner = self._matching.partners[number]
+                number += 1
+                if partner == NONE:
+                    pairs.append(Pair(slot, None))
+                    continue
+                pairs.append(Pair(slot, record_at(partner), self._matching.how))
+                if not shown[partner]:
+                    shown[partner] = 1
+                    pairs += self._lonely(partner + 1, record_at)
+            yield OpRows(record.key, tuple(pairs))
+        if front:
+            yield OpRows("", front)
+
+    def _lonely(self, start: int, record_at: _Cursor) -> Iterator[Pair]:
+        number = start
+        while number < len(self._held) and not self._held[number]:
+            yield Pair(None, record_at(number))
+            number += 1
+
+
+class _Cursor:
+    """Golden slots by number, remembering the record they were last found in."""
+
+    def __init__(self, run: Run, starts: list[int]) -> None:
+        self._run = run
+        self._starts = starts
+        self._record: Record | None = None
+
+    def __call__(self, number: int) -> Slot:
+        record = self._record
+        if record is None or not (
+            self._starts[record.index] <= number < self._starts[record.index + 1]
+        ):
+            record = self._run.record(bisect.bisect_right(self._starts, number) - 1)
+            self._record = record
+        return record.slots[number - self._starts[record.index]]

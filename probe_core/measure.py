@@ -1,0 +1,133 @@
+"""A pair opened for measuring: may it be measured, its two arrays, and results that metrics share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import numpy as np
+
+from probe_core.errors import UnreadableTensor
+from probe_core.model import Kind, Mode, Pair, Reason, Slot
+from probe_core.store.run import Run
+
+T = TypeVar("T")
+Array = np.ndarray[Any, Any]
+
+BLOCK = 16_384
+"""Elements of a block: both sides in float64 stay within a core's cache."""
+
+
+class OpenPair:
+    """A pair with its data at hand.
+
+    Attributes:
+        pair: The two slots.
+        mode: What the runs hold.
+        obstacle: Why tensors cannot be measured, or None where they can.
+        unreadable: What was wrong with a tensor file, where that is the obstacle.
+    """
+
+    def __init__(self, pair: Pair, mode: Mode, target: Run, golden: Run) -> None:
+        self.pair = pair
+        self.mode = mode
+        self.unreadable: UnreadableTensor | None = None
+        self._shared: dict[object, object] = {}
+        self._target: Array | None = None
+        self._golden: Array | None = None
+        self.obstacle = self._recorded_obstacle()
+        if self.obstacle is None and mode is Mode.TENSOR:
+            self.obstacle = self._open(target, golden)
+
+    # -- may it be measured? (spec/compare 5.1 with decisions D3, D5, D6, D20) ----------------
+
+    def _recorded_obstacle(self) -> Reason | None:
+        target, golden = self.pair.target, self.pair.golden
+        if target is None:
+            return Reason("no_target")
+        if golden is None:
+            if self.mode is not Mode.TENSOR:
+                return Reason("no_golden")
+            lacks_file = target.value.kind is Kind.TENSOR and target.value.data_name is None
+            return Reason("no_target_file" if lacks_file else "golden_unmatched")
+        if (target.value.kind is Kind.NULL) != (golden.value.kind is Kind.NULL):
+            return Reason("shape")
+        if target.value.extent != golden.value.extent:
+            return Reason("shape")
+        if self.mode is not Mode.TENSOR:
+            return None
+        if target.value.is_empty:
+            return Reason("empty")
+        if target.value.kind is not Kind.TENSOR or golden.value.kind is not Kind.TENSOR:
+            return Reason("not_a_tensor")
+        if target.value.data_name is None:
+            return Reason("no_target_file")
+        if golden.value.data_name is None:
+            return Reason("no_golden_file")
+        return None
+
+    def _open(self, target: Run, golden: Run) -> Reason | None:
+        arrays: list[Array] = []
+        for slot, run in ((self.pair.target, target), (self.pair.golden, golden)):
+            assert slot is not None
+            try:
+                arrays.append(run.tensor(slot.value))
+            except UnreadableTensor as error:
+                self.unreadable = error
+                return Reason("unreadable", slot.value.data_name or "")
+        first, second = arrays
+        if first.shape != second.shape:
+            return Reason("shape")
+        if first.size == 0:
+            return Reason("empty")
+        self._target, self._golden = first, second
+        return None
+
+    # -- the data ------------------------------------------------------------------------------
+
+    @property
+    def measurable(self) -> bool:
+        """True where both arrays are there and have one shape."""
+        return self._target is not None
+
+    @property
+    def target(self) -> Array:
+        """The target's tensor as stored: its own dtype, its own strides."""
+        assert self._target is not None, "there is no tensor; ask `measurable` first"
+        return self._target
+
+    @property
+    def golden(self) -> Array:
+        """The golden's tensor as stored: its own dtype, its own strides."""
+        assert self._golden is not None, "there is no tensor; ask `measurable` first"
+        return self._golden
+
+    @property
+    def slots(self) -> tuple[Slot, Slot]:
+        """Both slots of a matched pair."""
+        assert self.pair.target is not None and self.pair.golden is not None
+        return self.pair.target, self.pair.golden
+
+    def blocks(self) -> Iterator[tuple[Array, Array]]:
+        """Both tensors, flat and in step, as float64 (or complex128) blocks that may be written to."""
+        wide = wide_dtype(self.target, self.golden)
+        first, second = np.ravel(self.target), np.ravel(self.golden)
+        for start in range(0, first.size, BLOCK):
+            part = slice(start, start + BLOCK)
+            yield first[part].astype(wide), second[part].astype(wide)
+
+    def once(self, function: Callable[[OpenPair], T]) -> T:
+        """``function(self)``, computed once and shared by all metrics that ask for it."""
+        if function not in self._shared:
+            self._shared[function] = function(self)
+        return self._shared[function]  # type: ignore[return-value]
+
+    def close(self) -> None:
+        """Let the arrays go."""
+        self._target = self._golden = None
+        self._shared.clear()
+
+
+def wide_dtype(*arrays: Array) -> np.dtype[Any]:
+    """The dtype that errors are computed in: complex128 for complex data, float64 for all other."""
+    return np.dtype(np.complex128 if any(a.dtype.kind == "c" for a in arrays) else np.float64)

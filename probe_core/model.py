@@ -1,0 +1,274 @@
+"""The words of probe as data: values, records, pairs, measurements, verdicts, rows.
+
+Everything here is frozen and knows no framework. A run is read into records, records are
+matched into pairs, pairs are measured, measurements are judged, and the outcome is a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Union
+
+Statistic = Union[int, float, bool, str, None]
+"""A recorded statistic: a number, a truth value, a scalar's text, or nothing."""
+
+Cell = Union[int, float, bool, str, None]
+"""What a reporter writes into one cell. A float is finite; nan and inf arrive as text."""
+
+
+class Mode(str, Enum):
+    """What the two runs recorded, and therefore what can be compared."""
+
+    TENSOR = "tensor"
+    STATISTICS = "statistics"
+    MD5 = "md5"
+
+
+class Side(str, Enum):
+    """Where in its record a slot stands."""
+
+    INPUT = "input"
+    PARAMETERS = "parameters"
+    OUTPUT = "output"
+    PARAMETERS_GRAD = "parameters_grad"
+    DEBUG = "debug"
+
+    @property
+    def is_source(self) -> bool:
+        """True for what a call took in, False for what it gave out."""
+        return self in (Side.INPUT, Side.PARAMETERS)
+
+
+class Kind(str, Enum):
+    """What a leaf of a record is."""
+
+    TENSOR = "tensor"
+    SCALAR = "scalar"
+    NULL = "null"
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Maximum, minimum, mean and L2 norm as recorded; a scalar repeats its value four times."""
+
+    max: Statistic = None
+    min: Statistic = None
+    mean: Statistic = None
+    norm: Statistic = None
+
+    def four(self) -> tuple[Statistic, Statistic, Statistic, Statistic]:
+        """The four in the order of the tables."""
+        return self.max, self.min, self.mean, self.norm
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One recorded leaf: tensor metadata, a scalar, or null.
+
+    ``dtype`` and ``extent`` are the texts of the dtype and shape cells; ``shape`` is set for
+    tensors only; ``data_name`` names the tensor file where the recorder wrote one.
+    """
+
+    kind: Kind
+    dtype: str
+    extent: str
+    shape: tuple[int, ...] | None = None
+    statistics: Statistics = Statistics()
+    checksum: str | None = None
+    requires_grad: bool | None = None
+    data_name: str | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """True for a tensor without elements."""
+        return self.shape is not None and 0 in self.shape
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A leaf value in its place: side, path within the side, and the name of its row."""
+
+    name: str
+    side: Side
+    path: str
+    value: Value
+
+    @property
+    def place(self) -> tuple[Side, str]:
+        """Where the value stands in its record, whatever the record is called."""
+        return self.side, self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One recorded call of an API or a module, or one saved variable."""
+
+    index: int
+    key: str
+    slots: tuple[Slot, ...]
+
+
+class How(str, Enum):
+    """How the two sides of a pair came together."""
+
+    NAME = "name"
+    FUZZY = "fuzzy"
+    MAPPED = "mapped"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A target slot and a golden slot; one side may be missing."""
+
+    target: Slot | None
+    golden: Slot | None
+    how: How = How.NAME
+
+    @property
+    def matched(self) -> bool:
+        """True when both sides are there."""
+        return self.target is not None and self.golden is not None
+
+    @property
+    def name(self) -> str:
+        """The name a person knows the pair by: the target's, or the golden's if it stands alone."""
+        slot = self.target or self.golden
+        assert slot is not None
+        return slot.name
+
+    @property
+    def side(self) -> Side:
+        """The side of the target slot, or of the golden slot if it stands alone."""
+        slot = self.target or self.golden
+        assert slot is not None
+        return slot.side
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """Why a value is absent or a verdict is what it is: a code of ``messages.REASONS`` and its detail."""
+
+    code: str
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """What a metric says of a pair in one column: a number, or a reason why there is none."""
+
+    value: float | int | bool | str | None = None
+    reason: Reason | None = None
+
+    @classmethod
+    def absent(cls, code: str, detail: str = "") -> Measurement:
+        """No number, because of the reason ``code``."""
+        return cls(None, Reason(code, detail))
+
+    @classmethod
+    def failed(cls, error: BaseException) -> Measurement:
+        """No number, because the metric raised ``error``."""
+        return cls.absent("metric_failed", f"{type(error).__name__}: {error}")
+
+    @property
+    def number(self) -> float | None:
+        """The value as a float, or None where there is none."""
+        if isinstance(self.value, (int, float)):
+            return float(self.value)
+        return None
+
+
+Measurements = Mapping[str, Measurement]
+"""Measurements of one pair by ``metric.column``."""
+
+
+class Level(str, Enum):
+    """How grave a verdict is, from harmless to grave."""
+
+    SKIP = "skip"
+    PASS = "pass"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+GRAVITY = {level: rank for rank, level in enumerate(Level)}
+
+
+class Colour(str, Enum):
+    """The mark of a highlighted row; red beats yellow."""
+
+    RED = "red"
+    YELLOW = "yellow"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A highlight: its colour and why."""
+
+    colour: Colour
+    reasons: tuple[Reason, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a policy makes of a pair's measurements.
+
+    ``label`` is the text of the table's own column (Yes, No, Warning, Pass …); ``level`` is what
+    the summary, the suspects and ``--fail-on`` go by; ``failed`` is what the advisor goes by: the
+    rows that fail by the table's own rule. ``reasons`` carry the evidence.
+    """
+
+    level: Level
+    label: str
+    reasons: tuple[Reason, ...] = ()
+    failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the result: a pair, what was measured, and what it means."""
+
+    pair: Pair
+    op: str
+    measurements: Measurements
+    verdict: Verdict
+    notes: tuple[Reason, ...] = ()
+    mark: Mark | None = None
+    stack: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """An op that may be where the runs part: its row number in the sheet, and why."""
+
+    op: str
+    row: str
+    side: Side
+    line: str
+    level: Level
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What to look at next: where (sheet line), which row, and the text."""
+
+    line: str
+    node: str
+    text: str
+
+
+@dataclass(slots=True)
+class Counts:
+    """How many rows ended how."""
+
+    levels: dict[Level, int] = field(default_factory=lambda: dict.fromkeys(Level, 0))
+    matched: int = 0
+    target_only: int = 0
+    golden_only: int = 0
+
+    @property
+    def rows(self) -> int:
+        """All rows of the table."""
+        return self.matched + self.target_only + self.golden_only

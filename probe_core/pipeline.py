@@ -1,0 +1,363 @@
+"""Run a plan: read two runs, pair them, measure and judge every pair, write the rows.
+
+Rows stream: they are made, judged and written op by op in the order of the target's dump.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from probe_core import table as tables
+from probe_core.errors import UserError, nearest
+from probe_core.manager import Manager
+from probe_core.matching.matching import OpRows, RowOrder
+from probe_core.measure import OpenPair
+from probe_core.model import Advice, Kind, Level, Mark, Measurement, Mode, Pair, Reason, Row, Verdict
+from probe_core.plan import Plan, StackMode
+from probe_core.protocols import Highlighter, Matcher, Metric, Policy, Reader
+from probe_core.report import Report
+from probe_core.specs import HighlightSpec, MatcherSpec, MetricSpec, Needs, PolicySpec, ReaderSpec
+from probe_core.store.layout import pair_ranks
+from probe_core.store.names import is_gradient
+from probe_core.store.run import Run
+from probe_core.writing import Output
+
+LARGEST_SHEET = 1_048_500
+"""Rows beyond which nothing is highlighted (spec/compare 9 and 16)."""
+
+UNREADABLE_KEPT = 5
+
+Watch = Callable[[int, int], None]
+"""Told how many rows of how many are done."""
+
+
+def compare(plan: Plan, manager: Manager, watch: Watch | None = None) -> Iterator[Report]:
+    """Compare what the plan says, a report for each pair of ranks.
+
+    Raises:
+        UserError: The input cannot be compared; nothing was written for that pair.
+    """
+    for label, target, golden in pair_ranks(plan.target, plan.golden):
+        yield compare_files(plan, manager, label, target, golden, watch)
+
+
+def compare_files(
+    plan: Plan, manager: Manager, label: str, target: Path, golden: Path, watch: Watch | None = None
+) -> Report:
+    """Compare one record file with another."""
+    started = time.monotonic()
+    manager.notify("probe_run_started", target=str(target), golden=str(golden))
+    comparison = Comparison(plan, manager, target, golden)
+    try:
+        report = _write(comparison, manager, label, watch)
+    finally:
+        comparison.close()
+    report.seconds = time.monotonic() - started
+    manager.notify("probe_run_finished", report=report)
+    return report
+
+
+def _write(comparison: Comparison, manager: Manager, label: str, watch: Watch | None) -> Report:
+    plan = comparison.plan
+    report = Report(
+        label,
+        comparison.target.path,
+        comparison.golden.path,
+        comparison.mode,
+        comparison.row_count,
+        notes=comparison.notes,
+    )
+    output = Output(plan, manager, label, comparison.table, comparison.row_count, comparison.is_debug)
+    done = 0
+    try:
+        for op, rows in comparison.ops():
+            lines = [output.line(done + offset) for offset in range(len(rows))]
+            output.write(rows)
+            report.add(op, rows, lines)
+            done += len(rows)
+            if watch:
+                watch(done, comparison.row_count)
+    except KeyboardInterrupt:
+        report.interrupted = True
+    except BaseException:
+        output.discard()
+        raise
+    report.unreadable = comparison.unreadable
+    report.unreadable_count = comparison.unreadable_count
+    report.files = output.close(interrupted=report.interrupted)
+    if plan.advise and not report.interrupted:
+        advice = [found for found in manager.notify("probe_advise", report=report)]
+        report.advice = next((found for found in advice if isinstance(found, Advice)), None)
+        if report.advice:
+            report.files.append(output.write_advice(report.advice))
+    return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Tool:
+    """A metric at work: its spec and what its factory made."""
+
+    spec: MetricSpec
+    metric: Metric
+
+
+class Comparison:
+    """Two opened runs, matched, with the metrics and the policy that fit what they hold."""
+
+    def __init__(self, plan: Plan, manager: Manager, target: Path, golden: Path) -> None:
+        self.plan = plan
+        self.notes: list[str] = []
+        self.unreadable: list[str] = []
+        self.unreadable_count = 0
+        self.target, self.golden = _open_runs(plan, manager, target, golden)
+        self.mode = self.target.mode
+        self.is_debug = self.target.is_debug
+        self._tools = _tools(plan, manager, self.mode)
+        policy = manager.find("policies", tables.POLICIES[self.mode], PolicySpec)
+        self._policy: Policy = policy.make()
+        matcher: Matcher = _matcher(plan, manager)
+        matching = matcher.match(self.target, self.golden)
+        if not matching.matched:
+            raise _nothing_matched(self.target, self.golden)
+        self._order = RowOrder(matching, self.target, self.golden)
+        self.row_count = self._order.row_count
+        self._highlighters = self._highlights(manager)
+        stack = self._use_stacks()
+        extra = [
+            (tool.spec.name, column)
+            for tool in self._tools
+            if tool.spec.name not in tables.METRICS[self.mode]
+            for column in tool.spec.columns
+        ]
+        self.table = tables.Table(self.mode, stack=stack, extra=extra)
+
+    def ops(self) -> Iterator[tuple[str, list[Row]]]:
+        """The rows of each op, in the order of the table."""
+        for op in self._order:
+            yield op.op, self._rows(op)
+
+    def close(self) -> None:
+        """Let both runs go."""
+        self.target.close()
+        self.golden.close()
+
+    # -- one op ------------------------------------------------------------------------------
+
+    def _rows(self, op: OpRows) -> list[Row]:
+        stack = None if is_gradient(op.op) else self.target.stack_of(op.op)
+        rows: list[Row] = []
+        for pair in op.pairs:
+            own = stack if pair.target is not None else None
+            rows.append(self._row(op.op, pair, own))
+            stack = None if own is not None else stack
+        for highlighter in self._highlighters:
+            for position, mark in highlighter.mark(rows).items():
+                rows[position] = _marked(rows[position], mark)
+        return rows
+
+    def _row(self, op: str, pair: Pair, stack: str | None) -> Row:
+        opened = OpenPair(pair, self.mode, self.target, self.golden)
+        try:
+            measurements = {
+                f"{tool.spec.name}.{column}": measurement
+                for tool in self._tools
+                for column, measurement in zip(tool.spec.columns, _measure(tool, opened))
+            }
+            verdict: Verdict = self._policy.judge(opened, measurements)
+        finally:
+            opened.close()
+        if opened.unreadable is not None and not opened.unreadable.missing:
+            self.unreadable_count += 1
+            if len(self.unreadable) < UNREADABLE_KEPT:
+                self.unreadable.append(str(opened.unreadable))
+        return Row(pair, op, measurements, verdict, _notes(pair, self.mode), None, stack)
+
+    # -- setting up --------------------------------------------------------------------------
+
+    def _highlights(self, manager: Manager) -> list[Highlighter]:
+        if not self.plan.highlight or self.mode is Mode.MD5 or self.is_debug:
+            return []
+        if self.row_count > LARGEST_SHEET:
+            self.notes.append(
+                f"{self.row_count:,} rows do not fit one sheet, so nothing is highlighted."
+            )
+            return []
+        return [
+            manager.find("highlighters", name, HighlightSpec).make()
+            for name in manager.names("highlighters")
+        ]
+
+    def _use_stacks(self) -> bool:
+        path = self.plan.stack_path or self.target.stack_path
+        if self.is_debug or self.plan.stack is StackMode.HIDE:
+            return False
+        if self.plan.stack is StackMode.AUTO and not path.is_file():
+            return False
+        self.target.use_stacks(path)
+        return True
+
+
+def _marked(row: Row, mark: Mark) -> Row:
+    return Row(
+        row.pair, row.op, row.measurements, row.verdict, row.notes, mark, row.stack
+    )
+
+
+def _measure(tool: _Tool, pair: OpenPair) -> Sequence[Measurement]:
+    columns = tool.spec.columns
+    if pair.obstacle is not None:
+        return [Measurement(None, pair.obstacle)] * len(columns)
+    if tool.spec.needs is Needs.TENSOR and not pair.measurable:
+        return [Measurement.absent("not_recorded")] * len(columns)
+    try:
+        measured = tool.metric.measure(pair)
+        if len(measured) != len(columns):
+            raise ValueError(f"{len(measured)} measurements for {len(columns)} columns")
+        return measured
+    except Exception as error:  # a stranger's metric must not end the comparison
+        return [Measurement.failed(error)] * len(columns)
+
+
+def _notes(pair: Pair, mode: Mode) -> tuple[Reason, ...]:
+    """What the tables say of a pair besides its measurements (decisions D2, D7, D13, D20)."""
+    target, golden = pair.target, pair.golden
+    if target is None:
+        return (Reason("no_target"),)
+    if golden is None:
+        return (Reason("no_golden"),)
+    notes: list[Reason] = []
+    ours, theirs = target.value, golden.value
+    if ours.requires_grad != theirs.requires_grad:
+        notes.append(Reason("requires_grad"))
+    if ours.dtype != theirs.dtype and ours.extent == theirs.extent:
+        notes.append(Reason("dtype"))
+    if mode is Mode.TENSOR and scalars_differ(pair):
+        notes.append(Reason("scalar_differs"))
+    if pair.how.value == "fuzzy" and target.name != golden.name:
+        notes.append(Reason("fuzzy"))
+    return tuple(notes)
+
+
+def scalars_differ(pair: Pair) -> bool:
+    """True for two scalars of different value; nan equals nan."""
+    target, golden = pair.target, pair.golden
+    if target is None or golden is None:
+        return False
+    if target.value.kind is not Kind.SCALAR or golden.value.kind is not Kind.SCALAR:
+        return False
+    ours, theirs = target.value, golden.value
+    if ours.statistics.max is None:  # a size or a slice, told by its checksum
+        return ours.checksum != theirs.checksum
+    first, second = ours.statistics.max, theirs.statistics.max
+    return first != second and not (first != first and second != second)
+
+
+# -- opening -----------------------------------------------------------------------------------
+
+
+def _open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple[Run, Run]:
+    ours = open_run(manager, target, plan.framework)
+    theirs = open_run(manager, golden, plan.framework)
+    if ours.is_debug != theirs.is_debug:
+        raise UserError(
+            f"{target.name} and {golden.name} do not hold the same sort of records.",
+            "Compare dump.json with dump.json, or debug.json with debug.json.",
+        )
+    if ours.mode is not theirs.mode:
+        raise UserError(
+            f"The target holds {_what(ours)} and the golden holds {_what(theirs)}.",
+            "Record both runs with the same task (and the same summary_mode).",
+        )
+    for run in (ours, theirs):
+        if not run.slot_count:
+            raise UserError(f"{run.path} holds no values.", "Record the run again; check scope and list.")
+    return ours, theirs
+
+
+def _what(run: Run) -> str:
+    return {
+        Mode.TENSOR: "tensors (task tensor)",
+        Mode.STATISTICS: "statistics (task statistics)",
+        Mode.MD5: "checksums (task statistics with md5)",
+    }[run.mode]
+
+
+def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
+    """The run in the record file ``path``, read by the reader that knows it.
+
+    Args:
+        manager: Where the readers come from.
+        path: A ``dump.json`` or ``debug.json``.
+        framework: The framework to take it for; None to find out.
+    """
+    readers: list[tuple[int, str, Reader]] = []
+    for item in manager.contributions("readers"):
+        spec = item.spec
+        assert isinstance(spec, ReaderSpec)
+        if framework is None or spec.framework == framework:
+            reader: Reader = manager.find("readers", spec.name, ReaderSpec).make()
+            readers.append((reader.sniff(path), spec.framework, reader))
+    known = sorted({name for _, name, _ in readers})
+    if not readers:
+        wanted = f' for framework "{framework}"' if framework else ""
+        frameworks = {item.spec.framework for item in manager.contributions("readers")
+                      if isinstance(item.spec, ReaderSpec)}  # fmt: skip
+        raise UserError(
+            f"No reader{wanted} is installed.",
+            "Use one of these frameworks, or install its plugin:" if frameworks else
+            "Install probe-pytorch or probe-mindspore.",
+            sorted(frameworks),
+        )
+    sure, _, best = max(readers, key=lambda item: item[0])
+    if not sure:
+        raise UserError(
+            f"{path} was not recorded from {' or '.join(known)}.",
+            "Leave --framework out to find the reader, or install the plugin of its framework.",
+        )
+    return best.open(path)
+
+
+def _tools(plan: Plan, manager: Manager, mode: Mode) -> list[_Tool]:
+    tools: list[_Tool] = []
+    for name in dict.fromkeys((*tables.METRICS[mode], *plan.metrics)):
+        spec = manager.find("metrics", name, MetricSpec)
+        if spec.needs is Needs.TENSOR and mode is not Mode.TENSOR:
+            raise UserError(
+                f'The metric "{name}" needs tensors, and these runs hold {mode.value} only.',
+                "Record both runs with task tensor, or leave the metric out.",
+            )
+        tools.append(_Tool(spec, spec.make()))
+    return tools
+
+
+def _matcher(plan: Plan, manager: Manager) -> Matcher:
+    spec = manager.find("matchers", plan.matcher, MatcherSpec)
+    if plan.mapping is not None:
+        from probe_core.matching.mapping import Mapping
+
+        return Mapping(plan.mapping)
+    matcher: Matcher = spec.make()
+    return matcher
+
+
+def _nothing_matched(target: Run, golden: Run) -> UserError:
+    lines: list[str] = []
+    goldens = golden.keys()
+    for key in target.keys()[:5]:
+        close = nearest(key, goldens, 1)
+        lines.append(f"{key}  (nearest in the golden: {close[0] if close else 'none'})")
+    with suppress(IndexError):
+        lines.append(f"the golden begins with {goldens[0]}")
+    return UserError(
+        "No row of the target has a partner in the golden.",
+        "Check that both runs are of one model and level; -f pairs calls whose counts differ, "
+        "-dm pairs names by a file. The target begins with:",
+        lines,
+    )
+
+
+__all__ = ["Comparison", "Level", "compare", "compare_files", "open_run", "scalars_differ"]

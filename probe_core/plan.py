@@ -1,0 +1,66 @@
+"""The plan of a comparison: the command line, parsed. Whoever has a plan can run it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+
+class StackMode(str, Enum):
+    """Whether call stacks are shown: as found beside the target, always, or never."""
+
+    AUTO = "auto"
+    SHOW = "show"
+    HIDE = "hide"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is compared with what, how, and where the result goes.
+
+    Attributes:
+        target: The run under test: a record file or a directory that names one.
+        golden: The reference run.
+        output: The directory of the result files.
+        framework: The reader to use; None to find out.
+        matcher: The matcher to use.
+        mapping: The mapping file of the matcher ``mapping``, or what such a file says.
+        metrics: Metrics shown besides those of the table.
+        formats: The reporters to write with.
+        stack: Whether call stacks are shown.
+        stack_path: The file of the call stacks, where it is not beside the target.
+        highlight: Mark rows red and yellow.
+        advise: Write the advisor's file.
+        time_stamp: ``YYYYmmddHHMMSS``, part of the files' names.
+    """
+
+    target: Path
+    golden: Path
+    output: Path
+    time_stamp: str
+    framework: str | None = None
+    matcher: str = "exact"
+    mapping: Path | Mapping[str, str] | None = None
+    metrics: tuple[str, ...] = ()
+    formats: tuple[str, ...] = ("xlsx",)
+    stack: StackMode = StackMode.AUTO
+    stack_path: Path | None = None
+    highlight: bool = False
+    advise: bool = True
+
+    def describe(self) -> dict[str, Any]:
+        """The plan as plain data, for ``--print-plan``."""
+        return {key: _plain(value) for key, value in asdict(self).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, tuple) else value

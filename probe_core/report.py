@@ -1,0 +1,97 @@
+"""What a comparison comes to: counts, first suspects, the files written. Grows as rows pass by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from probe_core.model import (
+    GRAVITY,
+    Advice,
+    Counts,
+    Kind,
+    Level,
+    Mode,
+    Row,
+    Suspect,
+)
+from probe_core.table import reasons_of
+
+SUSPECTS = 5
+"""Suspects that a report keeps."""
+
+
+@dataclass(slots=True)
+class Report:
+    """The outcome of comparing one target file with one golden file."""
+
+    label: str
+    target: Path
+    golden: Path
+    mode: Mode
+    row_count: int
+    op_count: int = 0
+    counts: Counts = field(default_factory=Counts)
+    suspects: list[Suspect] = field(default_factory=list)
+    first_failure: Suspect | None = None
+    unreadable: list[str] = field(default_factory=list)
+    unreadable_count: int = 0
+    files: list[Path] = field(default_factory=list)
+    advice: Advice | None = None
+    notes: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    seconds: float = 0.0
+
+    @property
+    def level(self) -> Level:
+        """The gravest level of any row."""
+        found = [level for level, count in self.counts.levels.items() if count]
+        return max(found, key=GRAVITY.__getitem__, default=Level.PASS)
+
+    def add(self, op: str, rows: Sequence[Row], lines: Sequence[str]) -> None:
+        """Take in the rows of one op; ``lines`` says where each stands in the files."""
+        self.op_count += 1
+        for row, line in zip(rows, lines):
+            self.counts.levels[row.verdict.level] += 1
+            if row.pair.matched:
+                self.counts.matched += 1
+            elif row.pair.golden is None:
+                self.counts.target_only += 1
+            else:
+                self.counts.golden_only += 1
+            if self.first_failure is None and row.verdict.failed:
+                self.first_failure = _suspect(op, row, line, "")
+        self._find_suspect(op, rows, lines)
+
+    def _find_suspect(self, op: str, rows: Sequence[Row], lines: Sequence[str]) -> None:
+        """Ops that differ though what they take in agrees, and the first that does not even take in the same."""
+        bad = [(row, line) for row, line in zip(rows, lines) if row.verdict.level is Level.ERROR]
+        if not bad:
+            return
+        arguments = [item for item in bad if _is_argument(item[0])]
+        parameters = [item for item in bad if item[0].pair.side.value == "parameters"]
+        inputs = [item for item in bad if item[0].pair.side.is_source and item not in arguments]
+        if arguments:
+            self._keep(op, arguments[0], "was called with another argument")
+        elif parameters:
+            self._keep(op, parameters[0], "holds other parameters")
+        elif not inputs:
+            self._keep(op, bad[0], "differs although its inputs agree")
+        elif not self.suspects:
+            self._keep(op, inputs[0], "takes in values that differ; nothing before it does")
+
+    def _keep(self, op: str, item: tuple[Row, str], what: str) -> None:
+        if len(self.suspects) < SUSPECTS:
+            self.suspects.append(_suspect(op, *item, what))
+
+
+def _is_argument(row: Row) -> bool:
+    target = row.pair.target
+    return target is not None and target.value.kind is Kind.SCALAR and row.pair.side.is_source
+
+
+def _suspect(op: str, row: Row, line: str, what: str) -> Suspect:
+    evidence = [reason.detail for reason in reasons_of(row) if reason.code == "evidence"]
+    why = "; ".join(part for part in (what, *evidence) if part)
+    return Suspect(op, row.pair.name, row.pair.side, line, row.verdict.level, why)

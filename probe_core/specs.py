@@ -1,0 +1,120 @@
+"""What the hooks return: small frozen descriptions whose factories import the heavy parts.
+
+A factory is a callable without arguments, or its address as ``"package.module:attribute"``,
+which is imported only when the contribution is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Union
+
+Factory = Union[str, Callable[[], Any]]
+
+
+class Needs(str, Enum):
+    """What of a pair a metric looks at."""
+
+    STATISTICS = "statistics"
+    TENSOR = "tensor"
+    CHECKSUM = "checksum"
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """What every contribution has: a name to ask for it by, a line about it, and how to make it."""
+
+    name: str
+    summary: str
+    factory: Factory
+
+    def make(self) -> Any:
+        """Import what the factory needs and call it."""
+        return address(self.factory)() if isinstance(self.factory, str) else self.factory()
+
+
+def address(text: str) -> Any:
+    """The object at ``"package.module:attribute"``."""
+    module, _, attribute = text.partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricSpec(Spec):
+    """A metric: its columns, and what it needs of a pair (factory makes a ``protocols.Metric``)."""
+
+    columns: tuple[str, ...] = ()
+    needs: Needs = Needs.TENSOR
+
+
+@dataclass(frozen=True, slots=True)
+class PolicySpec(Spec):
+    """A policy: the standard it implements and the metrics it reads (makes a ``protocols.Policy``)."""
+
+    standard: str = ""
+    metrics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HighlightSpec(PolicySpec):
+    """A policy over the rows of one op that marks them (makes a ``protocols.Highlighter``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderSpec(Spec):
+    """A reader of recorded runs (makes a ``protocols.Reader``)."""
+
+    framework: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class MatcherSpec(Spec):
+    """A matcher of two runs (makes a ``protocols.Matcher``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReporterSpec(Spec):
+    """A reporter: the suffix of its files (makes a ``protocols.Reporter``)."""
+
+    suffix: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSpec(Spec):
+    """A command: the factory's address leads to a click command, imported when it is called."""
+
+    def make(self) -> Any:
+        """The click command itself: a factory that is an address names the command."""
+        return address(self.factory) if isinstance(self.factory, str) else self.factory()
+
+
+@dataclass(frozen=True, slots=True)
+class DumperSpec(Spec):
+    """A recorder of runs: its framework, levels and tasks."""
+
+    framework: str = ""
+    levels: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NameRule(Spec):
+    """Names and arguments of one framework in another, as data."""
+
+    source: str = ""
+    target: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceSpec(Spec):
+    """How an API is computed in higher precision, and how its inputs are made."""
+
+    api: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorSpec(Spec):
+    """Where work items run."""

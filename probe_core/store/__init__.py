@@ -1,0 +1,1 @@
+"""The run directory: its names and layout, reading its versions, writing atomically."""

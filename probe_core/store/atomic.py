@@ -1,0 +1,56 @@
+"""Files appear under their name only once they are whole."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from probe_core.errors import UserError
+
+FILE_MODE = 0o640
+DIRECTORY_MODE = 0o750
+
+
+def make_directory(path: Path) -> None:
+    """Create the output directory ``path`` with its parents, and check that it takes files."""
+    try:
+        path.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
+    except FileExistsError:
+        raise UserError(f"{path} is a file.", "Give a directory with -o.") from None
+    except OSError as error:
+        raise _refused(path, error) from None
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise UserError(
+            f"The output directory {path} is not writable.",
+            "Give another directory with -o, or change its permissions.",
+        )
+
+
+class AtomicFile:
+    """A path that is written under a temporary name and takes its own name when complete."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+
+    def commit(self, path: Path | None = None) -> Path:
+        """Give the finished file its name; ``path`` overrides it."""
+        final = path or self.path
+        try:
+            os.chmod(self.temporary, FILE_MODE)
+            os.replace(self.temporary, final)
+        except OSError as error:
+            self.discard()
+            raise _refused(final, error) from None
+        return final
+
+    def discard(self) -> None:
+        """Remove what was written so far."""
+        self.temporary.unlink(missing_ok=True)
+
+
+def _refused(path: Path, error: OSError) -> UserError:
+    return UserError(
+        f"{path} cannot be written: {error.strerror or error}.",
+        "Give another directory with -o, or free some space there.",
+    )

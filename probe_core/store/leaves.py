@@ -1,0 +1,181 @@
+"""From the JSON of one record to its slots: the walk and the leaf rules of the recorders' format.
+
+Facts of the format: spec/compare 3.1 to 3.4 with decisions D16 to D19, D22 and D23. Everything
+is checked here, with the path of the bad field in the message, so that nobody behind has to.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from probe_core.model import Kind, Record, Side, Slot, Statistic, Statistics, Value
+from probe_core.store.names import is_debug, is_gradient
+
+FIELDS = (
+    ("input_args", Side.INPUT),
+    ("input_kwargs", Side.INPUT),
+    ("input", Side.INPUT),
+    ("parameters", Side.PARAMETERS),
+    ("output", Side.OUTPUT),
+)
+RANK_NAMES = frozenset({"src", "dst", "group_src", "group_dst"})
+NO_DATA = "-1"
+DEPTH = 200
+
+_SCALARS = {"int": "<class 'int'>", "float": "<class 'float'>", "bool": "<class 'bool'>",
+            "str": "<class 'str'>", "complex": "<class 'complex'>"}  # fmt: skip
+
+
+class FieldError(ValueError):
+    """A field that is not what the format says, with its path."""
+
+    def __init__(self, path: str, message: str) -> None:
+        super().__init__(f"{path} {message}")
+
+
+def record_of(index: int, key: str, fields: Any) -> Record:
+    """The record ``key`` with its slots in the order of the tables: inputs, parameters, outputs."""
+    where = f'data["{key}"]'
+    if is_debug(key) or is_gradient(key):
+        side = Side.DEBUG if is_debug(key) else Side.PARAMETERS_GRAD
+        return Record(index, key, tuple(_walk(fields, key, "", side, where, 0)))
+    if not isinstance(fields, dict):
+        raise FieldError(where, "must be an object")
+    slots: list[Slot] = []
+    for name, side in FIELDS:
+        if name in fields:
+            slots += _walk(fields[name], f"{key}.{side.value}", "", side, f"{where}.{name}", 0)
+    return Record(index, key, tuple(slots))
+
+
+def _walk(value: Any, prefix: str, path: str, side: Side, where: str, depth: int) -> Iterator[Slot]:
+    if depth > DEPTH:
+        raise FieldError(where[:200], f"is nested more than {DEPTH} levels deep")
+    if isinstance(value, list):
+        for number, item in enumerate(value):
+            inner = path if side is Side.PARAMETERS_GRAD else _join(path, str(number))
+            yield from _walk(item, prefix, inner, side, f"{where}[{number}]", depth + 1)
+    elif isinstance(value, dict) and not isinstance(value.get("type"), str):
+        if value.get("class_type") == "torch.distributed.P2POp":
+            yield from _walk(value.get("tensor"), prefix, path, side, f"{where}.tensor", depth + 1)
+            return
+        for key, item in value.items():
+            yield from _walk(item, prefix, _join(path, key), side, f"{where}.{key}", depth + 1)
+    else:
+        leaf = leaf_of(value, path.rpartition(".")[2], where)
+        name = f"{prefix}.{path}" if path else prefix
+        if leaf.data_name is not None:
+            name = leaf.data_name.rpartition(".")[0] or leaf.data_name
+        yield Slot(name, side, path, leaf)
+
+
+def _join(path: str, part: str) -> str:
+    return f"{path}.{part}" if path else part
+
+
+def leaf_of(value: Any, name: str, where: str) -> Value:
+    """The value of one leaf; ``name`` is the last part of its path."""
+    if value is None:
+        return Value(Kind.NULL, "None", "None")
+    if not isinstance(value, dict):
+        return _scalar(_SCALARS.get(type(value).__name__, str(type(value))), value)
+    if "dtype" in value:
+        return _tensor(value, where)
+    kind = value["type"]
+    inner = value.get("format") if kind == "torch.memory_format" else value.get("value")
+    if kind == "torch.Size":
+        return _measured(kind, str(inner), Statistics(), str(inner))
+    if kind == "slice":
+        return _measured(kind, _slice_extent(inner), Statistics(), str(inner))
+    if kind == "torch.ProcessGroup":
+        ranks = str(value.get("group_ranks", inner))
+        return Value(Kind.SCALAR, kind, "[]", None, Statistics(*(ranks,) * 4), ranks)
+    if name in RANK_NAMES:
+        shown = inner if _is_number(inner) else str(inner)
+        return Value(Kind.SCALAR, kind, "[]", None, Statistics(*(shown,) * 4), str(inner))
+    if kind == "ellipsis":
+        return _scalar(kind, inner)
+    if kind in _SCALARS:
+        return _scalar(_SCALARS[kind], inner)
+    return _scalar(_SCALARS.get(type(inner).__name__, str(type(inner))), inner)
+
+
+def _scalar(dtype: str, value: Any) -> Value:
+    shown: Statistic = value if _is_number(value) else str(value)
+    return _measured(dtype, "[]", Statistics(shown, shown, shown, shown), str(value))
+
+
+def _measured(dtype: str, extent: str, statistics: Statistics, text: str) -> Value:
+    return Value(Kind.SCALAR, dtype, extent, None, statistics, _crc32(text))
+
+
+@lru_cache(maxsize=4096)
+def _crc32(text: str) -> str:
+    return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
+
+
+def _slice_extent(value: Any) -> str:
+    return f"({len(value)},)" if isinstance(value, list) else "()"
+
+
+def _tensor(value: dict[str, Any], where: str) -> Value:
+    dtype = value["dtype"]
+    if not isinstance(dtype, str):
+        raise FieldError(f"{where}.dtype", "must be a text")
+    raw = value.get("shape", [])
+    if not isinstance(raw, list):
+        raise FieldError(f"{where}.shape", "must be a list of sizes")
+    try:
+        shape, extent = _shape(tuple(raw))
+    except (TypeError, ValueError):
+        raise FieldError(f"{where}.shape", "must hold whole numbers from 0 on") from None
+    requires_grad = value.get("requires_grad")
+    if requires_grad is not None and not isinstance(requires_grad, bool):
+        raise FieldError(f"{where}.requires_grad", "must be true or false")
+    checksum = value.get("md5")
+    if checksum is not None and not isinstance(checksum, (str, int, float)):
+        raise FieldError(f"{where}.md5", "must be a text or a number")
+    return Value(
+        Kind.TENSOR,
+        dtype,
+        extent,
+        shape,
+        Statistics(*(_statistic(value.get(name), where, name) for name in _STATISTICS)),
+        None if checksum is None else str(checksum),
+        requires_grad,
+        _data_name(value.get("data_name"), where),
+    )
+
+
+_STATISTICS = ("Max", "Min", "Mean", "Norm")
+
+
+@lru_cache(maxsize=4096)
+def _shape(raw: tuple[Any, ...]) -> tuple[tuple[int, ...], str]:
+    for size in raw:
+        if type(size) is not int or size < 0:
+            raise ValueError(size)
+    return raw, str(list(raw))
+
+
+def _statistic(value: Any, where: str, name: str) -> Statistic:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise FieldError(f"{where}.{name}", "must be a number, a text or null")
+
+
+def _data_name(value: Any, where: str) -> str | None:
+    if value is None or value in ("", NO_DATA):
+        return None
+    if not isinstance(value, str):
+        raise FieldError(f"{where}.data_name", "must be a text")
+    if value in (".", "..") or any(mark in value for mark in "/\\\0"):
+        raise FieldError(f"{where}.data_name", "must be the name of a file inside the run directory")
+    return value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

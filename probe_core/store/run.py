@@ -1,0 +1,214 @@
+"""A recorded run on disk: its header, an index of its records, and its tensors, opened late."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from probe_core.errors import UnreadableTensor, UserError
+from probe_core.model import Mode, Record, Value
+from probe_core.store import jsonstream
+from probe_core.store.jsonstream import JsonCursor, JsonError, Member
+from probe_core.store.leaves import FieldError, record_of
+from probe_core.store.stack import Stacks
+
+TENSOR_DIRECTORY = "dump_tensor_data"
+STACK_FILE = "stack.json"
+KEPT_SLOTS = 40_000
+"""Slots of a run that stay in memory once parsed; what lies behind is parsed again when needed."""
+
+
+class TensorLoader(Protocol):
+    """Reads one tensor file into an array without running anything the file contains."""
+
+    def __call__(self, path: Path) -> np.ndarray[Any, Any]:
+        """The tensor in ``path``; raises UnreadableTensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the recorder said of the run at the head of the file."""
+
+    task: str
+    level: str
+    framework: str
+
+
+class Run:
+    """One ``dump.json`` or ``debug.json`` with what lies beside it.
+
+    Opening it reads the file once, checks every record and keeps where each one lies; records
+    are parsed again on demand once ``KEPT_SLOTS`` of them are in memory, so that memory does
+    not grow with the run.
+    """
+
+    def __init__(self, path: Path, framework: str, load: TensorLoader) -> None:
+        self.path = path
+        self.is_debug = path.name.endswith("debug.json")
+        self._load = load
+        self._members: list[Member] = []
+        self._kept: list[Record] = []
+        self._index: dict[str, int] = {}
+        self.slot_count = 0
+        self._has_checksum = False
+        self.header = self._scan(framework)
+        self.mode = self._mode()
+        self._file = path.open("rb")
+        self._stacks: Stacks | None = None
+
+    # -- reading -----------------------------------------------------------------------
+
+    def _scan(self, framework: str) -> Header:
+        head: dict[str, Any] = {}
+        seen_data = False
+        try:
+            with self.path.open("rb") as file:
+                cursor = JsonCursor(file)
+                found = cursor.peek()
+                if not found:
+                    raise UserError(
+                        f"{self.path} is empty.", "Record the run again, or give another file."
+                    )
+                if found != "{":
+                    raise UserError(
+                        f"{self.path} does not hold a JSON object.",
+                        "Give the dump.json or debug.json that a recorder wrote.",
+                    )
+                for key in cursor.members():
+                    if key == "data":
+                        if cursor.peek() != "{":
+                            raise FieldError("data", "must be an object of records")
+                        seen_data = True
+                        for name in cursor.members():
+                            start, end, value = cursor.skip()
+                            self._add(Member(name, start, end), value)
+                    else:
+                        head[key] = cursor.skip()[2]
+                if cursor.peek():
+                    raise JsonError("text follows the end of the object", cursor.offset)
+        except JsonError as error:
+            raise UserError(
+                f"{self.path} is not valid JSON: {error}.",
+                "The file may have been cut off; copy it again or record the run again.",
+            ) from None
+        except FieldError as error:
+            raise UserError(f"{self.path}: {error}.", "Record the run again, or mend that field.") from None
+        except OSError as error:
+            raise UserError(
+                f"{self.path} cannot be read: {error.strerror or error}.",
+                "Check the path and its permissions.",
+            ) from None
+        if not seen_data:
+            raise UserError(
+                f'{self.path} has no "data" object.',
+                "Give the dump.json or debug.json that a recorder wrote.",
+            )
+        return Header(
+            self._text(head, "task", None),
+            self._text(head, "level", ""),
+            self._text(head, "framework", framework),
+        )
+
+    def _text(self, head: dict[str, Any], key: str, default: str | None) -> str:
+        value = head.get(key, default)
+        if not isinstance(value, str) or (default is None and not value):
+            raise UserError(
+                f'{self.path}: "{key}" must be a text, and it is {value!r:.60}.',
+                "Give the dump.json or debug.json that a recorder wrote.",
+            )
+        return value
+
+    def _add(self, member: Member, fields: Any) -> None:
+        index = len(self._members)
+        if member.key in self._index:
+            raise FieldError(f'data["{member.key}"]', "appears twice")
+        record = record_of(index, member.key, fields)
+        self._members.append(member)
+        self._index[member.key] = index
+        self.slot_count += len(record.slots)
+        if self.slot_count <= KEPT_SLOTS and len(self._kept) == index:
+            self._kept.append(record)
+        if not self._has_checksum:
+            self._has_checksum = any(
+                slot.value.shape is not None and slot.value.checksum is not None
+                for slot in record.slots
+            )
+
+    def _mode(self) -> Mode:
+        if self.header.task == "tensor":
+            return Mode.TENSOR
+        if self.header.task == "statistics":
+            return Mode.MD5 if self._has_checksum else Mode.STATISTICS
+        raise UserError(
+            f'{self.path} was recorded with task "{self.header.task}", which holds nothing to compare.',
+            "Record with one of these tasks:",
+            ("tensor", "statistics"),
+        )
+
+    # -- asking ------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def keys(self) -> list[str]:
+        """The names of the records, in the order of the run."""
+        return [member.key for member in self._members]
+
+    def find(self, key: str) -> int | None:
+        """The index of the record called ``key``."""
+        return self._index.get(key)
+
+    def record(self, index: int) -> Record:
+        """The record at ``index``."""
+        if index < len(self._kept):
+            return self._kept[index]
+        member = self._members[index]
+        self._file.seek(member.start)
+        return record_of(index, member.key, jsonstream.parse(self._file.read(member.end - member.start)))
+
+    def records(self) -> Iterator[Record]:
+        """All records, in the order of the run."""
+        return map(self.record, range(len(self)))
+
+    def tensor(self, value: Value) -> np.ndarray[Any, Any]:
+        """The data of a tensor value, mapped and not copied where the file allows it.
+
+        Raises:
+            UnreadableTensor: no such file, or a file that is not what it claims.
+        """
+        assert value.data_name is not None
+        directory = self.path.parent / TENSOR_DIRECTORY
+        path = directory / value.data_name
+        try:
+            if path.is_symlink() and directory.resolve() not in path.resolve().parents:
+                raise UnreadableTensor(f"{value.data_name} points outside the run directory")
+            return self._load(path)
+        except FileNotFoundError:
+            raise UnreadableTensor(f"there is no {value.data_name}", missing=True) from None
+        except OSError as error:
+            message = error.strerror or str(error)
+            raise UnreadableTensor(f"{value.data_name}: {message}") from None
+
+    # -- the call stacks ---------------------------------------------------------------
+
+    @property
+    def stack_path(self) -> Path:
+        """Where the recorder puts the call stacks."""
+        return self.path.parent / STACK_FILE
+
+    def use_stacks(self, path: Path) -> None:
+        """Read the call stacks in ``path``; ``stack_of`` answers from then on."""
+        self._stacks = Stacks.read(path)
+
+    def stack_of(self, key: str) -> str | None:
+        """The frames recorded for ``key`` as one text, innermost first."""
+        return self._stacks.of(key) if self._stacks else None
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._file.close()
+

@@ -1,0 +1,52 @@
+"""Call stacks as the recorders write them: one entry a record, or records grouped by stack."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from probe_core.errors import UserError
+from probe_core.store.jsonstream import load_object
+
+
+class Stacks:
+    """The frames of each record, shared where records share them."""
+
+    def __init__(self, frames: dict[str, list[str]]) -> None:
+        self._frames = frames
+
+    @classmethod
+    def read(cls, path: Path) -> Stacks:
+        """The stacks in ``path``, in the form of 1.0.4 (a record's frames) or of 8.3 (groups)."""
+        frames: dict[str, list[str]] = {}
+        for key, value in load_object(path, "stack file").items():
+            if not isinstance(value, list):
+                raise _wrong(path, key, "must be a list")
+            if _is_group(value):
+                names, lines = value
+                for name in names:
+                    frames[str(name)] = _texts(path, key, lines)
+            else:
+                frames[key] = _texts(path, key, value)
+        return cls(frames)
+
+    def of(self, key: str) -> str | None:
+        """The frames of ``key`` as the text of a list, as the tables show them."""
+        lines = self._frames.get(key)
+        return None if lines is None else str(lines)
+
+
+def _is_group(value: list[object]) -> bool:
+    return len(value) == 2 and all(isinstance(part, list) for part in value)
+
+
+def _texts(path: Path, key: str, lines: object) -> list[str]:
+    if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
+        raise _wrong(path, key, "must hold the frames as texts")
+    return lines
+
+
+def _wrong(path: Path, key: str, what: str) -> UserError:
+    return UserError(
+        f'The stack file {path} is not in a known form: "{key}" {what}.',
+        "Remove the file to compare without call stacks, or record the run again.",
+    )

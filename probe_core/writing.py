@@ -1,0 +1,106 @@
+"""The files of one comparison: named as the seed names them, complete or not there at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from probe_core.errors import UserError
+from probe_core.manager import Manager
+from probe_core.model import Advice, Row
+from probe_core.plan import Plan
+from probe_core.protocols import Reporter, TableWriter
+from probe_core.specs import ReporterSpec
+from probe_core.store.atomic import AtomicFile, make_directory
+from probe_core.table import Table
+
+
+@dataclass(frozen=True, slots=True)
+class _Sink:
+    """A file being written: its reporter, its place on disk, its writer."""
+
+    reporter: Reporter
+    file: AtomicFile
+    writer: TableWriter
+
+
+class Output:
+    """Writes rows to every format of the plan."""
+
+    def __init__(
+        self, plan: Plan, manager: Manager, label: str, table: Table, row_count: int, is_debug: bool
+    ) -> None:
+        self._plan = plan
+        self._table = table
+        self._row_count = row_count
+        self._label = f"_{label}" if label else ""
+        self._sinks: list[_Sink] = []
+        specs = [manager.find("reporters", name, ReporterSpec) for name in plan.formats]
+        make_directory(plan.output)
+        stem = f"{'debug_' if is_debug else ''}compare_result{self._label}_{plan.time_stamp}"
+        try:
+            for spec in specs:
+                reporter: Reporter = spec.make()
+                file = AtomicFile(plan.output / f"{stem}{spec.suffix}")
+                writer = reporter.open(file.temporary, table.headers, row_count)
+                self._sinks.append(_Sink(reporter, file, writer))
+        except OSError as error:
+            self.discard()
+            raise self._failed(error) from None
+
+    def line(self, row: int) -> str:
+        """Where the row with 0-based number ``row`` stands in the first file."""
+        return self._sinks[0].reporter.line(row, self._row_count)
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Append rows to every file."""
+        try:
+            for row in rows:
+                cells = self._table.cells(row)
+                colour = row.mark.colour if row.mark else None
+                for sink in self._sinks:
+                    sink.writer.write(cells, colour)
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def close(self, *, interrupted: bool = False) -> list[Path]:
+        """Complete the files; those of an interrupted comparison say so in their names."""
+        finished: list[Path] = []
+        try:
+            for sink in self._sinks:
+                sink.writer.close()
+            for sink in self._sinks:
+                path = sink.file.path
+                if interrupted:
+                    path = path.with_name(f"{path.stem}_interrupted{path.suffix}")
+                finished.append(sink.file.commit(path))
+        except OSError as error:
+            self.discard()
+            raise self._failed(error) from None
+        return finished
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        for sink in self._sinks:
+            try:
+                sink.writer.abandon()
+            finally:
+                sink.file.discard()
+
+    def write_advice(self, advice: Advice) -> Path:
+        """The advisor's file: where, which row, what to do."""
+        file = AtomicFile(self._plan.output / f"advisor{self._label}_{self._plan.time_stamp}.txt")
+        text = f"Line: {advice.line}\nSuspect Nodes: {advice.node}\nExpert Advice: {advice.text}\n"
+        try:
+            file.temporary.write_text(text, "utf-8", errors="replace")
+        except OSError as error:
+            file.discard()
+            raise self._failed(error) from None
+        return file.commit()
+
+    def _failed(self, error: OSError) -> UserError:
+        return UserError(
+            f"The result cannot be written to {self._plan.output}: {error.strerror or error}.",
+            "Free some space there, or give another directory with -o.",
+        )
