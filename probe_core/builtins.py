@@ -11,7 +11,9 @@ def probe_matchers() -> list[MatcherSpec]:
     """The three ways of pairing two runs of one framework."""
     return [
         MatcherSpec("exact", "equal names", "probe_core.matching.exact:Exact"),
-        MatcherSpec("fuzzy", "equal names but for the call count, in order", "probe_core.matching.fuzzy:Fuzzy"),
+        MatcherSpec(
+            "fuzzy", "equal names but for the call count, in order", "probe_core.matching.fuzzy:Fuzzy"
+        ),
         MatcherSpec("mapping", "names paired by a yaml file", "probe_core.matching.mapping:Mapping"),
     ]
 

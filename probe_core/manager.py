@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any, TypeVar
@@ -114,22 +114,9 @@ class Manager:
         self.plugins[plugin.name] = plugin
         try:
             self._pluggy.register(load(), plugin.name)
-            self._check_names(plugin)
+            self._pluggy.check_pending()  # a hook name mistyped would be silent otherwise
         except Exception as error:  # whatever a stranger's module raises must not end the command
             self._leave_out(plugin, _brief(error))
-
-    def _check_names(self, plugin: Plugin) -> None:
-        module = self._pluggy.get_plugin(plugin.name)
-        for name in dir(module):
-            if name.startswith("probe_") and self._pluggy.parse_hookimpl_opts(module, name) is not None:
-                if not hasattr(hookspecs, name):
-                    close = nearest(name, dir(hookspecs), 1)
-                    hint = f"; did you mean {close[0]}?" if close else ""
-                    raise pluggy.PluginValidationError(module, f"there is no hook {name}{hint}")
-
-    def check_pending(self) -> None:
-        """Fail on hook implementations that no hook asks for; such names would be silent otherwise."""
-        self._pluggy.check_pending()
 
     def _leave_out(self, plugin: Plugin, problem: str, fix: str = "") -> None:
         plugin.problem = problem
@@ -159,7 +146,7 @@ class Manager:
         for implementation in caller.get_hookimpls():
             plugin = self.plugins[implementation.plugin_name]
             try:
-                specs = list(implementation.function(*[None] * len(implementation.argnames)) or ())
+                specs: list[Any] = list(_call(implementation))
                 for spec in specs:
                     if not isinstance(spec, KINDS[kind]):
                         raise TypeError(
@@ -208,6 +195,12 @@ class Manager:
                 origin = self.plugins[implementation.plugin_name].origin
                 warnings.warn(f"{hook} of {origin} failed: {_brief(error)}", PluginWarning, stacklevel=2)
         return [answer for answer in answers if answer is not None]
+
+
+def _call(implementation: pluggy.HookImpl) -> Iterable[Any]:
+    """What a registration hook returns; its arguments, if any, ask for everything."""
+    answer: Any = implementation.function(*[None] * len(implementation.argnames))
+    return answer or ()
 
 
 def _wanted(points: Sequence[metadata.EntryPoint] | metadata.EntryPoints) -> list[metadata.EntryPoint]:

@@ -44,9 +44,7 @@ REASONS: dict[str, Text] = {
     "unreadable": Text("Dump file: {} not found or read failed.", 20),
     "empty": Text("This is empty data, can not compare.", 20),
     "shape": Text("Shape of NPU and bench Tensor do not match. Skipped.", 20, "shape unmatched"),
-    "positions": Text(
-        "The Position of inf or nan in NPU and bench Tensor do not match.", 20, NOT_AVAILABLE
-    ),
+    "positions": Text("The Position of inf or nan in NPU and bench Tensor do not match.", 20, NOT_AVAILABLE),
     "zero_dimensional": Text(ZERO_DIMENSIONAL, 20),
     "unreadable_data": Text("Data is unreadable.", 20),
     "scalar_differs": Text("Scalar of NPU and bench do not match.", 20),
@@ -79,8 +77,7 @@ REASONS: dict[str, Text] = {
         "with the output larger by an order of magnitude"
     ),
     "mark_ratio_drop": Text(
-        "The output's one thousandth err ratio decreases by more than 0.1 "
-        "compared to the input/parameter's"
+        "The output's one thousandth err ratio decreases by more than 0.1 compared to the input/parameter's"
     ),
     "mark_relative_jump": Text(
         "The output's maximum relative error exceeds 0.1, while the input/parameter's is below 0.01"

@@ -235,12 +235,16 @@ class Row:
     verdict: Verdict
     notes: tuple[Reason, ...] = ()
     mark: Mark | None = None
-    stack: str | None = None
+    stack: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """An op that may be where the runs part: its row number in the sheet, and why."""
+    """A row that may be where the runs part.
+
+    ``line`` is its number in the sheet, ``why`` the evidence, ``where`` the frame of the user's
+    own code that made the call, or an empty text.
+    """
 
     op: str
     row: str
@@ -248,6 +252,7 @@ class Suspect:
     line: str
     level: Level
     why: str
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,11 +16,12 @@ from probe_core.errors import UserError, nearest
 from probe_core.manager import Manager
 from probe_core.matching.matching import OpRows, RowOrder
 from probe_core.measure import OpenPair
-from probe_core.model import Advice, Kind, Level, Mark, Measurement, Mode, Pair, Reason, Row, Verdict
+from probe_core.model import Advice, Kind, Mark, Measurement, Mode, Pair, Reason, Row, Verdict
+from probe_core.opening import open_runs
 from probe_core.plan import Plan, StackMode
-from probe_core.protocols import Highlighter, Matcher, Metric, Policy, Reader
+from probe_core.protocols import Highlighter, Matcher, Metric, Policy
 from probe_core.report import Report
-from probe_core.specs import HighlightSpec, MatcherSpec, MetricSpec, Needs, PolicySpec, ReaderSpec
+from probe_core.specs import HighlightSpec, MatcherSpec, MetricSpec, Needs, PolicySpec
 from probe_core.store.layout import pair_ranks
 from probe_core.store.names import is_gradient
 from probe_core.store.run import Run
@@ -113,7 +114,7 @@ class Comparison:
         self.notes: list[str] = []
         self.unreadable: list[str] = []
         self.unreadable_count = 0
-        self.target, self.golden = _open_runs(plan, manager, target, golden)
+        self.target, self.golden = open_runs(plan, manager, target, golden)
         self.mode = self.target.mode
         self.is_debug = self.target.is_debug
         self._tools = _tools(plan, manager, self.mode)
@@ -159,7 +160,7 @@ class Comparison:
                 rows[position] = _marked(rows[position], mark)
         return rows
 
-    def _row(self, op: str, pair: Pair, stack: str | None) -> Row:
+    def _row(self, op: str, pair: Pair, stack: tuple[str, ...] | None) -> Row:
         opened = OpenPair(pair, self.mode, self.target, self.golden)
         try:
             measurements = {
@@ -182,13 +183,10 @@ class Comparison:
         if not self.plan.highlight or self.mode is Mode.MD5 or self.is_debug:
             return []
         if self.row_count > LARGEST_SHEET:
-            self.notes.append(
-                f"{self.row_count:,} rows do not fit one sheet, so nothing is highlighted."
-            )
+            self.notes.append(f"{self.row_count:,} rows do not fit one sheet, so nothing is highlighted.")
             return []
         return [
-            manager.find("highlighters", name, HighlightSpec).make()
-            for name in manager.names("highlighters")
+            manager.find("highlighters", name, HighlightSpec).make() for name in manager.names("highlighters")
         ]
 
     def _use_stacks(self) -> bool:
@@ -202,9 +200,7 @@ class Comparison:
 
 
 def _marked(row: Row, mark: Mark) -> Row:
-    return Row(
-        row.pair, row.op, row.measurements, row.verdict, row.notes, mark, row.stack
-    )
+    return Row(row.pair, row.op, row.measurements, row.verdict, row.notes, mark, row.stack)
 
 
 def _measure(tool: _Tool, pair: OpenPair) -> Sequence[Measurement]:
@@ -256,71 +252,6 @@ def scalars_differ(pair: Pair) -> bool:
     return first != second and not (first != first and second != second)
 
 
-# -- opening -----------------------------------------------------------------------------------
-
-
-def _open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple[Run, Run]:
-    ours = open_run(manager, target, plan.framework)
-    theirs = open_run(manager, golden, plan.framework)
-    if ours.is_debug != theirs.is_debug:
-        raise UserError(
-            f"{target.name} and {golden.name} do not hold the same sort of records.",
-            "Compare dump.json with dump.json, or debug.json with debug.json.",
-        )
-    if ours.mode is not theirs.mode:
-        raise UserError(
-            f"The target holds {_what(ours)} and the golden holds {_what(theirs)}.",
-            "Record both runs with the same task (and the same summary_mode).",
-        )
-    for run in (ours, theirs):
-        if not run.slot_count:
-            raise UserError(f"{run.path} holds no values.", "Record the run again; check scope and list.")
-    return ours, theirs
-
-
-def _what(run: Run) -> str:
-    return {
-        Mode.TENSOR: "tensors (task tensor)",
-        Mode.STATISTICS: "statistics (task statistics)",
-        Mode.MD5: "checksums (task statistics with md5)",
-    }[run.mode]
-
-
-def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
-    """The run in the record file ``path``, read by the reader that knows it.
-
-    Args:
-        manager: Where the readers come from.
-        path: A ``dump.json`` or ``debug.json``.
-        framework: The framework to take it for; None to find out.
-    """
-    readers: list[tuple[int, str, Reader]] = []
-    for item in manager.contributions("readers"):
-        spec = item.spec
-        assert isinstance(spec, ReaderSpec)
-        if framework is None or spec.framework == framework:
-            reader: Reader = manager.find("readers", spec.name, ReaderSpec).make()
-            readers.append((reader.sniff(path), spec.framework, reader))
-    known = sorted({name for _, name, _ in readers})
-    if not readers:
-        wanted = f' for framework "{framework}"' if framework else ""
-        frameworks = {item.spec.framework for item in manager.contributions("readers")
-                      if isinstance(item.spec, ReaderSpec)}  # fmt: skip
-        raise UserError(
-            f"No reader{wanted} is installed.",
-            "Use one of these frameworks, or install its plugin:" if frameworks else
-            "Install probe-pytorch or probe-mindspore.",
-            sorted(frameworks),
-        )
-    sure, _, best = max(readers, key=lambda item: item[0])
-    if not sure:
-        raise UserError(
-            f"{path} was not recorded from {' or '.join(known)}.",
-            "Leave --framework out to find the reader, or install the plugin of its framework.",
-        )
-    return best.open(path)
-
-
 def _tools(plan: Plan, manager: Manager, mode: Mode) -> list[_Tool]:
     tools: list[_Tool] = []
     for name in dict.fromkeys((*tables.METRICS[mode], *plan.metrics)):
@@ -346,8 +277,8 @@ def _matcher(plan: Plan, manager: Manager) -> Matcher:
 
 def _nothing_matched(target: Run, golden: Run) -> UserError:
     lines: list[str] = []
-    goldens = golden.keys()
-    for key in target.keys()[:5]:
+    goldens = golden.names()
+    for key in target.names()[:5]:
         close = nearest(key, goldens, 1)
         lines.append(f"{key}  (nearest in the golden: {close[0] if close else 'none'})")
     with suppress(IndexError):
@@ -358,6 +289,3 @@ def _nothing_matched(target: Run, golden: Run) -> UserError:
         "-dm pairs names by a file. The target begins with:",
         lines,
     )
-
-
-__all__ = ["Comparison", "Level", "compare", "compare_files", "open_run", "scalars_differ"]

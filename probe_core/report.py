@@ -16,6 +16,8 @@ from probe_core.model import (
     Row,
     Suspect,
 )
+from probe_core.store.names import is_gradient
+from probe_core.store.stack import own_frame
 from probe_core.table import reasons_of
 
 SUSPECTS = 5
@@ -33,7 +35,7 @@ class Report:
     row_count: int
     op_count: int = 0
     counts: Counts = field(default_factory=Counts)
-    suspects: list[Suspect] = field(default_factory=list)
+    candidates: dict[int, list[Suspect]] = field(default_factory=dict)
     first_failure: Suspect | None = None
     unreadable: list[str] = field(default_factory=list)
     unreadable_count: int = 0
@@ -49,6 +51,16 @@ class Report:
         found = [level for level, count in self.counts.levels.items() if count]
         return max(found, key=GRAVITY.__getitem__, default=Level.PASS)
 
+    @property
+    def suspects(self) -> list[Suspect]:
+        """Where to look first: forward calls, then backward calls, then gradients, each in order.
+
+        Recorders note a parameter's gradient beside the forward call of its module, long before
+        the fault that reached it.
+        """
+        ordered = [one for phase in sorted(self.candidates) for one in self.candidates[phase]]
+        return ordered[:SUSPECTS]
+
     def add(self, op: str, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Take in the rows of one op; ``lines`` says where each stands in the files."""
         self.op_count += 1
@@ -61,29 +73,42 @@ class Report:
             else:
                 self.counts.golden_only += 1
             if self.first_failure is None and row.verdict.failed:
-                self.first_failure = _suspect(op, row, line, "")
+                self.first_failure = _suspect(op, row, line)
         self._find_suspect(op, rows, lines)
 
     def _find_suspect(self, op: str, rows: Sequence[Row], lines: Sequence[str]) -> None:
-        """Ops that differ though what they take in agrees, and the first that does not even take in the same."""
+        """Keep an op that differs though its inputs agree, or the first one whose inputs differ."""
         bad = [(row, line) for row, line in zip(rows, lines) if row.verdict.level is Level.ERROR]
         if not bad:
             return
         arguments = [item for item in bad if _is_argument(item[0])]
         parameters = [item for item in bad if item[0].pair.side.value == "parameters"]
         inputs = [item for item in bad if item[0].pair.side.is_source and item not in arguments]
-        if arguments:
-            self._keep(op, arguments[0], "was called with another argument")
+        if is_gradient(op):
+            found, what = bad[0], "differs"
+        elif arguments:
+            found, what = arguments[0], "was called with another argument"
         elif parameters:
-            self._keep(op, parameters[0], "holds other parameters")
+            found, what = parameters[0], "holds other parameters"
         elif not inputs:
-            self._keep(op, bad[0], "differs although its inputs agree")
-        elif not self.suspects:
-            self._keep(op, inputs[0], "takes in values that differ; nothing before it does")
+            found, what = bad[0], "differs although its inputs agree"
+        elif not self.candidates:
+            found, what = inputs[0], "takes in values that differ; nothing before it does"
+        else:
+            return
+        frames = next((row.stack for row in rows if row.stack), ())
+        self._keep(op, found, what, frames)
 
-    def _keep(self, op: str, item: tuple[Row, str], what: str) -> None:
-        if len(self.suspects) < SUSPECTS:
-            self.suspects.append(_suspect(op, *item, what))
+    def _keep(self, op: str, item: tuple[Row, str], what: str, frames: Sequence[str]) -> None:
+        kept = self.candidates.setdefault(_phase(op), [])
+        if len(kept) < SUSPECTS:
+            kept.append(_suspect(op, *item, what, own_frame(frames)))
+
+
+def _phase(op: str) -> int:
+    if is_gradient(op):
+        return 2
+    return 1 if "backward" in op.split(".") else 0
 
 
 def _is_argument(row: Row) -> bool:
@@ -91,7 +116,7 @@ def _is_argument(row: Row) -> bool:
     return target is not None and target.value.kind is Kind.SCALAR and row.pair.side.is_source
 
 
-def _suspect(op: str, row: Row, line: str, what: str) -> Suspect:
+def _suspect(op: str, row: Row, line: str, what: str = "", where: str = "") -> Suspect:
     evidence = [reason.detail for reason in reasons_of(row) if reason.code == "evidence"]
     why = "; ".join(part for part in (what, *evidence) if part)
-    return Suspect(op, row.pair.name, row.pair.side, line, row.verdict.level, why)
+    return Suspect(op, row.pair.name, row.pair.side, line, row.verdict.level, why, where)

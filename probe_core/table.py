@@ -68,10 +68,7 @@ COLUMNS: dict[Mode, tuple[Column, ...]] = {
     ),
     Mode.STATISTICS: (
         *COMMON,
-        *(
-            Column(f"{name} diff", f"statistics.{name} diff")
-            for name in ("Max", "Min", "Mean", "L2norm")
-        ),
+        *(Column(f"{name} diff", f"statistics.{name} diff") for name in ("Max", "Min", "Mean", "L2norm")),
         *(
             Column(f"{name}RelativeErr", f"statistics.{name}RelativeErr", "percent")
             for name in ("Max", "Min", "Mean", "Norm")
@@ -228,7 +225,7 @@ _ROW: dict[str, Callable[[Row], Cell]] = {
     "consistent": _consistent_cell,
     "label": lambda row: row.verdict.label,
     "message": _message,
-    "stack": lambda row: row.stack or NOT_AVAILABLE,
+    "stack": lambda row: NOT_AVAILABLE if row.stack is None else str(list(row.stack)),
     "data_name": _data_name,
 }
 

@@ -24,26 +24,66 @@ FAIL_ON = (Level.WARNING.value, Level.ERROR.value)
 @click.command()
 @click.argument("target", required=False, type=click.Path(path_type=Path))
 @click.argument("golden", required=False, type=click.Path(path_type=Path))
-@click.option("-i", "--input_path", "--input-path", type=click.Path(path_type=Path),
-              help="Compare file: JSON with npu_path and bench_path, instead of TARGET and GOLDEN.")
-@click.option("-o", "--output_path", "--output-path", "output", is_flag=False,
-              flag_value=DEFAULT_OUTPUT, default=DEFAULT_OUTPUT, type=click.Path(path_type=Path),
-              help="Directory of the result files; created when absent.  [default: ./output]")
+@click.option(
+    "-i",
+    "--input_path",
+    "--input-path",
+    type=click.Path(path_type=Path),
+    help="Compare file: JSON with npu_path and bench_path, instead of TARGET and GOLDEN.",
+)
+@click.option(
+    "-o",
+    "--output_path",
+    "--output-path",
+    "output",
+    is_flag=False,
+    flag_value=DEFAULT_OUTPUT,
+    default=DEFAULT_OUTPUT,
+    type=click.Path(path_type=Path),
+    help="Directory of the result files; created when absent.  [default: ./output]",
+)
 @click.option("--framework", help="Framework of the runs; found out when left out.")
-@click.option("-s", "--stack_mode", "--stack-mode", is_flag=True,
-              help="Show call stacks; decides only where the compare file has stack_path.")
+@click.option(
+    "-s",
+    "--stack_mode",
+    "--stack-mode",
+    is_flag=True,
+    help="Show call stacks; decides only where the compare file has stack_path.",
+)
 @click.option("-c", "--compare_only", "--compare-only", is_flag=True, help="Write no advisor file.")
-@click.option("-f", "--fuzzy_match", "--fuzzy-match", is_flag=True,
-              help="Pair calls whose names differ in the call count.")
+@click.option(
+    "-f",
+    "--fuzzy_match",
+    "--fuzzy-match",
+    is_flag=True,
+    help="Pair calls whose names differ in the call count.",
+)
 @click.option("-hl", "--highlight", is_flag=True, help="Mark suspicious rows red and yellow.")
-@click.option("-dm", "--data_mapping", "--data-mapping", type=click.Path(path_type=Path),
-              help="Yaml file that pairs row names: 'target name: golden name'.")
-@click.option("--metric", "metrics", multiple=True, metavar="NAME",
-              help="Show this metric as well; may be given several times.")
-@click.option("--format", "formats", default="xlsx", show_default=True, metavar="NAME[,NAME…]",
-              help="Formats of the result.")
-@click.option("--fail-on", type=click.Choice(FAIL_ON),
-              help="Exit with 1 when a row is this grave, or graver.")
+@click.option(
+    "-dm",
+    "--data_mapping",
+    "--data-mapping",
+    type=click.Path(path_type=Path),
+    help="Yaml file that pairs row names: 'target name: golden name'.",
+)
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAME",
+    help="Show this metric as well; may be given several times.",
+)
+@click.option(
+    "--format",
+    "formats",
+    default="xlsx",
+    show_default=True,
+    metavar="NAME[,NAME…]",
+    help="Formats of the result.",
+)
+@click.option(
+    "--fail-on", type=click.Choice(FAIL_ON), help="Exit with 1 when a row is this grave, or graver."
+)
 @click.option("--print-plan", is_flag=True, help="Print what would be done, as JSON, and stop.")
 @click.pass_context
 def compare(
@@ -71,7 +111,7 @@ def compare(
     \b
     probe compare npu_dump gpu_dump -o out
     probe compare --framework pytorch -i compare.json -o out -hl
-    """  # noqa: D301 - \b keeps click from joining the lines
+    """
     runs = _runs(target, golden, input_path)
     if fuzzy_match and data_mapping:
         raise UserError("-f and -dm exclude each other.", "Leave one of them out.")
@@ -97,9 +137,7 @@ def compare(
     return run_plan(plan, manager, Level(fail_on) if fail_on else None, brief=not runs.print_log)
 
 
-def run_plan(
-    plan: Plan, manager: Manager, fail_on: Level | None = None, *, brief: bool = False
-) -> int:
+def run_plan(plan: Plan, manager: Manager, fail_on: Level | None = None, *, brief: bool = False) -> int:
     """Run a plan with progress and summary; the exit code."""
     from probe_core import pipeline
 
@@ -157,5 +195,3 @@ def stack_choice(path: Path | None, asked: bool) -> StackMode:
 def time_stamp() -> str:
     """Now, as the names of the result files have it."""
     return time.strftime("%Y%m%d%H%M%S")
-
-

@@ -117,6 +117,8 @@ def summary(report: Report, *, brief: bool = False) -> None:
         for suspect in report.suspects:
             show(f"    {click.style(suspect.row, bold=True)}  (row {suspect.line})")
             show(f"        {suspect.why}")
+            if suspect.where:
+                show(f"        {suspect.where}")
     elif not counts.levels[Level.ERROR]:
         show("  no suspects")
     for line in report.notes:

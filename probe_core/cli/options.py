@@ -47,12 +47,12 @@ def parse_input(value: Mapping[str, Any], what: str, keys: Mapping[str, str]) ->
             )
         found[keys[key]] = item
     names = {canonical: key for key, canonical in keys.items()}
+    target, golden = names["npu_path"], names["bench_path"]
     for key in ("npu_path", "bench_path"):
         if not isinstance(found.get(key), str) or not found[key]:
             raise UserError(
                 f'{what} needs "{names[key]}", the path of a run.',
-                'For example {"%s": "npu/dump.json", "%s": "bench/dump.json"}.'
-                % (names["npu_path"], names["bench_path"]),
+                f'For example {{"{target}": "npu/dump.json", "{golden}": "bench/dump.json"}}.',
             )
     stack = found.get("stack_path")
     if stack is not None and not isinstance(stack, str):

@@ -34,9 +34,7 @@ def plugins(ctx: click.Context, as_json: bool) -> int:
 def _describe(manager: Manager, plugin: Plugin) -> dict[str, Any]:
     summaries = {
         kind: {
-            item.spec.name: item.spec.summary
-            for item in manager.contributions(kind)
-            if item.plugin is plugin
+            item.spec.name: item.spec.summary for item in manager.contributions(kind) if item.plugin is plugin
         }
         for kind in KINDS
     }

@@ -62,9 +62,7 @@ class _Calls:
         return len(self.codes)
 
     def same(self, at: int, other: _Calls, other_at: int) -> bool:
-        return bool(
-            self.codes[at] == other.codes[other_at] and self.names[at] == other.names[other_at]
-        )
+        return bool(self.codes[at] == other.codes[other_at] and self.names[at] == other.names[other_at])
 
     def part(self, start: int, end: int) -> _Calls:
         return _Calls(self.codes[start:end], self.names[start:end], self.start + start)

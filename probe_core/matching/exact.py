@@ -20,7 +20,7 @@ class Exact:
             if found is None:
                 by_name = canonical_index(golden) if by_name is None else by_name
                 found = by_name.get(canonical(record.key))
-                if found is not None and target.find(golden.keys()[found]) is not None:
+                if found is not None and target.find(golden.names()[found]) is not None:
                     found = None
             if found is None:
                 matching.partners.extend([NONE] * len(record.slots))

@@ -23,8 +23,8 @@ class Fuzzy:
         codes: dict[object, int] = {}
         ours = [codes.setdefault(_signature(record), len(codes)) for record in target.records()]
         theirs = [codes.setdefault(_signature(record), len(codes)) for record in golden.records()]
-        our_names = [canonical(key) for key in target.keys()]
-        their_names = [canonical(key) for key in golden.keys()]
+        our_names = [canonical(key) for key in target.names()]
+        their_names = [canonical(key) for key in golden.names()]
         calls = dict(align(ours, theirs, our_names, their_names))
         aligned = set(calls)
         self._pair_leftovers(calls, our_names, golden)

@@ -70,7 +70,7 @@ def _positions(positions: Sequence[int], keys: Sequence[object]) -> dict[object,
 
 def canonical_index(run: Run) -> dict[str, int]:
     """The record of each name, as runs of different recorder versions agree on it."""
-    return {canonical(key): index for index, key in enumerate(run.keys())}
+    return {canonical(key): index for index, key in enumerate(run.names())}
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +139,7 @@ class _Cursor:
 
     def __call__(self, number: int) -> Slot:
         record = self._record
-        if record is None or not (
-            self._starts[record.index] <= number < self._starts[record.index + 1]
-        ):
+        if record is None or not (self._starts[record.index] <= number < self._starts[record.index + 1]):
             record = self._run.record(bisect.bisect_right(self._starts, number) - 1)
             self._record = record
         return record.slots[number - self._starts[record.index]]

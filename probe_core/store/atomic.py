@@ -37,8 +37,8 @@ class AtomicFile:
         """Give the finished file its name; ``path`` overrides it."""
         final = path or self.path
         try:
-            os.chmod(self.temporary, FILE_MODE)
-            os.replace(self.temporary, final)
+            self.temporary.chmod(FILE_MODE)
+            self.temporary.replace(final)
         except OSError as error:
             self.discard()
             raise _refused(final, error) from None

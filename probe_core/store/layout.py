@@ -81,17 +81,13 @@ def rank_number(name: str) -> int:
 
 
 def _files_in(directory: Path, kind: str | None) -> list[Path]:
-    return [
-        directory / name for name in FILES if kind in (None, name) and (directory / name).is_file()
-    ]
+    return [directory / name for name in FILES if kind in (None, name) and (directory / name).is_file()]
 
 
 def _only(paths: list[Path], parent: Path, what: str) -> Path:
     if len(paths) == 1:
         return paths[0]
-    raise UserError(
-        f"{parent} holds several {what}.", "Give one of them:", [str(path) for path in paths]
-    )
+    raise UserError(f"{parent} holds several {what}.", "Give one of them:", [str(path) for path in paths])
 
 
 def pair_ranks(target: Path, golden: Path) -> list[tuple[str, Path, Path]]:

@@ -70,9 +70,7 @@ class Run:
                 cursor = JsonCursor(file)
                 found = cursor.peek()
                 if not found:
-                    raise UserError(
-                        f"{self.path} is empty.", "Record the run again, or give another file."
-                    )
+                    raise UserError(f"{self.path} is empty.", "Record the run again, or give another file.")
                 if found != "{":
                     raise UserError(
                         f"{self.path} does not hold a JSON object.",
@@ -134,8 +132,7 @@ class Run:
             self._kept.append(record)
         if not self._has_checksum:
             self._has_checksum = any(
-                slot.value.shape is not None and slot.value.checksum is not None
-                for slot in record.slots
+                slot.value.shape is not None and slot.value.checksum is not None for slot in record.slots
             )
 
     def _mode(self) -> Mode:
@@ -154,7 +151,7 @@ class Run:
     def __len__(self) -> int:
         return len(self._members)
 
-    def keys(self) -> list[str]:
+    def names(self) -> list[str]:
         """The names of the records, in the order of the run."""
         return [member.key for member in self._members]
 
@@ -204,11 +201,10 @@ class Run:
         """Read the call stacks in ``path``; ``stack_of`` answers from then on."""
         self._stacks = Stacks.read(path)
 
-    def stack_of(self, key: str) -> str | None:
-        """The frames recorded for ``key`` as one text, innermost first."""
+    def stack_of(self, key: str) -> tuple[str, ...] | None:
+        """The frames recorded for ``key``, innermost first; None where none are known."""
         return self._stacks.of(key) if self._stacks else None
 
     def close(self) -> None:
         """Let the file go."""
         self._file.close()
-

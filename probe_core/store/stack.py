@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from probe_core.errors import UserError
 from probe_core.store.jsonstream import load_object
 
+INSTALLED = ("site-packages", "dist-packages", "msprobe")
+
 
 class Stacks:
     """The frames of each record, shared where records share them."""
 
-    def __init__(self, frames: dict[str, list[str]]) -> None:
+    def __init__(self, frames: dict[str, tuple[str, ...]]) -> None:
         self._frames = frames
 
     @classmethod
     def read(cls, path: Path) -> Stacks:
         """The stacks in ``path``, in the form of 1.0.4 (a record's frames) or of 8.3 (groups)."""
-        frames: dict[str, list[str]] = {}
+        frames: dict[str, tuple[str, ...]] = {}
         for key, value in load_object(path, "stack file").items():
             if not isinstance(value, list):
                 raise _wrong(path, key, "must be a list")
@@ -29,20 +32,27 @@ class Stacks:
                 frames[key] = _texts(path, key, value)
         return cls(frames)
 
-    def of(self, key: str) -> str | None:
-        """The frames of ``key`` as the text of a list, as the tables show them."""
-        lines = self._frames.get(key)
-        return None if lines is None else str(lines)
+    def of(self, key: str) -> tuple[str, ...] | None:
+        """The frames recorded for ``key``, innermost first."""
+        return self._frames.get(key)
+
+
+def own_frame(frames: Sequence[str]) -> str:
+    """The innermost frame outside installed packages, on one line; an empty text if there is none."""
+    for frame in frames:
+        if not any(part in frame for part in INSTALLED):
+            return " ".join(frame.split())
+    return ""
 
 
 def _is_group(value: list[object]) -> bool:
     return len(value) == 2 and all(isinstance(part, list) for part in value)
 
 
-def _texts(path: Path, key: str, lines: object) -> list[str]:
+def _texts(path: Path, key: str, lines: object) -> tuple[str, ...]:
     if not isinstance(lines, list) or not all(isinstance(line, str) for line in lines):
         raise _wrong(path, key, "must hold the frames as texts")
-    return lines
+    return tuple(lines)
 
 
 def _wrong(path: Path, key: str, what: str) -> UserError:

@@ -80,5 +80,3 @@ def _unmeasured(pair: OpenPair, code: str) -> Verdict:
     if not pair.pair.matched or code in ("unreadable", "no_target_file", "no_golden_file"):
         return Verdict(Level.WARNING, NONE)
     return Verdict(Level.SKIP, NONE)
-
-

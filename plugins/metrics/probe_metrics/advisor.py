@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -39,7 +39,7 @@ def _text(suspect: Suspect) -> str:
     return str(texts["forward" if forward else "backward"])
 
 
-@lru_cache(maxsize=None)
+@cache
 def _texts() -> dict[str, Any]:
     import yaml
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from probe_core.model import Colour, Mark, Mode, Reason, Row, Side
 from probe_core.table import consistent
@@ -21,7 +22,7 @@ class Highlight:
     """
 
     def __init__(self) -> None:
-        self._limits = thresholds("highlight")
+        self._limits: dict[str, Any] = thresholds("highlight")
 
     def mark(self, rows: Sequence[Row]) -> Mapping[int, Mark]:
         """The marks by position."""
@@ -47,9 +48,7 @@ class Highlight:
             return
         limits = self._limits["ratio"]
         if view.ratio is not None and any(
-            source.ratio is not None
-            and source.ratio > limits["input"]
-            and view.ratio < limits["output"]
+            source.ratio is not None and source.ratio > limits["input"] and view.ratio < limits["output"]
             for source in sources
         ):
             yield "mark_ratio"
@@ -75,21 +74,21 @@ class Highlight:
         before, after = source.absolute or 0.0, output.absolute or 0.0
         if not (before > limits["absolute"] and after > limits["absolute"] and after >= before):
             return False
-        return math.log10(after) - math.log10(before) >= limits["orders"]
+        return bool(math.log10(after) - math.log10(before) >= limits["orders"])
 
     def _ratio_drops(self, source: _View, output: _View) -> bool:
         if source.ratio is None or output.ratio is None:
             return False
-        return source.ratio - output.ratio > self._limits["ratio_drop"]
+        return bool(source.ratio - output.ratio > self._limits["ratio_drop"])
 
     def _relative_jumps(self, source: _View, output: _View) -> bool:
         limits = self._limits["relative_jump"]
-        return output.relative > limits["output"] and source.relative < limits["input"]
+        return bool(output.relative > limits["output"] and source.relative < limits["input"])
 
     def _cosine_drops(self, source: _View, output: _View) -> bool:
         if source.cosine is None or output.cosine is None:
             return False
-        return source.cosine - output.cosine > self._limits["cosine_drop"]
+        return bool(source.cosine - output.cosine > self._limits["cosine_drop"])
 
 
 class _View:
@@ -99,9 +98,7 @@ class _View:
         self.row = row
         measured = row.measurements
         self.mode = Mode.TENSOR if "cosine.Cosine" in measured else Mode.STATISTICS
-        error = measured[
-            "max_error.MaxAbsErr" if self.mode is Mode.TENSOR else "statistics.Max diff"
-        ].number
+        error = measured["max_error.MaxAbsErr" if self.mode is Mode.TENSOR else "statistics.Max diff"].number
         self.absolute = None if error is None else abs(error)
         tensor = self.mode is Mode.TENSOR
         self.ratio = measured["error_ratio.One Thousandth Err Ratio"].number if tensor else None

@@ -111,9 +111,7 @@ class _Squares:
         self._dot = 0.0
 
     def add(self, *arrays: Array) -> None:
-        scaled = [
-            array if scale == 1.0 else array / scale for array, scale in zip(arrays, self._scales)
-        ]
+        scaled = [array if scale == 1.0 else array / scale for array, scale in zip(arrays, self._scales)]
         for position, array in enumerate(scaled):
             self._sums[position] += float(np.vdot(array, array).real)
         self._dot += float(np.vdot(scaled[1], scaled[0]).real)
@@ -123,8 +121,7 @@ class _Squares:
         largest = (found.target_max, found.golden_max, found.max_absolute)
         least = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)
         return any(
-            0 < value < np.inf and not least < square < np.inf
-            for value, square in zip(largest, self._sums)
+            0 < value < np.inf and not least < square < np.inf for value, square in zip(largest, self._sums)
         )
 
     def finish(self, found: Sums) -> None:

@@ -59,7 +59,8 @@ def _coarser(first: np.dtype[Any], second: np.dtype[Any]) -> np.dtype[Any] | Non
     if not all(name in _PRECISION for name in names):
         return None
     name = max(names, key=_PRECISION.index)
-    return np.dtype(getattr(ml_dtypes, name, None) or name)
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name, None) or name)
+    return dtype
 
 
 def _distance(target: Array, golden: Array) -> Array | None:

@@ -42,9 +42,7 @@ class Storage:
 
 
 _KNOWN_MODULES = frozenset({"torch", "torch._utils", "torch.storage", "collections"})
-_KNOWN_CALLS = frozenset(
-    {"_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_parameter", "OrderedDict"}
-)
+_KNOWN_CALLS = frozenset({"_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_parameter", "OrderedDict"})
 _MARK = object()
 
 
@@ -119,7 +117,9 @@ class _Machine:
     def _reduce(self) -> None:
         arguments, function = self._stack.pop(), self._stack.pop()
         if not isinstance(function, Global) or function.name not in _KNOWN_CALLS:
-            raise PickleError(f"tensors made by {getattr(function, 'name', function)!r:.80} are not supported")
+            raise PickleError(
+                f"tensors made by {getattr(function, 'name', function)!r:.80} are not supported"
+            )
         if function.name == "OrderedDict":
             self._push({})
         else:

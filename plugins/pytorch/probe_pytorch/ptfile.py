@@ -78,9 +78,7 @@ def load_pt(path: Path) -> np.ndarray[Any, Any]:
         raise UnreadableTensor(f"{path.name} cannot be read as a tensor: {error}") from None
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError,
             RecursionError, MemoryError, EOFError, RuntimeError) as error:  # fmt: skip
-        raise UnreadableTensor(
-            f"{path.name} {_REFUSED}, or is damaged ({type(error).__name__})"
-        ) from None
+        raise UnreadableTensor(f"{path.name} {_REFUSED}, or is damaged ({type(error).__name__})") from None
 
 
 class _Archive:
@@ -182,9 +180,7 @@ def _array(outline: _Outline, archive: _Archive) -> np.ndarray[Any, Any]:
         count *= size
     if count == 0:
         return np.empty(outline.shape, dtype)
-    last = outline.offset + sum(
-        (size - 1) * stride for size, stride in zip(outline.shape, outline.strides)
-    )
+    last = outline.offset + sum((size - 1) * stride for size, stride in zip(outline.shape, outline.strides))
     if last >= flat.size:
         raise PickleError(
             f"its shape {list(outline.shape)} reaches element {last} of a storage of {flat.size}"

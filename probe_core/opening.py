@@ -1,0 +1,77 @@
+"""Opening two runs for comparison: by the reader that knows them, and only if they go together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from probe_core.errors import UserError
+from probe_core.manager import Manager
+from probe_core.model import Mode
+from probe_core.plan import Plan
+from probe_core.protocols import Reader
+from probe_core.specs import ReaderSpec
+from probe_core.store.run import Run
+
+
+def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple[Run, Run]:
+    """Both runs, read and found comparable: one sort of file, one mode, values in both."""
+    ours = open_run(manager, target, plan.framework)
+    theirs = open_run(manager, golden, plan.framework)
+    if ours.is_debug != theirs.is_debug:
+        raise UserError(
+            f"{target.name} and {golden.name} do not hold the same sort of records.",
+            "Compare dump.json with dump.json, or debug.json with debug.json.",
+        )
+    if ours.mode is not theirs.mode:
+        raise UserError(
+            f"The target holds {_what(ours)} and the golden holds {_what(theirs)}.",
+            "Record both runs with the same task (and the same summary_mode).",
+        )
+    for run in (ours, theirs):
+        if not run.slot_count:
+            raise UserError(f"{run.path} holds no values.", "Record the run again; check scope and list.")
+    return ours, theirs
+
+
+def _what(run: Run) -> str:
+    return {
+        Mode.TENSOR: "tensors (task tensor)",
+        Mode.STATISTICS: "statistics (task statistics)",
+        Mode.MD5: "checksums (task statistics with md5)",
+    }[run.mode]
+
+
+def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
+    """The run in the record file ``path``, read by the reader that knows it.
+
+    Args:
+        manager: Where the readers come from.
+        path: A ``dump.json`` or ``debug.json``.
+        framework: The framework to take it for; None to find out.
+    """
+    readers: list[tuple[int, str, Reader]] = []
+    for item in manager.contributions("readers"):
+        spec = item.spec
+        assert isinstance(spec, ReaderSpec)
+        if framework is None or spec.framework == framework:
+            reader: Reader = manager.find("readers", spec.name, ReaderSpec).make()
+            readers.append((reader.sniff(path), spec.framework, reader))
+    known = sorted({name for _, name, _ in readers})
+    if not readers:
+        wanted = f' for framework "{framework}"' if framework else ""
+        frameworks = {item.spec.framework for item in manager.contributions("readers")
+                      if isinstance(item.spec, ReaderSpec)}  # fmt: skip
+        raise UserError(
+            f"No reader{wanted} is installed.",
+            "Use one of these frameworks, or install its plugin:"
+            if frameworks
+            else "Install probe-pytorch or probe-mindspore.",
+            sorted(frameworks),
+        )
+    sure, _, best = max(readers, key=lambda item: item[0])
+    if not sure:
+        raise UserError(
+            f"{path} was not recorded from {' or '.join(known)}.",
+            "Leave --framework out to find the reader, or install the plugin of its framework.",
+        )
+    return best.open(path)
