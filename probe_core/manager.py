@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import pluggy
 
 from probe_core import builtins, hookspecs
-from probe_core.errors import UserError, nearest
+from probe_core.errors import UserError
 from probe_core.hookspecs import GROUP
 from probe_core.specs import (
     CommandSpec,

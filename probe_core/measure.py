@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from probe_core.errors import UnreadableTensor
-from probe_core.model import Kind, Mode, Pair, Reason, Slot
-from probe_core.store.run import Run
+from probe_core.model import Kind, Mode, Pair, Reason, Slot, Value
 
 T = TypeVar("T")
 Array = np.ndarray[Any, Any]
 
 BLOCK = 16_384
 """Elements of a block: both sides in float64 stay within a core's cache."""
+
+
+class Tensors(Protocol):
+    """Where a side's tensors come from: a run."""
+
+    def tensor(self, value: Value) -> Array:
+        """The data of a tensor value; raises UnreadableTensor."""
 
 
 class OpenPair:
@@ -28,7 +34,7 @@ class OpenPair:
         unreadable: What was wrong with a tensor file, where that is the obstacle.
     """
 
-    def __init__(self, pair: Pair, mode: Mode, target: Run, golden: Run) -> None:
+    def __init__(self, pair: Pair, mode: Mode, target: Tensors, golden: Tensors) -> None:
         self.pair = pair
         self.mode = mode
         self.unreadable: UnreadableTensor | None = None
@@ -66,7 +72,7 @@ class OpenPair:
             return Reason("no_golden_file")
         return None
 
-    def _open(self, target: Run, golden: Run) -> Reason | None:
+    def _open(self, target: Tensors, golden: Tensors) -> Reason | None:
         arrays: list[Array] = []
         for slot, run in ((self.pair.target, target), (self.pair.golden, golden)):
             assert slot is not None

@@ -7,12 +7,12 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from probe_core.model import GRAVITY, Level
-from probe_core.report import Report
+if TYPE_CHECKING:
+    from probe_core.report import Report
 
 SHOWN_FILES = 12
 
@@ -92,7 +92,13 @@ def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
             bar.render_finish()
 
 
-_COLOURS = {Level.ERROR: "red", Level.WARNING: "yellow", Level.PASS: "green", Level.SKIP: None}
+_LEVELS = (
+    ("error", "differ", "red"),
+    ("warning", "to check", "yellow"),
+    ("pass", "agree", "green"),
+    ("skip", "not measured", None),
+)
+"""How the summary words and colours each level, gravest first."""
 
 
 def summary(report: Report, *, brief: bool = False) -> None:
@@ -103,10 +109,10 @@ def summary(report: Report, *, brief: bool = False) -> None:
         f"{head}{counts.rows:,} rows of {report.op_count:,} ops compared by {report.mode.value} "
         f"in {report.seconds:.1f} s"
     )
-    levels = sorted(counts.levels.items(), key=lambda item: -GRAVITY[item[0]])
+    numbers = {level.value: count for level, count in counts.levels.items()}
     parts = [
-        click.style(f"{count:,} {_LEVEL_WORDS[level]}", fg=_COLOURS[level] if count else None)
-        for level, count in levels
+        click.style(f"{numbers[level]:,} {word}", fg=colour if numbers[level] else None)
+        for level, word, colour in _LEVELS
     ]
     alone = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
     show(f"  {', '.join(parts)}; {counts.matched:,} rows matched, {alone}")
@@ -119,7 +125,7 @@ def summary(report: Report, *, brief: bool = False) -> None:
             show(f"        {suspect.why}")
             if suspect.where:
                 show(f"        {suspect.where}")
-    elif not counts.levels[Level.ERROR]:
+    elif not numbers["error"]:
         show("  no suspects")
     for line in report.notes:
         show(f"  note: {line}")
@@ -133,11 +139,3 @@ def summary(report: Report, *, brief: bool = False) -> None:
             "Their rows are marked in the result; copy or record the run again to measure them.",
             report.unreadable[1:],
         )
-
-
-_LEVEL_WORDS = {
-    Level.ERROR: "differ",
-    Level.WARNING: "to check",
-    Level.PASS: "agree",
-    Level.SKIP: "not measured",
-}

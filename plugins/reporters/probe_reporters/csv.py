@@ -1,4 +1,4 @@
-"""Comma separated values, UTF-8 with a byte order mark, so that Excel reads Chinese names."""
+"""Comma separated values, UTF-8 without a byte order mark, as every csv reader takes it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CsvWriter:
     """One csv file being written."""
 
     def __init__(self, path: Path, headers: Sequence[str]) -> None:
-        self._file = path.open("w", encoding="utf-8-sig", newline="")
+        self._file = path.open("w", encoding="utf-8", newline="")
         self._csv = csv.writer(self._file)
         self._csv.writerow([neutralise(header) for header in headers])
 

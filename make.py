@@ -1,0 +1,89 @@
+"""The verbs of this repository: ``python3 make.py demo | test | lint | bench | clean``.
+
+Needs Python (3.10 to 3.13) with pip and venv, nothing else. Everything is installed into ``.venv``
+here: first the third-party packages, then the five distributions from their own directories, with
+no index to take a package of their names from.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+HOME = ROOT / ".venv"
+BIN = HOME / ("Scripts" if os.name == "nt" else "bin")
+PYTHON = BIN / "python"
+OURS = [".", *(f"plugins/{name}" for name in ("pytorch", "mindspore", "metrics", "reporters"))]
+SAMPLE = "tests/sample_plugin"
+RUN_TIME = ("pluggy", "click", "numpy", "PyYAML", "ml_dtypes", "XlsxWriter", "setuptools")
+
+
+def pinned(names: tuple[str, ...] | None = None) -> list[str]:
+    """The requirements of the development file, or those of ``names`` among them."""
+    lines = (ROOT / "requirements-dev.txt").read_text().splitlines()
+    wanted = [line for line in lines if line and not line.startswith("#")]
+    return [line for line in wanted if names is None or line.split("==")[0] in names]
+
+
+def run(*command: str | Path) -> None:
+    """Run a command here; what fails ends the verb with its code."""
+    code = subprocess.run([str(part) for part in command], cwd=ROOT).returncode
+    if code:
+        sys.exit(code)
+
+
+def install(requirements: list[str], local: list[str]) -> None:
+    """Set up ``.venv`` with third-party ``requirements`` and our ``local`` directories."""
+    if not PYTHON.exists():
+        venv.create(HOME, with_pip=True)
+    pip = (PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    run(*pip, *requirements)
+    editable = [part for directory in local for part in ("-e", f"./{directory}")]
+    run(*pip, "--no-index", "--no-deps", "--no-build-isolation", *editable)
+
+
+def demo() -> None:
+    """Set up, then compare the recorded pair of runs that ships with probe."""
+    install(pinned(RUN_TIME), OURS)
+    run(BIN / "probe", "demo")
+
+
+def test() -> None:
+    """Set up, then lint, check types, and run all tests."""
+    install(pinned(), [*OURS, SAMPLE])
+    lint()
+    run(PYTHON, "-m", "pytest", *sys.argv[2:])
+
+
+def lint() -> None:
+    """Check style and types (after ``test`` has set up)."""
+    run(PYTHON, "-m", "ruff", "check", ".")
+    run(PYTHON, "-m", "ruff", "format", "--check", ".")
+    run(PYTHON, "-m", "mypy")
+
+
+def bench() -> None:
+    """Run the benchmarks (after ``test`` has set up)."""
+    run(PYTHON, "benchmarks/compare_runs.py", *sys.argv[2:])
+
+
+def clean() -> None:
+    """Remove what the verbs made."""
+    for name in (".venv", "probe-demo", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis"):
+        shutil.rmtree(ROOT / name, ignore_errors=True)
+
+
+VERBS = {verb.__name__: verb for verb in (demo, test, lint, bench, clean)}
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2 or sys.argv[1] not in VERBS:
+        print(__doc__)
+        for name, verb in VERBS.items():
+            print(f"  {name:6} {verb.__doc__}")
+        sys.exit(2)
+    VERBS[sys.argv[1]]()

@@ -1,0 +1,79 @@
+"""What every metric must do, as a class of tests to subclass."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any, ClassVar
+
+import numpy as np
+
+from probe_core.messages import REASONS
+from probe_core.model import Measurement
+from probe_core.protocols import Metric
+from probe_core.specs import MetricSpec, Needs
+from probe_core.testing.arrays import EDGES, edge_pairs
+from probe_core.testing.pairs import pair_of
+
+
+class MetricConformance:
+    """Tests that any metric passes; set ``spec`` in your subclass and pytest collects them."""
+
+    spec: ClassVar[MetricSpec]
+
+    def metric(self) -> Metric:
+        """A fresh metric from the spec's factory."""
+        metric: Metric = self.spec.make()
+        return metric
+
+    def measured(self, target: np.ndarray[Any, Any], golden: np.ndarray[Any, Any]) -> list[Measurement]:
+        """The measurements of one pair of arrays."""
+        return list(self.metric().measure(pair_of(target, golden)))
+
+    def test_spec_names_its_columns(self) -> None:
+        """A name to ask for, a summary to list, columns that are texts, each once."""
+        assert self.spec.name.isidentifier()
+        assert self.spec.summary
+        assert self.spec.columns and all(isinstance(column, str) for column in self.spec.columns)
+        assert len(set(self.spec.columns)) == len(self.spec.columns)
+        assert self.spec.needs in Needs
+
+    def test_one_measurement_a_column_at_every_edge(self) -> None:
+        """Whatever the data, as many measurements as columns, and no exception or warning."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            for name, target, golden in edge_pairs():
+                found = self.measured(target, golden)
+                assert len(found) == len(self.spec.columns), name
+                assert all(isinstance(item, Measurement) for item in found), name
+
+    def test_numbers_or_reasons_but_no_nan(self) -> None:
+        """A value or a reason, never both; nan is no value; a reason is known or says its detail."""
+        for name, target, golden in edge_pairs():
+            for item in self.measured(target, golden):
+                assert (item.value is None) != (item.reason is None), name
+                assert not (isinstance(item.value, float) and math.isnan(item.value)), name
+                if item.reason is not None:
+                    assert item.reason.code in REASONS or item.reason.detail, name
+
+    def test_data_are_left_as_they_were(self) -> None:
+        """Measuring writes nothing into the tensors."""
+        for name, array in EDGES.items():
+            target, golden = array.copy(), array.copy()
+            self.measured(target, golden)
+            assert target.tobytes() == array.tobytes() == golden.tobytes(), name
+
+    def test_same_answer_twice(self) -> None:
+        """The answer depends on the pair alone, and not on the pairs before it."""
+        metric = self.metric()
+        pairs = [pair_of(target, golden) for _, target, golden in edge_pairs()]
+        first = [list(metric.measure(pair)) for pair in pairs]
+        again = [list(metric.measure(pair)) for pair in reversed(pairs)]
+        assert first == again[::-1]
+
+    def test_layout_does_not_matter(self) -> None:
+        """A transposed or strided tensor measures as its contiguous copy does."""
+        for name in ("strided", "transposed"):
+            array = EDGES[name]
+            golden = (array + np.float32(0.5)).astype(array.dtype)
+            assert self.measured(array, golden) == self.measured(array.copy(order="C"), golden), name

@@ -1,0 +1,57 @@
+"""Pairs ready to be measured, made of arrays or of recorded values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from probe_core.measure import OpenPair
+from probe_core.model import Kind, Mode, Pair, Side, Slot, Statistics, Value
+
+Array = np.ndarray[Any, Any]
+
+
+class _Arrays:
+    """Stands in for a run: its one tensor is in memory."""
+
+    def __init__(self, array: Array) -> None:
+        self._array = array
+
+    def tensor(self, value: Value) -> Array:
+        return self._array
+
+
+def pair_of(target: Array, golden: Array, name: str = "Torch.op.0.forward.output.0") -> OpenPair:
+    """A pair of tensors, opened."""
+    pair = Pair(_slot(name, _value(target)), _slot(name, _value(golden)))
+    return OpenPair(pair, Mode.TENSOR, _Arrays(target), _Arrays(golden))
+
+
+def pair_of_values(
+    target: Value | None, golden: Value | None, mode: Mode = Mode.STATISTICS,
+    name: str = "Torch.op.0.forward.output.0",
+) -> OpenPair:  # fmt: skip
+    """A pair of recorded values without data; None for a side that is missing."""
+    first, second = (None if value is None else _slot(name, value) for value in (target, golden))
+    nothing = _Arrays(np.empty(0))
+    return OpenPair(Pair(first, second), mode, nothing, nothing)
+
+
+def _slot(name: str, value: Value) -> Slot:
+    side = Side.OUTPUT if ".output" in name else Side.INPUT
+    return Slot(name, side, name.rpartition(".")[2], value)
+
+
+def _value(array: Array) -> Value:
+    numbers: Array = np.abs(array) if array.dtype.kind == "c" else array
+    statistics = Statistics()
+    if array.size and array.dtype.kind in "fiu":
+        wide = numbers.astype(np.float64)
+        with np.errstate(all="ignore"):
+            statistics = Statistics(
+                float(wide.max()), float(wide.min()), float(wide.mean()), float(np.sqrt((wide**2).sum()))
+            )
+    shape = array.shape
+    dtype = f"torch.{array.dtype.name}"
+    return Value(Kind.TENSOR, dtype, str(list(shape)), shape, statistics, None, False, "tensor.pt")
