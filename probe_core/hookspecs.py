@@ -129,7 +129,7 @@ def probe_references(framework: str | None) -> list[ReferenceSpec]:  # type: ign
 
 @hookspec
 def probe_executors() -> list[ExecutorSpec]:  # type: ignore[empty-body]
-    """Where work items run. ``probe plugins`` lists them.
+    """Where work items run: in threads, in processes, on a cluster. ``probe plugins`` lists them.
 
     Example::
 

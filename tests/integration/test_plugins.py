@@ -1,0 +1,221 @@
+"""Plugins: installed, removed, broken, of one name, chosen (acceptance 5)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+from probe_metrics.hooks import probe_metrics
+from probe_sample.hooks import probe_metrics as sample_metrics
+
+from probe_core import hookspecs
+from probe_core.errors import UserError
+from probe_core.hookspecs import hookimpl
+from probe_core.manager import KINDS, Manager, PluginWarning
+from probe_core.specs import MetricSpec
+from probe_core.testing import MetricConformance, manager_of
+
+TESTS = Path(__file__).parents[1]
+SPECS = [*probe_metrics(), *sample_metrics()]
+
+
+def install(source: Path, into: Path) -> None:
+    """A real installation of the distribution in ``source``, without any index."""
+    build = into.parent / f"build-{source.name}"
+    shutil.copytree(source, build, ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps",
+         "--no-build-isolation", "--target", str(into), str(build)],
+        check=True,
+    )  # fmt: skip
+
+
+def probe(*arguments: str | Path, site: Path | None = None, **environment: str) -> Any:
+    """``probe`` in a process of its own, with the packages in ``site`` besides the installed ones."""
+    return subprocess.run(
+        [sys.executable, "-m", "probe_core.cli", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(site or ""), **environment},
+    )
+
+
+def header(directory: Path) -> list[str]:
+    (path,) = directory.glob("*.csv")
+    head = path.read_text("utf-8").splitlines()[0].split(",")
+    path.unlink()
+    return head
+
+
+def test_a_real_plugin_comes_breaks_and_goes(runs: Any, tmp_path: Path) -> None:
+    base, site, out = runs("tensor_L1_datamap"), tmp_path / "site", tmp_path / "out"
+    source = tmp_path / "another"
+    shutil.copytree(
+        TESTS / "sample_plugin", source, ignore=shutil.ignore_patterns("*.egg-info", "__pycache__")
+    )
+    (source / "probe_sample").rename(source / "probe_other")
+    for file in (source / "pyproject.toml", *(source / "probe_other").glob("*.py")):
+        text = file.read_text().replace("probe_sample", "probe_other").replace("probe-sample", "probe-other")
+        file.write_text(text.replace("sign_flips", "flips").replace("sample =", "other ="))
+    (source / "probe_other" / "sign_flips.py").rename(source / "probe_other" / "flips.py")
+    command = ("compare", base / "npu_dump", base / "bench_dump", "-c", "-o", out, "--format", "csv")
+
+    assert probe(*command, "--metric", "flips").returncode == 2, "not installed yet"
+    install(source, site)
+    done = probe(*command, "--metric", "flips", site=site)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    assert header(out)[-1] == "Sign flips"
+
+    hooks = site / "probe_other" / "hooks.py"
+    hooks.write_text("import a_module_that_is_not_there\n")
+    done = probe(*command, site=site)
+    assert done.returncode == 0
+    assert done.stderr.count("warning") == 1
+    assert "plugin other (probe-other 1.0) is left out: ModuleNotFoundError" in done.stderr
+    assert "Sign flips" not in header(out)
+
+    shutil.rmtree(site)
+    done = probe(*command, "--metric", "flips", site=site)
+    assert done.returncode == 2 and 'There is no metric called "flips"' in done.stderr
+
+
+def test_a_broken_plugin_costs_one_warning(runs: Any, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    install(TESTS / "broken_plugin", site)
+    base = runs("stat_L1_datamap")
+    done = probe("compare", base / "npu_dump", base / "bench_dump", "-o", tmp_path / "o", site=site)
+    assert done.returncode == 0
+    assert done.stderr.count("warning:") == 1 and "libnothing.so.1" in done.stderr
+    listed = json.loads(probe("plugins", "--json", site=site).stdout)
+    (broken,) = [plugin for plugin in listed if plugin["name"] == "broken"]
+    assert broken["status"] == "broken"
+    assert broken["distribution"] == "probe-broken" and broken["version"] == "0.9"
+    assert "uninstall probe-broken" in broken["fix"]
+
+
+def test_probe_plugins_lists_what_each_gives() -> None:
+    done = probe("plugins")
+    assert done.returncode == 0 and done.stderr == ""
+    for word in ("probe-core", "probe-pytorch", "probe-mindspore", "probe-metrics", "probe-reporters",
+                 "sign_flips", "xlsx", "demo", "fuzzy"):  # fmt: skip
+        assert word in done.stdout
+    listed = {plugin["name"]: plugin for plugin in json.loads(probe("plugins", "--json").stdout)}
+    assert listed["sample"]["contributes"]["metrics"] == {
+        "sign_flips": "share of elements whose sign differs"
+    }
+
+
+def test_probe_plugins_chosen_by_the_environment() -> None:
+    done = probe("plugins", "--json", PROBE_PLUGINS="metrics,reporters")
+    assert {plugin["name"] for plugin in json.loads(done.stdout)} == {"core", "reporters", "metrics"}
+    done = probe("plugins", PROBE_PLUGINS="metrics,nonsense")
+    assert "PROBE_PLUGINS names nonsense, which is not installed" in done.stderr
+    done = probe("compare", "a", "b", PROBE_PLUGINS="metrics")
+    assert done.returncode == 2
+
+
+def module(name: str, **hooks: Any) -> types.ModuleType:
+    made = types.ModuleType(name)
+    sys.modules[name] = made
+    for hook, function in hooks.items():
+        setattr(made, hook, hookimpl(function))
+    return made
+
+
+def spec(name: str = "mine") -> MetricSpec:
+    return MetricSpec(name, "a metric", "nowhere:Nothing", ("Mine",))
+
+
+def test_two_of_one_name_are_an_error_only_when_used() -> None:
+    def one() -> list[MetricSpec]:
+        return [spec("twice"), spec("once")]
+
+    def two() -> list[MetricSpec]:
+        return [spec("twice")]
+
+    manager = manager_of(
+        one=module("plugin_one", probe_metrics=one), two=module("plugin_two", probe_metrics=two)
+    )
+    assert manager.find("metrics", "once", MetricSpec).name == "once"
+    with pytest.raises(UserError) as caught:
+        manager.find("metrics", "twice", MetricSpec)
+    assert "Several plugins" in caught.value.what and len(caught.value.choices) == 2
+
+
+@pytest.mark.parametrize(
+    "hooks, says",
+    [
+        ({"probe_metrics": lambda: 1 / 0}, "ZeroDivisionError"),
+        ({"probe_metrics": lambda: ["no spec"]}, "must return MetricSpec, not str"),
+        ({"probe_metrics": lambda: 3}, "TypeError"),
+    ],
+)
+def test_hooks_that_fail_leave_their_plugin_out(hooks: dict[str, Any], says: str) -> None:
+    manager = manager_of(bad=module("plugin_bad", **hooks))
+    with pytest.warns(PluginWarning, match=says):
+        assert manager.contributions("metrics") == []
+    assert says.split()[-1] in manager.plugins["bad"].problem
+
+
+def test_a_hook_name_mistyped_is_not_silent() -> None:
+    with pytest.warns(PluginWarning, match="unknown hook 'probe_metric'"):
+        manager = manager_of(typo=module("plugin_typo", probe_metric=lambda: []))
+    assert manager.plugins["typo"].problem
+
+
+def test_observers_that_fail_are_logged(runs: Any, tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def started(target: str, golden: str) -> None:
+        seen.append(target)
+        raise RuntimeError("no")
+
+    manager = manager_of(watcher=module("plugin_watcher", probe_run_started=started))
+    with pytest.warns(PluginWarning, match="probe_run_started of watcher failed: RuntimeError: no"):
+        manager.notify("probe_run_started", target="t", golden="g")
+    assert seen == ["t"]
+
+
+def test_a_metric_that_raises_costs_its_cells(
+    runs: Any, tmp_path: Path, rows_of: Any, monkeypatch: Any
+) -> None:
+    from probe_sample.sign_flips import SignFlips
+
+    def broken(self: Any, pair: Any) -> Any:
+        raise ValueError("oh dear")
+
+    monkeypatch.setattr(SignFlips, "measure", broken)
+    base = runs("tensor_L1_datamap")
+    rows = rows_of(base / "npu_dump", base / "bench_dump", "--metric", "sign_flips")
+    measured = [row for row in rows if row["Cosine"] == 1]
+    assert measured and all(row["Sign flips"] == "N/A" for row in measured)
+    assert all("Metric failed: ValueError: oh dear." in row["Err_message"] for row in measured)
+
+
+def test_every_hook_is_documented_and_listed() -> None:
+    hooks = [name for name in dir(hookspecs) if name.startswith("probe_")]
+    for name in hooks:
+        manual = getattr(hookspecs, name).__doc__
+        assert "Example::" in manual and len(manual.split()) > 15, name
+    assert {f"probe_{kind}" for kind in KINDS} <= set(hooks)
+
+
+def test_the_manager_loads_what_is_installed() -> None:
+    assert {"core", "pytorch", "mindspore", "metrics", "reporters", "sample"} <= set(Manager().plugins)
+
+
+@pytest.mark.parametrize("given", [s for s in SPECS if s.needs.value == "tensor"], ids=lambda s: s.name)
+class TestConformance:
+    """Every metric that looks at tensors passes the kit that plugin authors use."""
+
+    @pytest.mark.parametrize("check", [name for name in dir(MetricConformance) if name.startswith("test_")])
+    def test_it(self, given: MetricSpec, check: str) -> None:
+        conformance = type("Conformance", (MetricConformance,), {"spec": given})()
+        getattr(conformance, check)()

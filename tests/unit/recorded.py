@@ -1,0 +1,36 @@
+"""Small recorded runs, written as the recorders write them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def tensor(shape: list[int] | None = None, value: float = 1.0, **fields: Any) -> dict[str, Any]:
+    """A tensor leaf with statistics and no data."""
+    return {
+        "type": "torch.Tensor", "dtype": "torch.float32", "shape": [2] if shape is None else shape,
+        "Max": value, "Min": value, "Mean": value, "Norm": value, "requires_grad": False, **fields,
+    }  # fmt: skip
+
+
+def scalar(value: Any) -> dict[str, Any]:
+    """A scalar leaf."""
+    return {"type": type(value).__name__, "value": value}
+
+
+def forward(*inputs: Any, output: list[Any] | None = None, **kwargs: Any) -> dict[str, Any]:
+    """The record of a forward call."""
+    return {"input_args": list(inputs), "input_kwargs": kwargs, "output": output or []}
+
+
+def write_run(
+    directory: Path, data: dict[str, Any], task: str = "statistics", name: str = "dump.json"
+) -> Path:
+    """Write a run into ``directory``; the path of its record file."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / name
+    head = {"task": task, "level": "L1", "framework": "pytorch", "dump_data_dir": None}
+    path.write_text(json.dumps({**head, "data": data}, indent=1))
+    return path
