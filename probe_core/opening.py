@@ -72,6 +72,8 @@ def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
     if not sure:
         raise UserError(
             f"{path} was not recorded from {' or '.join(known)}.",
-            "Leave --framework out to find the reader, or install the plugin of its framework.",
+            "Leave --framework out to find the reader."
+            if framework
+            else "Install the plugin of the framework that recorded it.",
         )
     return best.open(path)

@@ -35,18 +35,25 @@ def note(text: str) -> None:
     click.echo(text, err=True)
 
 
+def printable(text: str, limit: int = 400) -> str:
+    """``text``, which may hold names from a stranger's file, on one line of a terminal, and no longer."""
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return text if len(text) <= limit else f"{text[: limit - 20]} … {text[-17:]}"
+
+
 def warn(text: str) -> None:
     """A warning."""
-    note(f"{click.style('warning', fg='yellow')}: {text}")
+    note(f"{click.style('warning', fg='yellow')}: {printable(text)}")
 
 
 def error(what: str, fix: str = "", choices: Sequence[str] = ()) -> None:
     """A mistake of the user's: what, how to mend it, the choices."""
-    note(f"{click.style('error', fg='red', bold=True)}: {what}")
+    note(f"{click.style('error', fg='red', bold=True)}: {printable(what)}")
     if fix:
-        note(f"  {fix}")
+        note(f"  {printable(fix)}")
     for choice in choices:
-        note(f"    {choice}")
+        note(f"    {printable(choice)}")
 
 
 def usage(problem: click.ClickException) -> None:
@@ -121,14 +128,14 @@ def summary(report: Report, *, brief: bool = False) -> None:
     elif report.suspects:
         show("  first suspects:")
         for suspect in report.suspects:
-            show(f"    {click.style(suspect.row, bold=True)}  (row {suspect.line})")
-            show(f"        {suspect.why}")
+            show(f"    {click.style(printable(suspect.row), bold=True)}  (row {suspect.line})")
+            show(f"        {printable(suspect.why)}")
             if suspect.where:
-                show(f"        {suspect.where}")
+                show(f"        {printable(suspect.where, 200)}")
     elif not numbers["error"]:
         show("  no suspects")
     for line in report.notes:
-        show(f"  note: {line}")
+        show(f"  note: {printable(line)}")
     for path in report.files[:SHOWN_FILES]:
         show(f"  wrote {path}")
     if report.interrupted:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probe_core.matching.matching import NONE, Matching, canonical_index, pair_slots, slot_starts
+from probe_core.matching.matching import Matching, canonical_index, partners_of
 from probe_core.store.names import canonical
 from probe_core.store.run import Run
 
@@ -13,21 +13,13 @@ class Exact:
     def match(self, target: Run, golden: Run) -> Matching:
         """The matching of equal names."""
         matching = Matching()
-        starts = slot_starts(golden)
         by_name: dict[str, int] | None = None
-        for record in target.records():
-            found = golden.find(record.key)
+        for index, name in enumerate(target.names()):
+            found = golden.find(name)
             if found is None:
                 by_name = canonical_index(golden) if by_name is None else by_name
-                found = by_name.get(canonical(record.key))
+                found = by_name.get(canonical(name))
                 if found is not None and target.find(golden.names()[found]) is not None:
                     found = None
-            if found is None:
-                matching.partners.extend([NONE] * len(record.slots))
-                continue
-            start = starts[found]
-            matching.partners.extend(
-                NONE if position == NONE else start + position
-                for position in pair_slots(record, golden.record(found))
-            )
+            matching.partners.extend(partners_of(target, index, golden, found))
         return matching

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 from probe_core.matching.alignment import align
-from probe_core.matching.matching import NONE, Matching, canonical_index, pair_slots, slot_starts
+from probe_core.matching.matching import Matching, canonical_index, partners_of
 from probe_core.model import How, Record
 from probe_core.store.names import canonical, without_count
 from probe_core.store.run import Run
@@ -28,19 +28,13 @@ class Fuzzy:
         calls = dict(align(ours, theirs, our_names, their_names))
         aligned = set(calls)
         self._pair_leftovers(calls, our_names, golden)
-        starts = slot_starts(golden)
         partners = array("q")
-        for record in target.records():
-            partner = calls.get(record.index)
-            if partner is None:
-                partners.extend([NONE] * len(record.slots))
-            elif record.index in aligned:
-                partners.extend(range(starts[partner], starts[partner + 1]))
+        for index in range(len(target)):
+            partner = calls.get(index)
+            if partner is not None and index in aligned:
+                partners.extend(range(golden.starts[partner], golden.starts[partner + 1]))
             else:
-                partners.extend(
-                    NONE if position == NONE else starts[partner] + position
-                    for position in pair_slots(record, golden.record(partner))
-                )
+                partners.extend(partners_of(target, index, golden, partner))
         return Matching(How.FUZZY, partners)
 
     @staticmethod

@@ -8,7 +8,7 @@ from typing import Any
 
 from probe_core.errors import UserError, nearest
 from probe_core.matching.exact import Exact
-from probe_core.matching.matching import Matching, slot_starts
+from probe_core.matching.matching import Matching
 from probe_core.model import How
 from probe_core.store.names import canonical
 from probe_core.store.run import Run
@@ -48,7 +48,7 @@ class Mapping:
         lines = []
         for name in unknown[:SHOWN]:
             close = nearest(name, known, 1)
-            lines.append(f"{name}  (nearest: {close[0]})" if close else name)
+            lines.append(f'"{name}"' + (f"  (nearest: {close[0]})" if close else ""))
         raise UserError(
             f"{self._what} names {len(unknown)} row(s) that the {side} run does not have.",
             "Use the names in the table's NPU Name and Bench Name columns, such as "
@@ -61,7 +61,7 @@ def _numbers(run: Run, names: set[str]) -> dict[str, int]:
     """The slot number of each wanted row, by the name shown or by the name built from its place."""
     shown: dict[str, int] = {}
     built: dict[str, int] = {}
-    for record, start in zip(run.records(), slot_starts(run)):
+    for record, start in zip(run.records(), run.starts):
         for position, slot in enumerate(record.slots):
             if slot.name in names:
                 shown.setdefault(slot.name, start + position)
@@ -89,6 +89,10 @@ def read_mapping(path: Path) -> dict[str, str]:
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
+        if isinstance(error, UnicodeDecodeError):
+            where = ": it is not UTF-8"
+        elif isinstance(error, RecursionError):
+            where = ": it is nested too deeply"
         raise UserError(
             f"The mapping file {path} is not valid yaml{where}.",
             'Write one "target row name: golden row name" a line.',

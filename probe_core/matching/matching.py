@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from probe_core.model import How, Pair, Record, Slot
@@ -30,14 +30,6 @@ class Matching:
     def matched(self) -> int:
         """How many target slots have a partner."""
         return len(self.partners) - self.partners.count(NONE)
-
-
-def slot_starts(run: Run) -> list[int]:
-    """The number of each record's first slot, and at the end the number of all slots."""
-    starts = [0]
-    for record in run.records():
-        starts.append(starts[-1] + len(record.slots))
-    return starts
 
 
 def pair_slots(target: Record, golden: Record) -> list[int]:
@@ -68,6 +60,21 @@ def _positions(positions: Sequence[int], keys: Sequence[object]) -> dict[object,
     return found
 
 
+def partners_of(target: Run, ours: int, golden: Run, theirs: int | None) -> Iterable[int]:
+    """For each slot of one record the number of its partner in another, or NONE.
+
+    Records whose rows have equal names, as nearly all have, pair row by row without being read.
+    """
+    length = target.starts[ours + 1] - target.starts[ours]
+    if theirs is None:
+        return [NONE] * length
+    start, end = golden.starts[theirs], golden.starts[theirs + 1]
+    if target.signatures[ours] == golden.signatures[theirs] and end - start == length:
+        return range(start, end)
+    positions = pair_slots(target.record(ours), golden.record(theirs))
+    return [NONE if position == NONE else start + position for position in positions]
+
+
 def canonical_index(run: Run) -> dict[str, int]:
     """The record of each name, as runs of different recorder versions agree on it."""
     return {canonical(key): index for index, key in enumerate(run.names())}
@@ -92,7 +99,7 @@ class RowOrder:
         self._matching = matching
         self._target = target
         self._golden = golden
-        self._starts = slot_starts(golden)
+        self._starts = golden.starts
         self._held = bytearray(self._starts[-1])
         for partner in matching.partners:
             if partner != NONE:
@@ -132,7 +139,7 @@ class RowOrder:
 class _Cursor:
     """Golden slots by number, remembering the record they were last found in."""
 
-    def __init__(self, run: Run, starts: list[int]) -> None:
+    def __init__(self, run: Run, starts: array[int]) -> None:
         self._run = run
         self._starts = starts
         self._record: Record | None = None

@@ -17,7 +17,7 @@ def make_directory(path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
     except FileExistsError:
         raise UserError(f"{path} is a file.", "Give a directory with -o.") from None
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
         raise _refused(path, error) from None
     if not os.access(path, os.W_OK | os.X_OK):
         raise UserError(
@@ -49,8 +49,8 @@ class AtomicFile:
         self.temporary.unlink(missing_ok=True)
 
 
-def _refused(path: Path, error: OSError) -> UserError:
+def _refused(path: Path, error: Exception) -> UserError:
     return UserError(
-        f"{path} cannot be written: {error.strerror or error}.",
+        f'"{path}" cannot be written: {getattr(error, "strerror", None) or "no such path"}.',
         "Give another directory with -o, or free some space there.",
     )

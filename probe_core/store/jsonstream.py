@@ -118,7 +118,7 @@ class JsonCursor:
 
     def _explain(self, error: json.JSONDecodeError) -> str:
         cut_off = not self._text.rstrip().endswith("}")
-        return "the file ends within a value" if cut_off else error.msg
+        return "the file ends within a value" if cut_off else error.msg.removesuffix(" at")
 
     def key(self) -> str:
         """Step over a member's name."""
@@ -150,25 +150,29 @@ def load_object(path: Path, what: str) -> dict[str, Any]:
     """The whole JSON object in the small file ``path``; ``what`` names it in messages."""
     try:
         data = path.read_bytes()
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
         raise UserError(
-            f"The {what} {path} cannot be read: {error.strerror or error}.",
+            f"The {what} {path} cannot be read: {getattr(error, 'strerror', None) or 'no such path'}.",
             "Check the path and its permissions.",
         ) from None
     if not data.strip():
         raise UserError(f"The {what} {path} is empty.", f"Give a {what} that holds a JSON object.")
+    text = data.decode("utf-8-sig", "replace")
     try:
-        value = json.loads(data.decode("utf-8-sig", "replace"))
+        value = json.loads(text)
     except json.JSONDecodeError as error:
+        at = len(text[: error.pos].encode("utf-8"))
+        problem = f"{error.msg.removesuffix(' at')} at byte {at}"
+    except RecursionError:
+        problem = "values are nested too deeply"
+    except ValueError:
+        problem = "a number has too many digits"
+    else:
+        problem = ""
+    if problem:
         raise UserError(
-            f"The {what} {path} is not valid JSON: {error.msg} at byte {error.pos}.",
-            "Mend the file, or write it again.",
-        ) from None
-    except (RecursionError, ValueError) as error:
-        raise UserError(
-            f"The {what} {path} is not valid JSON: {str(error).split(';')[0][:120]}.",
-            "Mend the file, or write it again.",
-        ) from None
+            f"The {what} {path} is not valid JSON: {problem}.", "Mend the file, or write it again."
+        )
     if not isinstance(value, dict):
         raise UserError(
             f"The {what} {path} holds {_kind(value)} where an object was expected.",

@@ -33,8 +33,15 @@ def find_ranks(path: Path, kind: str | None = None) -> dict[str, Path]:
     Raises:
         UserError: Nothing there, or several steps or files to choose from.
     """
-    if not path.exists():
-        raise UserError(f"{path} does not exist.", "Give a dump.json, or the directory of a run.")
+    try:
+        path.stat()
+    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
+        problem = getattr(error, "strerror", None) or "no such path"
+        if isinstance(error, FileNotFoundError):
+            problem = "it does not exist"
+        raise UserError(
+            f'"{path}" cannot be read: {problem}.', "Give a dump.json, or the directory of a run."
+        ) from None
     if path.is_file():
         if not is_run_file(path):
             raise UserError(

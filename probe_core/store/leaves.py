@@ -7,7 +7,6 @@ is checked here, with the path of the bad field in the message, so that nobody b
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -30,60 +29,90 @@ _SCALARS = {"int": "<class 'int'>", "float": "<class 'float'>", "bool": "<class 
 
 
 class FieldError(ValueError):
-    """A field that is not what the format says, with its path."""
+    """A field that is not what the format says, with its path, which grows from the inside out."""
 
     def __init__(self, path: str, message: str) -> None:
-        super().__init__(f"{path} {message}")
+        super().__init__(path, message)
+        self.path = path
+        self.message = message
+
+    def inside(self, step: str) -> FieldError:
+        """The same of a field one level further out."""
+        self.path = f"{step}{self.path}"
+        return self
+
+    def __str__(self) -> str:
+        return f"{self.path[:200]} {self.message}"
 
 
 def record_of(index: int, key: str, fields: Any) -> Record:
-    """The record ``key`` with its slots in the order of the tables: inputs, parameters, outputs."""
-    where = f'data["{key}"]'
-    if is_debug(key) or is_gradient(key):
-        side = Side.DEBUG if is_debug(key) else Side.PARAMETERS_GRAD
-        return Record(index, key, tuple(_walk(fields, key, "", side, where, 0)))
-    if not isinstance(fields, dict):
-        raise FieldError(where, "must be an object")
+    """The record ``key`` with its slots in the order of the tables: inputs, parameters, outputs.
+
+    Raises:
+        FieldError: A field is not what the format says.
+    """
     slots: list[Slot] = []
-    for name, side in FIELDS:
-        if name in fields:
-            slots += _walk(fields[name], f"{key}.{side.value}", "", side, f"{where}.{name}", 0)
+    try:
+        if is_debug(key) or is_gradient(key):
+            side = Side.DEBUG if is_debug(key) else Side.PARAMETERS_GRAD
+            _walk(fields, key, "", side, slots, 0)
+        elif not isinstance(fields, dict):
+            raise FieldError("", "must be an object")
+        else:
+            for name, side in FIELDS:
+                if name in fields:
+                    _walk_member(fields[name], name, f"{key}.{side.value}", "", side, slots, 0)
+    except FieldError as error:
+        raise error.inside(f'data["{key}"]') from None
     return Record(index, key, tuple(slots))
 
 
-def _walk(value: Any, prefix: str, path: str, side: Side, where: str, depth: int) -> Iterator[Slot]:
+def _walk(value: Any, prefix: str, path: str, side: Side, slots: list[Slot], depth: int) -> None:
+    """Append the slots below ``value``, whose row names begin with ``prefix``."""
     if depth > DEPTH:
-        raise FieldError(where[:200], f"is nested more than {DEPTH} levels deep")
+        raise FieldError("", f"is nested more than {DEPTH} levels deep")
     if isinstance(value, list):
         for number, item in enumerate(value):
             inner = path if side is Side.PARAMETERS_GRAD else _join(path, str(number))
-            yield from _walk(item, prefix, inner, side, f"{where}[{number}]", depth + 1)
+            try:
+                _walk(item, prefix, inner, side, slots, depth + 1)
+            except FieldError as error:
+                raise error.inside(f"[{number}]") from None
     elif isinstance(value, dict) and not isinstance(value.get("type"), str):
         if value.get("class_type") == "torch.distributed.P2POp":
-            yield from _walk(value.get("tensor"), prefix, path, side, f"{where}.tensor", depth + 1)
+            _walk_member(value.get("tensor"), "tensor", prefix, path, side, slots, depth + 1)
             return
         for key, item in value.items():
-            yield from _walk(item, prefix, _join(path, key), side, f"{where}.{key}", depth + 1)
+            _walk_member(item, key, prefix, _join(path, key), side, slots, depth + 1)
     else:
-        leaf = leaf_of(value, path.rpartition(".")[2], where)
+        leaf = leaf_of(value, path.rpartition(".")[2])
         name = f"{prefix}.{path}" if path else prefix
         if leaf.data_name is not None:
             name = leaf.data_name.rpartition(".")[0] or leaf.data_name
-        yield Slot(name, side, path, leaf)
+        slots.append(Slot(name, side, path, leaf))
+
+
+def _walk_member(
+    value: Any, key: str, prefix: str, path: str, side: Side, slots: list[Slot], depth: int
+) -> None:
+    try:
+        _walk(value, prefix, path, side, slots, depth)
+    except FieldError as error:
+        raise error.inside(f".{key}") from None
 
 
 def _join(path: str, part: str) -> str:
     return f"{path}.{part}" if path else part
 
 
-def leaf_of(value: Any, name: str, where: str) -> Value:
+def leaf_of(value: Any, name: str) -> Value:
     """The value of one leaf; ``name`` is the last part of its path."""
     if value is None:
         return Value(Kind.NULL, "None", "None")
     if not isinstance(value, dict):
         return _scalar(_SCALARS.get(type(value).__name__, str(type(value))), value)
     if "dtype" in value:
-        return _tensor(value, where)
+        return _tensor(value)
     kind = value["type"]
     inner = value.get("format") if kind == "torch.memory_format" else value.get("value")
     if kind == "torch.Size":
@@ -121,36 +150,33 @@ def _slice_extent(value: Any) -> str:
     return f"({len(value)},)" if isinstance(value, list) else "()"
 
 
-def _tensor(value: dict[str, Any], where: str) -> Value:
+def _tensor(value: dict[str, Any]) -> Value:
     dtype = value["dtype"]
     if not isinstance(dtype, str):
-        raise FieldError(f"{where}.dtype", "must be a text")
+        raise FieldError(".dtype", "must be a text")
     raw = value.get("shape", [])
     if not isinstance(raw, list):
-        raise FieldError(f"{where}.shape", "must be a list of sizes")
+        raise FieldError(".shape", "must be a list of sizes")
     try:
         shape, extent = _shape(tuple(raw))
     except (TypeError, ValueError):
-        raise FieldError(f"{where}.shape", "must hold whole numbers from 0 on") from None
+        raise FieldError(".shape", "must hold whole numbers from 0 on") from None
     requires_grad = value.get("requires_grad")
     if requires_grad is not None and not isinstance(requires_grad, bool):
-        raise FieldError(f"{where}.requires_grad", "must be true or false")
+        raise FieldError(".requires_grad", "must be true or false")
     checksum = value.get("md5")
     if checksum is not None and not isinstance(checksum, (str, int, float)):
-        raise FieldError(f"{where}.md5", "must be a text or a number")
+        raise FieldError(".md5", "must be a text or a number")
     return Value(
         Kind.TENSOR,
         dtype,
         extent,
         shape,
-        Statistics(*(_statistic(value.get(name), where, name) for name in _STATISTICS)),
+        _statistics(value),
         None if checksum is None else str(checksum),
         requires_grad,
-        _data_name(value.get("data_name"), where),
+        _data_name(value.get("data_name")),
     )
-
-
-_STATISTICS = ("Max", "Min", "Mean", "Norm")
 
 
 @lru_cache(maxsize=4096)
@@ -161,19 +187,25 @@ def _shape(raw: tuple[Any, ...]) -> tuple[tuple[int, ...], str]:
     return raw, str(list(raw))
 
 
-def _statistic(value: Any, where: str, name: str) -> Statistic:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    raise FieldError(f"{where}.{name}", "must be a number, a text or null")
+def _statistics(value: dict[str, Any]) -> Statistics:
+    get = value.get
+    found = get("Max"), get("Min"), get("Mean"), get("Norm")
+    for name, item in zip(("Max", "Min", "Mean", "Norm"), found):
+        if type(item) not in _STATISTIC_TYPES:
+            raise FieldError(f".{name}", "must be a number, a text or null")
+    return Statistics(*found)
 
 
-def _data_name(value: Any, where: str) -> str | None:
+_STATISTIC_TYPES = frozenset({float, int, bool, str, type(None)})
+
+
+def _data_name(value: Any) -> str | None:
     if value is None or value in ("", NO_DATA):
         return None
     if not isinstance(value, str):
-        raise FieldError(f"{where}.data_name", "must be a text")
+        raise FieldError(".data_name", "must be a text")
     if value in (".", "..") or any(mark in value for mark in "/\\\0"):
-        raise FieldError(f"{where}.data_name", "must be the name of a file inside the run directory")
+        raise FieldError(".data_name", "must be the name of a file inside the run directory")
     return value
 
 

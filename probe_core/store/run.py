@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +47,14 @@ class Run:
     Opening it reads the file once, checks every record and keeps where each one lies; records
     are parsed again on demand once ``KEPT_SLOTS`` of them are in memory, so that memory does
     not grow with the run.
+
+    Attributes:
+        path: The record file.
+        header: What the recorder said at its head.
+        mode: What the run holds.
+        is_debug: True for variables saved on their own.
+        starts: The number of each record's first slot, counted through the run, and of all slots.
+        signatures: A hash of each record's row names: equal where two records' rows have equal names.
     """
 
     def __init__(self, path: Path, framework: str, load: TensorLoader) -> None:
@@ -53,7 +64,8 @@ class Run:
         self._members: list[Member] = []
         self._kept: list[Record] = []
         self._index: dict[str, int] = {}
-        self.slot_count = 0
+        self.starts = array("q", [0])
+        self.signatures = array("q")
         self._has_checksum = False
         self.header = self._scan(framework)
         self.mode = self._mode()
@@ -114,8 +126,9 @@ class Run:
     def _text(self, head: dict[str, Any], key: str, default: str | None) -> str:
         value = head.get(key, default)
         if not isinstance(value, str) or (default is None and not value):
+            problem = "must be a text" if value else "is missing"
             raise UserError(
-                f'{self.path}: "{key}" must be a text, and it is {value!r:.60}.',
+                f'{self.path}: "{key}" {problem}.',
                 "Give the dump.json or debug.json that a recorder wrote.",
             )
         return value
@@ -127,7 +140,8 @@ class Run:
         record = record_of(index, member.key, fields)
         self._members.append(member)
         self._index[member.key] = index
-        self.slot_count += len(record.slots)
+        self.starts.append(self.starts[-1] + len(record.slots))
+        self.signatures.append(hash(tuple([slot.name for slot in record.slots])))
         if self.slot_count <= KEPT_SLOTS and len(self._kept) == index:
             self._kept.append(record)
         if not self._has_checksum:
@@ -145,6 +159,11 @@ class Run:
             "Record with one of these tasks:",
             ("tensor", "statistics"),
         )
+
+    @property
+    def slot_count(self) -> int:
+        """How many slots all records have."""
+        return self.starts[-1]
 
     # -- asking ------------------------------------------------------------------------
 
@@ -181,13 +200,15 @@ class Run:
         directory = self.path.parent / TENSOR_DIRECTORY
         path = directory / value.data_name
         try:
-            if path.is_symlink() and directory.resolve() not in path.resolve().parents:
+            if path.is_symlink() and Path(os.path.realpath(directory)) != Path(os.path.realpath(path)).parent:
                 raise UnreadableTensor(f"{value.data_name} points outside the run directory")
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise UnreadableTensor(f"{value.data_name} is not a regular file")
             return self._load(path)
         except FileNotFoundError:
             raise UnreadableTensor(f"there is no {value.data_name}", missing=True) from None
-        except OSError as error:
-            message = error.strerror or str(error)
+        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
+            message = getattr(error, "strerror", None) or "no file can have this name"
             raise UnreadableTensor(f"{value.data_name}: {message}") from None
 
     # -- the call stacks ---------------------------------------------------------------

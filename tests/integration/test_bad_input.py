@@ -46,7 +46,8 @@ def good(tmp_path: Path) -> Path:
         ('{"task": "statistics", "data": {"a": nul}}', "at byte 37"),
         ('{"task": "statistics"}', 'has no "data"'),
         ('{"task": "statistics", "data": 3}', "data must be an object"),
-        ('{"data": {}}', '"task" must be a text'),
+        ('{"data": {}}', '"task" is missing'),
+        ('{"task": 3, "data": {}}', '"task" must be a text'),
         ('{"task": "overflow_check", "data": {}}', "holds nothing to compare"),
         ('{"task": "structure", "data": {"a.0.forward": {}}}', "holds nothing to compare"),
         ('{"task": "statistics", "data": {}}', "holds no values"),
@@ -90,7 +91,7 @@ def test_a_record_file_cut_off_anywhere(cut: int, refused: Any, good: Path, tmp_
 
 
 def test_what_is_not_there(refused: Any, good: Path, tmp_path: Path) -> None:
-    assert "does not exist" in refused(tmp_path / "nowhere", good)
+    assert "it does not exist" in refused(tmp_path / "nowhere", good)
     (tmp_path / "hollow").mkdir()
     assert "There is no dump.json" in refused(tmp_path / "hollow", good)
     other = tmp_path / "notes.txt"
@@ -128,7 +129,7 @@ def test_nothing_matched_shows_the_nearest_names(refused: Any, good: Path, tmp_p
         ('{"npu_path": "x", "bench_pth": "y"}', "Did you mean bench_path?"),
         ('{"npu_path": "x", "bench_path": "y", "stack_path": 1}', "must be a path"),
         ('{"npu_path": "x", "bench_path": "y", "is_print_compare_log": 1}', "must be true or false"),
-        ('{"npu_path": "x", "bench_path": "y"}', "x does not exist"),
+        ('{"npu_path": "x", "bench_path": "y"}', "it does not exist"),
     ],
 )
 def test_compare_files(text: str, says: str, refused: Any, tmp_path: Path) -> None:

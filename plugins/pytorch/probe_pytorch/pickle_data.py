@@ -112,14 +112,16 @@ class _Machine:
 
     def _stack_global(self) -> None:
         name, module = self._stack.pop(), self._stack.pop()
-        self._global(str(module), str(name))
+        if not isinstance(name, str) or not isinstance(module, str):
+            raise PickleError("its description names something that is no name")
+        self._global(module, name)
 
     def _reduce(self) -> None:
         arguments, function = self._stack.pop(), self._stack.pop()
-        if not isinstance(function, Global) or function.name not in _KNOWN_CALLS:
-            raise PickleError(
-                f"tensors made by {getattr(function, 'name', function)!r:.80} are not supported"
-            )
+        if not isinstance(function, Global):
+            raise PickleError("its description calls something that is no function")
+        if function.name not in _KNOWN_CALLS:
+            raise PickleError(f"tensors made by {function.name!r:.80} are not supported")
         if function.name == "OrderedDict":
             self._push({})
         else:
@@ -136,6 +138,8 @@ class _Machine:
         mapping = self._stack[-1]
         if not isinstance(mapping, dict):
             raise PickleError("its description sets items of something that is no dict")
+        if not all(isinstance(key, (str, int)) for key in items[::2]):
+            raise PickleError("its description has keys that are neither texts nor numbers")
         mapping.update(zip(items[::2], items[1::2]))
 
     def _pop_pair(self) -> list[Any]:

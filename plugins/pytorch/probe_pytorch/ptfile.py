@@ -14,6 +14,7 @@ from __future__ import annotations
 import mmap
 import zipfile
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,6 @@ _STORAGES = {
     "UntypedStorage": "uint8",
 }  # fmt: skip
 
-_REFUSED = "is not described as a plain tensor"
-
 
 def load_pt(path: Path) -> np.ndarray[Any, Any]:
     """The tensor in ``path``, as a read-only view of the mapped file where possible.
@@ -65,9 +64,8 @@ def load_pt(path: Path) -> np.ndarray[Any, Any]:
             if file.read(1) == b"":
                 raise UnreadableTensor(f"{path.name} is empty")
             memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            archive = _Archive(memory, zipfile.ZipFile(file))
-            outline = _outline(interpret(archive.pickle()))
-            return _array(outline, archive)
+            archive = _Archive(memory)
+            return _array(_outline(archive.pickle()), archive)
     except UnreadableTensor:
         raise
     except OSError as error:
@@ -77,19 +75,20 @@ def load_pt(path: Path) -> np.ndarray[Any, Any]:
     except (zipfile.BadZipFile, NotImplementedError, PickleError) as error:
         raise UnreadableTensor(f"{path.name} cannot be read as a tensor: {error}") from None
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError,
-            RecursionError, MemoryError, EOFError, RuntimeError) as error:  # fmt: skip
-        raise UnreadableTensor(f"{path.name} {_REFUSED}, or is damaged ({type(error).__name__})") from None
+            RecursionError, MemoryError, EOFError, RuntimeError):  # fmt: skip
+        raise UnreadableTensor(f"{path.name} is damaged, or describes no plain tensor") from None
 
 
 class _Archive:
     """The zip's directory, and its members as slices of the mapped file."""
 
-    def __init__(self, memory: mmap.mmap, directory: zipfile.ZipFile) -> None:
+    def __init__(self, memory: mmap.mmap) -> None:
         self._memory = memory
-        self._entries = {entry.filename: entry for entry in directory.infolist()}
+        with zipfile.ZipFile(memory) as directory:  # type: ignore[call-overload]  # it reads and seeks
+            self._entries = {entry.filename: entry for entry in directory.infolist()}
         pickles = [name for name in self._entries if name.endswith("/data.pkl")]
         if len(pickles) != 1:
-            raise PickleError("it holds no single data.pkl; was it written by torch.save?")
+            raise PickleError("it holds no single data.pkl, as files of torch.save do")
         self._root = pickles[0].removesuffix("data.pkl")
 
     def pickle(self) -> bytes:
@@ -143,13 +142,19 @@ class _Outline:
     negative: bool = False
 
 
-def _outline(described: Any) -> _Outline:
+@lru_cache(maxsize=256)
+def _outline(program: bytes) -> _Outline:
+    """The outline that a description gives; tensors of one dtype and shape share theirs."""
+    return _outline_of(interpret(program))
+
+
+def _outline_of(described: Any) -> _Outline:
     if not isinstance(described, Call):
         raise PickleError(f"it holds {type(described).__name__}, not a tensor")
     name = described.function.name
     arguments = described.arguments
     if name == "_rebuild_parameter":
-        return _outline(arguments[0])
+        return _outline_of(arguments[0])
     if name == "_rebuild_tensor_v2":
         storage, offset, shape, strides = arguments[:4]
         dtype = _STORAGES.get(storage.kind.name) if isinstance(storage, Storage) else None

@@ -1,0 +1,73 @@
+"""Write a synthetic pair of runs, for timing: ``python make_runs.py OUT KIND`` (needs torch).
+
+big: 128 calls of 4 float32 tensors of 1 MiB a side, 1 GiB in all.
+small: 5000 calls of 5 tensors of 16x16 a side, 25,000 rows.
+stat: 20,000 calls of 5 rows and no tensors, 100,000 rows.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+KINDS = {
+    "big": (128, (512, 512), 4, True),
+    "small": (5000, (16, 16), 5, True),
+    "stat": (20_000, (16, 16), 5, False),
+}
+APIS = (
+    "Functional.linear", "Functional.layer_norm", "Tensor.matmul", "Functional.gelu", "Torch.add",
+    "Functional.softmax", "Tensor.transpose", "Functional.scaled_dot_product_attention",
+)  # fmt: skip
+
+
+def leaf(tensor: torch.Tensor, name: str | None, requires_grad: bool) -> dict[str, Any]:
+    record = {
+        "type": "torch.Tensor", "dtype": str(tensor.dtype), "shape": list(tensor.shape),
+        "Max": tensor.max().item(), "Min": tensor.min().item(), "Mean": tensor.mean().item(),
+        "Norm": tensor.norm().item(), "requires_grad": requires_grad,
+    }  # fmt: skip
+    return {**record, "data_name": name} if name else record
+
+
+def make(out: Path, kind: str) -> tuple[Path, Path]:
+    """Write the runs of a kind below ``out``; the rank directories of target and golden."""
+    calls, shape, count, save = KINDS[kind]
+    torch.set_num_threads(1)
+    generator = torch.Generator().manual_seed(0)
+    sides = {side: out / side / "step0" / "rank0" for side in ("npu", "bench")}
+    data: dict[str, dict[str, Any]] = {side: {} for side in sides}
+    stacks: dict[str, Any] = {}
+    for directory in sides.values():
+        (directory / "dump_tensor_data").mkdir(parents=True, exist_ok=True)
+    for number in range(calls):
+        key = f"{APIS[number % len(APIS)]}.{number // len(APIS)}.forward"
+        golden = [torch.randn(shape, generator=generator) for _ in range(count)]
+        for side, directory in sides.items():
+            leaves = []
+            for place, tensor in enumerate(golden):
+                if side == "npu":
+                    worse = 50 * (number % 7 == 0) * (place == count - 1)
+                    tensor = tensor + 1e-4 * torch.randn(shape, generator=generator) * (1 + worse)
+                where = f"input.{place}" if place < count - 1 else "output.0"
+                name = f"{key}.{where}.pt" if save else None
+                if name:
+                    torch.save(tensor, directory / "dump_tensor_data" / name)
+                leaves.append(leaf(tensor, name, place == 1))
+            data[side][key] = {"input_args": leaves[:-1], "input_kwargs": {}, "output": leaves[-1:]}
+        frame = f"File /opt/model/layer.py, line {number % 300}, in forward, \n return self.f(x)"
+        main = "File /opt/model/train.py, line 10, in <module>, \n out = model(x)"
+        stacks.setdefault(str(number % 300), [[], [frame, main]])[0].append(key)
+    for side, directory in sides.items():
+        head = {"task": "tensor" if save else "statistics", "level": "L1", "framework": "pytorch"}
+        (directory / "dump.json").write_text(json.dumps({**head, "data": data[side]}, indent=1))
+        (directory / "stack.json").write_text(json.dumps(stacks, indent=1))
+    return sides["npu"], sides["bench"]
+
+
+if __name__ == "__main__":
+    make(Path(sys.argv[1]), sys.argv[2])
