@@ -37,8 +37,9 @@ def main() -> None:
             maker = Path(__file__).with_name("make_runs.py")  # not imported: torch would count as our memory
             subprocess.run([sys.executable, maker, home / kind, kind], check=True)
         for form in ("csv", "xlsx"):
-            command = [sys.executable, "-m", "probe_core.cli", "compare", str(home / kind / "npu"),
-                       str(home / kind / "bench"), "-c", "-o", str(home / "out"), "--format", form]  # fmt: skip
+            runs = [str(home / kind / side) for side in ("npu", "bench")]
+            command = [sys.executable, "-m", "probe_core.cli", "compare", *runs, "-c",
+                       "-o", str(home / "out"), "--format", form]  # fmt: skip
             cpu, wall, memory = map(statistics.median, zip(*(measure(command) for _ in range(REPEATS))))
             print(f"{kind:6} {form:5} {cpu:7.2f} CPU s {wall:7.2f} s {memory:6.0f} MiB")
 

@@ -30,8 +30,17 @@ class UnreadableTensor(Exception):
     """
 
     def __init__(self, message: str, *, missing: bool = False) -> None:
-        super().__init__(message)
+        super().__init__(printable(message))
         self.missing = missing
+
+
+def printable(text: str, limit: int = 400) -> str:
+    """``text``, which may hold names from a stranger's file, on one line of a terminal, and no longer."""
+    if not text.isprintable():
+        text = "".join(
+            c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
+        )
+    return text if len(text) <= limit else f"{text[: limit - 20]} … {text[-17:]}"
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from probe_core.errors import printable
+
 if TYPE_CHECKING:
     from probe_core.report import Report
 
@@ -33,13 +35,6 @@ def show(text: str = "") -> None:
 def note(text: str) -> None:
     """A line about the work."""
     click.echo(text, err=True)
-
-
-def printable(text: str, limit: int = 400) -> str:
-    """``text``, which may hold names from a stranger's file, on one line of a terminal, and no longer."""
-    if not text.isprintable():
-        text = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    return text if len(text) <= limit else f"{text[: limit - 20]} … {text[-17:]}"
 
 
 def warn(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ def load_npy(path: Path) -> np.ndarray[Any, Any]:
     try:
         with path.open("rb") as file:
             version = np.lib.format.read_magic(file)
+            if version not in ((1, 0), (2, 0), (3, 0)):
+                raise ValueError(f"version {version} is not known")
             reader = (
                 np.lib.format.read_array_header_1_0
                 if version == (1, 0)
@@ -30,16 +33,21 @@ def load_npy(path: Path) -> np.ndarray[Any, Any]:
             )
             shape, fortran, dtype = reader(file)
             start = file.tell()
-    except (ValueError, EOFError, SyntaxError, TypeError, RecursionError, MemoryError) as error:
+    except (ValueError, EOFError, SyntaxError, TypeError, RecursionError, MemoryError, TokenError) as error:
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UnreadableTensor(f"{path.name} is no .npy file: {text[:120]}") from None
     if dtype.hasobject:
         raise UnreadableTensor(f"{path.name} holds Python objects, which are never loaded")
+    if dtype.itemsize == 0 or len(shape) > 32 or any(type(length) is not int for length in shape):
+        raise UnreadableTensor(f"{path.name} is damaged: no tensor has such elements or such a shape")
     count = 1
     for length in shape:
         count *= length
     if any(length < 0 for length in shape) or start + count * dtype.itemsize > size:
         raise UnreadableTensor(f"{path.name} is cut off: its header promises more data than it holds")
-    if count == 0:
-        return np.empty(shape, dtype)
-    return np.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")
+    try:
+        if count == 0:
+            return np.empty(shape, dtype)
+        return np.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")
+    except (ValueError, TypeError, OverflowError, MemoryError) as error:
+        raise UnreadableTensor(f"{path.name} is damaged: {error}") from None

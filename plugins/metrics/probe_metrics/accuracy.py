@@ -7,6 +7,7 @@ from probe_core.model import Level, Measurement, Measurements, Reason, Verdict
 from probe_core.pipeline import scalars_differ
 from probe_metrics.thresholds import thresholds
 
+UNMEASURED = ("unreadable", "no_target_file", "no_golden_file", "metric_failed", "cosine_nan")
 YES, NO, NONE, UNMATCHED = "Yes", "No", "None", "Unmatched"
 
 
@@ -77,6 +78,6 @@ def _unmeasured(pair: OpenPair, code: str) -> Verdict:
         target, golden = (slot.value.statistics.max for slot in pair.slots)
         evidence = Reason("evidence", f"{target!r:.40} against {golden!r:.40}")
         return Verdict(Level.ERROR, NONE, (evidence,), failed=True)
-    if not pair.pair.matched or code in ("unreadable", "no_target_file", "no_golden_file"):
+    if not pair.pair.matched or code in UNMEASURED:
         return Verdict(Level.WARNING, NONE)
     return Verdict(Level.SKIP, NONE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ class Equal:
 
     def measure(self, pair: OpenPair) -> Sequence[Measurement]:
         """Whether all bits agree."""
-        target, golden = pair.target, pair.golden
+        target, golden = _native(pair.target), _native(pair.golden)
         if target.dtype != golden.dtype:
             return [Measurement(False)]
         size = target.dtype.itemsize
@@ -33,3 +34,8 @@ class Equal:
                 )
             )
         ]
+
+
+def _native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The array in this machine's byte order."""
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))

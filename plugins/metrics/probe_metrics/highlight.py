@@ -47,9 +47,13 @@ class Highlight:
         if not view.is_output:
             return
         limits = self._limits["ratio"]
-        if view.ratio is not None and any(
-            source.ratio is not None and source.ratio > limits["input"] and view.ratio < limits["output"]
-            for source in sources
+        if (
+            view.usable
+            and view.ratio is not None
+            and any(
+                source.ratio is not None and source.ratio > limits["input"] and view.ratio < limits["output"]
+                for source in sources
+            )
         ):
             yield "mark_ratio"
         if view.mode is Mode.STATISTICS and view.usable and view.relative > self._limits["relative"]:
@@ -72,9 +76,9 @@ class Highlight:
     def _larger_by_an_order(self, source: _View, output: _View) -> bool:
         limits = self._limits["magnitude"]
         before, after = source.absolute or 0.0, output.absolute or 0.0
-        if not (before > limits["absolute"] and after > limits["absolute"] and after >= before):
+        if not (math.inf > before > limits["absolute"] and after > limits["absolute"] and after >= before):
             return False
-        return bool(math.log10(after) - math.log10(before) >= limits["orders"])
+        return bool(after >= before * 10 ** limits["orders"])
 
     def _ratio_drops(self, source: _View, output: _View) -> bool:
         if source.ratio is None or output.ratio is None:

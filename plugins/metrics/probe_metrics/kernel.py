@@ -19,6 +19,7 @@ from probe_core.model import Measurement
 
 Array = np.ndarray[Any, Any]
 
+LARGEST = float(np.finfo(np.float64).max)
 ONE_THOUSANDTH = 1e-3
 FIVE_THOUSANDTHS = 5e-3
 
@@ -60,7 +61,8 @@ def sums(pair: OpenPair) -> Sums:
             _add(found, np.abs(target), np.abs(golden), np.abs(difference))
             squares.add(target, golden, difference)
         if squares.lost_range(found):
-            squares = _Squares(found.target_max or 1.0, found.golden_max or 1.0, found.max_absolute or 1.0)
+            largest = (found.target_max, found.golden_max, found.max_absolute)
+            squares = _Squares(*(min(value, LARGEST) or 1.0 for value in largest))
             for target, golden in pair.blocks():
                 _align(target, golden)
                 squares.add(target, golden, target - golden)
@@ -120,9 +122,7 @@ class _Squares:
         """True where a square overflowed or fell to where float64 loses digits."""
         largest = (found.target_max, found.golden_max, found.max_absolute)
         least = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)
-        return any(
-            0 < value < np.inf and not least < square < np.inf for value, square in zip(largest, self._sums)
-        )
+        return any(value > 0 and not least < square < np.inf for value, square in zip(largest, self._sums))
 
     def finish(self, found: Sums) -> None:
         roots = [math.sqrt(square) for square in self._sums]

@@ -59,7 +59,7 @@ class StatisticsResult:
         for name, ours, theirs in zip(NAMES, target.statistics.four(), golden.statistics.four()):
             share = self._error(ours, theirs)
             if share > self._relative:
-                counts = not (is_number(ours) and is_number(theirs)) or not (
+                counts = not is_number(ours) or not (
                     abs(as_float(ours) - as_float(theirs)) <= self._share * magnitude
                 )
                 yield f"{name} {ours!r:.24} against {theirs!r:.24}", counts
@@ -67,8 +67,10 @@ class StatisticsResult:
     def _error(self, target: Statistic, golden: Statistic) -> float:
         if target is None or golden is None:
             return 0.0
-        if not is_number(target) or not is_number(golden):
+        if not is_number(target) and not is_number(golden):
             return math.inf if target != golden else 0.0
+        if not is_number(target) or not is_number(golden):
+            return 0.0
         ours, theirs = as_float(target), as_float(golden)
         if ours == theirs or (math.isnan(ours) and math.isnan(theirs)):
             return 0.0

@@ -15,7 +15,11 @@ from probe_metrics.thresholds import thresholds
 
 Array = np.ndarray[Any, Any]
 
-_PRECISION = ("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2")
+_PRECISION = (
+    "float64", "float32", "float16", "bfloat16",
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+)  # fmt: skip
+"""Real floating point, from fine to coarse."""
 
 
 class Ulp:
@@ -44,7 +48,7 @@ class Ulp:
         with np.errstate(all="ignore"):
             for start in range(0, first.size, BLOCK):
                 part = slice(start, start + BLOCK)
-                distance = _distance(first[part].astype(dtype), second[part].astype(dtype))
+                distance = _distance(first[part], second[part], dtype)
                 if distance is None:
                     return [misaligned()] * 3
                 largest = max(largest, float(distance.max()))
@@ -63,16 +67,16 @@ def _coarser(first: np.dtype[Any], second: np.dtype[Any]) -> np.dtype[Any] | Non
     return dtype
 
 
-def _distance(target: Array, golden: Array) -> Array | None:
-    """Distances as float64; None where nan or inf stand at different places."""
+def _distance(target: Array, golden: Array, dtype: np.dtype[Any]) -> Array | None:
+    """Distances in ``dtype``, as float64; None where nan or inf stand at different places."""
     ours, theirs = target.astype(np.float64), golden.astype(np.float64)
     special = ~np.isfinite(ours)
     if not np.array_equal(special, ~np.isfinite(theirs)):
         return None
     if not np.array_equal(ours[special], theirs[special], equal_nan=True):
         return None
-    first_sign, first = _sign_and_magnitude(target)
-    second_sign, second = _sign_and_magnitude(golden)
+    first_sign, first = _sign_and_magnitude(target.astype(dtype))
+    second_sign, second = _sign_and_magnitude(golden.astype(dtype))
     same = first_sign == second_sign
     apart = np.where(first > second, first - second, second - first)
     found = np.where(same, apart, first + second).astype(np.float64)

@@ -24,8 +24,9 @@ import numpy as np
 from probe_core.errors import UnreadableTensor
 from probe_pytorch.pickle_data import Call, Global, PickleError, Storage, interpret
 
+USUAL_PICKLE = 4096
 LARGEST_PICKLE = 4 << 20
-LARGEST_EXPANDED = 1 << 28
+LARGEST_EXPANDED = 1 << 26
 """Elements that an expanded tensor (stride 0) may claim beyond what its storage holds."""
 
 _DTYPES: dict[str, np.dtype[Any]] = {
@@ -104,6 +105,8 @@ class _Archive:
         if size % dtype.itemsize:
             raise PickleError(f"storage {storage.key} is no whole number of elements")
         order = self._memory_of("byteorder") or b"little"
+        if order not in (b"little", b"big"):
+            raise PickleError("its byte order is neither little nor big")
         kind = dtype if order == b"little" else dtype.newbyteorder(">")
         return np.frombuffer(self._memory, kind, size // dtype.itemsize, start)
 
@@ -142,9 +145,15 @@ class _Outline:
     negative: bool = False
 
 
-@lru_cache(maxsize=256)
 def _outline(program: bytes) -> _Outline:
     """The outline that a description gives; tensors of one dtype and shape share theirs."""
+    if len(program) > USUAL_PICKLE:
+        return _outline_of(interpret(program))
+    return _usual_outline(program)
+
+
+@lru_cache(maxsize=256)
+def _usual_outline(program: bytes) -> _Outline:
     return _outline_of(interpret(program))
 
 
@@ -192,12 +201,15 @@ def _array(outline: _Outline, archive: _Archive) -> np.ndarray[Any, Any]:
         )
     if count > max(flat.size, LARGEST_EXPANDED):
         raise PickleError(f"it expands {flat.size} stored elements to {count}")
-    array: np.ndarray[Any, Any] = np.lib.stride_tricks.as_strided(
-        flat[outline.offset :],
+    array: np.ndarray[Any, Any] = np.ndarray(
         outline.shape,
+        flat.dtype,
+        flat,
+        outline.offset * dtype.itemsize,
         tuple(stride * dtype.itemsize for stride in outline.strides),
-        writeable=False,
     )
+    if not array.dtype.isnative:
+        array = array.astype(dtype)
     if outline.conjugate:
         array = np.conj(array)
     return -array if outline.negative else array
