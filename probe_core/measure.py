@@ -13,8 +13,9 @@ from probe_core.model import Kind, Mode, Pair, Reason, Slot, Value
 T = TypeVar("T")
 Array = np.ndarray[Any, Any]
 
-BLOCK = 16_384
-"""Elements of a block: both sides in float64 stay within a core's cache."""
+BLOCK = 8_192
+"""Elements of a block: both sides in float64 stay within a core's cache, and a dot product of this
+length is not yet spread over threads by OpenBLAS."""
 
 
 class Tensors(Protocol):

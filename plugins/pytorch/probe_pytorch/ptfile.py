@@ -12,6 +12,7 @@ Format: torch/serialization.py and torch/_utils.py (``_rebuild_tensor_v2``,
 from __future__ import annotations
 
 import mmap
+import os
 import zipfile
 from dataclasses import dataclass
 from functools import lru_cache
@@ -61,12 +62,12 @@ def load_pt(path: Path) -> np.ndarray[Any, Any]:
         OSError: The file cannot be opened.
     """
     try:
-        with path.open("rb") as file:
-            if file.read(1) == b"":
+        with path.open("rb", buffering=0) as file:
+            if not os.fstat(file.fileno()).st_size:
                 raise UnreadableTensor(f"{path.name} is empty")
             memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            archive = _Archive(memory)
-            return _array(_outline(archive.pickle()), archive)
+        archive = _Archive(memory)
+        return _array(_outline(archive.pickle()), archive)
     except UnreadableTensor:
         raise
     except OSError as error:
