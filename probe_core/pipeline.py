@@ -120,8 +120,9 @@ class Comparison:
         self._tools = _tools(plan, manager, self.mode)
         policy = manager.find("policies", tables.POLICIES[self.mode], PolicySpec)
         self._policy: Policy = policy.make()
-        matcher: Matcher = _matcher(plan, manager)
-        matching = matcher.match(self.target, self.golden)
+        name = plan.matcher if plan.mapping is None else "mapping"
+        matcher: Matcher = manager.find("matchers", name, MatcherSpec).make()
+        matching = matcher.match(self.target, self.golden, plan)
         if not matching.matched:
             raise _nothing_matched(self.target, self.golden)
         self._order = RowOrder(matching, self.target, self.golden)
@@ -263,16 +264,6 @@ def _tools(plan: Plan, manager: Manager, mode: Mode) -> list[_Tool]:
             )
         tools.append(_Tool(spec, spec.make()))
     return tools
-
-
-def _matcher(plan: Plan, manager: Manager) -> Matcher:
-    spec = manager.find("matchers", plan.matcher, MatcherSpec)
-    if plan.mapping is not None:
-        from probe_core.matching.mapping import Mapping
-
-        return Mapping(plan.mapping)
-    matcher: Matcher = spec.make()
-    return matcher
 
 
 def _nothing_matched(target: Run, golden: Run) -> UserError:

@@ -27,7 +27,7 @@ class Plan:
         output: The directory of the result files.
         framework: The reader to use; None to find out.
         matcher: The matcher to use.
-        mapping: The mapping file of the matcher ``mapping``, or what such a file says.
+        mapping: A mapping file, or what such a file says; the matcher pairs what it does not name.
         metrics: Metrics shown besides those of the table.
         formats: The reporters to write with.
         stack: Whether call stacks are shown.

@@ -9,6 +9,7 @@ from typing import Protocol
 from probe_core.matching.matching import Matching
 from probe_core.measure import OpenPair
 from probe_core.model import Cell, Colour, Mark, Measurement, Measurements, Row, Verdict
+from probe_core.plan import Plan
 from probe_core.store.run import Run
 
 
@@ -25,7 +26,7 @@ class Reader(Protocol):
 class Matcher(Protocol):
     """Pairs two runs."""
 
-    def match(self, target: Run, golden: Run) -> Matching:
+    def match(self, target: Run, golden: Run, plan: Plan) -> Matching:
         """Which golden slot each target slot is compared with."""
 
 

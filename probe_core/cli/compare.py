@@ -58,6 +58,7 @@ FAIL_ON = (Level.WARNING.value, Level.ERROR.value)
     is_flag=True,
     help="Pair calls whose names differ in the call count.",
 )
+@click.option("--matcher", metavar="NAME", help="Pair with this matcher of a plugin.")
 @click.option("-hl", "--highlight", is_flag=True, help="Mark suspicious rows red and yellow.")
 @click.option(
     "-dm",
@@ -96,6 +97,7 @@ def compare(
     stack_mode: bool,
     compare_only: bool,
     fuzzy_match: bool,
+    matcher: str | None,
     highlight: bool,
     data_mapping: Path | None,
     metrics: tuple[str, ...],
@@ -113,15 +115,13 @@ def compare(
     probe compare --framework pytorch -i compare.json -o out -hl
     """
     runs = _runs(target, golden, input_path)
-    if fuzzy_match and data_mapping:
-        raise UserError("-f and -dm exclude each other.", "Leave one of them out.")
     plan = Plan(
         target=runs.target,
         golden=runs.golden,
         output=output,
         time_stamp=time_stamp(),
         framework=framework or ctx.meta.get("probe.framework"),
-        matcher=matcher_name(fuzzy_match, data_mapping),
+        matcher=matcher or matcher_name(fuzzy_match),
         mapping=data_mapping,
         metrics=metrics,
         formats=_formats(formats),
@@ -178,10 +178,8 @@ def _formats(text: str) -> tuple[str, ...]:
     return names
 
 
-def matcher_name(fuzzy: bool, mapping: object) -> str:
+def matcher_name(fuzzy: bool) -> str:
     """The matcher that the seed's options ask for."""
-    if mapping:
-        return "mapping"
     return "fuzzy" if fuzzy else "exact"
 
 

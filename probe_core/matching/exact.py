@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from probe_core.matching.matching import Matching, canonical_index, partners_of
+from probe_core.plan import Plan
 from probe_core.store.names import canonical
 from probe_core.store.run import Run
 
@@ -10,7 +11,7 @@ from probe_core.store.run import Run
 class Exact:
     """Pairs by name alone; shape and dtype are compared of the pair afterwards (decision D1)."""
 
-    def match(self, target: Run, golden: Run) -> Matching:
+    def match(self, target: Run, golden: Run, plan: Plan) -> Matching:
         """The matching of equal names."""
         matching = Matching()
         by_name: dict[str, int] | None = None

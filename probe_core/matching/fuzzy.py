@@ -7,6 +7,7 @@ from array import array
 from probe_core.matching.alignment import align
 from probe_core.matching.matching import Matching, canonical_index, partners_of
 from probe_core.model import How, Record
+from probe_core.plan import Plan
 from probe_core.store.names import canonical, without_count
 from probe_core.store.run import Run
 
@@ -18,7 +19,7 @@ class Fuzzy:
     with most equal full names. What is left on both sides under one full name pairs by name.
     """
 
-    def match(self, target: Run, golden: Run) -> Matching:
+    def match(self, target: Run, golden: Run, plan: Plan) -> Matching:
         """The matching of calls."""
         codes: dict[object, int] = {}
         ours = [codes.setdefault(_signature(record), len(codes)) for record in target.records()]

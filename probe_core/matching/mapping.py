@@ -2,59 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping as Names
 from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError, nearest
 from probe_core.matching.exact import Exact
+from probe_core.matching.fuzzy import Fuzzy
 from probe_core.matching.matching import Matching
-from probe_core.model import How
+from probe_core.plan import Plan
 from probe_core.store.names import canonical
 from probe_core.store.run import Run
 
 SHOWN = 5
 
 
+REST: dict[str, type[Exact] | type[Fuzzy]] = {"exact": Exact, "fuzzy": Fuzzy}
+
+
 class Mapping:
-    """Rows that the file names pair as it says; the others pair by their own names.
+    """Rows that the file names pair as it says; the others pair as without a file.
 
     Several target rows may name one golden row, which is then shown in each (decision D26).
     """
 
-    def __init__(self, names: Path | Names[str, str]) -> None:
-        """Take the names from a file, or as they are."""
-        self._what = f"{names}" if isinstance(names, Path) else "The data mapping"
-        self._names = read_mapping(names) if isinstance(names, Path) else dict(names)
-
-    def match(self, target: Run, golden: Run) -> Matching:
-        """The matching by the file, and by name where the file says nothing."""
-        wanted = set(self._names.values())
+    def match(self, target: Run, golden: Run, plan: Plan) -> Matching:
+        """The matching by the plan's mapping; ``plan.matcher`` pairs the rest, exact or fuzzy."""
+        assert plan.mapping is not None
+        if plan.matcher not in REST:
+            raise UserError(
+                f'A mapping file does not go with the matcher "{plan.matcher}".',
+                "Use it with one of these:",
+                list(REST),
+            )
+        what = str(plan.mapping) if isinstance(plan.mapping, Path) else "The data mapping"
+        names = read_mapping(plan.mapping) if isinstance(plan.mapping, Path) else plan.mapping
+        wanted = set(names.values())
         goldens = _numbers(golden, wanted)
-        targets = _numbers(target, set(self._names))
-        self._check("target", set(self._names), targets, target)
-        self._check("golden", wanted, goldens, golden)
-        matching = Exact().match(target, golden)
-        mapped = {targets[ours]: goldens[theirs] for ours, theirs in self._names.items()}
-        for number, partner in mapped.items():
-            matching.partners[number] = partner
-        return Matching(How.MAPPED, matching.partners)
+        targets = _numbers(target, set(names))
+        _check(what, "target", set(names), targets, target)
+        _check(what, "golden", wanted, goldens, golden)
+        matching = REST[plan.matcher]().match(target, golden, plan)
+        for ours, theirs in names.items():
+            matching.partners[targets[ours]] = goldens[theirs]
+        matching.mapped = frozenset(targets.values())
+        return matching
 
-    def _check(self, side: str, names: set[str], found: dict[str, int], run: Run) -> None:
-        unknown = sorted(names - set(found))
-        if not unknown:
-            return
-        known = [slot.name for record in run.records() for slot in record.slots]
-        lines = []
-        for name in unknown[:SHOWN]:
-            close = nearest(name, known, 1)
-            lines.append(f'"{name}"' + (f"  (nearest: {close[0]})" if close else ""))
-        raise UserError(
-            f"{self._what} names {len(unknown)} row(s) that the {side} run does not have.",
-            "Use the names in the table's NPU Name and Bench Name columns, such as "
-            "Torch.exp.0.forward.input.0. Unknown:",
-            lines,
-        )
+
+def _check(what: str, side: str, names: set[str], found: dict[str, int], run: Run) -> None:
+    unknown = sorted(names - set(found))
+    if not unknown:
+        return
+    known = [slot.name for record in run.records() for slot in record.slots]
+    lines = []
+    for name in unknown[:SHOWN]:
+        close = nearest(name, known, 1)
+        lines.append(f'"{name}"' + (f"  (nearest: {close[0]})" if close else ""))
+    raise UserError(
+        f"{what} names {len(unknown)} row(s) that the {side} run does not have.",
+        "Use the names in the table's NPU Name and Bench Name columns, such as "
+        "Torch.exp.0.forward.input.0. Unknown:",
+        lines,
+    )
 
 
 def _numbers(run: Run, names: set[str]) -> dict[str, int]:

@@ -21,10 +21,17 @@ NONE = -1
 
 @dataclass(slots=True)
 class Matching:
-    """Which golden slot each target slot is compared with."""
+    """Which golden slot each target slot is compared with.
+
+    Attributes:
+        how: How the pairs came together.
+        partners: The golden slot's number for each target slot, or NONE.
+        mapped: The target slots that a mapping file paired instead.
+    """
 
     how: How = How.NAME
     partners: array[int] = field(default_factory=lambda: array("q"))
+    mapped: frozenset[int] = frozenset()
 
     @property
     def matched(self) -> int:
@@ -117,11 +124,12 @@ class RowOrder:
             front = ()
             for slot in record.slots:
                 partner = self._matching.partners[number]
+                how = How.MAPPED if number in self._matching.mapped else self._matching.how
                 number += 1
                 if partner == NONE:
                     pairs.append(Pair(slot, None))
                     continue
-                pairs.append(Pair(slot, record_at(partner), self._matching.how))
+                pairs.append(Pair(slot, record_at(partner), how))
                 if not shown[partner]:
                     shown[partner] = 1
                     pairs += self._lonely(partner + 1, record_at)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,9 +20,12 @@ from probe_core.matching.exact import Exact
 from probe_core.matching.fuzzy import Fuzzy
 from probe_core.matching.mapping import Mapping
 from probe_core.matching.matching import RowOrder
+from probe_core.model import How
+from probe_core.plan import Plan
 from probe_core.store.names import canonical, without_count
 from probe_core.store.run import Run
 
+PLAN = Plan(Path("t"), Path("g"), Path("o"), "0")
 Rows = list[tuple[str | None, str | None]]
 
 
@@ -29,9 +33,11 @@ def open_run(directory: Path, data: dict[str, Any]) -> Run:
     return Run(write_run(directory, data), "pytorch", lambda path: np.zeros(1))
 
 
-def rows(tmp_path: Path, target: dict[str, Any], golden: dict[str, Any], matcher: Any = None) -> Rows:
+def rows(
+    tmp_path: Path, target: dict[str, Any], golden: dict[str, Any], matcher: Any = None, plan: Any = None
+) -> Rows:
     ours, theirs = open_run(tmp_path / "t", target), open_run(tmp_path / "g", golden)
-    matching = (matcher or Exact()).match(ours, theirs)
+    matching = (matcher or Exact()).match(ours, theirs, plan or PLAN)
     order = RowOrder(matching, ours, theirs)
     found = [
         (pair.target.name if pair.target else None, pair.golden.name if pair.golden else None)
@@ -147,7 +153,7 @@ class TestFuzzy:
     def test_whole_calls_pair_and_not_rows(self, tmp_path: Path) -> None:
         target = {"Torch.add.1.forward": forward(tensor([2]), tensor([3]))}
         golden = {"Torch.add.0.forward": forward(tensor([2]), tensor([4]))}
-        matching = Fuzzy().match(open_run(tmp_path / "t", target), open_run(tmp_path / "g", golden))
+        matching = Fuzzy().match(open_run(tmp_path / "t", target), open_run(tmp_path / "g", golden), PLAN)
         assert matching.matched == 0
 
 
@@ -161,15 +167,30 @@ class TestMapping:
         path = self.write(tmp_path, "Tensor.mm.0.forward.input.0: Torch.mm.0.forward.input.0\n")
         target = {**call("Tensor.mm.0"), **call("Torch.exp.0")}
         golden = {**call("Torch.mm.0"), **call("Torch.exp.0")}
-        assert rows(tmp_path, target, golden, Mapping(path)) == [
+        assert rows(tmp_path, target, golden, Mapping(), replace(PLAN, mapping=path)) == [
             ("Tensor.mm.0.forward.input.0", "Torch.mm.0.forward.input.0"),
             ("Torch.exp.0.forward.input.0",) * 2,
         ]
 
     def test_one_golden_row_may_stand_in_several_rows(self, tmp_path: Path) -> None:
         names = {f"Torch.{n}.0.forward.input.0": "Torch.c.0.forward.input.0" for n in "ab"}
-        found = rows(tmp_path, {**call("Torch.a.0"), **call("Torch.b.0")}, call("Torch.c.0"), Mapping(names))
+        found = rows(
+            tmp_path,
+            {**call("Torch.a.0"), **call("Torch.b.0")},
+            call("Torch.c.0"),
+            Mapping(),
+            replace(PLAN, mapping=names),
+        )
         assert [golden for _, golden in found] == ["Torch.c.0.forward.input.0"] * 2
+
+    def test_what_the_file_does_not_name_may_pair_fuzzily(self, tmp_path: Path) -> None:
+        target = {**call("Tensor.mm.0"), **call("Torch.exp.3")}
+        golden = {**call("Torch.mm.0"), **call("Torch.exp.1")}
+        names = {"Tensor.mm.0.forward.input.0": "Torch.mm.0.forward.input.0"}
+        plan = replace(PLAN, mapping=names, matcher="fuzzy")
+        ours, theirs = open_run(tmp_path / "t", target), open_run(tmp_path / "g", golden)
+        order = RowOrder(Mapping().match(ours, theirs, plan), ours, theirs)
+        assert [pair.how for op in order for pair in op.pairs] == [How.MAPPED, How.FUZZY]
 
 
 # -- the alignment against every alignment there is -------------------------------------------

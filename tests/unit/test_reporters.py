@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import probe_reporters.xlsx as xlsx
 import pytest
 from openpyxl import load_workbook
-
-import probe_reporters.xlsx as xlsx
-from probe_core.model import Colour
 from probe_reporters.csv import CsvReporter
 from probe_reporters.jsonl import JsonlReporter
 from probe_reporters.text import clean, neutralise
+
+from probe_core.model import Colour
 
 HEADERS = ("NPU Name", "Cosine", "Err_message")
 

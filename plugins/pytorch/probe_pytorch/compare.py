@@ -58,8 +58,6 @@ def compare(
         raise UserError("input_param must be a dict.", "Pass npu_json_path and bench_json_path in it.")
     if not isinstance(output_path, str):
         raise UserError("output_path must be a str.", "Pass the directory of the result files.")
-    if fuzzy_match and data_mapping:
-        raise UserError("fuzzy_match and data_mapping exclude each other.", "Leave one of them out.")
     runs = parse_input(input_param, "input_param", FUNCTION_KEYS)
     plan = Plan(
         target=runs.target,
@@ -67,7 +65,7 @@ def compare(
         output=Path(output_path),
         time_stamp=time_stamp(),
         framework="pytorch",
-        matcher=matcher_name(fuzzy_match, data_mapping),
+        matcher=matcher_name(fuzzy_match),
         mapping=Path(data_mapping) if isinstance(data_mapping, str) else data_mapping or None,
         stack=stack_choice(runs.stack, stack_mode),
         stack_path=runs.stack,

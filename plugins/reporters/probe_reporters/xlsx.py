@@ -80,6 +80,7 @@ class XlsxWriter:
         number = len(self._book.worksheets())
         sheet = self._book.add_worksheet(f"part_{number}" if self._several else "Sheet1")
         sheet.freeze_panes(1, 1)
+        sheet.autofilter(0, 0, self._length, len(self._headers) - 1)
         for column, header in enumerate(self._headers):
             sheet.set_column(column, column, WIDE.get(header, max(12, len(header) + 2)))
         for column, header in enumerate(self._headers):

@@ -1,0 +1,224 @@
+"""Write the pages that are made from the code: ``python docs/make_reference.py``.
+
+``reference.md`` comes from the commands, columns, plugins and hooks; ``edges.md`` from comparing the
+recorded edge cases in ``tests/data`` and laying the peer's recorded result beside ours.
+"""
+
+from __future__ import annotations
+
+import gzip
+import inspect
+import json
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from probe_core import hookspecs, table
+from probe_core.cli.main import run
+from probe_core.manager import KINDS, Manager
+from probe_core.messages import REASONS
+from probe_core.model import Mode
+from probe_core.specs import CommandSpec, MetricSpec, PolicySpec
+
+DOCS = Path(__file__).resolve().parent
+DATA = DOCS.parent / "tests" / "data"
+HEAD = "<!-- Made by docs/make_reference.py; change the code, or that file, and run it again. -->\n"
+OURS = {"core", "pytorch", "mindspore", "metrics", "reporters"}
+
+ACCURACY = "Accuracy Reached or Not"
+MESSAGE = "Err_message"
+EDGES: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {
+    "tensor_L1_edge": [
+        ("nan at different places", "Torch.abs.0.forward.input.0", ("Cosine", ACCURACY, MESSAGE)),
+        ("nan, inf and -inf at the same places", "Torch.abs.1.forward.input.0", ("Cosine", "MaxAbsErr", ACCURACY)),
+        ("all nan on both sides", "Torch.abs.2.forward.input.0", ("Cosine", "MaxAbsErr", ACCURACY)),
+        ("inf in the target alone", "Torch.abs.3.forward.output.0", ("Cosine", ACCURACY, MESSAGE)),
+        ("0-d", "Torch.exp.0.forward.output.0", ("Cosine", "EucDist", "MaxAbsErr", "MaxRelativeErr", ACCURACY, MESSAGE)),
+        ("no elements on both sides", "Torch.exp.1.forward.input.0", ("Cosine", ACCURACY, MESSAGE)),
+        ("no elements against two", "Torch.exp.2.forward.input.0", ("Bench Name", "Cosine", ACCURACY, MESSAGE)),
+        ("other shape", "Torch.neg.0.forward.input.0", ("Bench Name", "Cosine", ACCURACY, MESSAGE)),
+        ("bfloat16 against float32", "Torch.neg.1.forward.output.0", ("MaxAbsErr", ACCURACY, MESSAGE)),
+        ("int64", "Torch.sum.0.forward.output.0", ("Cosine", "MaxAbsErr", ACCURACY)),
+        ("int32", "Torch.add.3.forward.output.0", ("Cosine", "MaxAbsErr", ACCURACY)),
+        ("uint8", "Torch.add.2.forward.output.0", ("Cosine", "MaxAbsErr", ACCURACY)),
+        ("bool", "Torch.logical_not.0.forward.output.0", ("Cosine", "MaxAbsErr", "MaxRelativeErr", ACCURACY)),
+        ("requires_grad differs", "Torch.sigmoid.0.forward.input.0", ("Requires_grad Consistent", MESSAGE)),
+        ("transposed", "Torch.sqrt.0.forward.input.0", ("Cosine", "EucDist", ACCURACY)),
+        ("strided", "Torch.sqrt.1.forward.input.0", ("Cosine", "EucDist", ACCURACY)),
+        ("expanded", "Torch.sqrt.2.forward.input.0", ("Cosine", "EucDist", ACCURACY)),
+        ("a list of tensors", "Torch.cat.0.forward.input.0.1", ("Cosine", "MaxAbsErr", ACCURACY)),
+        ("tensors in keyword arguments", "Torch.stack.0.forward.kwargs.tensors.0", ("Bench Name", "Cosine")),
+        ("a scalar that differs", "Functional.pad.0.forward.input.value", ("Cosine", ACCURACY, MESSAGE)),
+        ("a scalar of another type", "Tensor.__add__.1.forward.input.1", ("Bench Name", "Bench Dtype", MESSAGE)),
+        ("float64", "Functional.softmax.0.forward.output.0", ("NPU Dtype", "Cosine", ACCURACY)),
+        ("all zero on both sides", "Torch.mul.0.forward.output.0", ("Cosine", "MaxRelativeErr", ACCURACY)),
+        ("all zero in the golden", "Torch.mul.1.forward.output.0",
+         ("Cosine", "MaxRelativeErr", "One Thousandth Err Ratio", ACCURACY, MESSAGE)),
+        ("overflow to inf in the target", "Torch.mul.2.forward.output.0", ("NPU max", "Cosine", ACCURACY, MESSAGE)),
+        ("complex64", "Torch.add.0.forward.output.0", ("Cosine", "MaxAbsErr", ACCURACY)),
+        ("float16 whose norm overflows", "Torch.add.1.forward.output.0",
+         ("Cosine", "EucDist", "MaxRelativeErr", "NPU l2norm", ACCURACY)),
+        ("one element", "Torch.tanh.0.forward.output.0", ("Cosine", "MaxAbsErr", ACCURACY, MESSAGE)),
+        ("null", "Tensor.__setitem__.0.forward.output.0", ("NPU Dtype", "Cosine", ACCURACY, MESSAGE)),
+        ("in the target alone", "Torch.cos.0.forward.input.0",
+         ("Bench Name", "Requires_grad Consistent", "Cosine", ACCURACY, MESSAGE)),
+        ("in the golden alone", "Torch.sin.0.forward.input.0",
+         ("NPU Name", "Requires_grad Consistent", "Cosine", ACCURACY, MESSAGE, "Data_name")),
+    ],
+    "stat_L1_edge": [
+        ("nan on both sides", "Torch.abs.0.forward.input.0", ("Max diff", "MaxRelativeErr", "Result")),
+        ("inf against a number", "Torch.abs.3.forward.input.0", ("Max diff", "MaxRelativeErr", "Result", MESSAGE)),
+        ("the golden's statistic is 0", "Tensor.__add__.0.forward.output.0", ("Min diff", "MinRelativeErr", "Result")),
+        ("off by 100 % of the golden", "Torch.sum.0.forward.output.0", ("MinRelativeErr", "Result", MESSAGE)),
+        ("other shape", "Torch.neg.0.forward.input.0", ("Bench Name", "Max diff", "Result", MESSAGE)),
+        ("bfloat16 against float32", "Torch.neg.1.forward.output.0", ("MaxRelativeErr", "Result", MESSAGE)),
+        ("norms that overflowed on both sides", "Torch.add.1.forward.output.0",
+         ("NPU l2norm", "L2norm diff", "NormRelativeErr", "Max diff")),
+    ],
+    "md5_L1_edge": [
+        ("other shape, equal bytes", "Torch.neg.0.forward.output.0", ("Bench Name", "Result")),
+        ("null without partner", "Tensor.__setitem__.0.forward.output.0", ("NPU MD5", "Result")),
+        ("equal", "Torch.abs.1.forward.input.0", ("NPU MD5", "Result")),
+    ],
+}  # fmt: skip
+
+
+def commands(manager: Manager) -> list[str]:
+    """Each command's help."""
+    lines = ["## Commands", ""]
+    for name in sorted(manager.names("commands")):
+        if not given_by_us(manager, "commands", name):
+            continue
+        command = manager.find("commands", name, CommandSpec).make()
+        context = click.Context(command, info_name=f"probe {name}", terminal_width=110, max_content_width=110)
+        lines += [f"### probe {name}", "", "```text", command.get_help(context), "```", ""]
+    return lines
+
+
+def given_by_us(manager: Manager, kind: str, name: str) -> bool:
+    """False for contributions of other people's plugins that happen to be installed."""
+    return any(item.spec.name == name and item.plugin.name in OURS for item in manager.contributions(kind))
+
+
+def tables() -> list[str]:
+    """The columns of the three tables, and the messages."""
+    lines = ["## Columns", ""]
+    for mode in Mode:
+        names = ", ".join(column.header for column in table.COLUMNS[mode])
+        lines += [f"**{mode.value}**: {names}", ""]
+    lines += ["`NPU_Stack_Info` is there when call stacks are shown, and never for `debug.json`.", ""]
+    lines += ["## Messages", "", "| code | Err_message | cell of a tensor metric |", "|---|---|---|"]
+    for code, text in REASONS.items():
+        if text.message and not code.startswith("mark_"):
+            lines.append(f"| {code} | {text.message} | {text.cell} |")
+    lines += ["", "Highlighting adds, each on a line of its own:", ""]
+    lines += [f"- {text.message}" for code, text in REASONS.items() if code.startswith("mark_")]
+    return [*lines, ""]
+
+
+def contributions(manager: Manager) -> list[str]:
+    """Metrics, policies, and the rest of what probe's own plugins give."""
+    lines = ["## Metrics", "", "| name | columns | needs | what |", "|---|---|---|---|"]
+    for name in manager.names("metrics"):
+        if given_by_us(manager, "metrics", name):
+            spec = manager.find("metrics", name, MetricSpec)
+            columns = ", ".join(spec.columns)
+            lines.append(f"| {name} | {columns} | {spec.needs.value} | {spec.summary} |")
+    lines += ["", "## Policies", "", "| name | standard | reads | what |", "|---|---|---|---|"]
+    for name in manager.names("policies"):
+        spec_ = manager.find("policies", name, PolicySpec)
+        lines.append(f"| {name} | {spec_.standard} | {', '.join(spec_.metrics)} | {spec_.summary} |")
+    lines += ["", "## Readers, matchers, reporters", "", "| kind | name | what |", "|---|---|---|"]
+    for kind in ("readers", "matchers", "reporters"):
+        for item in manager.contributions(kind):
+            if item.plugin.name in OURS:
+                lines.append(f"| {kind[:-1]} | {item.spec.name} | {item.spec.summary} |")
+    return [*lines, ""]
+
+
+def hooks() -> list[str]:
+    """The plugin manual."""
+    lines = ["## Hooks", "", inspect.cleandoc(hookspecs.__doc__ or "").replace("::\n", ":\n"), ""]
+    for name in sorted(name for name in dir(hookspecs) if name.startswith("probe_")):
+        function = getattr(hookspecs, name)
+        manual = inspect.cleandoc(function.__doc__)
+        text, _, example = manual.partition("Example::")
+        parameters = ", ".join(inspect.signature(function).parameters)
+        lines += [
+            f"### {name}({parameters})",
+            "",
+            text.strip(),
+            "",
+            "```python",
+            inspect.cleandoc(example),
+            "```",
+            "",
+        ]
+    return lines
+
+
+def edges() -> str:
+    """The page of edges: the peer's recorded cells beside ours."""
+    with gzip.open(DATA / "expected-8.3.3.jsonl.gz", "rt", encoding="utf-8") as file:
+        results = [json.loads(line) for line in file]
+    peers = {item["case"]: item for item in results if item["mode"] == "default"}
+    lines = [
+        HEAD,
+        "# Edges\n",
+        "What the peer (mindstudio-probe 8.3.3) shows for runs made of edge cases, and what probe shows. The",
+        "runs are recorded with the peer and ship with the tests; why the two differ stands in",
+        "`tests/data/differences-8.3.3.yaml`. A dash: the row is not there.\n",
+    ]
+    with tempfile.TemporaryDirectory() as directory:
+        zipfile.ZipFile(DATA / "runs-8.3.3.zip").extractall(directory)
+        for case, wanted in EDGES.items():
+            base = Path(directory) / case / "v8.3.3"
+            out = Path(directory) / f"out-{case}"
+            arguments = ["compare", str(base / "npu_dump"), str(base / "bench_dump"), "-c", "-o", str(out)]
+            if run([*arguments, "--format", "jsonl"]):
+                raise SystemExit(f"{case} cannot be compared")
+            rows = [json.loads(line) for line in next(out.glob("*.jsonl")).read_text("utf-8").splitlines()]
+            peer = [dict(zip(peers[case]["columns"], row)) for row in peers[case]["rows"]]
+            lines += [f"## {case}\n", "| edge | row | the peer | probe |", "|---|---|---|---|"]
+            for edge, name, columns in wanted:
+                cells = (show(find(peer, name), columns), show(find(rows, name), columns))
+                lines.append(f"| {edge} | {name} | {cells[0]} | {cells[1]} |")
+            lines.append("")
+    return "\n".join(lines)
+
+
+def find(rows: list[dict[str, Any]], name: str) -> dict[str, Any] | None:
+    """The row of a target name, or of a golden name that stands alone."""
+    return next((row for row in rows if name in (row["NPU Name"], row["Bench Name"])), None)
+
+
+def show(row: dict[str, Any] | None, columns: tuple[str, ...]) -> str:
+    """The cells of a row in a cell of a page."""
+    if row is None:
+        return "—"
+    texts = []
+    for column in columns:
+        value = row[column]
+        text = f"{value:.6g}" if isinstance(value, float) else str("" if value is None else value).strip()
+        texts.append(f"{column}: {text}" if text else f"{column}: (empty)")
+    return "<br>".join(texts)
+
+
+def reference() -> str:
+    """The page of commands, columns, plugins and hooks."""
+    manager = Manager()
+    for kind in KINDS:
+        manager.contributions(kind)
+    parts = [commands(manager), tables(), contributions(manager), hooks()]
+    body = "\n".join(line for part in parts for line in part)
+    return f"{HEAD}\n# Reference\n\nExit codes and file names: [comparing.md](comparing.md).\n\n{body}"
+
+
+PAGES = {"reference.md": reference, "edges.md": edges}
+
+if __name__ == "__main__":
+    for name, make in PAGES.items():
+        (DOCS / name).write_text(make().rstrip() + "\n", "utf-8")

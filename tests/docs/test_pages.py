@@ -1,0 +1,112 @@
+"""What the pages say is what happens: README's commands, the ten-minute plugin, links, words."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("plugins/*/README.md")])
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    """The code blocks of a language on a page."""
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
+        assert target.startswith("https://") or (page.parent / target).exists(), target
+
+
+def test_readme_has_two_commands_and_ci_runs_them() -> None:
+    first = blocks(ROOT / "README.md", "bash")[0]
+    commands = [line.split("#")[0].strip() for line in first.splitlines() if line.strip()]
+    assert commands == ["python3 make.py demo", "python3 make.py test"]
+    ci = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert [line for line in ci if line.startswith("python3")] == commands
+
+
+def test_every_probe_command_of_the_pages_is_understood(
+    probe: Any, runs: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each ``probe compare`` line runs as it stands, on a real pair in a directory laid out as the pages assume."""
+    base = runs("stat_L1_datamap")
+    for name, side in (("npu_dump", "npu_dump"), ("gpu_dump", "bench_dump"), ("bench_dump", "bench_dump")):
+        (tmp_path / name).symlink_to(base / side)
+    (tmp_path / "compare.json").write_text((base / "compare.json").read_text())
+    (tmp_path / "map.yaml").write_text((base / "data_mapping.yaml").read_text())
+    monkeypatch.chdir(tmp_path)
+    lines = [
+        line
+        for page in (ROOT / "README.md", ROOT / "docs" / "comparing.md")
+        for block in blocks(page, "bash")
+        for line in block.splitlines()
+        if re.match(r"probe .*compare", line)
+    ]
+    assert len(lines) >= 3
+    for line in lines:
+        assert probe(*shlex.split(line)[1:]) == 0, (line, probe.err)
+
+
+def test_every_option_of_the_readme_exists(probe: Any) -> None:
+    assert probe("compare", "--help") == 0
+    for option in re.findall(r"`(--?[a-z-]+)", (ROOT / "README.md").read_text("utf-8")):
+        assert option in probe.out, option
+
+
+def test_the_ten_minute_plugin(runs: Any, tmp_path: Path) -> None:
+    """The page's own files make a plugin that installs, lists, adds its column, and passes its tests."""
+    page = ROOT / "docs" / "metric-plugin.md"
+    package = tmp_path / "probe-chebyshev" / "probe_chebyshev"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package.parent / "pyproject.toml").write_text(blocks(page, "toml")[0])
+    hooks, metric, test = blocks(page, "python")
+    (package / "hooks.py").write_text(hooks)
+    (package / "metric.py").write_text(metric)
+    (tmp_path / "test_chebyshev.py").write_text(test)
+    site = tmp_path / "site"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation",
+         "--target", site, package.parent], check=True)  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    base, out = runs("tensor_L1_datamap"), tmp_path / "out"
+    command = [sys.executable, "-m", "probe_core.cli", "compare", base / "npu_dump", base / "bench_dump"]
+    subprocess.run(
+        [*command, "-o", out, "--format", "csv", "--metric", "chebyshev"], check=True, env=environment
+    )
+    assert next(out.glob("*.csv")).read_text().splitlines()[0].endswith(",Chebyshev")
+    tested = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_chebyshev.py"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True)  # fmt: skip
+    assert tested.returncode == 0, tested.stdout
+    assert re.search(r"7 passed", tested.stdout), tested.stdout
+
+
+def test_no_step_takes_our_names_from_an_index() -> None:
+    """Strangers own packages of these names: set-up installs ours from their directories, without index."""
+    script = (ROOT / "make.py").read_text()
+    assert '"--no-index", "--no-deps"' in script
+    names = ("probe-core", "probe-pytorch", "probe-mindspore", "probe-metrics", "probe-reporters")
+    requirements = (ROOT / "requirements-dev.txt").read_text()
+    assert not any(name in requirements for name in names)
+
+
+def test_public_files_speak_of_the_project_alone() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    for name in listed.stdout.splitlines():
+        path = ROOT / name
+        if path.suffix in (".py", ".md", ".toml", ".yaml", ".txt", "") and path.is_file():
+            text = path.read_text("utf-8", "replace")
+            assert "/" + "root/" not in text and "/" + "work/" not in text, name
