@@ -43,7 +43,10 @@ def compare(plan: Plan, manager: Manager, watch: Watch | None = None) -> Iterato
         UserError: The input cannot be compared; nothing was written for that pair.
     """
     for label, target, golden in pair_ranks(plan.target, plan.golden):
-        yield compare_files(plan, manager, label, target, golden, watch)
+        report = compare_files(plan, manager, label, target, golden, watch)
+        yield report
+        if report.interrupted:
+            return
 
 
 def compare_files(

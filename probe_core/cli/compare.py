@@ -138,20 +138,33 @@ def compare(
 
 
 def run_plan(plan: Plan, manager: Manager, fail_on: Level | None = None, *, brief: bool = False) -> int:
-    """Run a plan with progress and summary; the exit code."""
-    from probe_core import pipeline
+    """Run a plan with progress and summary, rank by rank; the exit code.
 
+    A rank that cannot be compared is said to, and the others are compared.
+    """
+    from probe_core.pipeline import compare_files
+    from probe_core.store.layout import pair_ranks
+
+    ranks = pair_ranks(plan.target, plan.golden)
     reports: list[Report] = []
-    with console.progress("comparing") as watch:
-        for report in pipeline.compare(plan, manager, watch):
-            reports.append(report)
-            if report.interrupted:
-                break
-    for report in reports:
+    failed = False
+    for label, target, golden in ranks:
+        try:
+            with console.progress(f"comparing {label}".rstrip()) as watch:
+                report = compare_files(plan, manager, label, target, golden, watch)
+        except UserError as error:
+            if len(ranks) == 1:
+                raise
+            console.error(f"{label}: {error.what}", error.fix, error.choices)
+            failed = True
+            continue
+        reports.append(report)
         console.summary(report, brief=brief)
+        if report.interrupted:
+            break
     if any(report.interrupted for report in reports):
         return INTERRUPTED
-    if any(report.unreadable_count for report in reports):
+    if failed or any(report.unreadable_count for report in reports):
         return MISTAKE
     if fail_on and any(GRAVITY[report.level] >= GRAVITY[fail_on] for report in reports):
         return FOUND

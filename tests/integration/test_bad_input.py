@@ -204,6 +204,18 @@ def test_a_full_disk(probe: Any, good: Path, tmp_path: Path, monkeypatch: pytest
     assert list((tmp_path / "o").iterdir()) == []
 
 
+def test_a_rank_that_cannot_be_compared_leaves_the_others(probe: Any, tmp_path: Path) -> None:
+    for side in ("t", "g"):
+        for rank in ("rank0", "rank1", "rank2"):
+            write_run(tmp_path / side / rank, GOOD)
+    (tmp_path / "t" / "rank1" / "dump.json").write_text("{")
+    assert probe("compare", tmp_path / "t", tmp_path / "g", "-c", "-o", tmp_path / "o") == 2
+    assert "error: rank1: " in probe.err and "Traceback" not in probe.err
+    names = sorted(path.name.split("_")[2] for path in (tmp_path / "o").iterdir())
+    assert names == ["rank0", "rank2"]
+    assert "rank0: 2 rows" in probe.out and "rank2: 2 rows" in probe.out
+
+
 # -- tensor files: a row, never an abort -------------------------------------------------------
 
 

@@ -1,0 +1,1 @@
+"""Damaged copies of recorded runs, each compared and judged; ``tests/mutate_dumps.py`` is the script."""
