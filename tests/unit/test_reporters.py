@@ -41,6 +41,7 @@ def write(reporter: Any, path: Path, rows: list[list[Any]], colours: dict[int, C
         ("+1.5e-3", "+1.5e-3"),
         ("Torch.exp.0", "Torch.exp.0"),
         ("", ""),
+        ("a\x00b", "a\ufffdb"),
         ("'-1', 'N/A'", "'-1', 'N/A'"),
     ],
 )

@@ -20,8 +20,9 @@ def neutralise(text: str) -> str:
 
     A text that begins like a formula, or holds such a beginning right after a semicolon (where
     some locales split cells), gets an apostrophe there. Numbers such as ``-inf`` stay as they are.
+    NUL, which neither csv nor Excel can hold, becomes U+FFFD.
     """
-    text = clean(text)
+    text = clean(text).replace("\0", "\ufffd")
     if text and text[0] in _STARTS and not _is_number(text):
         text = "'" + text
     return _AFTER_SEMICOLON.sub(";'", text) if ";" in text else text
