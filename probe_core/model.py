@@ -242,8 +242,8 @@ class Row:
 class Suspect:
     """A row that may be where the runs part.
 
-    ``line`` is its number in the sheet, ``why`` the evidence, ``where`` the frame of the user's
-    own code that made the call, or an empty text.
+    ``line`` is its number in the sheet, ``why`` the evidence, ``module`` the module that made the
+    call and ``where`` the line of code that did; both are empty where they were not recorded.
     """
 
     op: str
@@ -252,6 +252,7 @@ class Suspect:
     line: str
     level: Level
     why: str
+    module: str = ""
     where: str = ""
 
 

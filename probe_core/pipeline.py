@@ -6,6 +6,7 @@ Rows stream: they are made, judged and written op by op in the order of the targ
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,10 +21,10 @@ from probe_core.model import Advice, Kind, Mark, Measurement, Mode, Pair, Reason
 from probe_core.opening import open_runs
 from probe_core.plan import Plan, StackMode
 from probe_core.protocols import Highlighter, Matcher, Metric, Policy
-from probe_core.report import Report
+from probe_core.report import Op, Report
 from probe_core.specs import HighlightSpec, MatcherSpec, MetricSpec, Needs, PolicySpec
 from probe_core.store.layout import pair_ranks
-from probe_core.store.names import is_gradient
+from probe_core.store.names import is_gradient, without_count
 from probe_core.store.run import Run
 from probe_core.writing import Output
 
@@ -81,7 +82,7 @@ def _write(comparison: Comparison, manager: Manager, label: str, watch: Watch | 
         for op, rows in comparison.ops():
             lines = [output.line(done + offset) for offset in range(len(rows))]
             output.write(rows)
-            report.add(op, rows, lines)
+            report.add(comparison.describe(op), rows, lines)
             done += len(rows)
             if watch:
                 watch(done, comparison.row_count)
@@ -130,6 +131,7 @@ class Comparison:
             raise _nothing_matched(self.target, self.golden)
         self._order = RowOrder(matching, self.target, self.golden)
         self.row_count = self._order.row_count
+        self._shifted = self._find_shifted()
         self._highlighters = self._highlights(manager)
         stack = self._use_stacks()
         extra = [
@@ -144,6 +146,10 @@ class Comparison:
         """The rows of each op, in the order of the table."""
         for op in self._order:
             yield op.op, self._rows(op)
+
+    def describe(self, op: str) -> Op:
+        """What the report wants to know of an op."""
+        return Op(op, self.target.construct.ancestors(op), without_count(op) in self._shifted)
 
     def close(self) -> None:
         """Let both runs go."""
@@ -192,6 +198,23 @@ class Comparison:
         return [
             manager.find("highlighters", name, HighlightSpec).make() for name in manager.names("highlighters")
         ]
+
+    def _find_shifted(self) -> frozenset[str]:
+        """The APIs that one run calls more often, where pairs go by the number of the call."""
+        if self.plan.matcher != "exact" or self.is_debug:
+            return frozenset()
+        ours, theirs = (
+            Counter(without_count(name) for name in run.names() if not name.startswith("Module."))
+            for run in (self.target, self.golden)
+        )
+        shifted = {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]}
+        if shifted:
+            first = next(name for name in map(without_count, self.target.names()) if name in shifted)
+            self.notes.append(
+                f"{len(shifted)} API(s) are called more often in one run, {first} first; their rows may be "
+                "mispaired and are no suspects. -f pairs calls in order."
+            )
+        return frozenset(shifted)
 
     def _use_stacks(self) -> bool:
         path = self.plan.stack_path or self.target.stack_path

@@ -14,6 +14,7 @@ from probe_core.model import (
     Level,
     Mode,
     Row,
+    Side,
     Suspect,
 )
 from probe_core.store.names import is_gradient
@@ -22,6 +23,22 @@ from probe_core.table import reasons_of
 
 SUSPECTS = 5
 """Suspects that a report keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """What the report knows of an op besides its rows.
+
+    Attributes:
+        key: Its name.
+        ancestors: The modules around it, innermost first.
+        shifted: True where the two runs make this call a different number of times and pairs go
+            by the number of the call: then rows may be mispaired, and none is a suspect.
+    """
+
+    key: str
+    ancestors: Sequence[str] = ()
+    shifted: bool = False
 
 
 @dataclass(slots=True)
@@ -36,6 +53,7 @@ class Report:
     op_count: int = 0
     counts: Counts = field(default_factory=Counts)
     candidates: dict[int, list[Suspect]] = field(default_factory=dict)
+    around: dict[str, Sequence[str]] = field(default_factory=dict)
     first_failure: Suspect | None = None
     unreadable: list[str] = field(default_factory=list)
     unreadable_count: int = 0
@@ -53,15 +71,14 @@ class Report:
 
     @property
     def suspects(self) -> list[Suspect]:
-        """Where to look first: forward calls, then backward calls, then gradients, each in order.
+        """Where to look first: forward calls, else backward calls, else gradients of parameters.
 
-        Recorders note a parameter's gradient beside the forward call of its module, long before
-        the fault that reached it.
+        A backward call takes in activations that no recorder notes, and a gradient is noted beside
+        the forward call of its module: neither says much while a forward call is suspect.
         """
-        ordered = [one for phase in sorted(self.candidates) for one in self.candidates[phase]]
-        return ordered[:SUSPECTS]
+        return next((self.candidates[phase] for phase in sorted(self.candidates)), [])
 
-    def add(self, op: str, rows: Sequence[Row], lines: Sequence[str]) -> None:
+    def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Take in the rows of one op; ``lines`` says where each stands in the files."""
         self.op_count += 1
         for row, line in zip(rows, lines):
@@ -73,18 +90,21 @@ class Report:
             else:
                 self.counts.golden_only += 1
             if self.first_failure is None and row.verdict.failed:
-                self.first_failure = _suspect(op, row, line)
-        self._find_suspect(op, rows, lines)
+                self.first_failure = _suspect(op.key, row, line)
+        if not op.shifted:
+            self._find_suspect(op, rows, lines)
 
-    def _find_suspect(self, op: str, rows: Sequence[Row], lines: Sequence[str]) -> None:
+    def _find_suspect(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Keep an op that differs though its inputs agree, or the first one whose inputs differ."""
         bad = [(row, line) for row, line in zip(rows, lines) if row.verdict.level is Level.ERROR]
         if not bad:
             return
+        phase = _phase(op.key)
+        kept = self.candidates.get(phase, [])
         arguments = [item for item in bad if _is_argument(item[0])]
-        parameters = [item for item in bad if item[0].pair.side.value == "parameters"]
-        inputs = [item for item in bad if item[0].pair.side.is_source and item not in arguments]
-        if is_gradient(op):
+        parameters = [item for item in bad if item[0].pair.side is Side.PARAMETERS]
+        inputs = [item for item in bad if item[0].pair.side.is_source]
+        if is_gradient(op.key):
             found, what = bad[0], "differs"
         elif arguments:
             found, what = arguments[0], "was called with another argument"
@@ -92,17 +112,17 @@ class Report:
             found, what = parameters[0], "holds other parameters"
         elif not inputs:
             found, what = bad[0], "differs although its inputs agree"
-        elif not self.candidates:
+        elif not kept:
             found, what = inputs[0], "takes in values that differ; nothing before it does"
         else:
             return
+        if len(kept) == SUSPECTS or any(op.key in self.around.get(one.op, ()) for one in kept):
+            return  # enough, or a module around a call that is suspect already
+        self.around[op.key] = op.ancestors
         frames = next((row.stack for row in rows if row.stack), ())
-        self._keep(op, found, what, frames)
-
-    def _keep(self, op: str, item: tuple[Row, str], what: str, frames: Sequence[str]) -> None:
-        kept = self.candidates.setdefault(_phase(op), [])
-        if len(kept) < SUSPECTS:
-            kept.append(_suspect(op, *item, what, own_frame(frames)))
+        module = op.ancestors[0] if op.ancestors else ""
+        suspect = _suspect(op.key, *found, what, module, own_frame(frames))
+        self.candidates.setdefault(phase, []).append(suspect)
 
 
 def _phase(op: str) -> int:
@@ -116,7 +136,7 @@ def _is_argument(row: Row) -> bool:
     return target is not None and target.value.kind is Kind.SCALAR and row.pair.side.is_source
 
 
-def _suspect(op: str, row: Row, line: str, what: str = "", where: str = "") -> Suspect:
+def _suspect(op: str, row: Row, line: str, what: str = "", module: str = "", where: str = "") -> Suspect:
     evidence = [reason.detail for reason in reasons_of(row) if reason.code == "evidence"]
     why = "; ".join(part for part in (what, *evidence) if part)
-    return Suspect(op, row.pair.name, row.pair.side, line, row.verdict.level, why, where)
+    return Suspect(op, row.pair.name, row.pair.side, line, row.verdict.level, why, module, where)

@@ -125,9 +125,11 @@ def summary(report: Report, *, brief: bool = False) -> None:
         for suspect in report.suspects:
             show(f"    {click.style(printable(suspect.row), bold=True)}  (row {suspect.line})")
             show(f"        {printable(suspect.why)}")
+            if suspect.module:
+                show(f"        in {printable(suspect.module, 200)}")
             if suspect.where:
                 show(f"        {printable(suspect.where, 200)}")
-    elif not numbers["error"]:
+    else:
         show("  no suspects")
     for line in report.notes:
         show(f"  note: {printable(line)}")

@@ -7,6 +7,7 @@ import stat
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,12 +16,14 @@ import numpy as np
 from probe_core.errors import UnreadableTensor, UserError
 from probe_core.model import Mode, Record, Value
 from probe_core.store import jsonstream
+from probe_core.store.construct import Construct
 from probe_core.store.jsonstream import JsonCursor, JsonError, Member
 from probe_core.store.leaves import FieldError, record_of
 from probe_core.store.stack import Stacks
 
 TENSOR_DIRECTORY = "dump_tensor_data"
 STACK_FILE = "stack.json"
+CONSTRUCT_FILE = "construct.json"
 KEPT_SLOTS = 40_000
 """Slots of a run that stay in memory once parsed; what lies behind is parsed again when needed."""
 
@@ -225,6 +228,11 @@ class Run:
     def stack_of(self, key: str) -> tuple[str, ...] | None:
         """The frames recorded for ``key``, innermost first; None where none are known."""
         return self._stacks.of(key) if self._stacks else None
+
+    @cached_property
+    def construct(self) -> Construct:
+        """Which module each call was made in, as far as the recorder noted it."""
+        return Construct.read(self.path.parent / CONSTRUCT_FILE)
 
     def close(self) -> None:
         """Let the file go."""

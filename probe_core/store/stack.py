@@ -8,7 +8,8 @@ from pathlib import Path
 from probe_core.errors import UserError
 from probe_core.store.jsonstream import load_object
 
-INSTALLED = ("site-packages", "dist-packages", "msprobe")
+NOT_THE_CALLER = ("-packages/torch/", "-packages/mindspore/", "msprobe")
+"""Frames of the framework and of the recorder, which make no call of their own accord."""
 
 
 class Stacks:
@@ -38,9 +39,9 @@ class Stacks:
 
 
 def own_frame(frames: Sequence[str]) -> str:
-    """The innermost frame outside installed packages, on one line; an empty text if there is none."""
+    """The innermost frame outside framework and recorder, on one line; an empty text if there is none."""
     for frame in frames:
-        if not any(part in frame for part in INSTALLED):
+        if not any(part in frame for part in NOT_THE_CALLER):
             return " ".join(frame.split())
     return ""
 

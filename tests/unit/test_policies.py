@@ -34,7 +34,7 @@ from probe_core.model import (
     Value,
     Verdict,
 )
-from probe_core.report import Report
+from probe_core.report import Op, Report
 
 nan, inf = math.nan, math.inf
 
@@ -754,6 +754,6 @@ def test_advice_is_on_the_first_row_that_fails() -> None:
     for number, verdict in enumerate(verdicts):
         slot = make_slot(tensor_value(), name=f"Torch.add.{number}.forward.output.0")
         rows.append(Row(Pair(slot, slot), "Torch.add.0.forward", {}, verdict))
-    report.add("Torch.add.0.forward", rows, ["1", "2", "3"])
+    report.add(Op("Torch.add.0.forward"), rows, ["1", "2", "3"])
     found = advise(report)
     assert (found.line, found.node) == ("2", "Torch.add.1.forward.output.0")
