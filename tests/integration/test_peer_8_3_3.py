@@ -139,6 +139,8 @@ def test_every_table_of_the_peer(
         path, columns, ours, fills = done[key].pop(0)
         assert (f"_rank{table['rank']}_" in path.name) == bool(table["rank"])
         assert columns == table["columns"], path
+        order = [row["NPU Name"] for row in ours if row["NPU Name"] != "N/A"]
+        assert order == [cells[0] for cells in table["rows"]], f"{path}: rows in another order"
         by_name: dict[str, list[tuple[Row, str]]] = {}
         for row, fill in zip(ours, fills):
             by_name.setdefault(row["NPU Name"], []).append((row, fill))
