@@ -31,7 +31,9 @@ class OpenPair:
     Attributes:
         pair: The two slots.
         mode: What the runs hold.
-        obstacle: Why tensors cannot be measured, or None where they can.
+        recorded_obstacle: Why what was recorded cannot be compared: no partner, or another shape.
+        obstacle: Why tensors cannot be measured, or None where they can; in runs without tensors
+            the same as ``recorded_obstacle``.
         unreadable: What was wrong with a tensor file, where that is the obstacle.
     """
 
@@ -42,9 +44,10 @@ class OpenPair:
         self._shared: dict[object, object] = {}
         self._target: Array | None = None
         self._golden: Array | None = None
-        self.obstacle = self._recorded_obstacle()
-        if self.obstacle is None and mode is Mode.TENSOR:
-            self.obstacle = self._open(target, golden)
+        self.recorded_obstacle = self._recorded_obstacle()
+        self.obstacle = self.recorded_obstacle
+        if mode is Mode.TENSOR:
+            self.obstacle = self._tensor_obstacle() or self._open(target, golden)
 
     # -- may it be measured? (spec/compare 5.1 with decisions D3, D5, D6, D20) ----------------
 
@@ -53,25 +56,27 @@ class OpenPair:
         if target is None:
             return Reason("no_target")
         if golden is None:
-            if self.mode is not Mode.TENSOR:
-                return Reason("no_golden")
-            lacks_file = target.value.kind is Kind.TENSOR and target.value.data_name is None
-            return Reason("no_target_file" if lacks_file else "golden_unmatched")
+            return Reason("no_golden")
         if (target.value.kind is Kind.NULL) != (golden.value.kind is Kind.NULL):
             return Reason("shape")
-        if target.value.extent != golden.value.extent:
-            return Reason("shape")
-        if self.mode is not Mode.TENSOR:
-            return None
+        return Reason("shape") if target.value.extent != golden.value.extent else None
+
+    def _tensor_obstacle(self) -> Reason | None:
+        target, golden = self.pair.target, self.pair.golden
+        if target is None:
+            return Reason("no_target")
+        if golden is None:
+            lacks_file = target.value.kind is Kind.TENSOR and target.value.data_name is None
+            return Reason("no_target_file" if lacks_file else "golden_unmatched")
+        if self.recorded_obstacle is not None:
+            return self.recorded_obstacle
         if target.value.is_empty:
             return Reason("empty")
         if target.value.kind is not Kind.TENSOR or golden.value.kind is not Kind.TENSOR:
             return Reason("not_a_tensor")
         if target.value.data_name is None:
             return Reason("no_target_file")
-        if golden.value.data_name is None:
-            return Reason("no_golden_file")
-        return None
+        return Reason("no_golden_file") if golden.value.data_name is None else None
 
     def _open(self, target: Tensors, golden: Tensors) -> Reason | None:
         arrays: list[Array] = []
@@ -87,6 +92,8 @@ class OpenPair:
             return Reason("shape")
         if first.size == 0:
             return Reason("empty")
+        if not (is_numeric(first) and is_numeric(second)):
+            return Reason("unreadable_data")
         self._target, self._golden = first, second
         return None
 
@@ -133,6 +140,13 @@ class OpenPair:
         """Let the arrays go."""
         self._target = self._golden = None
         self._shared.clear()
+
+
+def is_numeric(array: Array) -> bool:
+    """True for arrays of numbers or truth values, those of ml_dtypes among them."""
+    if array.dtype.kind == "V":  # what numpy says of bfloat16 and float8, and of records
+        return array.dtype.names is None and np.can_cast(array.dtype, np.float64)
+    return array.dtype.kind in "biufc"
 
 
 def wide_dtype(*arrays: Array) -> np.dtype[Any]:

@@ -49,7 +49,6 @@ REASONS: dict[str, Text] = {
     "unreadable_data": Text("Data is unreadable.", 20),
     "scalar_differs": Text("Scalar of NPU and bench do not match.", 20),
     "not_a_tensor": Text(),
-    "not_recorded": Text(cell=NOT_AVAILABLE),
     # what the measurements say
     "double_check": Text("Need double check api accuracy.", 30),
     "dtype": Text("Dtype of NPU and bench Tensor do not match.", 40),

@@ -132,6 +132,19 @@ class Pair:
         return self.target is not None and self.golden is not None
 
     @property
+    def scalars_differ(self) -> bool:
+        """True for two scalars of different value; nan equals nan."""
+        if self.target is None or self.golden is None:
+            return False
+        ours, theirs = self.target.value, self.golden.value
+        if ours.kind is not Kind.SCALAR or theirs.kind is not Kind.SCALAR:
+            return False
+        first, second = ours.statistics.max, theirs.statistics.max
+        if first is None:  # a size or a slice, told by its checksum
+            return ours.checksum != theirs.checksum
+        return first != second and not (first != first and second != second)
+
+    @property
     def name(self) -> str:
         """The name a person knows the pair by: the target's, or the golden's if it stands alone."""
         slot = self.target or self.golden

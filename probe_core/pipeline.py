@@ -17,12 +17,12 @@ from probe_core.errors import UserError, nearest
 from probe_core.manager import Manager
 from probe_core.matching.matching import OpRows, RowOrder
 from probe_core.measure import OpenPair
-from probe_core.model import Advice, Kind, Mark, Measurement, Mode, Pair, Reason, Row, Verdict
+from probe_core.model import Advice, How, Mark, Measurement, Mode, Pair, Reason, Row, Verdict
 from probe_core.opening import open_runs
 from probe_core.plan import Plan, StackMode
 from probe_core.protocols import Highlighter, Matcher, Metric, Policy
 from probe_core.report import Op, Report
-from probe_core.specs import HighlightSpec, MatcherSpec, MetricSpec, Needs, PolicySpec
+from probe_core.specs import HighlightSpec, MatcherSpec, MetricSpec, Needs, PolicySpec, ReporterSpec
 from probe_core.store.layout import pair_ranks
 from probe_core.store.names import is_gradient, without_count
 from probe_core.store.run import Run
@@ -118,6 +118,8 @@ class Comparison:
         self.notes: list[str] = []
         self.unreadable: list[str] = []
         self.unreadable_count = 0
+        for name in plan.formats:  # a mistyped format is said before anything is read
+            manager.find("reporters", name, ReporterSpec)
         self.target, self.golden = open_runs(plan, manager, target, golden)
         self.mode = self.target.mode
         self.is_debug = self.target.is_debug
@@ -232,10 +234,9 @@ def _marked(row: Row, mark: Mark) -> Row:
 
 def _measure(tool: _Tool, pair: OpenPair) -> Sequence[Measurement]:
     columns = tool.spec.columns
-    if pair.obstacle is not None:
-        return [Measurement(None, pair.obstacle)] * len(columns)
-    if tool.spec.needs is Needs.TENSOR and not pair.measurable:
-        return [Measurement.absent("not_recorded")] * len(columns)
+    obstacle = pair.obstacle if tool.spec.needs is Needs.TENSOR else pair.recorded_obstacle
+    if obstacle is not None:
+        return [Measurement(None, obstacle)] * len(columns)
     try:
         measured = tool.metric.measure(pair)
         if len(measured) != len(columns):
@@ -258,25 +259,11 @@ def _notes(pair: Pair, mode: Mode) -> tuple[Reason, ...]:
         notes.append(Reason("requires_grad"))
     if ours.dtype != theirs.dtype and ours.extent == theirs.extent:
         notes.append(Reason("dtype"))
-    if mode is Mode.TENSOR and scalars_differ(pair):
+    if mode is Mode.TENSOR and pair.scalars_differ:
         notes.append(Reason("scalar_differs"))
-    if pair.how.value == "fuzzy" and target.name != golden.name:
+    if pair.how is How.FUZZY and target.name != golden.name:
         notes.append(Reason("fuzzy"))
     return tuple(notes)
-
-
-def scalars_differ(pair: Pair) -> bool:
-    """True for two scalars of different value; nan equals nan."""
-    target, golden = pair.target, pair.golden
-    if target is None or golden is None:
-        return False
-    if target.value.kind is not Kind.SCALAR or golden.value.kind is not Kind.SCALAR:
-        return False
-    ours, theirs = target.value, golden.value
-    if ours.statistics.max is None:  # a size or a slice, told by its checksum
-        return ours.checksum != theirs.checksum
-    first, second = ours.statistics.max, theirs.statistics.max
-    return first != second and not (first != first and second != second)
 
 
 def _tools(plan: Plan, manager: Manager, mode: Mode) -> list[_Tool]:

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from recorded import forward, scalar, tensor, write_run
 
@@ -290,6 +291,19 @@ def test_a_file_of_another_shape_than_its_record_is_a_row(
     assert probe.code == 0
     assert row["Cosine"] == "shape unmatched" and row["Accuracy Reached or Not"] == "Unmatched"
     assert row["Err_message"] == "Shape of NPU and bench Tensor do not match. Skipped."
+
+
+@pytest.mark.parametrize("array", [np.array(["a", "b"]), np.zeros(2, [("x", "f4")])])
+def test_a_file_without_numbers_is_a_row(array: Any, probe: Any, tmp_path: Path) -> None:
+    name = "Mint.a.0.forward.output.0"
+    for side in ("t", "g"):
+        data = {"Mint.a.0.forward": forward(output=[tensor(data_name=f"{name}.npy")])}
+        path = write_run(tmp_path / side, data, task="tensor")
+        path.write_text(path.read_text().replace("pytorch", "mindspore"))
+        (path.parent / "dump_tensor_data").mkdir()
+        np.save(path.parent / "dump_tensor_data" / f"{name}.npy", array)
+    row = compare_rows(probe, tmp_path / "t", tmp_path / "g", tmp_path / "o")[name]
+    assert (row["Cosine"], row["Err_message"]) == ("unsupported", "Data is unreadable.")
 
 
 def test_blanks_and_chinese_in_paths(probe: Any, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from probe_core.measure import OpenPair
 from probe_core.model import Level, Measurement, Measurements, Reason, Verdict
-from probe_core.pipeline import scalars_differ
 from probe_metrics.thresholds import thresholds
 
 UNMEASURED = ("unreadable", "no_target_file", "no_golden_file", "metric_failed", "cosine_nan")
@@ -74,7 +73,7 @@ def _failed(label: str, evidence: str) -> Verdict:
 
 
 def _unmeasured(pair: OpenPair, code: str) -> Verdict:
-    if scalars_differ(pair.pair):
+    if pair.pair.scalars_differ:
         target, golden = (slot.value.statistics.max for slot in pair.slots)
         evidence = Reason("evidence", f"{target!r:.40} against {golden!r:.40}")
         return Verdict(Level.ERROR, NONE, (evidence,), failed=True)

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from probe_core.measure import OpenPair
 from probe_core.messages import NOT_AVAILABLE
 from probe_core.model import Level, Measurements, Reason, Statistic, Value, Verdict
-from probe_core.pipeline import scalars_differ
 from probe_metrics.statistics import as_float, is_number
 from probe_metrics.thresholds import thresholds
 
@@ -41,7 +40,7 @@ class StatisticsResult:
             return Verdict(Level.ERROR, NOT_AVAILABLE, (Reason("evidence", "the shapes differ"),))
         target, golden = (slot.value for slot in pair.slots)
         off = list(self._off(target, golden))
-        scalar = scalars_differ(pair.pair)
+        scalar = pair.pair.scalars_differ
         if not off and not scalar:
             return Verdict(Level.PASS, "")
         grave = [text for text, counts in off if counts]
