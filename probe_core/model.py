@@ -6,6 +6,7 @@ matched into pairs, pairs are measured, measurements are judged, and the outcome
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
@@ -224,18 +225,43 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class Drift:
+    """How far two floating-point tensors are apart, where no rule of a table is broken.
+
+    Attributes:
+        difference: Root mean square of the difference.
+        scale: Root mean square of the golden.
+        noise: Relative distance that rounding in the coarser of both dtypes explains.
+        jump: How many times larger than an input's an output's relative distance is to be noted.
+    """
+
+    difference: float
+    scale: float
+    noise: float
+    jump: float
+
+    def relative_to(self, scale: float) -> float:
+        """The difference relative to ``scale``; 0 where there is none, inf where only the scale is 0."""
+        if not self.difference:
+            return 0.0
+        return self.difference / scale if scale else math.inf
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """What a policy makes of a pair's measurements.
 
     ``label`` is the text of the table's own column (Yes, No, Warning, Pass …); ``level`` is what
     the summary, the suspects and ``--fail-on`` go by; ``failed`` is what the advisor goes by: the
-    rows that fail by the table's own rule. ``reasons`` carry the evidence.
+    rows that fail by the table's own rule. ``reasons`` carry the evidence, ``drift`` what a
+    comparison without failures looks at.
     """
 
     level: Level
     label: str
     reasons: tuple[Reason, ...] = ()
     failed: bool = False
+    drift: Drift | None = None
 
 
 @dataclass(frozen=True, slots=True)

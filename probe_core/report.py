@@ -10,6 +10,7 @@ from probe_core.model import (
     GRAVITY,
     Advice,
     Counts,
+    Drift,
     Kind,
     Level,
     Mode,
@@ -53,6 +54,8 @@ class Report:
     op_count: int = 0
     counts: Counts = field(default_factory=Counts)
     candidates: dict[int, list[Suspect]] = field(default_factory=dict)
+    drifting: list[Suspect] = field(default_factory=list)
+    noise: float = 0.0
     around: dict[str, Sequence[str]] = field(default_factory=dict)
     first_failure: Suspect | None = None
     unreadable: list[str] = field(default_factory=list)
@@ -71,12 +74,15 @@ class Report:
 
     @property
     def suspects(self) -> list[Suspect]:
-        """Where to look first: forward calls, else backward calls, else gradients of parameters.
+        """Where to look first, of the first sort that there is any of.
 
-        A backward call takes in activations that no recorder notes, and a gradient is noted beside
-        the forward call of its module: neither says much while a forward call is suspect.
+        Forward calls whose rows fail; forward calls that part beyond rounding though no row fails;
+        backward calls; gradients of parameters. A backward call takes in activations that no
+        recorder notes, and a gradient is noted beside the forward call of its module: neither says
+        much while a forward call is suspect.
         """
-        return next((self.candidates[phase] for phase in sorted(self.candidates)), [])
+        forward, backward, gradients = (self.candidates.get(phase, []) for phase in range(3))
+        return forward or self.drifting or backward or gradients
 
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Take in the rows of one op; ``lines`` says where each stands in the files."""
@@ -90,9 +96,10 @@ class Report:
             else:
                 self.counts.golden_only += 1
             if self.first_failure is None and row.verdict.failed:
-                self.first_failure = _suspect(op.key, row, line)
+                self.first_failure = _suspect(op, rows, row, line, "")
         if not op.shifted:
             self._find_suspect(op, rows, lines)
+            self._find_drift(op, rows, lines)
 
     def _find_suspect(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Keep an op that differs though its inputs agree, or the first one whose inputs differ."""
@@ -119,10 +126,49 @@ class Report:
         if len(kept) == SUSPECTS or any(op.key in self.around.get(one.op, ()) for one in kept):
             return  # enough, or a module around a call that is suspect already
         self.around[op.key] = op.ancestors
-        frames = next((row.stack for row in rows if row.stack), ())
-        module = op.ancestors[0] if op.ancestors else ""
-        suspect = _suspect(op.key, *found, what, module, own_frame(frames))
-        self.candidates.setdefault(phase, []).append(suspect)
+        self.candidates.setdefault(phase, []).append(_suspect(op, rows, *found, what))
+
+    def _find_drift(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
+        """Keep a forward call that parts beyond rounding though no row of it fails."""
+        if _phase(op.key) or len(self.drifting) == SUSPECTS:
+            return
+        drifts = [(row, line, row.verdict.drift) for row, line in zip(rows, lines) if row.verdict.drift]
+        self.noise = max([self.noise, *(drift.noise for _, _, drift in drifts)])
+        found = self._first_apart(
+            [item for item in drifts if item[0].pair.side.is_source],
+            [item for item in drifts if not item[0].pair.side.is_source],
+        )
+        if found and not any(op.key in self.around.get(one.op, ()) for one in self.drifting):
+            self.around[op.key] = op.ancestors
+            self.drifting.append(_suspect(op, rows, *found))
+
+    def _first_apart(
+        self, inputs: Sequence[_Drifting], outputs: Sequence[_Drifting]
+    ) -> tuple[Row, str, str] | None:
+        """The row of a call that parts beyond rounding, its line, and why.
+
+        An output is measured against the largest scale among itself and the inputs, so that a
+        difference of large numbers is not taken for an error, and against the coarsest rounding
+        met so far, which later calls inherit.
+        """
+        explained = f"where rounding explains {self.noise:.2g}"
+        before = [(drift.relative_to(drift.scale), row, line) for row, line, drift in inputs]
+        worst = max((relative for relative, _, _ in before), default=0.0)
+        if not self.drifting and worst > self.noise:
+            row, line = next((row, line) for relative, row, line in before if relative == worst)
+            return row, line, f"takes in values {worst:.2g} apart, {explained}; nothing before it does"
+        scale = max((drift.scale for _, _, drift in inputs), default=0.0)
+        for row, line, drift in outputs:
+            relative = drift.relative_to(max(scale, drift.scale))
+            if relative > self.noise and relative > drift.jump * worst:
+                why = (
+                    f"gives out values {relative:.2g} apart, {explained} and its inputs are {worst:.2g} apart"
+                )
+                return row, line, why
+        return None
+
+
+_Drifting = tuple[Row, str, Drift]
 
 
 def _phase(op: str) -> int:
@@ -136,7 +182,9 @@ def _is_argument(row: Row) -> bool:
     return target is not None and target.value.kind is Kind.SCALAR and row.pair.side.is_source
 
 
-def _suspect(op: str, row: Row, line: str, what: str = "", module: str = "", where: str = "") -> Suspect:
+def _suspect(op: Op, rows: Sequence[Row], row: Row, line: str, what: str) -> Suspect:
     evidence = [reason.detail for reason in reasons_of(row) if reason.code == "evidence"]
     why = "; ".join(part for part in (what, *evidence) if part)
-    return Suspect(op, row.pair.name, row.pair.side, line, row.verdict.level, why, module, where)
+    module = op.ancestors[0] if op.ancestors else ""
+    where = own_frame(next((one.stack for one in rows if one.stack), ()))
+    return Suspect(op.key, row.pair.name, row.pair.side, line, row.verdict.level, why, module, where)

@@ -118,19 +118,8 @@ def summary(report: Report, *, brief: bool = False) -> None:
     ]
     alone = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
     show(f"  {', '.join(parts)}; {counts.matched:,} rows matched, {alone}")
-    if brief:
-        pass
-    elif report.suspects:
-        show("  first suspects:")
-        for suspect in report.suspects:
-            show(f"    {click.style(printable(suspect.row), bold=True)}  (row {suspect.line})")
-            show(f"        {printable(suspect.why)}")
-            if suspect.module:
-                show(f"        in {printable(suspect.module, 200)}")
-            if suspect.where:
-                show(f"        {printable(suspect.where, 200)}")
-    else:
-        show("  no suspects")
+    if not brief:
+        _suspects(report)
     for line in report.notes:
         show(f"  note: {printable(line)}")
     for path in report.files[:SHOWN_FILES]:
@@ -143,3 +132,14 @@ def summary(report: Report, *, brief: bool = False) -> None:
             "Their rows are marked in the result; copy or record the run again to measure them.",
             report.unreadable[1:],
         )
+
+
+def _suspects(report: Report) -> None:
+    show("  first suspects:" if report.suspects else "  no suspects")
+    for suspect in report.suspects:
+        show(f"    {click.style(printable(suspect.row), bold=True)}  (row {suspect.line})")
+        show(f"        {printable(suspect.why)}")
+        if suspect.module:
+            show(f"        in {printable(suspect.module, 200)}")
+        if suspect.where:
+            show(f"        {printable(suspect.where, 200)}")

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 
 def tensor(shape: list[int] | None = None, value: float = 1.0, **fields: Any) -> dict[str, Any]:
     """A tensor leaf with statistics and no data."""
@@ -23,6 +25,24 @@ def scalar(value: Any) -> dict[str, Any]:
 def forward(*inputs: Any, output: list[Any] | None = None, **kwargs: Any) -> dict[str, Any]:
     """The record of a forward call."""
     return {"input_args": list(inputs), "input_kwargs": kwargs, "output": output or []}
+
+
+def write_tensor_run(directory: Path, calls: dict[str, tuple[list[Any], list[Any]]]) -> Path:
+    """Write a run with data: the input and the output arrays of each call, as ``.npy`` files."""
+    files = directory / "dump_tensor_data"
+    files.mkdir(parents=True)
+    data = {}
+    for key, sides in calls.items():
+        leaves: list[list[Any]] = [[], []]
+        for side, arrays, found in zip(("input", "output"), sides, leaves):
+            for number, array in enumerate(arrays):
+                name = f"{key}.{side}.{number}.npy"
+                np.save(files / name, array)
+                found.append(tensor(list(array.shape), data_name=name))
+        data[key] = forward(*leaves[0], output=leaves[1])
+    path = write_run(directory, data, task="tensor")
+    path.write_text(path.read_text().replace("pytorch", "mindspore"))
+    return path
 
 
 def write_run(

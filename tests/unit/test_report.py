@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from recorded import forward, scalar, tensor, write_run
+from recorded import forward, scalar, tensor, write_run, write_tensor_run
 
 from probe_core.manager import Manager
+from probe_core.model import Level
 from probe_core.pipeline import compare
 from probe_core.plan import Plan
 from probe_core.report import Report
@@ -104,6 +106,75 @@ def test_the_module_is_named_and_modules_around_it_are_left_out(tmp_path: Path) 
     found = report(tmp_path, target, golden, construct)
     assert [one.op for one in found.suspects] == ["Torch.a.0.forward", "Module.n.Other.forward.0"]
     assert found.suspects[0].module == "Module.m.in.Inner.forward.0"
+
+
+# -- drift: calls that part beyond rounding though no row fails -----------------------------------
+
+
+WIDE = np.random.default_rng(0).normal(size=400)
+ARRAY = WIDE.astype(np.float32)
+
+
+def drifting(tmp_path: Path, *calls: tuple[str, float, float], dtype: Any = np.float32) -> list[str]:
+    """The suspects of calls whose input and output are off by these relative amounts."""
+    runs = []
+    for side in (1, 0):
+        arrays = {
+            f"Torch.{name}.0.forward": ([(WIDE * (1 + side * before)).astype(dtype)], [(WIDE * (1 + side * after)).astype(dtype)])
+            for name, before, after in calls
+        }  # fmt: skip
+        runs.append(write_tensor_run(tmp_path / str(side), arrays))
+    (found,) = compare(Plan(runs[0], runs[1], tmp_path / "o", "0", formats=("csv",)), Manager())
+    assert not found.counts.levels[Level.ERROR]
+    return [f"{one.row.split('.')[1]} {one.why.split(' values')[0]}" for one in found.suspects]
+
+
+def test_an_output_that_jumps_although_no_row_fails(tmp_path: Path) -> None:
+    """A wrong factor of 0.8 % has cosine 1 and a small error: the table's rule says Yes."""
+    assert drifting(tmp_path, ("a", 0, 0), ("norm", 0, 8e-3), ("b", 8e-3, 8e-3)) == ["norm gives out"]
+
+
+def test_the_first_input_that_is_apart(tmp_path: Path) -> None:
+    assert drifting(tmp_path, ("a", 0, 0), ("b", 1e-3, 1e-3), ("c", 1e-3, 1e-3)) == ["b takes in"]
+
+
+@pytest.mark.parametrize("dtype, amount", [(np.float32, 5e-6), (np.float16, 2e-3), (np.float64, 1e-14)])
+def test_rounding_is_no_suspect(dtype: Any, amount: float, tmp_path: Path) -> None:
+    assert drifting(tmp_path, ("a", 0, amount), ("b", amount, amount), dtype=dtype) == []
+
+
+@pytest.mark.parametrize("dtype, amount", [(np.float32, 2e-5), (np.float16, 8e-3), (np.float64, 1e-12)])
+def test_more_than_rounding_is(dtype: Any, amount: float, tmp_path: Path) -> None:
+    assert drifting(tmp_path, ("a", 0, amount), dtype=dtype) == ["a gives out"]
+
+
+def test_growth_by_less_than_ten_times_is_no_jump(tmp_path: Path) -> None:
+    assert drifting(tmp_path, ("a", 5e-6, 4e-5)) == []
+
+
+def test_coarse_rounding_is_inherited(tmp_path: Path) -> None:
+    """What float16 rounded comes into the float32 calls behind it."""
+    half = (ARRAY * 1.002).astype(np.float16)
+    single = (ARRAY * np.float32(1.002)).astype(np.float32)
+    calls = {
+        "t": {"Torch.a.0.forward": ([], [half]), "Torch.b.0.forward": ([single], [single])},
+        "g": {"Torch.a.0.forward": ([], [ARRAY.astype(np.float16)]), "Torch.b.0.forward": ([ARRAY], [ARRAY])},
+    }
+    runs = [write_tensor_run(tmp_path / side, calls[side]) for side in "tg"]
+    (found,) = compare(Plan(runs[0], runs[1], tmp_path / "o", "0", formats=("csv",)), Manager())
+    assert found.suspects == []
+
+
+def test_a_difference_of_large_numbers_is_no_error(tmp_path: Path) -> None:
+    """Cancellation: the output is small beside the inputs, and so is its error beside them."""
+    big = ARRAY * np.float32(1e4)
+    ours, theirs = (np.float32(1.0) + ARRAY, np.float32(1.0) + ARRAY * np.float32(1.0005))
+    runs = [
+        write_tensor_run(tmp_path / side, {"Torch.sub.0.forward": ([big], [out])})
+        for side, out in (("t", ours), ("g", theirs))
+    ]
+    (found,) = compare(Plan(runs[0], runs[1], tmp_path / "o", "0", formats=("csv",)), Manager())
+    assert found.suspects == []
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 3}', '{"a": "b", "b": "a"}'])

@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
 from probe_core.measure import OpenPair
-from probe_core.model import Level, Measurement, Measurements, Reason, Verdict
+from probe_core.model import Drift, Level, Measurement, Measurements, Reason, Verdict
+from probe_metrics.kernel import sums
 from probe_metrics.thresholds import thresholds
 
 UNMEASURED = ("unreadable", "no_target_file", "no_golden_file", "metric_failed", "cosine_nan")
@@ -27,6 +34,9 @@ class Accuracy:
         self._either = limits["either"]
         self._zero_side = limits["zero_side"]
         self._one_element = limits["one_element"]
+        drift = thresholds("drift")
+        self._jump = float(drift["jump"])
+        self._noise = {name: count * float(eps(name)) for name, count in drift["noise"].items()}
 
     def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
         """The verdict on one pair."""
@@ -40,18 +50,26 @@ class Accuracy:
         if code in ("target_zero", "golden_zero"):
             return self._judge_zero_side(absolute)
         if code in ("zero_dimensional", "one_element"):
-            return self._judge_one_element(absolute, measurements["max_error.MaxRelativeErr"])
+            return self._judge_one_element(pair, absolute, measurements["max_error.MaxRelativeErr"])
         if cosine.number is None or absolute.number is None:
             return _unmeasured(pair, code)
-        return self._judge(cosine.number, absolute.number)
+        return self._judge(pair, cosine.number, absolute.number)
 
-    def _judge(self, cosine: float, absolute: float) -> Verdict:
+    def _judge(self, pair: OpenPair, cosine: float, absolute: float) -> Verdict:
         evidence = f"Cosine {cosine:.6g}, MaxAbsErr {absolute:.6g}"
         if cosine < self._both["cosine"] and absolute > self._both["absolute"]:
             return _failed(NO, evidence)
         if cosine < self._either["cosine"] or absolute > self._either["absolute"]:
             return _failed(NO, evidence)
-        return Verdict(Level.PASS, YES)
+        return Verdict(Level.PASS, YES, drift=self._drift(pair))
+
+    def _drift(self, pair: OpenPair) -> Drift | None:
+        noise = [self._noise.get(array.dtype.name, 0.0) for array in (pair.target, pair.golden)]
+        if not all(noise):
+            return None
+        found = pair.once(sums)
+        root = math.sqrt(found.size)
+        return Drift(found.distance / root, found.golden_norm / root, max(noise), self._jump)
 
     def _judge_zero_side(self, absolute: Measurement) -> Verdict:
         error = absolute.number or 0.0
@@ -59,13 +77,19 @@ class Accuracy:
             return _failed(NO, f"one side is all zero, MaxAbsErr {error:.6g}")
         return Verdict(Level.PASS, YES)
 
-    def _judge_one_element(self, absolute: Measurement, relative: Measurement) -> Verdict:
+    def _judge_one_element(self, pair: OpenPair, absolute: Measurement, relative: Measurement) -> Verdict:
         error, share = absolute.number or 0.0, relative.number or 0.0
         limits = self._one_element
         if error > limits["absolute"] and share > limits["relative"]:
             evidence = Reason("evidence", f"one element, MaxAbsErr {error:.6g}, relative {share:.3g}")
             return Verdict(Level.ERROR, NONE, (evidence,))
-        return Verdict(Level.PASS, NONE)
+        return Verdict(Level.PASS, NONE, drift=self._drift(pair))
+
+
+def eps(dtype: str) -> float:
+    """The distance from 1 to the next number of a floating-point dtype, by its name."""
+    finfo: Any = ml_dtypes.finfo
+    return float(finfo(getattr(ml_dtypes, dtype, None) or np.dtype(dtype)).eps)
 
 
 def _failed(label: str, evidence: str) -> Verdict:
