@@ -24,7 +24,7 @@ from probe_core.store.stack import Stacks
 TENSOR_DIRECTORY = "dump_tensor_data"
 STACK_FILE = "stack.json"
 CONSTRUCT_FILE = "construct.json"
-KEPT_SLOTS = 40_000
+KEPT_SLOTS = 100_000
 """Slots of a run that stay in memory once parsed; what lies behind is parsed again when needed."""
 
 

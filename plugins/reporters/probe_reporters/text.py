@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 _STARTS = "=+-@＝＋－＠％%\t\r"
 _AFTER_SEMICOLON = re.compile(r";(?=[=+\-@＝＋－＠％%])")
@@ -15,6 +16,7 @@ def clean(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
+@lru_cache(maxsize=4096)
 def neutralise(text: str) -> str:
     """``text`` that no spreadsheet takes for a formula.
 
