@@ -21,11 +21,12 @@ from probe_core.model import Advice, How, Mark, Measurement, Mode, Pair, Reason,
 from probe_core.opening import open_runs
 from probe_core.plan import Plan, StackMode
 from probe_core.protocols import Highlighter, Matcher, Metric, Policy
-from probe_core.report import Op, Report
+from probe_core.report import Report
 from probe_core.specs import HighlightSpec, MatcherSpec, MetricSpec, Needs, PolicySpec, ReporterSpec
 from probe_core.store.layout import pair_ranks
 from probe_core.store.names import is_gradient, without_count
 from probe_core.store.run import Run
+from probe_core.suspects import Op
 from probe_core.writing import Output
 
 LARGEST_SHEET = 1_048_500

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -72,6 +72,3 @@ class Reporter(Protocol):
 
     def line(self, row: int, row_count: int) -> str:
         """Where the row with 0-based number ``row`` stands in the finished file, for a person."""
-
-
-Rows = Iterator[Row]

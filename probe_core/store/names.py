@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 
-PHASES = ("forward", "backward")
 GRADIENT = "parameters_grad"
 
 _MODULE_COUNT = re.compile(r"\.(forward|backward)\.\d+$")

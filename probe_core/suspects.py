@@ -1,0 +1,149 @@
+"""Where the runs part: the calls to look at first, found as the rows of each op pass by."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from probe_core.model import Drift, Kind, Level, Row, Side, Suspect
+from probe_core.store.names import is_gradient
+from probe_core.store.stack import own_frame
+from probe_core.table import reasons_of
+
+KEPT = 5
+"""Suspects that are kept of each sort."""
+
+FORWARD, BACKWARD, GRADIENT = range(3)
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """What is known of an op besides its rows.
+
+    Attributes:
+        key: Its name.
+        ancestors: The modules around it, innermost first.
+        shifted: True where the two runs make this call a different number of times and pairs go
+            by the number of the call: then rows may be mispaired, and none is a suspect.
+    """
+
+    key: str
+    ancestors: Sequence[str] = ()
+    shifted: bool = False
+
+
+class Suspects:
+    """Finds the calls where the runs part, of four sorts; ``found`` gives the first sort there is."""
+
+    def __init__(self) -> None:
+        self._failing: dict[int, list[Suspect]] = {FORWARD: [], BACKWARD: [], GRADIENT: []}
+        self._drifting: list[Suspect] = []
+        self._noise = 0.0
+        self._around: dict[str, Sequence[str]] = {}
+
+    @property
+    def found(self) -> list[Suspect]:
+        """Where to look first, of the first sort that there is any of.
+
+        Forward calls whose rows fail; forward calls that part beyond rounding though no row fails;
+        backward calls; gradients of parameters. A backward call takes in activations that no
+        recorder notes, and a gradient is noted beside the forward call of its module: neither says
+        much while a forward call is suspect.
+        """
+        return self._failing[FORWARD] or self._drifting or self._failing[BACKWARD] or self._failing[GRADIENT]
+
+    def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
+        """Look at the rows of one op; ``lines`` says where each stands in the files."""
+        if not op.shifted:
+            self._find_failing(op, rows, lines)
+            self._find_drifting(op, rows, lines)
+
+    def _keep(self, kept: list[Suspect], op: Op, suspect: Suspect) -> None:
+        """Keep a suspect, unless there are enough or its op is a module around one that is kept."""
+        if len(kept) < KEPT and not any(op.key in self._around[one.op] for one in kept):
+            self._around[op.key] = op.ancestors
+            kept.append(suspect)
+
+    def _find_failing(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
+        """Keep an op that differs though its inputs agree, or the first one whose inputs differ."""
+        bad = [(row, line) for row, line in zip(rows, lines) if row.verdict.level is Level.ERROR]
+        if not bad:
+            return
+        kept = self._failing[_phase(op.key)]
+        arguments = [item for item in bad if _is_argument(item[0])]
+        parameters = [item for item in bad if item[0].pair.side is Side.PARAMETERS]
+        inputs = [item for item in bad if item[0].pair.side.is_source]
+        if is_gradient(op.key):
+            found, what = bad[0], "differs"
+        elif arguments:
+            found, what = arguments[0], "was called with another argument"
+        elif parameters:
+            found, what = parameters[0], "holds other parameters"
+        elif not inputs:
+            found, what = bad[0], "differs although its inputs agree"
+        elif not kept:
+            found, what = inputs[0], "takes in values that differ; nothing before it does"
+        else:
+            return
+        self._keep(kept, op, suspect_of(op, rows, *found, what))
+
+    def _find_drifting(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
+        """Keep a forward call that parts beyond rounding though no row of it fails."""
+        if _phase(op.key) != FORWARD:
+            return
+        drifts = [(row, line, row.verdict.drift) for row, line in zip(rows, lines) if row.verdict.drift]
+        self._noise = max([self._noise, *(drift.noise for _, _, drift in drifts)])
+        found = self._first_apart(
+            [item for item in drifts if item[0].pair.side.is_source],
+            [item for item in drifts if not item[0].pair.side.is_source],
+        )
+        if found:
+            self._keep(self._drifting, op, suspect_of(op, rows, *found))
+
+    def _first_apart(
+        self, inputs: Sequence[_Drifting], outputs: Sequence[_Drifting]
+    ) -> tuple[Row, str, str] | None:
+        """The row of a call that parts beyond rounding, its line, and why.
+
+        An output is measured against the largest scale among itself and the inputs, so that a
+        difference of large numbers is not taken for an error, and against the coarsest rounding
+        met so far, which later calls inherit.
+        """
+        explained = f"where rounding explains {self._noise:.2g}"
+        before = [(drift.relative_to(drift.scale), row, line) for row, line, drift in inputs]
+        worst = max((relative for relative, _, _ in before), default=0.0)
+        if not self._drifting and worst > self._noise:
+            row, line = next((row, line) for relative, row, line in before if relative == worst)
+            return row, line, f"takes in values {worst:.2g} apart, {explained}; nothing before it does"
+        scale = max((drift.scale for _, _, drift in inputs), default=0.0)
+        for row, line, drift in outputs:
+            relative = drift.relative_to(max(scale, drift.scale))
+            if relative > self._noise and relative > drift.jump * worst:
+                why = (
+                    f"gives out values {relative:.2g} apart, {explained} and its inputs are {worst:.2g} apart"
+                )
+                return row, line, why
+        return None
+
+
+_Drifting = tuple[Row, str, Drift]
+
+
+def _phase(op: str) -> int:
+    if is_gradient(op):
+        return GRADIENT
+    return BACKWARD if "backward" in op.split(".") else FORWARD
+
+
+def _is_argument(row: Row) -> bool:
+    target = row.pair.target
+    return target is not None and target.value.kind is Kind.SCALAR and row.pair.side.is_source
+
+
+def suspect_of(op: Op, rows: Sequence[Row], row: Row, line: str, what: str) -> Suspect:
+    """The suspect that a row of an op makes, with its evidence, its module and its line of code."""
+    evidence = [reason.detail for reason in reasons_of(row) if reason.code == "evidence"]
+    why = "; ".join(part for part in (what, *evidence) if part)
+    module = op.ancestors[0] if op.ancestors else ""
+    where = own_frame(next((one.stack for one in rows if one.stack), ()))
+    return Suspect(op.key, row.pair.name, row.pair.side, line, row.verdict.level, why, module, where)
