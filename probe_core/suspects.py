@@ -39,14 +39,16 @@ class Suspects:
         self._failing: dict[int, list[Suspect]] = {FORWARD: [], BACKWARD: [], GRADIENT: []}
         self._drifting: list[Suspect] = []
         self._noise = 0.0
+        self._dtypes_agreed = False
+        self._dtype_told = False
         self._around: dict[str, Sequence[str]] = {}
 
     @property
     def found(self) -> list[Suspect]:
         """Where to look first, of the first sort that there is any of.
 
-        Forward calls whose rows fail; forward calls that part beyond rounding though no row fails;
-        backward calls; gradients of parameters. A backward call takes in activations that no
+        Forward calls whose rows fail; forward calls that part beyond rounding, or in dtype, though
+        no row fails; backward calls; gradients of parameters. A backward call takes in activations that no
         recorder notes, and a gradient is noted beside the forward call of its module: neither says
         much while a forward call is suspect.
         """
@@ -81,7 +83,7 @@ class Suspects:
             found, what = parameters[0], "holds other parameters"
         elif not inputs:
             found, what = bad[0], "differs although its inputs agree"
-        elif not kept:
+        elif not kept and not self._failing[BACKWARD]:  # an optimizer's calls come behind both
             found, what = inputs[0], "takes in values that differ; nothing before it does"
         else:
             return
@@ -91,6 +93,7 @@ class Suspects:
         """Keep a forward call that parts beyond rounding though no row of it fails."""
         if _phase(op.key) != FORWARD:
             return
+        self._find_dtype(op, rows, lines)
         drifts = [(row, line, row.verdict.drift) for row, line in zip(rows, lines) if row.verdict.drift]
         self._noise = max([self._noise, *(drift.noise for _, _, drift in drifts)])
         found = self._first_apart(
@@ -99,6 +102,21 @@ class Suspects:
         )
         if found:
             self._keep(self._drifting, op, suspect_of(op, rows, *found))
+
+    def _find_dtype(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
+        """Keep the first call where a floating dtype differs after others agreed."""
+        for row, line in zip(rows, lines):
+            if self._dtype_told or row.pair.target is None or row.pair.golden is None:
+                continue
+            ours, theirs = row.pair.target.value, row.pair.golden.value
+            if ours.shape is None or not all("float" in one.dtype.lower() for one in (ours, theirs)):
+                continue
+            if ours.dtype == theirs.dtype:
+                self._dtypes_agreed = True
+            elif self._dtypes_agreed:
+                self._dtype_told = True
+                why = f"is {ours.dtype} for {theirs.dtype}; before it dtypes agree"
+                self._keep(self._drifting, op, suspect_of(op, rows, row, line, why))
 
     def _first_apart(
         self, inputs: Sequence[_Drifting], outputs: Sequence[_Drifting]

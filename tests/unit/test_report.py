@@ -68,6 +68,21 @@ def test_a_gradient_noted_early_hides_no_forward_call(tmp_path: Path) -> None:
     assert [op for op, _ in named(report(tmp_path, target, golden))] == ["Torch.a.0.forward"]
 
 
+def test_the_optimizer_is_not_the_first(tmp_path: Path) -> None:
+    """Its calls are forward calls too, but they take in what the backward calls gave out."""
+    target = {
+        "Torch.a.0.forward": forward(GOOD, output=[GOOD]),
+        "Torch.a.0.backward": {"input": [GOOD], "output": [BAD]},
+        "Tensor.add_.0.forward": forward(BAD, output=[BAD]),
+    }
+    golden = {
+        "Torch.a.0.forward": forward(GOOD, output=[GOOD]),
+        "Torch.a.0.backward": {"input": [GOOD], "output": [GOOD]},
+        "Tensor.add_.0.forward": forward(GOOD, output=[GOOD]),
+    }
+    assert [op for op, _ in named(report(tmp_path, target, golden))] == ["Torch.a.0.backward"]
+
+
 def test_backward_calls_only_where_no_forward_call_is_suspect(tmp_path: Path) -> None:
     target = {"Torch.a.0.backward": {"input": [GOOD], "output": [BAD]}}
     golden = {"Torch.a.0.backward": {"input": [GOOD], "output": [GOOD]}}
@@ -163,6 +178,25 @@ def test_coarse_rounding_is_inherited(tmp_path: Path) -> None:
     runs = [write_tensor_run(tmp_path / side, calls[side]) for side in "tg"]
     (found,) = compare(Plan(runs[0], runs[1], tmp_path / "o", "0", formats=("csv",)), Manager())
     assert found.suspects == []
+
+
+@pytest.mark.parametrize(
+    "before, named_", [("torch.float32", ["b is torch.bfloat16 for torch.float32"]), ("torch.bfloat16", [])]
+)
+def test_the_first_call_in_another_dtype(before: str, named_: list[str], tmp_path: Path) -> None:
+    """A run that is of another dtype from its beginning is meant to be."""
+    target = {
+        "Torch.a.0.forward": forward(tensor(dtype=before)),
+        "Torch.b.0.forward": forward(tensor(), output=[tensor(dtype="torch.bfloat16")] if named_ else []),
+        "Torch.c.0.forward": forward(tensor(dtype="torch.bfloat16")),
+    }
+    golden = {
+        key: forward(tensor(), output=[tensor()] * len(value["output"])) for key, value in target.items()
+    }
+    if not named_:
+        target["Torch.b.0.forward"] = forward(tensor(dtype=before))
+    found = report(tmp_path, target, golden)
+    assert [f"{one.row.split('.')[1]} {one.why.split(';')[0]}" for one in found.suspects] == named_
 
 
 def test_a_difference_of_large_numbers_is_no_error(tmp_path: Path) -> None:
