@@ -115,6 +115,8 @@ def compare(
     probe compare --framework pytorch -i compare.json -o out -hl
     """
     runs = _runs(target, golden, input_path)
+    if fuzzy_match and matcher:
+        raise UserError("-f and --matcher exclude each other.", "Leave one of them out.")
     plan = Plan(
         target=runs.target,
         golden=runs.golden,

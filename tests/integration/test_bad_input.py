@@ -158,6 +158,7 @@ def test_mapping_files(text: str, says: str, refused: Any, good: Path, tmp_path:
 
 
 def test_options(refused: Any, good: Path, tmp_path: Path) -> None:
+    assert "-f and --matcher exclude" in refused(good, good, "-f", "--matcher", "fuzzy")
     assert 'There is no matcher called "nope"' in refused(good, good, "--matcher", "nope")
     assert 'There is no metric called "nope"' in refused(good, good, "--metric", "nope")
     assert 'There is no reporter called "doc"' in refused(good, good, "--format", "doc")
