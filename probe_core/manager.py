@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, TypeVar
 
@@ -66,7 +66,6 @@ class Plugin:
     version: str
     problem: str = ""
     fix: str = ""
-    contributions: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def origin(self) -> str:
@@ -155,7 +154,6 @@ class Manager:
             except Exception as error:  # see _add
                 self._leave_out(plugin, _brief(error))
                 continue
-            plugin.contributions[kind] = [spec.name for spec in specs]
             found += [Contribution(spec, plugin) for spec in specs]
         return found
 

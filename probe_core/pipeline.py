@@ -29,9 +29,6 @@ from probe_core.store.run import Run
 from probe_core.suspects import Op
 from probe_core.writing import Output
 
-LARGEST_SHEET = 1_048_500
-"""Rows beyond which nothing is highlighted (spec/compare 9 and 16)."""
-
 UNREADABLE_KEPT = 5
 
 Watch = Callable[[int, int], None]
@@ -195,7 +192,7 @@ class Comparison:
     def _highlights(self, manager: Manager) -> list[Highlighter]:
         if not self.plan.highlight or self.mode is Mode.MD5 or self.is_debug:
             return []
-        if self.row_count > LARGEST_SHEET:
+        if self.row_count > tables.LARGEST_SHEET:
             self.notes.append(f"{self.row_count:,} rows do not fit one sheet, so nothing is highlighted.")
             return []
         return [

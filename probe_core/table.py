@@ -15,6 +15,9 @@ from probe_core.messages import NAN, NOT_AVAILABLE, absent, join, message
 from probe_core.model import Cell, Kind, Mode, Reason, Row, Slot, Statistic, Value
 
 NO_FILE = "-1"
+LARGEST_SHEET = 1_048_500
+"""Rows of one sheet, its header not counted; a longer table is split, and nothing is highlighted
+(spec/compare 9 and 16)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from probe_core.errors import UserError
@@ -30,7 +31,7 @@ class Construct:
             if isinstance(parent, list) and parent:  # [parent, micro step]
                 parent = parent[0]
             if isinstance(parent, str):
-                parents[child] = parent
+                parents[sys.intern(child)] = sys.intern(parent)
         return cls(parents)
 
     def ancestors(self, key: str) -> list[str]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,15 +28,6 @@ class JsonError(ValueError):
     def __init__(self, message: str, at: int) -> None:
         super().__init__(f"{message} at byte {at}")
         self.at = at
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One member of an object: its key and where its value's bytes lie in the file."""
-
-    key: str
-    start: int
-    end: int
 
 
 class JsonCursor:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import sys
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -17,14 +18,14 @@ from probe_core.errors import UnreadableTensor, UserError
 from probe_core.model import Mode, Record, Value
 from probe_core.store import jsonstream
 from probe_core.store.construct import Construct
-from probe_core.store.jsonstream import JsonCursor, JsonError, Member
+from probe_core.store.jsonstream import JsonCursor, JsonError
 from probe_core.store.leaves import FieldError, record_of
 from probe_core.store.stack import Stacks
 
 TENSOR_DIRECTORY = "dump_tensor_data"
 STACK_FILE = "stack.json"
 CONSTRUCT_FILE = "construct.json"
-KEPT_SLOTS = 100_000
+KEPT_SLOTS = 40_000
 """Slots of a run that stay in memory once parsed; what lies behind is parsed again when needed."""
 
 
@@ -48,8 +49,8 @@ class Run:
     """One ``dump.json`` or ``debug.json`` with what lies beside it.
 
     Opening it reads the file once, checks every record and keeps where each one lies; records
-    are parsed again on demand once ``KEPT_SLOTS`` of them are in memory, so that memory does
-    not grow with the run.
+    are parsed again on demand once ``KEPT_SLOTS`` values are in memory, so that memory grows with
+    the number of records (by some 400 bytes each) and not with what they hold.
 
     Attributes:
         path: The record file.
@@ -64,7 +65,9 @@ class Run:
         self.path = path
         self.is_debug = path.name.endswith("debug.json")
         self._load = load
-        self._members: list[Member] = []
+        self._names: list[str] = []
+        self._begins = array("q")
+        self._ends = array("q")
         self._kept: list[Record] = []
         self._index: dict[str, int] = {}
         self.starts = array("q", [0])
@@ -98,7 +101,7 @@ class Run:
                         seen_data = True
                         for name in cursor.members():
                             start, end, value = cursor.skip()
-                            self._add(Member(name, start, end), value)
+                            self._add(sys.intern(name), start, end, value)
                     else:
                         head[key] = cursor.skip()[2]
                 if cursor.peek():
@@ -129,20 +132,22 @@ class Run:
     def _text(self, head: dict[str, Any], key: str, default: str | None) -> str:
         value = head.get(key, default)
         if not isinstance(value, str) or (default is None and not value):
-            problem = "must be a text" if value else "is missing"
+            problem = "must be a text that says something" if key in head else "is missing"
             raise UserError(
                 f'{self.path}: "{key}" {problem}.',
                 "Give the dump.json or debug.json that a recorder wrote.",
             )
         return value
 
-    def _add(self, member: Member, fields: Any) -> None:
-        index = len(self._members)
-        if member.key in self._index:
-            raise FieldError(f'data["{member.key}"]', "appears twice")
-        record = record_of(index, member.key, fields)
-        self._members.append(member)
-        self._index[member.key] = index
+    def _add(self, name: str, begin: int, end: int, fields: Any) -> None:
+        index = len(self._names)
+        if name in self._index:
+            raise FieldError(f'data["{name}"]', "appears twice")
+        record = record_of(index, name, fields)
+        self._names.append(name)
+        self._begins.append(begin)
+        self._ends.append(end)
+        self._index[name] = index
         self.starts.append(self.starts[-1] + len(record.slots))
         self.signatures.append(hash(tuple([slot.name for slot in record.slots])))
         if self.slot_count <= KEPT_SLOTS and len(self._kept) == index:
@@ -171,11 +176,11 @@ class Run:
     # -- asking ------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        return len(self._members)
+        return len(self._names)
 
-    def names(self) -> list[str]:
+    def names(self) -> Sequence[str]:
         """The names of the records, in the order of the run."""
-        return [member.key for member in self._members]
+        return self._names
 
     def find(self, key: str) -> int | None:
         """The index of the record called ``key``."""
@@ -185,9 +190,9 @@ class Run:
         """The record at ``index``."""
         if index < len(self._kept):
             return self._kept[index]
-        member = self._members[index]
-        self._file.seek(member.start)
-        return record_of(index, member.key, jsonstream.parse(self._file.read(member.end - member.start)))
+        self._file.seek(self._begins[index])
+        data = self._file.read(self._ends[index] - self._begins[index])
+        return record_of(index, self._names[index], jsonstream.parse(data))
 
     def records(self) -> Iterator[Record]:
         """All records, in the order of the run."""

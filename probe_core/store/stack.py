@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -27,8 +28,9 @@ class Stacks:
                 raise _wrong(path, key, "must be a list")
             if _is_group(value):
                 names, lines = value
+                shared = _texts(path, key, lines)
                 for name in names:
-                    frames[str(name)] = _texts(path, key, lines)
+                    frames[sys.intern(str(name))] = shared
             else:
                 frames[key] = _texts(path, key, value)
         return cls(frames)

@@ -13,10 +13,8 @@ import xlsxwriter
 from xlsxwriter.exceptions import XlsxFileError
 
 from probe_core.model import Cell, Colour
+from probe_core.table import LARGEST_SHEET
 from probe_reporters.text import neutralise
-
-LARGEST_SHEET = 1_048_500
-"""Rows of a sheet, its header not counted (spec/compare 16)."""
 
 LARGEST_TEXT = 32_767
 """Characters that Excel takes in one cell."""
