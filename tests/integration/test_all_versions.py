@@ -14,12 +14,15 @@ import pytest
 TENSOR_CASES = [
     *(("26.2.0", case) for case in (
         "tensor_L1_edge", "tensor_L0_nested", "tensor_L1_datamap", "tensor_L1_fuzzy", "tensor_L1_mlp_bf16",
-        "debug_tensor",
+        "tensor_L1_dist2", "debug_tensor",
     )),
     *(("1.0.4", case) for case in (
         "tensor_L1_edge", "tensor_L0_nested", "tensor_L1_datamap", "tensor_L1_fuzzy", "tensor_L1_mlp_bf16",
     )),
-    ("8.3.3", "tensor_L1_edge"),
+    *(("8.3.3", case) for case in (
+        "tensor_L1_edge", "tensor_L0_nested", "tensor_L1_datamap", "tensor_L1_fuzzy", "tensor_L1_mlp_bf16",
+        "tensor_L1_dist2", "debug_tensor",
+    )),
 ]  # fmt: skip
 OTHER_CASES = [
     *(("26.2.0", case) for case in (
