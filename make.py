@@ -20,7 +20,7 @@ BIN = HOME / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / "python"
 OURS = [".", *(f"plugins/{name}" for name in ("pytorch", "mindspore", "metrics", "reporters"))]
 SAMPLE = "tests/sample_plugin"
-RUN_TIME = ("pluggy", "click", "numpy", "PyYAML", "ml_dtypes", "XlsxWriter", "setuptools")
+RUN_TIME = ("pluggy", "click", "numpy", "PyYAML", "ml_dtypes", "XlsxWriter", "xxhash", "setuptools")
 
 
 def pinned(names: tuple[str, ...] | None = None) -> list[str]:

@@ -49,6 +49,17 @@ class AtomicFile:
         self.temporary.unlink(missing_ok=True)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Replace ``path`` by a file that holds ``text``; a reader sees the old one or the new one."""
+    file = AtomicFile(path)
+    try:
+        file.temporary.write_text(text, "utf-8")
+    except OSError as error:
+        file.discard()
+        raise _refused(path, error) from None
+    file.commit()
+
+
 def _refused(path: Path, error: Exception) -> UserError:
     return UserError(
         f'"{path}" cannot be written: {getattr(error, "strerror", None) or "no such path"}.',

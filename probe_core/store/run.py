@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
@@ -20,11 +18,14 @@ from probe_core.store import jsonstream
 from probe_core.store.construct import Construct
 from probe_core.store.jsonstream import JsonCursor, JsonError
 from probe_core.store.leaves import FieldError, record_of
+from probe_core.store.packed import PACKED_FILE, PackedTensors, place_in
 from probe_core.store.stack import Stacks
 
 TENSOR_DIRECTORY = "dump_tensor_data"
 STACK_FILE = "stack.json"
 CONSTRUCT_FILE = "construct.json"
+PACKED_SUFFIX = ".pt"
+"""What a leaf's file name has behind the name that its tensor has in the packed file."""
 KEPT_SLOTS = 40_000
 """Slots of a run that stay in memory once parsed; what lies behind is parsed again when needed."""
 
@@ -77,6 +78,7 @@ class Run:
         self.mode = self._mode()
         self._file = path.open("rb")
         self._stacks: Stacks | None = None
+        self._packed = PackedTensors.find(path.parent / TENSOR_DIRECTORY)
 
     # -- reading -----------------------------------------------------------------------
 
@@ -201,23 +203,27 @@ class Run:
     def tensor(self, value: Value) -> np.ndarray[Any, Any]:
         """The data of a tensor value, mapped and not copied where the file allows it.
 
+        It is read from the packed file where that holds it, else from a file of its own.
+
         Raises:
             UnreadableTensor: no such file, or a file that is not what it claims.
         """
-        assert value.data_name is not None
-        directory = self.path.parent / TENSOR_DIRECTORY
-        path = directory / value.data_name
+        name = value.data_name
+        assert name is not None
+        packed = self._packed
+        if packed is not None and (entry := name.removesuffix(PACKED_SUFFIX)) in packed:
+            return packed.load(entry)
         try:
-            if path.is_symlink() and Path(os.path.realpath(directory)) != Path(os.path.realpath(path)).parent:
-                raise UnreadableTensor(f"{value.data_name} points outside the run directory")
-            if not stat.S_ISREG(path.stat().st_mode):
-                raise UnreadableTensor(f"{value.data_name} is not a regular file")
-            return self._load(path)
+            return self._load(place_in(self.path.parent / TENSOR_DIRECTORY, name))
         except FileNotFoundError:
-            raise UnreadableTensor(f"there is no {value.data_name}", missing=True) from None
+            if packed is None:
+                raise UnreadableTensor(f"there is no {name}", missing=True) from None
+            if packed.problem is not None:
+                raise UnreadableTensor(packed.problem) from None
+            raise UnreadableTensor(f"there is no {name}, and none in {PACKED_FILE}", missing=True) from None
         except (OSError, ValueError) as error:  # ValueError: a name that no file can have
             message = getattr(error, "strerror", None) or "no file can have this name"
-            raise UnreadableTensor(f"{value.data_name}: {message}") from None
+            raise UnreadableTensor(f"{name}: {message}") from None
 
     # -- the call stacks ---------------------------------------------------------------
 
@@ -240,5 +246,6 @@ class Run:
         return Construct.read(self.path.parent / CONSTRUCT_FILE)
 
     def close(self) -> None:
-        """Let the file go."""
+        """Let the files go; tensors handed out stay readable."""
         self._file.close()
+        self._packed = None

@@ -77,3 +77,34 @@ def compare(
         for report in reports:
             console.summary(report)
     return reports
+
+
+def compare_distributed(
+    npu_dump_dir: str, bench_dump_dir: str, output_path: str, **kwargs: Any
+) -> list[Report]:
+    """Compare the ranks of two runs (spec/compare 1.3); torch is not imported.
+
+    Args:
+        npu_dump_dir: The directory of the target's step, which holds a directory a rank.
+        bench_dump_dir: The same of the golden.
+        output_path: Directory of the result files.
+        **kwargs: The optional arguments of ``compare``; ``stack_mode`` decides nothing here.
+
+    Raises:
+        UserError: An argument of the wrong type, or input that cannot be compared.
+    """
+    from probe_core.errors import UserError
+
+    if "suffix" in kwargs:
+        raise UserError("compare_distributed takes no suffix.", "Leave it out; names carry the rank.")
+    for name, value in (("npu_dump_dir", npu_dump_dir), ("bench_dump_dir", bench_dump_dir)):
+        if not isinstance(value, str):
+            raise UserError(f"{name} must be a str.", "Pass the directory of a step.")
+    print_log = kwargs.pop("is_print_compare_log", True)
+    kwargs.pop("stack_mode", None)
+    runs = {
+        "npu_json_path": npu_dump_dir,
+        "bench_json_path": bench_dump_dir,
+        "is_print_compare_log": print_log,
+    }
+    return compare(runs, output_path, **kwargs)

@@ -1,0 +1,1 @@
+"""Seeing the calls of a training step: functions, modules, operators, collectives, gradients."""

@@ -1,0 +1,54 @@
+"""Level L2 on devices that are no NPU: the aten operators that reach the dispatcher, backward ones too."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from probe_pytorch.capture.calls import Calls, Threads
+from probe_pytorch.sites import stack_of
+
+
+class AtenCapture(TorchDispatchMode):
+    """Records every operator that is dispatched while it is entered, ``Aten.{name}.{count}``.
+
+    Collectives and custom operators carry their namespace: ``Aten.c10d.allreduce_.0``.
+    """
+
+    def __init__(self, threads: Threads) -> None:
+        super().__init__()
+        self.calls: Calls | None = None
+        self._threads = threads
+        self._entered = False
+
+    def install(self) -> None:
+        """See from now on."""
+        if not self._entered:
+            self.__enter__()
+            self._entered = True
+
+    def remove(self) -> None:
+        """See no longer."""
+        if self._entered:
+            self._entered = False
+            self.__exit__(None, None, None)
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Called by torch in place of the operator ``func``."""
+        kwargs = kwargs or {}
+        calls = self.calls
+        if calls is None or not calls.session.active:
+            return func(*args, **kwargs)
+        space = func.namespace
+        name = func.overloadpacket.__name__
+        prefix = f"Aten.{name}" if space == "aten" else f"Aten.{space}.{name}"
+        schema = func._schema
+        filled = ("out",) if "out" in kwargs else ()
+        writes = bool(
+            schema.arguments and schema.arguments[0].alias_info and schema.arguments[0].alias_info.is_write
+        )
+        return calls.record(prefix, func, args, kwargs, stack_of(sys._getframe(1)), None, writes, filled)

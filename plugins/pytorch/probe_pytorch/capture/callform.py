@@ -1,0 +1,85 @@
+"""How a call was written: which arguments by position, which by keyword.
+
+A Python function of torch hands itself to the mode with its arguments rearranged and its defaults
+filled in. The instruction that made the call tells how it was written.
+"""
+
+from __future__ import annotations
+
+import dis
+from bisect import bisect_right
+from dataclasses import dataclass
+from types import CodeType, FrameType
+from typing import Any
+
+_CALLS = ("CALL", "CALL_KW", "CALL_FUNCTION", "CALL_FUNCTION_KW", "CALL_METHOD")
+
+
+@dataclass(frozen=True, slots=True)
+class CallForm:
+    """How many arguments stand by position (a method's object not counted), and the keywords."""
+
+    positional: int
+    keywords: tuple[str, ...]
+
+
+_forms: dict[tuple[int, int], CallForm | None] = {}
+_tables: dict[int, tuple[CodeType, list[int], list[dis.Instruction]]] = {}
+
+
+def call_form(frame: FrameType) -> CallForm | None:
+    """The form of the call that ``frame`` is making; None where ``*`` or ``**`` hides it."""
+    key = id(frame.f_code), frame.f_lasti
+    if key not in _forms:
+        _forms[key] = _read(frame)
+    return _forms[key]
+
+
+def _read(frame: FrameType) -> CallForm | None:
+    code = frame.f_code
+    if id(code) not in _tables:
+        instructions = [item for item in dis.get_instructions(code) if item.opname != "EXTENDED_ARG"]
+        _tables[id(code)] = code, [item.offset for item in instructions], instructions
+    _, offsets, instructions = _tables[id(code)]
+    at = bisect_right(offsets, frame.f_lasti) - 1
+    if at < 0 or instructions[at].opname not in _CALLS:
+        return None
+    call = instructions[at]
+    count = call.arg or 0
+    keywords: tuple[str, ...] = ()
+    before = at - 1
+    if before >= 0 and instructions[before].opname == "PRECALL":
+        before -= 1
+    if before >= 0:
+        earlier = instructions[before]
+        if earlier.opname == "KW_NAMES":
+            keywords = code.co_consts[earlier.arg or 0]
+        elif call.opname in ("CALL_KW", "CALL_FUNCTION_KW"):
+            if not isinstance(earlier.argval, tuple):
+                return None
+            keywords = earlier.argval
+    return CallForm(count - len(keywords), keywords)
+
+
+def as_written(
+    function: Any, form: CallForm | None, is_method: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a Python ``function`` of torch as its caller wrote them.
+
+    Where the form is hidden, arguments that are their parameter's default are left out.
+    """
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_flags & 0x0C:  # *args or **kwargs: nothing was rearranged
+        return args, kwargs
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    values = dict(zip(names, args))
+    values.update(kwargs)
+    if form is None:
+        defaults = dict(zip(reversed(names[: code.co_argcount]), reversed(function.__defaults__ or ())))
+        defaults.update(function.__kwdefaults__ or {})
+        return args, {k: v for k, v in kwargs.items() if k not in defaults or v is not defaults[k]}
+    positional = form.positional + is_method
+    wanted = (*names[:positional], *form.keywords)
+    if any(name not in values for name in wanted):
+        return args, kwargs
+    return tuple(values[name] for name in names[:positional]), {name: values[name] for name in form.keywords}

@@ -1,0 +1,256 @@
+"""One call of an API, recorded: its inputs before it runs, its outputs after, its gradients later."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from probe_pytorch import compat
+from probe_pytorch.capture.gradients import Arrived, Source, attach_api, sources_of
+from probe_pytorch.capture.kernel_dump import KernelDump
+from probe_pytorch.leaves import Tree
+from probe_pytorch.session import Entry, Session
+from probe_pytorch.sites import Stack, files_of
+
+CHECKPOINT = "/torch/utils/checkpoint.py"
+OPTIMIZER, CLIPPING = "/torch/optim/", "/torch/nn/utils/clip_grad.py"
+
+
+class Threads(threading.local):
+    """What a thread is doing.
+
+    Attributes:
+        inside: How many recorded calls surround this point; only the outermost is recorded.
+        modules: The names of the modules whose forward runs, outermost first.
+        running: The same, as the capture of modules keeps them.
+    """
+
+    def __init__(self) -> None:
+        self.inside = 0
+        self.modules: list[str] = []
+        self.running: list[Any] = []
+
+    def outermost(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """``function``, with nothing recorded inside it."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self.inside += 1
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self.inside -= 1
+
+        return call
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """A call that has begun and is recorded."""
+
+    prefix: str
+    number: int
+    fields: dict[str, Tree]
+    stack: Stack
+    parent: str | None
+    sources: list[Source]
+    first_new: int
+
+    @property
+    def name(self) -> str:
+        """The call's name without its phase."""
+        return f"{self.prefix}.{self.number}"
+
+
+class Calls:
+    """Records calls into a session."""
+
+    def __init__(self, session: Session, threads: Threads) -> None:
+        self.session = session
+        self._threads = threads
+        config = session.config
+        self._inputs = session.wants("forward", "input")
+        self._outputs = session.wants("forward", "output")
+        self._backward = "backward" in config.directions and config.task != "structure"
+        self._values = config.task != "structure"
+        self._tree = config.modules
+        self._kernels: tuple[str, KernelDump] | None = None
+
+    def dump_kernels(self, name: str, dump: KernelDump) -> None:
+        """Have the kernels of the one call ``name`` dumped by the device."""
+        self._kernels = name, dump
+
+    def record(
+        self,
+        prefix: str,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        stack: Stack,
+        shown: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
+        in_place: bool = False,
+        filled: Collection[Any] = (),
+    ) -> Any:
+        """Run ``function`` and record the call.
+
+        Args:
+            prefix: What the call is called, without its count.
+            function: What is called, with ``args`` and ``kwargs``.
+            stack: Where from.
+            shown: The arguments as they were written, where they differ.
+            in_place: The call writes its first argument.
+            filled: Positions and keywords of buffers that the call fills.
+        """
+        shown_args, shown_kwargs = shown or (args, kwargs)
+        call = self.begin(prefix, shown_args, shown_kwargs, stack, filled, in_place)
+        if call is None:
+            return function(*args, **kwargs)
+        try:
+            if self._kernels is not None and self._kernels[0] == f"{call.name}.forward":
+                result = self._kernels[1].run(lambda: function(*args, **kwargs))
+            else:
+                result = function(*args, **kwargs)
+        except BaseException:
+            self.session.take_back(prefix, call.number)
+            raise
+        written = result
+        if result is None and in_place and shown_args:
+            written = shown_args[0]
+        self.end(call, written)
+        return result
+
+    def begin(
+        self, prefix: str, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Stack,
+        filled: Collection[Any] = (), in_place: bool = False,
+    ) -> Call | None:  # fmt: skip
+        """A call begins: take its inputs, unless it is not wanted. The recorder's errors stay here."""
+        session = self.session
+        name = prefix
+        try:
+            number = session.number(prefix)
+            name = f"{prefix}.{number}.forward"
+            if not session.filter.api(name):
+                return None
+            modules = self._threads.modules
+            call = Call(prefix, number, {}, stack, modules[-1] if modules else None, [], 0)
+            if self._values:
+                if filled:
+                    args = tuple(None if i in filled else value for i, value in enumerate(args))
+                    kwargs = {key: None if key in filled else value for key, value in kwargs.items()}
+                if self._inputs:
+                    self._take_inputs(call, name, args, kwargs, in_place)
+                if self._backward and torch.is_grad_enabled():
+                    call.sources = sources_of((*args, *kwargs.values()))
+                    call.first_new = compat.sequence_number()
+            return call
+        except Exception as error:
+            session.failed("forward input", name, error)
+            return None
+
+    def _take_inputs(
+        self, call: Call, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], in_place: bool
+    ) -> None:
+        session = self.session
+        save = session.save_for(name, in_place)
+        with compat.no_functions(), compat.no_dispatch_modes(), torch.no_grad():
+            call.fields["input_args"] = session.collector.arguments(args, f"{name}.input", save)
+            call.fields["input_kwargs"] = session.collector.keywords(kwargs, f"{name}.kwargs", save)
+
+    def end(self, call: Call, result: Any) -> None:
+        """A call has ended: take its outputs, add the record, and wait for its gradients."""
+        session = self.session
+        name = f"{call.name}.forward"
+        try:
+            outputs = result if isinstance(result, tuple) else (result,)
+            if self._values and self._outputs:
+                save = session.save_for(name)
+                with compat.no_functions(), compat.no_dispatch_modes(), torch.no_grad():
+                    call.fields["output"] = session.collector.arguments(
+                        tuple(outputs), f"{name}.output", save
+                    )
+            parent = call.parent
+            if self._values and compat.graph_task() != -1 and is_recompute(call.stack):
+                call.fields["is_recompute"] = True
+            if self._tree and parent is None:
+                parent = pseudo_parent(call.stack)
+            if "forward" in session.config.directions or not self._values:
+                session.add(name, call.fields, call.stack, parent)
+            if call.sources:
+                with compat.no_functions():
+                    attach_api(outputs, call.sources, lambda: receiver(session, call), call.first_new)
+        except Exception as error:
+            session.failed("forward output", name, error)
+
+
+def receiver(session: Session, call: Call) -> Arrived:
+    """What is told of the gradients of ``call``."""
+    parent = call.parent.replace(".forward.", ".backward.") if call.parent else None
+    return Backward(session, f"{call.name}.backward", parent)
+
+
+class Backward:
+    """Takes the gradients of one call into its backward record."""
+
+    def __init__(
+        self, session: Session, key: str, parent: str | None, size: tuple[int, int] = (0, 0)
+    ) -> None:
+        self._session = session
+        self._key = key
+        self._parent = parent
+        self._size = size
+        self._entry: Entry | None = None
+        self._done = False
+
+    def __call__(self, side: str, position: int, gradient: Any, last: bool) -> None:
+        """A gradient has arrived; errors of the recorder stay here."""
+        session = self._session
+        if not session.active or self._done:
+            return
+        try:
+            if gradient is not None or last:
+                self._take(side, position, gradient, last)
+        except Exception as error:
+            session.failed("backward", self._key, error)
+
+    def _take(self, side: str, position: int, gradient: Any, last: bool) -> None:
+        session = self._session
+        entry = self._entry
+        if entry is None:
+            fields: dict[str, Tree] = {
+                name: [None] * size
+                for name, size in zip(("input", "output"), self._size)
+                if session.wants("backward", name)
+            }
+            entry = self._entry = session.open(self._key, fields, self._parent)
+        values = entry.fields.get(side)
+        if values is not None and position >= 0:
+            with compat.no_functions(), compat.no_dispatch_modes(), torch.no_grad():
+                leaf = None
+                if gradient is not None:
+                    leaf = session.collector.tree(
+                        gradient, f"{self._key}.{side}.{position}", session.save_for(self._key, True)
+                    )
+            values.extend([None] * (position + 1 - len(values)))
+            values[position] = leaf
+        session.arrived(entry)
+        if last:
+            self._done = True
+            session.complete(entry)
+
+
+def is_recompute(stack: Stack) -> bool:
+    """Does activation checkpointing run this call a second time?"""
+    return any(file.endswith(CHECKPOINT) for file in files_of(stack))
+
+
+def pseudo_parent(stack: Stack) -> str | None:
+    """``optimizer`` or ``clip_grad`` for what runs in one of them (spec/dump 9.3)."""
+    for file in files_of(stack):
+        if file.endswith(CLIPPING):
+            return "clip_grad"
+        if OPTIMIZER in file:
+            return "optimizer"
+    return None

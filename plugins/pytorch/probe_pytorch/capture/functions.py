@@ -1,0 +1,166 @@
+"""Level L1: a function mode that sees what torch is asked to do, gated by a flag.
+
+The mode is entered once, at the first start, and stays on its stack while recording is off, unless
+it is on top and can go without taking anyone else's place. Calls made inside a recorded call are
+not seen, for torch turns the mode off there; what is not recorded itself but written in Python is
+run from a copy that lets the mode see inside.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+import torch
+from torch.overrides import TorchFunctionMode, handle_torch_function
+
+from probe_pytorch import compat
+from probe_pytorch.capture import collectives
+from probe_pytorch.capture.callform import as_written, call_form
+from probe_pytorch.capture.calls import Calls, Threads
+from probe_pytorch.capture.names import DISPATCHER, Api, Names
+from probe_pytorch.sites import is_operator, stack_of
+
+HANDLER = handle_torch_function.__code__
+RECURRENT = torch.nn.modules.rnn.__file__
+_PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
+
+
+class FunctionCapture(TorchFunctionMode):
+    """Records the calls that ``names`` names into ``calls``, while there are any."""
+
+    def __init__(self, names: Names, threads: Threads) -> None:
+        super().__init__()
+        self.calls: Calls | None = None
+        self._names = names
+        self._by_function = names.by_function
+        self._threads = threads
+        self._descending: list[Any] = []
+
+    # -- being there -----------------------------------------------------------------------
+
+    def install(self) -> None:
+        """Be on this thread's stack of modes."""
+        if self not in compat.function_modes():
+            self.__enter__()
+
+    def remove(self) -> None:
+        """Leave the stack, if nobody came in after us; the flag keeps us quiet otherwise."""
+        if compat.top_function_mode() is self:
+            self.__exit__(None, None, None)
+
+    # -- seeing ----------------------------------------------------------------------------
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Called by torch in place of ``func``."""
+        kwargs = kwargs or {}
+        calls = self.calls
+        if calls is None or self._threads.inside or not calls.session.active:
+            return func(*args, **kwargs)
+        try:
+            api = self._by_function.get(func)
+        except TypeError:
+            api = None
+        frame = sys._getframe(1)
+        if frame.f_code is HANDLER and frame.f_back is not None:
+            return self._handed_over(calls, api, func, types, args, kwargs, frame.f_back)
+        if api is None:
+            return self._unnamed(calls, func, args, kwargs, frame)
+        name: str | None = api.name
+        if api.operator is not None or name is None:
+            if is_operator(frame):
+                name = api.operator
+            elif name is not None and self._names.by_code:
+                name = self._names.by_code.get(id(frame.f_code), name)
+                if name is not api.name and frame.f_back is not None:
+                    frame = frame.f_back
+        elif id(frame.f_code) in self._names.by_code:
+            name = self._names.by_code[id(frame.f_code)]
+            frame = frame.f_back or frame
+        if api.recurrent is not None and frame.f_code.co_filename == RECURRENT:
+            name = api.recurrent
+        if name is None:
+            return func(*args, **kwargs)
+        filled = ("out",) if "out" in kwargs else ()
+        return calls.record(name, func, args, kwargs, stack_of(frame), None, api.in_place, filled)
+
+    def _handed_over(
+        self,
+        calls: Calls,
+        api: Api | None,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        frame: FrameType,
+    ) -> Any:
+        """A Python function of torch, in ``frame``, handed itself to us."""
+        own = frame.f_code
+        site = frame.f_back or frame
+        name = api.name if api else None
+        if site.f_code is DISPATCHER:
+            site = site.f_back or site
+            name = self._names.dispatched.get(id(own), name)
+        elif id(own) in self._names.dispatched and getattr(func, "__code__", None) is not own:
+            name = self._names.dispatched[id(own)]
+        if api is not None and api.operator is not None:
+            name = api.operator  # operators written in Python, such as Tensor.__pow__
+            if own.co_name not in ("wrapped", api.operator.rpartition(".")[2]):
+                name = api.name
+        if name is None:
+            return self._descend(func, types, args, kwargs)
+        is_method = name.startswith("Tensor.")
+        written = self._written(frame, func, is_method, args, kwargs, site)
+        if name.startswith("Distributed."):
+            return collectives.record(calls, self._names, name, func, args, kwargs, stack_of(site), written)
+        in_place = bool(api and api.in_place)
+        return calls.record(name, func, args, kwargs, stack_of(site), written, in_place)
+
+    def _written(
+        self, frame: FrameType, func: Any, is_method: bool, args: tuple[Any, ...], kwargs: dict[str, Any],
+        site: FrameType,
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
+        """The arguments as ``site`` wrote them."""
+        if is_operator(site):
+            return args, kwargs
+        function = func
+        if getattr(func, "__code__", None) is not frame.f_code:
+            function = frame.f_globals.get(frame.f_code.co_name)
+            if getattr(function, "__code__", None) is not frame.f_code:
+                return args, kwargs
+        return as_written(function, call_form(site), is_method, args, kwargs)
+
+    def _unnamed(
+        self, calls: Calls, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
+    ) -> Any:
+        """Nothing that the lists name; an operator called as torch.ops.aten is."""
+        space = getattr(func, "namespace", None) or getattr(func, "_qualified_op_name", "").partition("::")[0]
+        if space != "aten":
+            return func(*args, **kwargs)
+        packet = getattr(func, "overloadpacket", func)
+        name = getattr(packet, "__name__", "")
+        if self._names.aten is not None and name not in self._names.aten:
+            return func(*args, **kwargs)
+        while frame.f_back is not None and frame.f_code.co_filename.endswith("torch/_ops.py"):
+            frame = frame.f_back
+        return calls.record(
+            f"Aten.{name}", func, args, kwargs, stack_of(frame), None, name.endswith("_"),
+            ("out",) if "out" in kwargs else (),
+        )  # fmt: skip
+
+    def _descend(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a Python function that is no record of its own so that what it calls is seen."""
+        inner = None
+        if func not in self._descending and _PLAIN.issuperset(types):
+            inner = compat.without_check(func)
+        if inner is None:
+            return func(*args, **kwargs)
+        self._descending.append(func)
+        try:
+            with self:
+                return inner(*args, **kwargs)
+        finally:
+            self._descending.pop()

@@ -1,0 +1,263 @@
+"""What the calls that a function mode sees are called in a run: the canonical names, as data.
+
+``support_wrap_ops.yaml`` lists what is recorded, ``names.yaml`` holds the rules by which the peer's
+names come out (``Tensor.__add__`` for ``a + b``, ``Functional.linear``, ``VF.lstm``).
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import torch
+import yaml
+
+from probe_core.errors import UserError
+
+FAMILIES = ("functional", "tensor", "torch", "_VF", "aten", "torch_npu", "distributed", "npu_distributed",
+            "mindspeed")  # fmt: skip
+EVERYTHING = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """A function of torch, and what its calls are called.
+
+    Attributes:
+        name: Its name in a run; None where it is not recorded.
+        operator: Its name where an operator made the call; None where that is not recorded.
+        recurrent: Its name where torch.nn.modules.rnn made the call.
+        in_place: The call writes its first argument.
+    """
+
+    name: str | None
+    operator: str | None = None
+    recurrent: str | None = None
+    in_place: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A function that no mode sees: where it stands, and what its calls are called."""
+
+    holder: Any
+    attribute: str
+    name: str
+
+
+@dataclass(slots=True)
+class Names:
+    """The names of everything that is recorded.
+
+    Attributes:
+        by_function: What a mode is given, to its names.
+        by_code: By the id of their code, functions that hide behind what they call.
+        dispatched: By the id of their code, functions that a dispatcher chooses between, to its name.
+        aten: Names of operators called as torch.ops.aten; None for all.
+        patches: What has to be wrapped to be seen.
+        receives: For collectives, the positions that are filled by the call.
+    """
+
+    by_function: dict[Any, Api] = field(default_factory=dict)
+    by_code: dict[int, str] = field(default_factory=dict)
+    dispatched: dict[int, str] = field(default_factory=dict)
+    aten: frozenset[str] | None = None
+    patches: list[Patch] = field(default_factory=list)
+    receives: dict[str, list[int]] = field(default_factory=dict)
+    receive_keywords: frozenset[str] = frozenset()
+
+
+def load_names(ops: Path | None = None, risk_level: str = "ALL") -> Names:
+    """The names of what ``ops`` (none: the list of this package) says is recorded.
+
+    Raises:
+        UserError: The list cannot be read, or is not in the form of support_wrap_ops.yaml.
+    """
+    rules = yaml.load(_package_text("names.yaml"), _LOADER)
+    listed = _listed(ops)
+    allow = _risk(risk_level, rules, listed)
+    return _Builder(rules, listed, allow).build()
+
+
+def _package_text(name: str) -> str:
+    return (files("probe_pytorch.capture") / name).read_text("utf-8")
+
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def _listed(path: Path | None) -> dict[str, list[str]]:
+    what = path or "support_wrap_ops.yaml"
+    try:
+        text = path.read_text("utf-8") if path else _package_text("support_wrap_ops.yaml")
+        found = yaml.load(text, _LOADER)
+    except OSError as error:
+        raise UserError(
+            f'The list of APIs "{what}" cannot be read: {error.strerror or error}.',
+            'Mend "support_wrap_ops" in the configuration.',
+        ) from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise UserError(f'The list of APIs "{what}" is not valid yaml: {error}.', "Mend the file.") from None
+    problem = UserError(
+        f'The list of APIs "{what}" must map families to lists of names.', "The families are:", FAMILIES
+    )
+    if not isinstance(found, dict):
+        raise problem
+    for names in found.values():
+        if names is not None and not (isinstance(names, list) and all(isinstance(n, str) for n in names)):
+            raise problem
+    return {family: found.get(family) or [] for family in FAMILIES}
+
+
+def _risk(level: str, rules: dict[str, Any], listed: dict[str, list[str]]) -> Callable[[str], bool]:
+    if level == "ALL":
+        return lambda name: True
+    low = frozenset(rules["low_risk"])
+    if level == "FOCUS":
+        return lambda name: name not in low
+    families = ("mindspeed", "torch_npu", "distributed", "npu_distributed")
+    core = frozenset(rules["core"]) | {n.rpartition(".")[2] for f in families for n in listed[f]}
+    return lambda name: name in core
+
+
+class _Builder:
+    """Builds the names family by family; what comes first names a function that stands in two."""
+
+    def __init__(
+        self, rules: dict[str, Any], listed: dict[str, list[str]], allow: Callable[[str], bool]
+    ) -> None:
+        self._rules = rules
+        self._listed = {
+            family: [n for n in names if n == EVERYTHING or allow(n)] for family, names in listed.items()
+        }
+        self._in_place = frozenset(rules["in_place"])
+        self.names = Names(receives=rules["receives"], receive_keywords=frozenset(rules["receive_keywords"]))
+
+    def build(self) -> Names:
+        """All families."""
+        self._functional()
+        self._tensor()
+        self._torch()
+        for name in ("torch_npu", "mindspeed"):
+            self._third_party(name)
+        self._distributed()
+        if EVERYTHING not in self._listed["aten"]:
+            self.names.aten = frozenset(self._listed["aten"])
+        return self.names
+
+    def _functional(self) -> None:
+        holder = torch.nn.functional
+        for name in self._listed["functional"]:
+            function = getattr(holder, name, None)
+            if function is None:
+                continue
+            full = f"Functional.{name}"
+            if name in self._rules["hidden_functional"]:
+                self.names.by_code[id(function.__code__)] = full
+                continue
+            for inner in _dispatcher_targets(function):
+                self.names.dispatched[id(inner.__code__)] = full
+            self._put(function, Api(full, in_place=name.endswith("_")))
+
+    def _tensor(self) -> None:
+        listed = frozenset(self._listed["tensor"])
+        operators, renamed = self._rules["operators"], self._rules["renamed"]
+        for name in dict.fromkeys([*self._listed["tensor"], *operators]):
+            function = getattr(torch.Tensor, name, None)
+            if function is None or name in renamed:
+                continue
+            operator = operators.get(name)
+            self._put(
+                function,
+                Api(
+                    f"Tensor.{name}" if name in listed else None,
+                    f"Tensor.{operator}" if operator in listed else None,
+                    in_place=self._writes(name),
+                ),
+            )
+
+    def _torch(self) -> None:
+        recurrent, synonyms = frozenset(self._rules["recurrent"]), self._rules["synonyms"]
+        listed = self._listed["torch"]
+        found: list[tuple[str, Any]] = []
+        for name in dict.fromkeys([*listed, *self._listed["_VF"], *recurrent]):
+            holder: Any = torch
+            for part in name.split("."):
+                holder = getattr(holder, part, None)
+            if holder is not None:
+                found.append((name, holder))
+        # names of one function, such as mm and dsmm, are equal as keys: the common one comes first
+        found.sort(key=lambda item: item[0] in synonyms)
+        for name, holder in found:
+            self._put(
+                holder,
+                Api(
+                    f"Torch.{name}" if name in listed else None,
+                    recurrent=f"VF.{name}" if name in recurrent else None,
+                    in_place=self._writes(name),
+                ),
+            )
+
+    def _third_party(self, family: str) -> None:
+        """Python functions of packages that are there: torch_npu and mindspeed.ops."""
+        prefix = {"torch_npu": "NPU", "mindspeed": "MindSpeed"}[family]
+        if sys.modules.get(family) is None:
+            return
+        operators = getattr(torch.ops, "npu", None) if family == "torch_npu" else None
+        for name in self._listed[family]:
+            path, _, attribute = name.rpartition(".")
+            holder = sys.modules[family] if family == "torch_npu" else _module(f"mindspeed.ops.{path}")
+            if callable(getattr(holder, attribute, None)):
+                self.names.patches.append(Patch(holder, attribute, f"{prefix}.{attribute}"))
+            packet = getattr(operators, attribute, None) if operators is not None else None
+            if packet is not None:
+                self._put(packet, Api(f"{prefix}.{attribute}"))
+
+    def _distributed(self) -> None:
+        if torch.distributed.is_available():
+            self._patch(torch.distributed, self._listed["distributed"])
+        npu = sys.modules.get("torch_npu")
+        if npu is not None and hasattr(npu, "distributed"):
+            self._patch(npu.distributed, self._listed["npu_distributed"])
+
+    def _patch(self, holder: Any, listed: Iterable[str]) -> None:
+        for name in listed:
+            function = getattr(holder, name, None)
+            if function is not None:
+                self.names.patches.append(Patch(holder, name, f"Distributed.{name}"))
+                self._put(function, Api(f"Distributed.{name}"))
+
+    def _put(self, function: Any, api: Api) -> None:
+        try:
+            self.names.by_function.setdefault(function, api)
+        except TypeError:  # it cannot be hashed, so no mode will hand it over
+            return
+
+    def _writes(self, name: str) -> bool:
+        return name in self._in_place or (name.endswith("_") and not name.endswith("__"))
+
+
+def _dispatcher_targets(function: Any) -> list[Any]:
+    """The two functions that a function made by torch's boolean_dispatch chooses between."""
+    code = getattr(function, "__code__", None)
+    if code is None or code is not DISPATCHER:
+        return []
+    cells = (cell.cell_contents for cell in function.__closure__ or ())
+    return [item for item in cells if hasattr(item, "__code__")]
+
+
+def _module(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+DISPATCHER: CodeType = torch.nn.functional.max_pool2d.__code__
+"""The code that all functions made by boolean_dispatch share."""

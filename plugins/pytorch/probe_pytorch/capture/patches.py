@@ -1,0 +1,83 @@
+"""Functions that no mode sees, wrapped where they stand: a short explicit list, taken back at stop.
+
+These are the collectives of torch.distributed that hand themselves to no mode, Python functions of
+torch_npu and mindspeed, and what the user registers. Nothing else of torch is ever replaced.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from probe_pytorch.capture import collectives
+from probe_pytorch.capture.calls import Calls, Threads
+from probe_pytorch.capture.names import Names, Patch
+from probe_pytorch.sites import stack_of
+
+
+class Patches:
+    """The wrapped functions; quiet while ``calls`` is None."""
+
+    def __init__(self, names: Names, threads: Threads) -> None:
+        self.calls: Calls | None = None
+        self._names = names
+        self._threads = threads
+        self._patches = list(names.patches)
+        self._placed: list[tuple[Patch, Any, Any]] = []
+
+    def add(self, patch: Patch) -> None:
+        """Wrap one more function, now and at every start."""
+        self._patches.append(patch)
+        if self._placed or self.calls is not None:
+            self._place(patch)
+
+    def drop(self, holder: Any, attribute: str) -> bool:
+        """Let go of a function that was added; False where it was not."""
+        found = [p for p in self._patches if p.holder is holder and p.attribute == attribute]
+        for patch in found:
+            self._patches.remove(patch)
+        for placed in [entry for entry in self._placed if entry[0] in found]:
+            self._placed.remove(placed)
+            self._restore(*placed)
+        return bool(found)
+
+    def install(self) -> None:
+        """Put the wrappers in place."""
+        if not self._placed:
+            for patch in self._patches:
+                self._place(patch)
+
+    def remove(self) -> None:
+        """Put back what stood there."""
+        placed, self._placed = self._placed, []
+        for entry in reversed(placed):
+            self._restore(*entry)
+
+    def _place(self, patch: Patch) -> None:
+        original = getattr(patch.holder, patch.attribute)
+        wrapper = self._wrap(patch, original)
+        setattr(patch.holder, patch.attribute, wrapper)
+        self._placed.append((patch, original, wrapper))
+
+    def _restore(self, patch: Patch, original: Any, wrapper: Any) -> None:
+        if getattr(patch.holder, patch.attribute, None) is wrapper:
+            setattr(patch.holder, patch.attribute, original)
+
+    def _wrap(self, patch: Patch, original: Callable[..., Any]) -> Callable[..., Any]:
+        threads = self._threads
+        is_collective = patch.name.startswith("Distributed.")
+
+        @functools.wraps(original)
+        def recorded(*args: Any, **kwargs: Any) -> Any:
+            calls = self.calls
+            if calls is None or threads.inside or not calls.session.active:
+                return original(*args, **kwargs)
+            stack = stack_of(sys._getframe(1))
+            inner = threads.outermost(original)
+            if is_collective:
+                return collectives.record(calls, self._names, patch.name, inner, args, kwargs, stack)
+            return calls.record(patch.name, inner, args, kwargs, stack)
+
+        return recorded

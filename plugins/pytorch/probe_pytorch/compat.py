@@ -1,0 +1,124 @@
+"""All private API of torch that probe uses, each use with a test that names the version.
+
+Written for torch 2.1 to 2.13. Where a name is missing, the function says what then holds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from types import FunctionType
+from typing import Any
+
+import torch
+from torch import _C
+
+
+def graph_task() -> int:
+    """The number of the running backward pass of this thread; -1 outside of one."""
+    return int(_C._current_graph_task_id())
+
+
+def sequence_number() -> int:
+    """What the next node of the autograd graph of this thread is numbered; 0 where that cannot be told."""
+    try:
+        return int(_C._autograd._get_sequence_nr())
+    except AttributeError:
+        return 0
+
+
+def no_functions() -> AbstractContextManager[Any]:
+    """No function mode and no ``__torch_function__`` inside."""
+    return _C.DisableTorchFunction()
+
+
+def no_dispatch_modes() -> AbstractContextManager[Any]:
+    """No dispatch mode inside: what the recorder computes is nobody else's business."""
+    if not _C._len_torch_dispatch_stack():
+        return nullcontext()
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    return _disable_current_modes()
+
+
+def top_function_mode() -> Any:
+    """The innermost function mode; None without one."""
+    depth = _C._len_torch_function_stack()
+    return _C._get_function_stack_at(depth - 1) if depth else None
+
+
+def function_modes() -> list[Any]:
+    """The function modes of this thread, outermost first."""
+    return [_C._get_function_stack_at(i) for i in range(_C._len_torch_function_stack())]
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """True for a tensor that has a shape and no data."""
+    fake = sys.modules.get("torch._subclasses.fake_tensor")
+    return fake is not None and isinstance(tensor, fake.FakeTensor)
+
+
+def is_dense(tensor: torch.Tensor) -> bool:
+    """True where the elements lie in memory without gaps, in whatever order."""
+    if tensor.is_contiguous():
+        return True
+    expected = 1
+    for stride, size in sorted(zip(tensor.stride(), tensor.shape)):
+        if size == 1:
+            continue
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+_NEVER = {
+    "has_torch_function": lambda *_: False,
+    "has_torch_function_unary": lambda *_: False,
+    "has_torch_function_variadic": lambda *_: False,
+}
+
+
+def without_check(function: Any) -> Any:
+    """A private copy of a Python function of torch whose body runs without handing itself to a mode.
+
+    Called with a mode on, the calls inside it are seen one by one. None for what is no such function.
+    The copy is made anew each time, for it takes the module's names as they are at that moment.
+    """
+    if not isinstance(function, FunctionType) or _NEVER.keys().isdisjoint(function.__code__.co_names):
+        return None
+    names = {**function.__globals__, **_NEVER}
+    copy = FunctionType(
+        function.__code__, names, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
+
+
+def is_wrapper(tensor: torch.Tensor) -> bool:
+    """True for a tensor whose data lie elsewhere, in tensors that its class keeps."""
+    try:
+        return tensor.untyped_storage().data_ptr() == 0 and tensor.numel() > 0
+    except Exception:
+        return True
+
+
+def may_have_compiled() -> bool:
+    """True once torch.compile may have been used: it loads what compiles."""
+    return "torch._dynamo" in sys.modules
+
+
+def force_eager() -> Callable[[], None] | None:
+    """Let compiled code run as it was written; what undoes it. None before torch 2.6, which cannot."""
+    set_stance = getattr(torch.compiler, "set_stance", None)
+    if set_stance is None:
+        return None
+    stance = set_stance("force_eager")
+    return lambda: stance.__exit__(None, None, None)
+
+
+is_transformed: Callable[[torch.Tensor], bool] = getattr(
+    getattr(_C, "_functorch", None), "is_functorch_wrapped_tensor", lambda tensor: False
+)
+"""True inside vmap and the like for a tensor that stands for many and has no values of its own."""

@@ -1,0 +1,207 @@
+"""``PrecisionDebugger``: what a training script says to record itself (spec/dump 3, 4)."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Union
+
+from torch import nn
+
+from probe_core.errors import UserError
+from probe_pytorch.config import ConfigWarning, load
+from probe_pytorch.recorder import Recorder
+from probe_pytorch.seeds import seed_all
+
+Model = Union[nn.Module, Sequence[nn.Module], None]
+
+
+class PrecisionDebugger:
+    """Records what every API and module of a training step takes in and gives out.
+
+    ::
+
+        debugger = PrecisionDebugger(config_path="config.json")
+        debugger.start(model=model)   # before the forward
+        ...                           # forward, backward, optimizer step
+        debugger.stop()
+        debugger.step()               # the next step gets a directory of its own
+
+    There is one debugger in a process: another construction returns the first, unchanged. As a
+    context manager it starts on entry, and stops and ends the step on exit.
+
+    Args:
+        config_path: The configuration, in the peer's format; none for the defaults.
+        task, dump_path, level, step: These fields of it, which come before the file.
+        model: The model or models, for levels L0 and mix; ``start(model=…)`` comes before it.
+
+    Raises:
+        UserError: A configuration that cannot be followed; the message says how to mend it.
+    """
+
+    _instance: PrecisionDebugger | None = None
+    _recorder: Recorder
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> PrecisionDebugger:
+        """The debugger of this process."""
+        if cls._instance is None:
+            cls._instance = super().__new__(cls)
+        return cls._instance
+
+    def __init__(
+        self,
+        config_path: str | Path | None = None,
+        task: str | None = None,
+        dump_path: str | Path | None = None,
+        level: str | None = None,
+        model: Model = None,
+        step: list[int | str] | None = None,
+    ) -> None:
+        if hasattr(self, "_recorder"):
+            return
+        try:
+            config = load(
+                config_path,
+                task=task,
+                dump_path=os.fspath(dump_path) if dump_path is not None else None,
+                level=level,
+                step=step,
+            )
+            if config.seed is not None:
+                seed_all(config.seed, config.deterministic)
+            self._recorder = Recorder(config)
+            self._model = _models(model)
+        except BaseException:
+            type(self)._instance = None
+            raise
+        atexit.register(self._recorder.finish)
+
+    # -- the life of a step ----------------------------------------------------------------
+
+    def start(self, model: Model = None, token_range: Sequence[int] | None = None) -> None:
+        """Begin to record, if the current step and rank are selected.
+
+        Args:
+            model: The model or models whose modules are recorded, for levels L0 and mix.
+            token_range: First and last token, counted by the model's own forwards, to record of a
+                generation.
+        """
+        if isinstance(self, nn.Module) or not isinstance(self, PrecisionDebugger):
+            raise UserError("start is called without a debugger.", "Construct a PrecisionDebugger first.")
+        if model is not None:
+            self._model = _models(model)
+        if self._recorder.config.modules and self._model is None:
+            raise UserError(
+                f'start() needs the model at level "{self._recorder.config.level}".',
+                "Write debugger.start(model=model).",
+            )
+        self._recorder.start(self._model, _token_range(token_range))
+
+    def stop(self) -> None:
+        """Cease to record, and write what was recorded; start may follow within the same step."""
+        self._recorder.stop()
+
+    def forward_backward_dump_end(self) -> None:
+        """The same as ``stop``, under the name that older scripts use."""
+        self.stop()
+
+    def step(self) -> None:
+        """End the step: counts begin anew, and the next start has a directory of its own."""
+        self._recorder.step()
+
+    def set_init_step(self, step: int) -> None:
+        """Number the current step ``step``, as when training is resumed."""
+        if type(step) is not int or step < 0:
+            raise UserError(f"set_init_step needs a whole number from 0 on, not {step!r:.40}.", "Change it.")
+        self._recorder.set_step(step)
+
+    def __enter__(self) -> PrecisionDebugger:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        self.step()
+
+    # -- single values and modules -----------------------------------------------------------
+
+    def save(self, variable: Any, name: str, save_backward: bool = True) -> None:
+        """Record a variable, at level debug: a tensor, a number, a text, or lists and dicts of them.
+
+        Args:
+            variable: What to record. Start and stop are not needed.
+            name: Its name; a second one of the same name in a step is counted.
+            save_backward: Record the gradient of its tensors too, when it arrives.
+        """
+        if not isinstance(name, str) or not name:
+            raise UserError("save needs a name that is not empty.", 'Write debugger.save(x, "x").')
+        self._recorder.save(variable, name, save_backward)
+
+    def module_dump(self, module: nn.Module, dump_name: str) -> None:
+        """Record what one module takes in and gives out, and nothing inside it, until ``module_dump_end``."""
+        if not isinstance(module, nn.Module):
+            raise UserError("module_dump needs a torch.nn.Module.", "Pass the module itself.")
+        if not isinstance(dump_name, str) or not dump_name:
+            raise UserError("module_dump needs a name that is not empty.", "Pass a name.")
+        self._recorder.module_dump(module, dump_name)
+
+    def module_dump_end(self) -> None:
+        """End what ``module_dump`` began."""
+        self._recorder.module_dump_end()
+
+    # -- functions of the user's -------------------------------------------------------------
+
+    def register_custom_api(self, module: Any, api: str, api_prefix: str | None = None) -> None:
+        """Record calls of a function that torch knows nothing of, at levels L1 and mix.
+
+        Args:
+            module: The module or class that the function stands in.
+            api: Its name there.
+            api_prefix: What its records are called by; the module's name without one.
+        """
+        if not isinstance(api, str) or not callable(getattr(module, api, None)):
+            raise UserError(f"{module!r:.80} has no function called {api!r:.40}.", "Check the name.")
+        prefix = api_prefix or str(getattr(module, "__name__", type(module).__name__))
+        self._recorder.register(module, api, f"{prefix}.{api}")
+
+    def restore_custom_api(self, module: Any, api: str) -> None:
+        """Record the function no longer."""
+        if not self._recorder.restore(module, api):
+            warnings.warn(f"{api} was not registered; nothing is restored", ConfigWarning, stacklevel=2)
+
+    def monitor(self, model: nn.Module) -> None:
+        """Of the peer's grad_probe: not offered; level L0 records every parameter's gradient."""
+        raise UserError(
+            "monitor belongs to the task grad_probe, which probe does not have.",
+            'Record with "level": "L0"; parameters_grad holds every gradient.',
+        )
+
+
+def _models(model: Any) -> Model:
+    if model is None or isinstance(model, nn.Module):
+        return model
+    if isinstance(model, (list, tuple)) and model and all(isinstance(item, nn.Module) for item in model):
+        return model
+    raise UserError(
+        f"model must be a torch.nn.Module or a list of them, not {type(model).__name__}.",
+        "Write debugger.start(model=model).",
+    )
+
+
+def _token_range(value: Sequence[int] | None) -> tuple[int, int] | None:
+    if value is None:
+        return None
+    if (
+        not isinstance(value, (list, tuple))
+        or len(value) != 2
+        or any(type(item) is not int for item in value)
+        or not 0 <= value[0] <= value[1]
+    ):
+        raise UserError(f"token_range must be [first, last], not {value!r:.60}.", "For example [0, 3].")
+    return value[0], value[1]

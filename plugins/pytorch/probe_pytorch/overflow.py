@@ -1,0 +1,59 @@
+"""Task overflow_check: only calls that give out, or take in, nan or infinities are kept (spec/dump 14)."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from probe_pytorch.leaves import TensorLeaf, Tree
+
+Flags = Callable[[], bool]
+"""Asks the device whether something overflowed since the last time, and forgets it."""
+
+
+def overflows(tree: Tree) -> bool:
+    """True where the maximum or minimum of any leaf is nan or infinite."""
+    if isinstance(tree, TensorLeaf):
+        high, low = tree.statistics[:2]
+        return not all(math.isfinite(value) for value in (high, low) if value is not None)
+    if isinstance(tree, list):
+        return any(overflows(item) for item in tree)
+    if isinstance(tree, dict) and "type" not in tree:
+        return any(overflows(item) for item in tree.values())
+    return False
+
+
+def leaves_of(tree: Tree) -> list[TensorLeaf]:
+    """All tensor leaves."""
+    if isinstance(tree, TensorLeaf):
+        return [tree]
+    items = tree if isinstance(tree, list) else tree.values() if isinstance(tree, dict) else ()
+    return [leaf for item in items for leaf in leaves_of(item)]
+
+
+def device_flags() -> Flags | None:
+    """The overflow flag of an NPU that saturates instead of giving infinities; None elsewhere.
+
+    Written against torch_npu's documented interface, and tried with a stand-in only.
+    """
+    npu: Any = sys.modules.get("torch_npu")
+    if npu is None:
+        return None
+    utils = getattr(npu.npu, "utils", None)
+    if utils is None or not hasattr(utils, "get_npu_overflow_flag") or _has_infinities(npu):
+        return None
+
+    def raised() -> bool:
+        found = bool(utils.get_npu_overflow_flag())
+        if found and hasattr(utils, "clear_npu_overflow_flag"):
+            utils.clear_npu_overflow_flag()
+        return found
+
+    return raised
+
+
+def _has_infinities(npu: Any) -> bool:
+    supported = getattr(getattr(npu.npu, "utils", None), "is_support_inf_nan", None)
+    return bool(supported()) if callable(supported) else True

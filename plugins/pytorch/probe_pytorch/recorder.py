@@ -1,0 +1,319 @@
+"""The recorder behind the debugger: steps and ranks, and which captures are at work."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from probe_core.cli import console
+from probe_core.errors import UserError
+from probe_pytorch import compat
+from probe_pytorch.capture.aten import AtenCapture
+from probe_pytorch.capture.calls import Calls, Threads
+from probe_pytorch.capture.functions import FunctionCapture
+from probe_pytorch.capture.kernel_dump import KernelDump
+from probe_pytorch.capture.modules import ModuleCapture, named_modules
+from probe_pytorch.capture.names import Names, Patch, load_names
+from probe_pytorch.capture.patches import Patches
+from probe_pytorch.config import Config
+from probe_pytorch.session import Session
+from probe_pytorch.storage.directory import Lock, StepDirectory
+from probe_pytorch.storage.tensors import HEADER_ROOM
+from probe_pytorch.variables import save_variable
+
+SINGLE = "rank"
+"""The directory of a process that belongs to no group."""
+
+
+class Recorder:
+    """Turns start, stop and step into sessions, and lets the captures see and go blind.
+
+    Args:
+        config: What to record.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+        self._step = 0
+        self._session: Session | None = None
+        self._room = HEADER_ROOM
+        self._overflows_left = config.overflow_count
+        self._searched = False
+        self._locks: dict[str, Lock] = {}
+        self._threads = Threads()
+        self._names: Names | None = None
+        self._functions: FunctionCapture | None = None
+        self._patches: Patches | None = None
+        self._modules = ModuleCapture(self._threads)
+        self._aten: AtenCapture | None = None
+        self._custom: list[Patch] = []
+        self._stance: Callable[[], None] | None = None
+        self._token_handles: list[Any] = []
+        self._single: ModuleCapture | None = None
+        self._running = False
+        self._finished = False
+        self._told: set[str] = set()
+
+    # -- the life of a step ----------------------------------------------------------------
+
+    def start(
+        self, model: nn.Module | Sequence[nn.Module] | None, token_range: tuple[int, int] | None
+    ) -> None:
+        """Begin to record; again, if it had begun, with the model that is given now."""
+        if self._finished or self._searched or not self._selected() or not self._enabled():
+            return
+        if self.config.level == "debug":
+            return
+        session = self._open_session()
+        self._force_eager(session)
+        if self.config.modules and model is not None:
+            self._modules.begin_step(session)
+            self._modules.install(
+                named_modules(model),
+                gradients="backward" in self.config.directions and self.config.parameter_gradients,
+            )
+        if self.config.apis:
+            self._see_functions(session)
+        if self.config.level == "L2":
+            self._see_operators(session)
+        session.active = True
+        self._running = True
+        if token_range is not None and model is not None:
+            self._count_tokens(session, model, token_range)
+
+    def stop(self) -> None:
+        """Cease to record and write."""
+        if not self._running:
+            return
+        session = self._session
+        self._modules.take_sharded_gradients()
+        self._blind()
+        if session is not None:
+            session.active = False
+            session.flush()
+
+    def step(self) -> None:
+        """End the step."""
+        self.stop()
+        self._close_session()
+        self._step += 1
+
+    def set_step(self, step: int) -> None:
+        """Give the current step another number."""
+        self.stop()
+        self._close_session()
+        self._step = step
+
+    def finish(self) -> None:
+        """Write what there is; at the end of the process, or of the search for overflows."""
+        if self._finished:
+            return
+        self.stop()
+        self._close_session()
+        self._finished = True
+        for lock in self._locks.values():
+            lock.release()
+
+    def _blind(self) -> None:
+        self._running = False
+        self._end_module_dump()
+        stance, self._stance = self._stance, None
+        if stance is not None:
+            stance()
+        for handle in self._token_handles:
+            handle.remove()
+        self._token_handles.clear()
+        if self._aten is not None:
+            self._aten.calls = None
+            self._aten.remove()
+        self._modules.remove()
+        if self._functions is not None:
+            self._functions.calls = None
+            self._functions.remove()
+        if self._patches is not None:
+            self._patches.calls = None
+            self._patches.remove()
+
+    def _see_functions(self, session: Session) -> None:
+        if self._names is None:
+            self._names = load_names(self.config.wrap_ops, self.config.risk_level)
+        if self._functions is None:
+            self._functions = FunctionCapture(self._names, self._threads)
+            self._patches = Patches(self._names, self._threads)
+            for patch in self._custom:
+                self._patches.add(patch)
+        assert self._patches is not None
+        self._functions.calls = self._patches.calls = Calls(session, self._threads)
+        self._functions.install()
+        self._patches.install()
+
+    def _see_operators(self, session: Session) -> None:
+        if self.config.acl_config or "torch_npu" in sys.modules:
+            self._dump_kernels(session)
+            return
+        if self._aten is None:
+            self._aten = AtenCapture(self._threads)
+        self._aten.calls = Calls(session, self._threads)
+        self._aten.install()
+
+    def _dump_kernels(self, session: Session) -> None:
+        """On an NPU, level L2 is the kernels of the one API that the configuration names."""
+        names = self.config.names or self.config.scope
+        if len(names) != 1:
+            raise UserError(
+                'Level L2 on an NPU dumps the kernels of one API; "list" must name exactly one.',
+                'For example "list": ["Functional.linear.0.forward"].',
+            )
+        acl = Path(self.config.acl_config) if self.config.acl_config else None
+        dump = KernelDump(sys.modules.get("torch_npu"), session.path / "kernels", acl)
+        self._see_functions(session)
+        assert self._functions is not None and self._functions.calls is not None
+        self._functions.calls.dump_kernels(names[0], dump)
+
+    def _count_tokens(self, session: Session, model: Any, tokens: tuple[int, int]) -> None:
+        """Record only while the model's own forwards are within ``tokens``, counted from 0 at start."""
+        outer = model if isinstance(model, nn.Module) else model[0]
+        count = itertools.count()
+        session.active = False
+
+        def before(*_: Any) -> None:
+            session.active = tokens[0] <= next(count) <= tokens[1]
+
+        self._token_handles.append(outer.register_forward_pre_hook(before))
+
+    def _force_eager(self, session: Session) -> None:
+        """Compiled code runs as it was written while it is recorded, and the run says so."""
+        if compat.may_have_compiled():
+            session.note("compile", self.config.compile)
+            if self.config.compile == "eager" and self._stance is None:
+                self._stance = compat.force_eager()
+
+    # -- sessions --------------------------------------------------------------------------
+
+    def _open_session(self) -> Session:
+        label = self._label()
+        if self._session is None:
+            if label not in self._locks:
+                self._locks[label] = Lock(self.config.dump_path, label)
+            directory = StepDirectory(self.config.dump_path, self._step, label)
+            shown = f"{self.config.shown_path.rstrip('/')}/step{self._step}/{label}"
+            self._session = Session(self.config, directory, shown, self._room)
+            self._session.overflows_left = self._overflows_left
+            self._session.on_last_overflow = self._last_overflow
+            self._session.flush()
+        return self._session
+
+    def _close_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.active = False
+            self._room = session.close()
+            self._overflows_left = session.overflows_left
+
+    def _last_overflow(self) -> None:
+        """As many overflows as were asked for: the search ends, training goes on."""
+        if self._session is not None:
+            self._session.active = False
+        self._searched = True
+        self._tell(f"probe: {self.config.overflow_count} overflow(s) recorded; the search ends.")
+
+    def _label(self) -> str:
+        dist = torch.distributed
+        if dist.is_available() and dist.is_initialized():
+            return f"rank{dist.get_rank()}"
+        return SINGLE
+
+    def _selected(self) -> bool:
+        if self.config.steps and self._step not in self.config.steps:
+            if self._step > max(self.config.steps):
+                self._tell(
+                    f"probe: step {self._step} lies behind the last one to record; nothing more is recorded."
+                )
+            return False
+        if self.config.ranks:
+            label = self._label()
+            number = int(label.removeprefix(SINGLE) or 0)
+            return number in self.config.ranks
+        return True
+
+    def _enabled(self) -> bool:
+        """What ``dump_enable`` says now; the file is read again at each start."""
+        if self.config.enabled is None or self.config.path is None:
+            return self.config.enabled is not False
+        try:
+            return bool(json.loads(self.config.path.read_text("utf-8")).get("dump_enable", True))
+        except (OSError, ValueError, AttributeError):
+            return self.config.enabled
+
+    def _tell(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            console.note(text)
+
+    # -- functions of the user's -------------------------------------------------------------
+
+    def register(self, holder: Any, attribute: str, name: str) -> None:
+        """Record calls of ``holder.attribute``."""
+        patch = Patch(holder, attribute, name)
+        self._custom.append(patch)
+        if self._patches is not None:
+            self._patches.add(patch)
+
+    def restore(self, holder: Any, attribute: str) -> bool:
+        """Record them no longer; False where they were not recorded."""
+        found = [p for p in self._custom if p.holder is holder and p.attribute == attribute]
+        for patch in found:
+            self._custom.remove(patch)
+        if self._patches is not None:
+            self._patches.drop(holder, attribute)
+        return bool(found)
+
+    # -- single values and modules -----------------------------------------------------------
+
+    def save(self, variable: Any, name: str, backward: bool) -> None:
+        """Record a variable at level debug."""
+        if self.config.level != "debug" or self._finished or not self._selected() or not self._enabled():
+            return
+        session = self._open_session()
+        session.active = True
+        save_variable(session, variable, name, backward)
+
+    def module_dump(self, module: nn.Module, name: str) -> None:
+        """Record one module and nothing else."""
+        if self._finished or not self._selected() or not self._enabled():
+            return
+        self._end_module_dump()
+        session = self._open_session()
+        session.active = self._running = True
+        for capture in (self._functions, self._patches):
+            if capture is not None:
+                capture.calls = None
+        self._modules.begin_step(None)
+        self._single = ModuleCapture(self._threads)
+        self._single.begin_step(session)
+        self._single.install([(f"{name}.{type(module).__name__}", module)], gradients=False)
+
+    def module_dump_end(self) -> None:
+        """Record as before."""
+        if self._single is None:
+            return
+        self._end_module_dump()
+        session = self._session
+        if session is not None:
+            if self.config.modules:
+                self._modules.begin_step(session)
+            if self.config.apis and self._functions is not None:
+                self._see_functions(session)
+            session.flush()
+
+    def _end_module_dump(self) -> None:
+        if self._single is not None:
+            self._single.remove()
+            self._single = None

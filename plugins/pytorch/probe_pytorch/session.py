@@ -1,0 +1,297 @@
+"""One step of one rank, being recorded: its records, call stacks and parents, and how they are written.
+
+Captures tell a session what happened; it counts the calls, decides by the filter, turns values into
+leaves, and writes what it holds to the step's directory, as a whole each time, so that what lies on
+disk can be read at any moment.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from probe_pytorch import compat
+from probe_pytorch.config import Config
+from probe_pytorch.filters import Filter
+from probe_pytorch.leaves import TensorLeaf, Tree, encode
+from probe_pytorch.overflow import device_flags, overflows
+from probe_pytorch.sites import Stack, Stacks
+from probe_pytorch.statistics import from_results
+from probe_pytorch.storage.bytes import CHECKSUMS
+from probe_pytorch.storage.directory import DEBUG_FILE, DUMP_FILE, StepDirectory
+from probe_pytorch.storage.tensors import (
+    HEADER_ROOM,
+    SUFFIX,
+    DelayedStore,
+    FileStore,
+    PackedStore,
+    TensorStore,
+)
+from probe_pytorch.values import Collector, Save
+
+FLUSH_EVERY = 1000
+"""New records after which a step is written although it goes on, and at least a quarter of all."""
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """One record: its name, what stands in it, and when the last of it came."""
+
+    key: str
+    fields: dict[str, Tree]
+    order: int = -1
+    text: str | None = None
+
+
+class Session:
+    """What is recorded of one step and rank.
+
+    Attributes:
+        active: False while nothing is to be recorded.
+        config: What to record.
+        filter: Which records are wanted.
+        path: The directory of the step.
+    """
+
+    def __init__(self, config: Config, directory: StepDirectory, shown: str, room: int = HEADER_ROOM,
+                 notes: Mapping[str, Any] | None = None) -> None:  # fmt: skip
+        self.config = config
+        self.filter = Filter(config)
+        self.active = False
+        self.room = room
+        self.lock = threading.RLock()
+        self.path = directory.path
+        self._directory = directory
+        self._shown = shown
+        self._notes = dict(notes or {})
+        self._counts: dict[str, int] = {}
+        self._order = itertools.count()
+        self._entries: list[Entry] = []
+        self._open: dict[str, Entry] = {}
+        self._parents: dict[str, str | None] = {}
+        self._stacks = Stacks()
+        self._held: dict[str, list[tuple[str, torch.Tensor]]] = {}
+        self._overflow = config.task == "overflow_check"
+        self._flags = device_flags() if self._overflow else None
+        self.overflows_left = config.overflow_count
+        self.on_last_overflow: Callable[[], None] | None = None
+        self._on_device: list[tuple[torch.Tensor, TensorLeaf]] = []
+        self._flushed = 0
+        self._errors: set[type[BaseException]] = set()
+        self._store: TensorStore | None = None
+        self.collector = Collector(
+            CHECKSUMS.get(config.summary),
+            None if self._overflow else self._keep,
+            wide=config.precision == "high",
+            measured=config.task != "structure",
+        )
+        self._saves_all = config.task == "tensor"
+
+    # -- names ---------------------------------------------------------------------------
+
+    def number(self, prefix: str) -> int:
+        """How many calls of ``prefix`` came before this one."""
+        with self.lock:
+            count = self._counts.get(prefix, 0)
+            self._counts[prefix] = count + 1
+        return count
+
+    def take_back(self, prefix: str, number: int) -> None:
+        """The call did not come to an end: its number goes to the next one, if there was none since."""
+        with self.lock:
+            if self._counts.get(prefix) == number + 1:
+                self._counts[prefix] = number
+
+    def wants(self, direction: str, side: str) -> bool:
+        """Does ``data_mode`` ask for this side of this direction?"""
+        return direction in self.config.directions and side in self.config.sides
+
+    # -- what captures tell ----------------------------------------------------------------
+
+    def save_for(self, key: str, fleeting: bool = False) -> Save | None:
+        """What keeps the data of the tensors of ``key``; None where they are not to be kept.
+
+        ``fleeting``: they may have changed by the time the record is complete.
+        """
+        if self._overflow:
+            return partial(self._hold, key, fleeting)
+        if self._saves_all or any(part in key for part in self.config.tensor_names):
+            return self._store_tensor
+        return None
+
+    def add(
+        self, key: str, fields: dict[str, Tree], stack: Stack | None = None, parent: str | None = None
+    ) -> Entry:
+        """A record that is complete."""
+        entry = Entry(key, fields)
+        if self._overflow and not self._overflowed(key, fields):
+            return entry
+        with self.lock:
+            entry.order = next(self._order)
+            self._entries.append(entry)
+            if stack is not None and self.config.extra_info:
+                self._stacks.add(key, stack)
+            if self.config.modules:
+                self._parents[key] = parent
+            if (
+                len(self._entries) >= self._flushed + max(FLUSH_EVERY, self._flushed // 4)
+                and not self._on_device
+            ):
+                self.flush()
+        return entry
+
+    def open(self, key: str, fields: dict[str, Tree], parent: str | None = None) -> Entry:
+        """A record whose values come one by one; ``arrived`` tells of each, ``complete`` of the end."""
+        with self.lock:
+            entry = self._open.get(key)
+            if entry is None:
+                entry = self._open[key] = Entry(key, fields)
+                if self.config.modules:
+                    self._parents[key] = parent
+        return entry
+
+    def arrived(self, entry: Entry) -> None:
+        """Something was filled into an open record: it stands where the last of it came."""
+        with self.lock:
+            entry.order = next(self._order)
+            entry.text = None
+
+    def complete(self, entry: Entry) -> None:
+        """Nothing more will be filled in."""
+        with self.lock:
+            if self._open.pop(entry.key, None) is not None:
+                if self._overflow and not self._overflowed(entry.key, entry.fields):
+                    return
+                entry.order = next(self._order)
+                self._entries.append(entry)
+
+    def module_began(self, key: str, parent: str | None) -> None:
+        """A module's forward has begun: it stands in the tree before what runs in it."""
+        self._parents.setdefault(key, parent)
+
+    def note(self, name: str, value: Any) -> None:
+        """Something that the head of the run says."""
+        self._notes[name] = value
+
+    def failed(self, stage: str, name: str, error: BaseException) -> None:
+        """The recorder itself failed: the step's log says how, training goes on."""
+        with self.lock:
+            if type(error) in self._errors:
+                return
+            self._errors.add(type(error))
+        self._directory.log(stage, name, error, traceback.format_stack(limit=40))
+
+    # -- values ----------------------------------------------------------------------------
+
+    def _keep(self, results: torch.Tensor, leaf: TensorLeaf) -> None:
+        self._on_device.append((results, leaf))
+
+    def _store_tensor(self, name: str, tensor: torch.Tensor) -> str | None:
+        if self._store is None:
+            self._store = self._new_store()
+        with self.lock:
+            return self._store.save(name, tensor)
+
+    def _hold(self, key: str, fleeting: bool, name: str, tensor: torch.Tensor) -> str:
+        """Keep a tensor until it is known whether its record overflows."""
+        self._held.setdefault(key, []).append((name, tensor.detach().clone() if fleeting else tensor))
+        return name + SUFFIX
+
+    def _overflowed(self, key: str, fields: dict[str, Tree]) -> bool:
+        """Is there nan or an infinity in the record? Then its tensors are stored, and it is counted."""
+        held = self._held.pop(key, [])
+        raised = self._flags() if self._flags is not None else overflows(list(fields.values()))
+        if not raised or self.overflows_left == 0:
+            return False
+        with compat.no_functions(), compat.no_dispatch_modes(), torch.no_grad():
+            for name, tensor in held:
+                self._store_tensor(name, tensor)
+        self.overflows_left -= 1
+        if self.overflows_left == 0 and self.on_last_overflow is not None:
+            self.on_last_overflow()
+        return True
+
+    def _new_store(self) -> TensorStore:
+        store: TensorStore
+        if self.config.store == "packed":
+            store = PackedStore(self._directory.tensors, self.room)
+        else:
+            store = FileStore(self._directory.tensors)
+        return DelayedStore(store) if self.config.asynchronous else store
+
+    def read_back(self) -> None:
+        """Fetch the statistics that lie on devices, all of one device at once."""
+        kept, self._on_device = self._on_device, []
+        groups: dict[tuple[torch.device, torch.dtype], list[tuple[torch.Tensor, TensorLeaf]]] = {}
+        for results, leaf in kept:
+            groups.setdefault((results.device, results.dtype), []).append((results, leaf))
+        for found in groups.values():
+            values = torch.stack([results for results, _ in found]).cpu().tolist()
+            for four, (_, leaf) in zip(values, found):
+                leaf.statistics = from_results(four, getattr(torch, leaf.dtype.removeprefix("torch.")))
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def flush(self) -> None:
+        """Write everything recorded so far."""
+        with self.lock, compat.no_functions(), compat.no_dispatch_modes(), torch.no_grad():
+            self.read_back()
+            if self._store is not None:
+                self._store.flush()
+            waiting = [] if self._overflow else [e for e in self._open.values() if e.order >= 0]
+            entries = [*self._entries, *waiting]
+            entries.sort(key=lambda entry: entry.order)
+            open_ones = {id(entry) for entry in self._open.values()}
+            lines = []
+            for entry in entries:
+                text = entry.text
+                if text is None:
+                    text = f"{encode(entry.key)}: {encode(entry.fields)}"
+                    if id(entry) not in open_ones:
+                        entry.text, entry.fields = text, {}
+                lines.append(text)
+            self._flushed = len(self._entries)
+            self._write(lines)
+
+    def _write(self, lines: list[str]) -> None:
+        saved = self._store is not None
+        head = {
+            "task": self.config.task,
+            "level": self.config.level,
+            "framework": "pytorch",
+            **({"probe": self._notes} if self._notes else {}),
+            "dump_data_dir": f"{self._shown}/dump_tensor_data" if saved else None,
+        }
+        text = (
+            json.dumps(head)[:-1] + ', "data": {' + ("\n " if lines else "") + ",\n ".join(lines) + "\n}}\n"
+        )
+        if self.config.level == "debug":
+            self._directory.write(DEBUG_FILE, text)
+            return
+        if self.config.extra_info:
+            self._directory.write("stack.json", self._stacks.text())
+            self._directory.write("construct.json", json.dumps(self._parents, indent=1))
+        self._directory.write(DUMP_FILE, text)
+
+    def close(self) -> int:
+        """Complete the step; how much room the header of its tensor file took."""
+        self.flush()
+        with self.lock:
+            if self._store is None:
+                return self.room
+            self._store.close()
+            inner = getattr(self._store, "_store", self._store)
+            return max(HEADER_ROOM, int(getattr(inner, "header_size", 0) * 1.25))
+
+    @property
+    def is_empty(self) -> bool:
+        """True while there is nothing to write."""
+        return not self._entries and not any(entry.order >= 0 for entry in self._open.values())

@@ -1,0 +1,126 @@
+"""Where calls come from: call stacks, kept once each, and whether an operator or a method made the call.
+
+Walking the frames of a call takes their code and the place in it; texts are made for each stack
+only when it is written.
+"""
+
+from __future__ import annotations
+
+import dis
+import json
+import linecache
+import sys
+from pathlib import Path
+from types import CodeType, FrameType
+
+Place = tuple[int, int]
+"""The id of a code object, and where in it the frame stands."""
+
+Stack = tuple[int, ...]
+"""Ids of code objects and places in them, alternating, innermost first."""
+
+OWN = str(Path(__file__).parent)
+"""Frames of the recorder itself are no callers."""
+
+DEEPEST = 400
+_OPERATORS = ("BINARY_", "INPLACE_", "UNARY_", "COMPARE_OP")
+_codes: dict[int, CodeType] = {}
+_operators: dict[Place, bool] = {}
+_own: dict[int, bool] = {}
+
+
+def is_operator(frame: FrameType) -> bool:
+    """True where the instruction that ``frame`` stands at is an operator, not a call."""
+    code = frame.f_code
+    place = id(code), frame.f_lasti
+    found = _operators.get(place)
+    if found is None:
+        _codes[place[0]] = code
+        name = dis.opname[code.co_code[frame.f_lasti]] if frame.f_lasti >= 0 else ""
+        found = _operators[place] = name.startswith(_OPERATORS) and name != "BINARY_SUBSCR"
+    return found
+
+
+def stack_of(frame: FrameType | None) -> Stack:
+    """The stack from ``frame`` outwards, without frames of the recorder."""
+    found: list[int] = []
+    codes, own = _codes, _own
+    while frame is not None and len(found) < 2 * DEEPEST:
+        code = frame.f_code
+        number = id(code)
+        is_own = own.get(number)
+        if is_own is None:
+            codes[number] = code
+            is_own = own[number] = code.co_filename.startswith(OWN)
+        if not is_own:
+            found.append(number)
+            found.append(frame.f_lasti)
+        frame = frame.f_back
+    return tuple(found)
+
+
+def within(stack: Stack, code_ids: set[int]) -> bool:
+    """True where one of the codes runs in ``stack``."""
+    return not code_ids.isdisjoint(stack[::2])
+
+
+def files_of(stack: Stack) -> list[str]:
+    """The files of the frames, innermost first."""
+    return [_codes[number].co_filename for number in stack[::2]]
+
+
+class Stacks:
+    """The stacks of a step, each with the records that share it."""
+
+    def __init__(self) -> None:
+        self._names: dict[Stack, list[str]] = {}
+        self._texts: dict[Stack, str] = {}
+
+    def add(self, key: str, stack: Stack) -> None:
+        """The record ``key`` was made at ``stack``."""
+        self._names.setdefault(stack, []).append(key)
+
+    def text(self) -> str:
+        """``stack.json``: records grouped by stack, frames innermost first (spec/dump 9.2)."""
+        groups = []
+        for number, (stack, names) in enumerate(self._names.items()):
+            lines = self._texts.get(stack)
+            if lines is None:
+                lines = self._texts[stack] = json.dumps(lines_of(stack), ensure_ascii=False)
+            groups.append(f'"{number}": [{json.dumps(names)}, {lines}]')
+        return "{" + ",\n".join(groups) + "}\n"
+
+
+def lines_of(stack: Stack) -> list[str]:
+    """The frames as texts, innermost first."""
+    found = [line for line in map(_line, stack[::2], stack[1::2]) if line]
+    return found or ["The call stack retrieval failed."]
+
+
+_lines: dict[Place, str] = {}
+
+
+def _line(number: int, place: int) -> str:
+    text = _lines.get((number, place))
+    if text is None:
+        code = _codes[number]
+        line = _line_number(code, place)
+        source = linecache.getline(code.co_filename, line).strip()
+        text = f"File {code.co_filename}, line {line}, in {code.co_name}, \n {source}" if source else ""
+        _lines[number, place] = text
+    return text
+
+
+def _line_number(code: CodeType, place: int) -> int:
+    line = code.co_firstlineno
+    for start, number in dis.findlinestarts(code):
+        if start > place:
+            break
+        if number is not None:
+            line = number
+    return line
+
+
+def caller(depth: int) -> FrameType:
+    """The frame ``depth`` calls above the one that asks."""
+    return sys._getframe(depth + 1)

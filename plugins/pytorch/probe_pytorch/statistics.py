@@ -1,0 +1,134 @@
+"""Maximum, minimum, mean and norm of a tensor, in float64 (spec/dump 7).
+
+On the CPU one pass over the elements finds all four, in the compiled ``_tally`` where it could be
+built. Without it, and on other devices, torch does it in three reductions: it has none that finds
+all four at once. Other devices keep the results until ``read_back`` fetches all of them together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Union
+
+import torch
+
+from probe_pytorch.compat import is_dense
+
+try:
+    from probe_pytorch import _tally
+except ImportError:  # no compiler where this was installed
+    _tally = None  # type: ignore[assignment]
+
+Number = Union[int, float, bool, None]
+Four = tuple[Number, Number, Number, Number]
+"""Max, Min, Mean, Norm."""
+
+NOTHING: Four = (None, None, None, None)
+NAN = float("nan")
+
+_CODES = {
+    torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3,
+    torch.int64: 4, torch.int32: 5, torch.int16: 6, torch.int8: 7, torch.uint8: 8,
+}  # fmt: skip
+_EIGHT_BIT = tuple(
+    getattr(torch, name)
+    for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
+    if hasattr(torch, name)
+)
+
+
+def measure(tensor: torch.Tensor, keep: Callable[[torch.Tensor, Any], None] | None = None, target: Any = None,
+            wide: bool = True) -> Four:  # fmt: skip
+    """The four of ``tensor``.
+
+    NaN among the elements makes all four NaN. Complex: of the absolute values, without norm. bool:
+    any and all. 0-d: the value four times. Empty, meta, fake: None four times.
+
+    Args:
+        tensor: Any plain tensor with a storage.
+        keep: On another device than the CPU, called with the results as a tensor of 4 and with
+            ``target``; the four returned are then None, and the caller fills them in later.
+        target: What ``keep`` is told.
+        wide: Accumulate in float64 on other devices as well, not in float32.
+
+    Returns:
+        Max, Min, Mean, Norm; those of whole numbers as int, int, float, float.
+    """
+    if tensor.is_meta or not tensor.numel():
+        return NOTHING
+    dtype = tensor.dtype
+    if tensor.device.type == "cpu":
+        if not tensor.ndim:
+            return _single(tensor)
+        code = _CODES.get(dtype)
+        if _tally is not None and code is not None:
+            if not is_dense(tensor):
+                tensor = tensor.detach().contiguous()
+            four: Four = _tally.measure(tensor.data_ptr(), tensor.numel(), code)
+            return four
+        return _on_cpu(tensor.detach())
+    results = _reduce(tensor.detach(), torch.float64 if wide else torch.float32)
+    if keep is None:
+        return from_results(results.tolist(), dtype)
+    keep(results, target)
+    return NOTHING
+
+
+def from_results(values: list[float], dtype: torch.dtype) -> Four:
+    """The four of a tensor of ``dtype``, as they came back from a device."""
+    high, low, mean, norm = values
+    if dtype is torch.bool:
+        return bool(high), bool(low), None, None
+    if dtype.is_complex:
+        return high, low, mean, None
+    if not dtype.is_floating_point:
+        return int(high), int(low), mean, norm
+    return high, low, mean, norm
+
+
+def _single(tensor: torch.Tensor) -> Four:
+    value = tensor.detach().item()
+    if isinstance(value, bool):
+        return value, value, None, None
+    if isinstance(value, complex):
+        return abs(value), abs(value), abs(value), None
+    return value, value, value, value
+
+
+def _on_cpu(tensor: torch.Tensor) -> Four:
+    dtype = tensor.dtype
+    if dtype is torch.bool:
+        return bool(tensor.any()), bool(tensor.all()), None, None
+    if dtype.is_complex:
+        return from_results(_reduce(tensor, torch.float64).tolist(), dtype)
+    if dtype in _EIGHT_BIT:
+        tensor = tensor.float()
+    if tensor.dtype.is_floating_point:
+        low, high = torch.aminmax(tensor)
+        mean = tensor.mean(dtype=torch.float64).item()
+        norm = torch.linalg.vector_norm(tensor, dtype=torch.float64).item()
+        return high.item(), low.item(), mean, norm
+    if dtype in (torch.uint16, torch.uint32, torch.uint64):
+        array = tensor.contiguous().numpy()
+        most, least = int(array.max()), int(array.min())
+    else:
+        low, high = torch.aminmax(tensor)
+        most, least = int(high), int(low)
+    double = tensor.double()
+    return most, least, double.mean().item(), torch.linalg.vector_norm(double).item()
+
+
+def _reduce(tensor: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
+    """Max, Min, Mean and Norm as one tensor on the device of ``tensor``; nothing is read back."""
+    if tensor.dtype.is_complex:
+        tensor = tensor.abs()
+    elif tensor.dtype in _EIGHT_BIT:
+        tensor = tensor.float()
+    elif not tensor.dtype.is_floating_point:
+        tensor = tensor.to(wide)
+    low, high = torch.aminmax(tensor)
+    if not tensor.ndim:
+        return torch.stack((high, low, high, high)).to(wide)
+    mean = tensor.mean(dtype=wide)
+    norm = torch.linalg.vector_norm(tensor, dtype=wide)
+    return torch.stack((high.to(wide), low.to(wide), mean, norm))

@@ -1,0 +1,1 @@
+"""What recording leaves on disk."""

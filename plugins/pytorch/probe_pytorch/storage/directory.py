@@ -1,0 +1,98 @@
+"""The directory of a run: one process writes a rank of it, and what it holds is always readable."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import IO
+
+from probe_core.errors import UserError
+from probe_core.store.atomic import make_directory, write_text
+from probe_core.store.run import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY
+from probe_pytorch.storage.tensors import remove_tensors
+
+DUMP_FILE, DEBUG_FILE, ERROR_FILE = "dump.json", "debug.json", "dump_error_info.log"
+
+
+class Lock:
+    """Keeps other processes from writing the same rank of the same run; ends with the process."""
+
+    def __init__(self, root: Path, label: str) -> None:
+        make_directory(root)
+        self._path = root / f".{label}.lock"
+        self._pid = os.getpid()
+        self._file: IO[str] | None = self._path.open("a+", encoding="utf-8")
+        try:
+            _lock(self._file)
+        except OSError:
+            self._file.seek(0)
+            holder = self._file.read(20).strip() or "another process"
+            self._file.close()
+            self._file = None
+            raise UserError(
+                f'"{root}" is being written by process {holder}, which records {label} there.',
+                "Give this run a dump_path of its own, or wait for the other to end.",
+            ) from None
+        self._file.truncate(0)
+        self._file.write(str(self._pid))
+        self._file.flush()
+
+    def release(self) -> None:
+        """Let others in. In a forked child this does nothing: the lock is the parent's."""
+        if self._file is None or os.getpid() != self._pid:
+            return
+        with suppress(OSError):
+            self._path.unlink()
+        self._file.close()
+        self._file = None
+
+
+def _lock(file: IO[str]) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows: the file cannot be locked whole, its first byte can
+        import msvcrt
+
+        file.seek(0)
+        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+class StepDirectory:
+    """``{root}/step{n}/{label}``: what one rank recorded of one step."""
+
+    def __init__(self, root: Path, step: int, label: str) -> None:
+        self.path = root / f"step{step}" / label
+        make_directory(self.path)
+        for name in (DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE, ERROR_FILE):
+            (self.path / name).unlink(missing_ok=True)
+        remove_tensors(self.tensors)
+        with suppress(OSError):
+            self.tensors.rmdir()
+
+    @property
+    def tensors(self) -> Path:
+        """Where the data of tensors go."""
+        return self.path / TENSOR_DIRECTORY
+
+    def write(self, name: str, text: str) -> None:
+        """Replace the file ``name`` as a whole."""
+        write_text(self.path / name, text)
+
+    def log(self, stage: str, name: str, error: BaseException, stack: Iterable[str]) -> None:
+        """Append an error of the recorder's to the log of this step (spec/dump 9.5)."""
+        when = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
+        lines = [
+            f"[{when}] [ERROR] {stage} failed: name={name}, pid={os.getpid()}",
+            "".join(traceback.format_exception(error)).rstrip(),
+            "Call stack (most recent call last):",
+            *stack,
+            "",
+        ]
+        with suppress(OSError), (self.path / ERROR_FILE).open("a", encoding="utf-8") as file:
+            file.write("\n".join(lines) + "\n")

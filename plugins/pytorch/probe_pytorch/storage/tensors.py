@@ -1,0 +1,227 @@
+"""The data of tensors: a ``.pt`` file each, or all in one safetensors file.
+
+The packed file begins with room for its header, blank until the step ends; until then, and after
+a crash, ``tensors.index.json`` beside it holds the header, replaced as a whole at each flush.
+Tensors of equal bytes are stored once: what one call gives out the next one takes in.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+import xxhash
+
+from probe_core.store.atomic import FILE_MODE, write_text
+from probe_pytorch.storage.bytes import bytes_of, on_host
+
+SUFFIX = ".pt"
+PACKED_FILE = "tensors.safetensors"
+INDEX_FILE = "tensors.index.json"
+LONGEST_NAME = 255
+HEADER_ROOM = 1 << 16
+"""Bytes kept free for the header of the first step; later steps keep what the last one took."""
+
+_KINDS = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
+    torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8",
+    torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
+for _name, _kind in {"uint64": "U64", "uint32": "U32", "uint16": "U16", "float8_e4m3fn": "F8_E4M3",
+                     "float8_e5m2": "F8_E5M2"}.items():  # fmt: skip
+    if hasattr(torch, _name):
+        _KINDS[getattr(torch, _name)] = _kind
+
+
+class TensorStore(Protocol):
+    """Where the data of one step's tensors go."""
+
+    def save(self, name: str, tensor: torch.Tensor) -> str | None:
+        """Store ``tensor`` under ``name``; its ``data_name``, or None where it cannot be stored."""
+
+    def flush(self) -> None:
+        """Let everything saved so far survive a crash."""
+
+    def close(self) -> None:
+        """Complete what was written."""
+
+
+class FileStore:
+    """One ``.pt`` file a tensor, as the peers write and read them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        directory.mkdir(parents=True, exist_ok=True, mode=0o750)
+
+    def save(self, name: str, tensor: torch.Tensor) -> str | None:
+        """Write the file; a name too long for a file is not stored."""
+        file = name + SUFFIX
+        if len(file.encode()) > LONGEST_NAME:
+            return None
+        tensor = on_host(tensor)
+        if tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size():
+            tensor = tensor.clone()
+        path = self._directory / _safe(file)
+        torch.save(tensor, path)
+        path.chmod(FILE_MODE)
+        return path.name
+
+    def flush(self) -> None:
+        """Each file is complete once it is written."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class PackedStore:
+    """All tensors of a step in one safetensors file.
+
+    Args:
+        directory: Where the file lies.
+        room: Bytes to keep free for the header.
+    """
+
+    def __init__(self, directory: Path, room: int = HEADER_ROOM) -> None:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o750)
+        self._path = directory / PACKED_FILE
+        self._index_path = directory / INDEX_FILE
+        self._index_path.unlink(missing_ok=True)
+        self._start = -(-room // 64) * 64
+        self._file = self._path.open("wb", buffering=1 << 20)
+        self._path.chmod(FILE_MODE)
+        self._file.write(b" " * self._start)
+        self._end = 0
+        self._entries: dict[str, dict[str, Any]] = {}
+        self._seen: dict[tuple[bytes, str, tuple[int, ...]], str] = {}
+        self._alias: dict[str, str] = {}
+        self._dtypes: dict[str, str] = {}
+        self._shapes: dict[str, list[int]] = {}
+
+    @property
+    def header_size(self) -> int:
+        """How much room the header takes."""
+        return len(json.dumps(self._header())) + 8
+
+    def save(self, name: str, tensor: torch.Tensor) -> str:
+        """Append the tensor's bytes, unless the same were stored before."""
+        tensor = on_host(tensor)
+        data = bytes_of(tensor)
+        shape = tuple(tensor.shape)
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        digest = xxhash.xxh3_128_digest(data)
+        if name in self._entries:
+            self._rename(name)
+        self._alias.pop(name, None)
+        first = self._seen.setdefault((digest, dtype, shape), name)
+        if first != name:
+            self._alias[name] = first
+            return name + SUFFIX
+        size = len(data)
+        self._file.write(data)
+        kind = _KINDS.get(tensor.dtype)
+        if kind is None:
+            self._dtypes[name], self._shapes[name] = dtype, list(shape)
+        self._entries[name] = {
+            "dtype": kind or "U8",
+            "shape": list(shape) if kind else [size],
+            "data_offsets": [self._end, self._end + size],
+        }
+        self._end += size
+        return name + SUFFIX
+
+    def _rename(self, name: str) -> None:
+        """A second tensor takes this name; the first stays, for those that are stored as the same."""
+        number = 0
+        while (old := f"{name}~{number}") in self._entries:
+            number += 1
+        self._entries[old] = self._entries.pop(name)
+        if name in self._dtypes:
+            self._dtypes[old], self._shapes[old] = self._dtypes.pop(name), self._shapes.pop(name)
+        self._alias = {key: old if value == name else value for key, value in self._alias.items()}
+        self._seen = {key: old if value == name else value for key, value in self._seen.items()}
+
+    def flush(self) -> None:
+        """Bring the data to the file, and then the index that knows of them."""
+        self._file.flush()
+        write_text(self._index_path, json.dumps({"data_start": self._start, "header": self._header()}))
+
+    def close(self) -> None:
+        """Write the header to the head of the file, making room where it has too little."""
+        if self._file.closed:
+            return
+        self.flush()
+        self._file.close()
+        header = json.dumps(self._header()).encode()
+        path = self._path
+        if len(header) + 8 > self._start:
+            path = self._copy(-(-(len(header) + 8) // 64) * 64)
+        room = self._start - 8
+        with path.open("r+b", buffering=0) as file:
+            file.seek(8)
+            file.write(header.ljust(room))
+            file.seek(0)  # the length goes last: with it the header counts
+            file.write(room.to_bytes(8, "little"))
+        path.replace(self._path)
+        self._index_path.unlink(missing_ok=True)
+
+    def _header(self) -> dict[str, Any]:
+        metadata = {"format": "pt"}
+        for key, found in (("alias", self._alias), ("dtype", self._dtypes), ("shape", self._shapes)):
+            if found:
+                metadata[key] = json.dumps(found)
+        return {"__metadata__": metadata, **self._entries}
+
+    def _copy(self, start: int) -> Path:
+        """A copy of the file with the data from ``start`` on."""
+        copy = self._path.with_name(f".{self._path.name}.part")
+        with self._path.open("rb") as source, copy.open("wb") as target:
+            target.write(b" " * start)
+            source.seek(self._start)
+            while block := source.read(1 << 22):
+                target.write(block)
+        copy.chmod(FILE_MODE)
+        self._start = start
+        return copy
+
+
+class DelayedStore:
+    """Keeps copies on the device until the step's end, and only then stores them (``async_dump``)."""
+
+    def __init__(self, store: TensorStore) -> None:
+        self._store = store
+        self._kept: dict[str, torch.Tensor] = {}
+
+    def save(self, name: str, tensor: torch.Tensor) -> str | None:
+        """Keep a copy where the tensor is."""
+        if len(name) + len(SUFFIX) > LONGEST_NAME:
+            return None
+        self._kept[name] = tensor.detach().clone()
+        return name + SUFFIX
+
+    def flush(self) -> None:
+        """Store what was kept."""
+        while self._kept:
+            name = next(iter(self._kept))
+            self._store.save(name, self._kept.pop(name))
+        self._store.flush()
+
+    def close(self) -> None:
+        """Store what was kept, and complete it."""
+        self.flush()
+        self._store.close()
+
+
+def _safe(name: str) -> str:
+    """A file name that leads nowhere else."""
+    return name.replace("/", "_").replace("\\", "_").replace("\0", "_")
+
+
+def remove_tensors(directory: Path) -> None:
+    """Remove the tensor files of an earlier run."""
+    with suppress(FileNotFoundError):
+        for path in directory.iterdir():
+            if path.suffix == SUFFIX or path.name in (PACKED_FILE, INDEX_FILE) or path.name.endswith(".part"):
+                path.unlink(missing_ok=True)

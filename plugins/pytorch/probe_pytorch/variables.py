@@ -1,0 +1,70 @@
+"""Level debug: variables that the script saves by name (spec/dump 3, 9.4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from probe_pytorch import compat
+from probe_pytorch.leaves import Tree
+from probe_pytorch.session import Entry, Session
+
+
+def save_variable(session: Session, variable: Any, name: str, backward: bool) -> None:
+    """Record ``variable``, and with ``backward`` the gradients of its tensors once they arrive."""
+    number = session.number(name)
+    key = f"{name}.{number}.debug"
+    try:
+        with compat.no_functions(), compat.no_dispatch_modes(), torch.no_grad():
+            session.add(key, session.collector.tree(variable, key, session.save_for(key)))
+        if backward:
+            _Gradients(session, f"{name}_grad.{number}.debug").expect(variable)
+    except Exception as error:
+        session.failed("save", key, error)
+
+
+class _Gradients:
+    """The gradients of one saved variable, in its structure."""
+
+    def __init__(self, session: Session, key: str) -> None:
+        self._session = session
+        self._key = key
+        self._entry: Entry | None = None
+        self._shape: Tree = None
+
+    def expect(self, variable: Any) -> None:
+        """Hook every tensor that needs a gradient."""
+        self._shape = self._outline(variable, ())
+
+    def _outline(self, value: Any, path: tuple[Any, ...]) -> Tree:
+        if isinstance(value, torch.Tensor):
+            if value.requires_grad:
+                value.register_hook(lambda gradient: self._arrived(path, gradient))
+            return None
+        if isinstance(value, (list, tuple)):
+            return [self._outline(item, (*path, i)) for i, item in enumerate(value)]
+        if isinstance(value, dict):
+            return {str(key): self._outline(item, (*path, str(key))) for key, item in value.items()}
+        return None
+
+    def _arrived(self, path: tuple[Any, ...], gradient: torch.Tensor) -> None:
+        session = self._session
+        if not session.active:
+            return
+        try:
+            name = ".".join(map(str, (self._key, *path)))
+            with compat.no_functions(), compat.no_dispatch_modes(), torch.no_grad():
+                leaf = session.collector.tree(gradient, name, session.save_for(self._key))
+            if self._entry is None:
+                self._entry = session.open(self._key, self._shape)
+            if not path:
+                self._entry.fields = leaf
+            else:
+                place = self._entry.fields
+                for step in path[:-1]:
+                    place = place[step]
+                place[path[-1]] = leaf
+            session.arrived(self._entry)
+        except Exception as error:
+            session.failed("save", self._key, error)

@@ -1,0 +1,14 @@
+"""The compiled part of probe-pytorch; where it cannot be built, torch does its work."""
+
+from setuptools import Extension, setup
+
+setup(
+    ext_modules=[
+        Extension(
+            "probe_pytorch._tally",
+            ["probe_pytorch/_tally.c"],
+            extra_compile_args=["-O3", "-fno-math-errno", "-fno-trapping-math"],
+            optional=True,
+        )
+    ]
+)

@@ -1,0 +1,327 @@
+"""Read the packed store: the tensors of a rank and step in one safetensors file, mapped once.
+
+The file begins with the length of its header, eight bytes little-endian, and the header, a JSON
+object that gives each tensor's element type, shape and place in the data behind it. Three keys of
+its ``__metadata__``, JSON objects as texts, are probe's own: ``alias`` gives names of tensors
+that are stored under another name, ``dtype`` and ``shape`` what entries of U8 hold whose element
+type safetensors lacks. While a recording goes on the head of the file is not final; a journal
+beside it then holds the header, and where the data begin.
+
+A file may come from a stranger, so everything is checked before anything is built from it: what
+is wrong with one entry costs that tensor, what is wrong with the header costs the file.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import stat
+import sys
+from functools import cached_property, lru_cache
+from math import prod
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+
+from probe_core.errors import UnreadableTensor
+
+__all__ = ["JOURNAL_FILE", "PACKED_FILE", "PackedTensors", "place_in"]
+
+PACKED_FILE = "tensors.safetensors"
+JOURNAL_FILE = "tensors.index.json"
+LARGEST_HEADER = 256 << 20
+MOST_DIMENSIONS = 32
+KEPT_MAPPED = 64 << 20
+"""Bytes handed out until the pages behind them are let go; whoever still looks at one gets it again."""
+
+_PLAIN = {
+    "float64": 8, "float32": 4, "float16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1,
+    "uint64": 8, "uint32": 4, "uint16": 2, "uint8": 1, "bool": 1, "complex64": 8, "complex128": 16,
+}  # fmt: skip
+_EXTENDED = {
+    "bfloat16": 2, "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e8m0fnu": 1, "float8_e4m3fnuz": 1,
+    "float8_e5m2fnuz": 1, "float8_e4m3b11fnuz": 1, "float8_e4m3": 1, "float8_e3m4": 1,
+}  # fmt: skip
+_SIZES = {**_PLAIN, **_EXTENDED}
+"""Bytes of an element, by numpy's name or by that of ml_dtypes."""
+
+_CODES = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64",
+    "I32": "int32", "I16": "int16", "I8": "int8", "U64": "uint64", "U32": "uint32", "U16": "uint16",
+    "U8": "uint8", "BOOL": "bool", "C64": "complex64", "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2", "F8_E8M0": "float8_e8m0fnu", "F8_E4M3FNUZ": "float8_e4m3fnuz",
+    "F8_E5M2FNUZ": "float8_e5m2fnuz",
+}  # fmt: skip
+
+
+class _Entry(NamedTuple):
+    """A tensor that was checked: where in the file it lies, and what it is."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+
+
+class _Content(NamedTuple):
+    """A file that was opened; an entry that is wrong is a text that says how."""
+
+    memory: mmap.mmap
+    entries: dict[str, _Entry | str]
+
+
+def place_in(directory: Path, name: str) -> Path:
+    """The regular file ``name`` in ``directory``, which no link may lead out of.
+
+    Raises:
+        UnreadableTensor: A link that leads out, or something that is no file.
+        OSError: There is no such file, or it cannot be looked at.
+        ValueError: No file can have this name.
+    """
+    path = directory / name
+    if path.is_symlink() and Path(os.path.realpath(directory)) != Path(os.path.realpath(path)).parent:
+        raise UnreadableTensor(f"{name} points outside the run directory")
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise UnreadableTensor(f"{name} is not a regular file")
+    return path
+
+
+class PackedTensors:
+    """The packed file of a directory, opened when first asked for a tensor."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._handed_out = 0
+
+    @classmethod
+    def find(cls, directory: Path) -> PackedTensors | None:
+        """The packed file in ``directory``; None where there is none."""
+        return cls(directory) if os.path.lexists(directory / PACKED_FILE) else None
+
+    @cached_property
+    def _content(self) -> _Content | str:
+        """What the file holds, or why nothing in it can be read."""
+        try:
+            return _read(self._directory)
+        except UnreadableTensor as error:
+            return str(error)
+        except (MemoryError, OverflowError):
+            return f"{PACKED_FILE} is damaged: it cannot be read within the memory there is"
+        except (OSError, ValueError) as error:
+            return f"{PACKED_FILE} cannot be read: {getattr(error, 'strerror', None) or error}"
+
+    @property
+    def problem(self) -> str | None:
+        """Why nothing in the file can be read, in one sentence; None where it is sound as a whole."""
+        return self._content if isinstance(self._content, str) else None
+
+    def __contains__(self, name: str) -> bool:
+        content = self._content
+        return not isinstance(content, str) and name in content.entries
+
+    def load(self, name: str) -> np.ndarray[Any, Any]:
+        """The tensor ``name`` as a read-only view of the mapped file.
+
+        bfloat16 and float8 come as the dtypes of ml_dtypes.
+
+        Raises:
+            UnreadableTensor: No such tensor, or one that is not what the header claims.
+        """
+        content = self._content
+        if isinstance(content, str):
+            raise UnreadableTensor(content)
+        entry = content.entries.get(name)
+        if entry is None:
+            raise UnreadableTensor(f"{PACKED_FILE} holds no {name}", missing=True)
+        if isinstance(entry, str):
+            raise UnreadableTensor(f"{PACKED_FILE} is damaged: {name} {entry}")
+        try:
+            dtype = _dtype(entry.dtype)
+            if 0 in entry.shape:
+                array: np.ndarray[Any, Any] = np.empty(entry.shape, dtype)
+                array.setflags(write=False)
+                return array
+            array = np.ndarray(entry.shape, dtype, content.memory, entry.start)
+        except (ImportError, AttributeError):
+            raise UnreadableTensor(
+                f"{name} holds {entry.dtype}, which takes the package ml_dtypes (0.5 or later) to read"
+            ) from None
+        except (ValueError, TypeError, OverflowError, MemoryError):
+            raise UnreadableTensor(
+                f"{PACKED_FILE} is damaged: {name} has a shape that no array can have"
+            ) from None
+        self._let_go(content.memory, array.nbytes)
+        return array if sys.byteorder == "little" else array.byteswap()
+
+    def _let_go(self, memory: mmap.mmap, size: int) -> None:
+        """Drop the pages seen so far now and then, so that memory does not grow with the file."""
+        self._handed_out += size
+        if self._handed_out > KEPT_MAPPED:
+            self._handed_out = size
+            if sys.platform == "linux":
+                memory.madvise(mmap.MADV_DONTNEED)
+
+
+@lru_cache(maxsize=64)
+def _dtype(name: str) -> np.dtype[Any]:
+    if name in _PLAIN:
+        return np.dtype(name)
+    import ml_dtypes  # no dependency of the core: frameworks that record such types bring it
+
+    extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+    return extended
+
+
+# -- the header ------------------------------------------------------------------------------------
+
+
+def _read(directory: Path) -> _Content:
+    journal = _journal(directory)  # first: what it lists lies in the file by the time that is mapped
+    with place_in(directory, PACKED_FILE).open("rb", buffering=0) as file:
+        if not os.fstat(file.fileno()).st_size:
+            raise UnreadableTensor(f"{PACKED_FILE} is empty")
+        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    start, header = journal if journal and not _moved(memory, journal[0]) else _header(memory)
+    if start > len(memory):
+        raise UnreadableTensor(f"{PACKED_FILE} is cut off: it ends before its data begin")
+    return _Content(memory, _entries(header, start, len(memory) - start))
+
+
+def _journal(directory: Path) -> tuple[int, dict[str, Any]] | None:
+    """Where the data begin and the header, from the journal; None where there is none."""
+    try:
+        path = place_in(directory, JOURNAL_FILE)
+        if path.stat().st_size > LARGEST_HEADER:
+            raise UnreadableTensor(f"{JOURNAL_FILE} is larger than any that a recorder writes")
+        found = _object(path.read_bytes(), JOURNAL_FILE)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UnreadableTensor(f"{JOURNAL_FILE} cannot be read: {error.strerror or error}") from None
+    start, header = found.get("data_start"), found.get("header")
+    if type(start) is not int or start < 0:
+        raise UnreadableTensor(f'{JOURNAL_FILE} is damaged: its "data_start" is no whole number from 0 on')
+    if not isinstance(header, dict):
+        raise UnreadableTensor(f'{JOURNAL_FILE} is damaged: its "header" is not a JSON object')
+    return start, header
+
+
+def _moved(memory: mmap.mmap, start: int) -> bool:
+    """True for a file whose data no longer begin at ``start``, where its journal says they do.
+
+    A recorder whose header outgrew its room completes a copy with more room, puts that in the
+    file's place and then removes the journal; it may be killed, or we may look, in between.
+    """
+    own = 8 + int.from_bytes(memory[:8], "little")
+    return own != start and 8 < own <= len(memory)
+
+
+def _header(memory: mmap.mmap) -> tuple[int, dict[str, Any]]:
+    """Where the data begin and the header, from the head of the file."""
+    length = int.from_bytes(memory[:8], "little")
+    start = 8 + length
+    if memory[:8] in (bytes(8), b" " * 8):
+        raise UnreadableTensor(f"{PACKED_FILE} has no header: its recording did not get far enough")
+    if length > LARGEST_HEADER:
+        raise UnreadableTensor(f"{PACKED_FILE} is damaged: it claims a header of {length} bytes")
+    if start > len(memory):
+        raise UnreadableTensor(f"{PACKED_FILE} is cut off within its header")
+    return start, _object(memory[8:start], f"the header of {PACKED_FILE}")
+
+
+def _object(data: bytes | str, what: str) -> dict[str, Any]:
+    try:
+        text = data if isinstance(data, str) else data.decode()
+        found = json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        raise UnreadableTensor(f"{what} is not valid JSON") from None
+    if not isinstance(found, dict):
+        raise UnreadableTensor(f"{what} is not a JSON object")
+    return found
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _entries(header: dict[str, Any], start: int, size: int) -> dict[str, _Entry | str]:
+    """The tensors by all their names, as a header gives them; ``size`` bytes lie from ``start`` on."""
+    metadata = header.pop("__metadata__", None)
+    if metadata is not None and not isinstance(metadata, dict):
+        raise UnreadableTensor(f"{PACKED_FILE} is damaged: its metadata are not a JSON object")
+    alias, dtypes, shapes = (_own(metadata or {}, key) for key in ("alias", "dtype", "shape"))
+    entries: dict[str, _Entry | str] = header
+    for name, fields in header.items():
+        try:
+            entry = _entry(fields, start, size)
+            if name in dtypes:
+                entry = _extended(entry, dtypes[name], shapes.get(name))
+            entries[name] = entry
+        except ValueError as error:
+            entries[name] = str(error)
+    lacking = "stands for a tensor that is not there"
+    entries.update(
+        {
+            name: entries.get(stored, lacking) if isinstance(stored, str) else lacking
+            for name, stored in alias.items()
+            if name not in entries
+        }
+    )
+    return entries
+
+
+def _own(metadata: dict[str, Any], key: str) -> dict[str, Any]:
+    text = metadata.get(key, "{}")
+    if not isinstance(text, str):
+        raise UnreadableTensor(f'{PACKED_FILE} is damaged: "{key}" of its metadata is no text')
+    return _object(text, f'"{key}" of the metadata of {PACKED_FILE}')
+
+
+def _entry(fields: Any, start: int, size: int) -> _Entry:
+    """An entry of the header, checked; raises ValueError with the rest of a sentence about it."""
+    if not isinstance(fields, dict):
+        raise ValueError("is not described by a JSON object")
+    code, offsets = fields.get("dtype"), fields.get("data_offsets")
+    dtype = _CODES.get(code) if isinstance(code, str) else None
+    if dtype is None:
+        raise ValueError(_unknown(code))
+    shape = _shape(fields.get("shape"))
+    if not isinstance(offsets, list) or [type(offset) for offset in offsets[:3]] != [int, int]:
+        raise ValueError("has no pair of whole numbers for its place in the data")
+    begin, end = offsets
+    if not 0 <= begin <= end:
+        raise ValueError("ends before it begins, or begins before the data do")
+    if end > size:
+        raise ValueError("reaches beyond the end of the file, which may have been cut off")
+    if prod(shape) * _SIZES[dtype] != end - begin:
+        raise ValueError("takes more or fewer bytes than its shape and element type say")
+    return _Entry(dtype, shape, start + begin)
+
+
+def _extended(entry: _Entry, dtype: Any, shape: Any) -> _Entry:
+    """What an entry of U8 really holds; raises ValueError with the rest of a sentence about it."""
+    if not isinstance(dtype, str) or dtype not in _SIZES:
+        raise ValueError(_unknown(dtype))
+    if entry.dtype != "uint8" or len(entry.shape) != 1:
+        raise ValueError(f"holds {dtype} and is not stored as a row of bytes")
+    sizes = _shape(shape)
+    if prod(sizes) * _SIZES[dtype] != entry.shape[0]:
+        raise ValueError("takes more or fewer bytes than its shape and element type say")
+    return _Entry(dtype, sizes, entry.start)
+
+
+def _unknown(dtype: Any) -> str:
+    if not isinstance(dtype, str):
+        return "has no element type, or one that is no text"
+    return f'has the element type "{dtype[:20]}", which is not known'
+
+
+def _shape(sizes: Any) -> tuple[int, ...]:
+    if not isinstance(sizes, list):
+        raise ValueError("has no list of sizes for a shape")
+    if len(sizes) > MOST_DIMENSIONS:
+        raise ValueError(f"has more than {MOST_DIMENSIONS} dimensions")
+    if any(type(size) is not int or size < 0 for size in sizes):
+        raise ValueError("has a size in its shape that is no whole number from 0 on")
+    return tuple(sizes)
