@@ -18,6 +18,7 @@ ROOT = Path(__file__).resolve().parent
 HOME = ROOT / ".venv"
 BIN = HOME / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / "python"
+PIP = (str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 OURS = [".", *(f"plugins/{name}" for name in ("pytorch", "mindspore", "metrics", "reporters"))]
 SAMPLE = "tests/sample_plugin"
 RUN_TIME = ("pluggy", "click", "numpy", "PyYAML", "ml_dtypes", "XlsxWriter", "xxhash", "setuptools")
@@ -41,15 +42,17 @@ def install(requirements: list[str], local: list[str]) -> None:
     """Set up ``.venv`` with third-party ``requirements`` and our ``local`` directories."""
     if not PYTHON.exists():
         venv.create(HOME, with_pip=True)
-    pip = (PYTHON, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    run(*pip, *requirements)
+    run(*PIP, *requirements)
     editable = [part for directory in local for part in ("-e", f"./{directory}")]
-    run(*pip, "--no-index", "--no-deps", "--no-build-isolation", *editable)
+    run(*PIP, "--no-index", "--no-deps", "--no-build-isolation", *editable)
 
 
 def demo() -> None:
-    """Set up, then compare the recorded pair of runs that ships with probe."""
+    """Set up, then record two small training runs, one with a fault, and let probe find it."""
     install(pinned(RUN_TIME), OURS)
+    if subprocess.run([PYTHON, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
+        print("Installing torch, which the recording needs; without it the demo compares recorded runs.")
+        subprocess.run([*PIP, *pinned(("torch",))], cwd=ROOT)
     run(BIN / "probe", "demo")
 
 

@@ -38,7 +38,7 @@ def test_no_command_imports_a_framework(runs: Any, tmp_path: Path) -> None:
     base = runs("tensor_L1_datamap")
     command = ["-m", "probe_core.cli", "compare", str(base / "npu_dump"), str(base / "bench_dump")]
     for arguments in ([*command, "-o", str(tmp_path)], ["-m", "probe_core.cli", "plugins"],
-                      ["-m", "probe_core.cli", "demo", str(tmp_path / "demo")]):  # fmt: skip
+                      ["-m", "probe_core.cli", "run", "--help"]):  # fmt: skip
         assert not imported(*arguments) & {"torch", "mindspore", "pandas"}
 
 
@@ -188,8 +188,27 @@ def test_a_run_without_fault_has_nothing_to_advise(probe: Any, runs: Any, tmp_pa
     assert "no suspects" in probe.out
 
 
-def test_the_demo_names_the_fault(probe: Any, tmp_path: Path) -> None:
+def test_the_demo_records_and_names_the_fault_on_its_first_line(probe: Any, tmp_path: Path) -> None:
     assert probe("demo", tmp_path / "demo") == 0
+    headline = probe.out.splitlines()[0]
+    assert headline.startswith("Tensor.__mul__.0.forward.input.1 was called with another argument; 0.0625")
+    assert "train.py, line 26, in forward, scores" in headline
+    assert "recorded just now" in probe.out
+    assert (tmp_path / "demo/target/step0/rank/dump_tensor_data/tensors.safetensors").is_file()
+
+
+def test_the_demo_without_torch_uses_the_runs_that_ship(
+    probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import importlib.util
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "torch" else find(name, *rest)
+    )
+    assert probe("demo", tmp_path / "demo") == 0
+    assert "torch is not installed" in probe.err
+    assert probe.out.startswith("Tensor.__mul__.0.forward.input.1 ")
     first = probe.out.split("first suspects:")[1].splitlines()[1:5]
     assert "Tensor.__mul__.0.forward.input.1" in first[0]
     assert "0.0625 against 0.25" in first[1]

@@ -6,8 +6,8 @@ Written for torch 2.1 to 2.13. Where a name is missing, the function says what t
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from types import FunctionType
 from typing import Any
 
@@ -33,13 +33,19 @@ def no_functions() -> AbstractContextManager[Any]:
     return _C.DisableTorchFunction()
 
 
-def no_dispatch_modes() -> AbstractContextManager[Any]:
-    """No dispatch mode inside: what the recorder computes is nobody else's business."""
+def quiet() -> AbstractContextManager[Any]:
+    """No mode of either kind inside: what the recorder computes is nobody else's business."""
     if not _C._len_torch_dispatch_stack():
-        return nullcontext()
+        return no_functions()
+    return _quiet_everywhere()
+
+
+@contextmanager
+def _quiet_everywhere() -> Iterator[None]:
     from torch.utils._python_dispatch import _disable_current_modes
 
-    return _disable_current_modes()
+    with no_functions(), _disable_current_modes():
+        yield
 
 
 def top_function_mode() -> Any:

@@ -209,6 +209,13 @@ def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
     return _consistent(config, what)
 
 
+def parse_steps(text: str) -> list[int | str]:
+    """The steps that a command line names: ``0,5-7``; ``all`` gives none, which means all."""
+    if text.strip() == "all":
+        return []
+    return [int(part) if part.isdigit() else part for part in (p.strip() for p in text.split(",")) if part]
+
+
 def _consistent(config: Config, what: str) -> Config:
     """The configuration, with what contradicts itself refused or mended aloud."""
     if config.scope:

@@ -1,7 +1,10 @@
-"""``probe demo``: the main job on a recorded pair of runs with a known fault."""
+"""``probe demo``: the main job, on two small training runs recorded on the spot, one with a fault."""
 
 from __future__ import annotations
 
+import importlib.util
+import subprocess
+import sys
 import zipfile
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -9,17 +12,21 @@ from pathlib import Path
 import click
 
 from probe_core.cli import console
-from probe_core.cli.compare import run_plan, time_stamp
+from probe_core.cli.compare import time_stamp
 from probe_core.errors import UserError
 from probe_core.manager import Manager
 from probe_core.plan import Plan
-from probe_core.store.atomic import make_directory
+from probe_core.report import Report
+from probe_core.store.atomic import make_directory, write_text
 
 STORY = """\
-A one-block transformer was recorded twice, one training step each. The golden divides attention
-scores by sqrt(16) = 4, the target by 16. The loss hardly tells: 3.561 for 3.555. probe reads both
-runs and says where they part:
+A one-block transformer was trained twice{how}. The golden divides attention scores by
+sqrt(16) = 4, the target by 16. The loss hardly tells. probe reads both runs and says where they part:
 """
+LIVE = ", recorded just now by probe run"
+SHIPPED = ", recorded beforehand"
+WITHOUT_TORCH = "torch is not installed, so nothing is recorded: the runs that ship with probe are compared."
+SIDES = {"golden": (), "target": ("wrong",)}
 
 
 @click.command()
@@ -27,14 +34,25 @@ runs and says where they part:
 @click.option("--format", "formats", default="xlsx,csv", show_default=True, help="Formats of the result.")
 @click.pass_context
 def demo(ctx: click.Context, directory: Path, formats: str) -> int:
-    """Compare a recorded pair of runs with a known fault.
+    """Record two small training runs, one with a fault, and let probe find it.
 
-    The runs are unpacked into DIRECTORY (./probe-demo), with the result beside them.
+    The runs go into DIRECTORY (./probe-demo), with the result beside them. Without torch, a pair
+    of runs that ships with probe is compared instead.
     """
+    from probe_core.pipeline import compare
+
     make_directory(directory)
-    unpack(directory)
-    target, golden = directory / "target", directory / "golden"
-    console.show(STORY)
+    how = LIVE
+    if importlib.util.find_spec("torch") is None:
+        how = SHIPPED
+        console.note(WITHOUT_TORCH)
+        unpack(directory)
+    else:
+        script = directory / "train.py"
+        write_text(script, (files("probe_pytorch") / "demo_data" / "train.py").read_text("utf-8"))
+        for side, arguments in SIDES.items():
+            record(script, directory / side, arguments)
+    target, golden = directory / "target" / "step0", directory / "golden" / "step0"
     plan = Plan(
         target=target,
         golden=golden,
@@ -43,9 +61,36 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
         formats=tuple(name for name in formats.split(",") if name),
         highlight=True,
     )
-    code = run_plan(plan, ctx.find_object(Manager) or Manager())
-    console.show(f"\nThe same with your runs: probe compare {target} {golden} -o {plan.output} -hl")
-    return code
+    for report in compare(plan, ctx.find_object(Manager) or Manager()):
+        console.show(headline(report))
+        console.show()
+        console.show(STORY.format(how=how))
+        console.summary(report)
+    console.show("\nThe same with your runs:")
+    console.show("  probe run -o mine train.py                # records a script as it is")
+    console.show(f"  probe compare {target} {golden} -o {plan.output} -hl")
+    return 0
+
+
+def headline(report: Report) -> str:
+    """The first suspect, on one line."""
+    if not report.suspects:
+        return "probe found no suspect."
+    first = report.suspects[0]
+    return f"{first.row} {first.why}: {first.where}"
+
+
+def record(script: Path, path: Path, arguments: tuple[str, ...]) -> None:
+    """Record the training ``script`` into ``path``, as the command line would."""
+    command = [sys.executable, "-m", "probe_core.cli", "run", "-o", str(path), "--task", "tensor",
+               "--step", "0", str(script), *arguments]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, errors="replace")
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise UserError(
+            f"The training run could not be recorded: {last}",
+            f"Try it by hand: {' '.join(command)}",
+        )
 
 
 def unpack(directory: Path) -> None:

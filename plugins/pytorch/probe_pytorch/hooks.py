@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probe_core.hookspecs import hookimpl
-from probe_core.specs import CommandSpec, ReaderSpec
+from probe_core.specs import CommandSpec, DumperSpec, ReaderSpec
 
 
 @hookimpl
@@ -20,12 +20,32 @@ def probe_readers() -> list[ReaderSpec]:
 
 
 @hookimpl
-def probe_commands() -> list[CommandSpec]:
-    """The demonstration on a recorded pair of runs that ships with this package."""
+def probe_dumpers() -> list[DumperSpec]:
+    """The recorder of PyTorch programs."""
     return [
+        DumperSpec(
+            name="pytorch",
+            summary="PrecisionDebugger, and probe run for scripts that were not touched",
+            framework="pytorch",
+            levels=("L0", "L1", "mix", "L2", "debug"),
+            tasks=("statistics", "tensor", "structure", "overflow_check"),
+            factory="probe_pytorch.debugger:PrecisionDebugger",
+        )
+    ]
+
+
+@hookimpl
+def probe_commands() -> list[CommandSpec]:
+    """Recording a script, and the demonstration."""
+    return [
+        CommandSpec(
+            name="run",
+            summary="Record a PyTorch training script that was not touched.",
+            factory="probe_pytorch.run_command:run",
+        ),
         CommandSpec(
             name="demo",
             summary="Compare a recorded pair of runs with a known fault, to see what probe shows.",
             factory="probe_pytorch.demo:demo",
-        )
+        ),
     ]

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Union
 
-from probe_pytorch.statistics import NOTHING, Four
+from probe_pytorch.statistics import NOTHING, Four, Number
 
 Json = Union[None, bool, int, float, str, list[Any], dict[str, Any]]
 
@@ -28,26 +28,21 @@ class TensorLeaf:
     data_name: str | None = None
     extra: dict[str, Json] | None = None
 
-    def fields(self) -> dict[str, Any]:
+    def text(self) -> str:
         """The leaf as JSON."""
         high, low, mean, norm = self.statistics
-        found: dict[str, Any] = {
-            "type": self.kind,
-            "dtype": self.dtype,
-            "shape": self.shape,
-            "Max": high,
-            "Min": low,
-            "Mean": mean,
-            "Norm": norm,
-            "requires_grad": self.requires_grad,
-        }
+        found = (
+            f'{{"type": "{self.kind}", "dtype": "{self.dtype}", "shape": {self.shape}, '
+            f'"Max": {number(high)}, "Min": {number(low)}, "Mean": {number(mean)}, "Norm": {number(norm)}, '
+            f'"requires_grad": {"true" if self.requires_grad else "false"}'
+        )
         if self.extra:
-            found.update(self.extra)
+            found += f", {json.dumps(self.extra)[1:-1]}"
         if self.checksum is not None:
-            found["md5"] = self.checksum
+            found += f', "md5": "{self.checksum}"'
         if self.data_name is not None:
-            found["data_name"] = self.data_name
-        return found
+            found += f', "data_name": {quoted(self.data_name)}'
+        return found + "}"
 
 
 Tree = Any
@@ -59,11 +54,29 @@ def scalar(value: bool | int | float | str) -> Json:
     return {"type": type(value).__name__, "value": value}
 
 
-def _fields(leaf: object) -> dict[str, Any]:
-    if isinstance(leaf, TensorLeaf):
-        return leaf.fields()
-    raise TypeError(f"{type(leaf).__name__} is no leaf")
+def encode(tree: Tree) -> str:
+    """JSON on one line; NaN and infinities as the peer writes them."""
+    kind = type(tree)
+    if kind is TensorLeaf:
+        return tree.text()  # type: ignore[no-any-return]
+    if kind is list:
+        return f"[{', '.join(map(encode, tree))}]"
+    if kind is dict and "type" not in tree:
+        return f"{{{', '.join([f'{quoted(key)}: {encode(value)}' for key, value in tree.items()])}}}"
+    return _dumps(tree)
 
 
-encode = json.JSONEncoder(default=_fields, check_circular=False).encode
-"""JSON on one line; NaN and infinities as the peer writes them."""
+def number(value: Number) -> str:
+    """A statistic as JSON, with NaN and infinities as Python's reader takes them."""
+    if type(value) is float and value - value == 0.0:
+        return repr(value)
+    return _dumps(value)
+
+
+def quoted(name: str) -> str:
+    """A name as JSON."""
+    plain = name.isascii() and name.isprintable() and '"' not in name and "\\" not in name
+    return f'"{name}"' if plain else _dumps(name)
+
+
+_dumps = json.JSONEncoder(check_circular=False).encode

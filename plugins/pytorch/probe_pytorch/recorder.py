@@ -22,6 +22,7 @@ from probe_pytorch.capture.kernel_dump import KernelDump
 from probe_pytorch.capture.modules import ModuleCapture, named_modules
 from probe_pytorch.capture.names import Names, Patch, load_names
 from probe_pytorch.capture.patches import Patches
+from probe_pytorch.capture.roots import RootFinder
 from probe_pytorch.config import Config
 from probe_pytorch.session import Session
 from probe_pytorch.storage.directory import Lock, StepDirectory
@@ -37,10 +38,13 @@ class Recorder:
 
     Args:
         config: What to record.
+        finds_models: Record the modules of any model that is called, where ``start`` is given none.
     """
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, finds_models: bool = False) -> None:
         self.config = config
+        self.finds_models = finds_models
+        self.recorded: dict[int, int] = {}
         self._step = 0
         self._session: Session | None = None
         self._room = HEADER_ROOM
@@ -52,6 +56,7 @@ class Recorder:
         self._functions: FunctionCapture | None = None
         self._patches: Patches | None = None
         self._modules = ModuleCapture(self._threads)
+        self._roots = RootFinder(self._threads, self._hook_modules)
         self._aten: AtenCapture | None = None
         self._custom: list[Patch] = []
         self._stance: Callable[[], None] | None = None
@@ -60,6 +65,17 @@ class Recorder:
         self._running = False
         self._finished = False
         self._told: set[str] = set()
+
+    @property
+    def current_step(self) -> int:
+        """The number of the step that is recorded now, or would be."""
+        return self._step
+
+    @property
+    def is_over(self) -> bool:
+        """True once no later step can be recorded."""
+        steps = self.config.steps
+        return self._finished or self._searched or (bool(steps) and self._step > max(steps))
 
     # -- the life of a step ----------------------------------------------------------------
 
@@ -73,12 +89,12 @@ class Recorder:
             return
         session = self._open_session()
         self._force_eager(session)
-        if self.config.modules and model is not None:
+        if self.config.modules:
             self._modules.begin_step(session)
-            self._modules.install(
-                named_modules(model),
-                gradients="backward" in self.config.directions and self.config.parameter_gradients,
-            )
+            if model is not None:
+                self._hook_modules(named_modules(model))
+            elif self.finds_models:
+                self._roots.install()
         if self.config.apis:
             self._see_functions(session)
         if self.config.level == "L2":
@@ -87,6 +103,10 @@ class Recorder:
         self._running = True
         if token_range is not None and model is not None:
             self._count_tokens(session, model, token_range)
+
+    def _hook_modules(self, named: list[tuple[str, nn.Module]]) -> None:
+        config = self.config
+        self._modules.install(named, "backward" in config.directions and config.parameter_gradients)
 
     def stop(self) -> None:
         """Cease to record and write."""
@@ -123,6 +143,7 @@ class Recorder:
 
     def _blind(self) -> None:
         self._running = False
+        self._roots.remove()
         self._end_module_dump()
         stance, self._stance = self._stance, None
         if stance is not None:
@@ -207,7 +228,6 @@ class Recorder:
             self._session = Session(self.config, directory, shown, self._room)
             self._session.overflows_left = self._overflows_left
             self._session.on_last_overflow = self._last_overflow
-            self._session.flush()
         return self._session
 
     def _close_session(self) -> None:
@@ -215,6 +235,7 @@ class Recorder:
         if session is not None:
             session.active = False
             self._room = session.close()
+            self.recorded[self._step] = session.count
             self._overflows_left = session.overflows_left
 
     def _last_overflow(self) -> None:
@@ -233,9 +254,7 @@ class Recorder:
     def _selected(self) -> bool:
         if self.config.steps and self._step not in self.config.steps:
             if self._step > max(self.config.steps):
-                self._tell(
-                    f"probe: step {self._step} lies behind the last one to record; nothing more is recorded."
-                )
+                self._tell("probe: the last step to record is over; the program goes on unrecorded.")
             return False
         if self.config.ranks:
             label = self._label()

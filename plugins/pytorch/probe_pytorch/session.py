@@ -18,10 +18,11 @@ from typing import Any
 
 import torch
 
+from probe_core.store.names import is_gradient
 from probe_pytorch import compat
 from probe_pytorch.config import Config
 from probe_pytorch.filters import Filter
-from probe_pytorch.leaves import TensorLeaf, Tree, encode
+from probe_pytorch.leaves import TensorLeaf, Tree, encode, quoted
 from probe_pytorch.overflow import device_flags, overflows
 from probe_pytorch.sites import Stack, Stacks
 from probe_pytorch.statistics import from_results
@@ -85,6 +86,7 @@ class Session:
         self.on_last_overflow: Callable[[], None] | None = None
         self._on_device: list[tuple[torch.Tensor, TensorLeaf]] = []
         self._flushed = 0
+        self._changed = True
         self._errors: set[type[BaseException]] = set()
         self._store: TensorStore | None = None
         self.collector = Collector(
@@ -123,9 +125,10 @@ class Session:
         """
         if self._overflow:
             return partial(self._hold, key, fleeting)
-        if self._saves_all or any(part in key for part in self.config.tensor_names):
+        if self._saves_all:
             return self._store_tensor
-        return None
+        listed = self.config.tensor_names
+        return self._store_tensor if listed and any(part in key for part in listed) else None
 
     def add(
         self, key: str, fields: dict[str, Tree], stack: Stack | None = None, parent: str | None = None
@@ -135,6 +138,7 @@ class Session:
         if self._overflow and not self._overflowed(key, fields):
             return entry
         with self.lock:
+            self._changed = True
             entry.order = next(self._order)
             self._entries.append(entry)
             if stack is not None and self.config.extra_info:
@@ -154,19 +158,21 @@ class Session:
             entry = self._open.get(key)
             if entry is None:
                 entry = self._open[key] = Entry(key, fields)
-                if self.config.modules:
+                if parent is not None or (self.config.modules and not is_gradient(key)):
                     self._parents[key] = parent
         return entry
 
     def arrived(self, entry: Entry) -> None:
         """Something was filled into an open record: it stands where the last of it came."""
         with self.lock:
+            self._changed = True
             entry.order = next(self._order)
             entry.text = None
 
     def complete(self, entry: Entry) -> None:
         """Nothing more will be filled in."""
         with self.lock:
+            self._changed = True
             if self._open.pop(entry.key, None) is not None:
                 if self._overflow and not self._overflowed(entry.key, entry.fields):
                     return
@@ -211,7 +217,7 @@ class Session:
         raised = self._flags() if self._flags is not None else overflows(list(fields.values()))
         if not raised or self.overflows_left == 0:
             return False
-        with compat.no_functions(), compat.no_dispatch_modes(), torch.no_grad():
+        with compat.quiet():
             for name, tensor in held:
                 self._store_tensor(name, tensor)
         self.overflows_left -= 1
@@ -241,8 +247,10 @@ class Session:
     # -- writing ---------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Write everything recorded so far."""
-        with self.lock, compat.no_functions(), compat.no_dispatch_modes(), torch.no_grad():
+        """Write everything recorded so far, if it is not written yet."""
+        if not self._changed:
+            return
+        with self.lock, compat.quiet():
             self.read_back()
             if self._store is not None:
                 self._store.flush()
@@ -254,11 +262,12 @@ class Session:
             for entry in entries:
                 text = entry.text
                 if text is None:
-                    text = f"{encode(entry.key)}: {encode(entry.fields)}"
+                    text = f"{quoted(entry.key)}: {encode(entry.fields)}"
                     if id(entry) not in open_ones:
                         entry.text, entry.fields = text, {}
                 lines.append(text)
             self._flushed = len(self._entries)
+            self._changed = False
             self._write(lines)
 
     def _write(self, lines: list[str]) -> None:
@@ -292,6 +301,6 @@ class Session:
             return max(HEADER_ROOM, int(getattr(inner, "header_size", 0) * 1.25))
 
     @property
-    def is_empty(self) -> bool:
-        """True while there is nothing to write."""
-        return not self._entries and not any(entry.order >= 0 for entry in self._open.values())
+    def count(self) -> int:
+        """How many records there are."""
+        return len(self._entries) + sum(entry.order >= 0 for entry in self._open.values())

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dis
 import json
 import linecache
-import sys
+import runpy
 from pathlib import Path
 from types import CodeType, FrameType
 
@@ -22,11 +22,14 @@ Stack = tuple[int, ...]
 OWN = str(Path(__file__).parent)
 """Frames of the recorder itself are no callers."""
 
-DEEPEST = 400
+LAUNCHER = str(Path(__file__).with_name("run_command.py"))
+"""Where the frames of a script end that ``probe run`` runs."""
+
+RUNPY = runpy.__file__
 _OPERATORS = ("BINARY_", "INPLACE_", "UNARY_", "COMPARE_OP")
 _codes: dict[int, CodeType] = {}
 _operators: dict[Place, bool] = {}
-_own: dict[int, bool] = {}
+_known: set[Stack] = set()
 
 
 def is_operator(frame: FrameType) -> bool:
@@ -42,26 +45,26 @@ def is_operator(frame: FrameType) -> bool:
 
 
 def stack_of(frame: FrameType | None) -> Stack:
-    """The stack from ``frame`` outwards, without frames of the recorder."""
+    """The stack from ``frame`` outwards."""
     found: list[int] = []
-    codes, own = _codes, _own
-    while frame is not None and len(found) < 2 * DEEPEST:
-        code = frame.f_code
-        number = id(code)
-        is_own = own.get(number)
-        if is_own is None:
-            codes[number] = code
-            is_own = own[number] = code.co_filename.startswith(OWN)
-        if not is_own:
-            found.append(number)
-            found.append(frame.f_lasti)
+    add = found.append
+    start = frame
+    while frame is not None:
+        add(id(frame.f_code))
+        add(frame.f_lasti)
         frame = frame.f_back
-    return tuple(found)
+    stack = tuple(found)
+    if stack not in _known:
+        _known.add(stack)
+        _remember(start)
+    return stack
 
 
-def within(stack: Stack, code_ids: set[int]) -> bool:
-    """True where one of the codes runs in ``stack``."""
-    return not code_ids.isdisjoint(stack[::2])
+def _remember(frame: FrameType | None) -> None:
+    """Keep the codes of the frames, so that their ids stay theirs."""
+    while frame is not None:
+        _codes[id(frame.f_code)] = frame.f_code
+        frame = frame.f_back
 
 
 def files_of(stack: Stack) -> list[str]:
@@ -93,7 +96,12 @@ class Stacks:
 
 def lines_of(stack: Stack) -> list[str]:
     """The frames as texts, innermost first."""
-    found = [line for line in map(_line, stack[::2], stack[1::2]) if line]
+    found = []
+    for number, place in zip(stack[::2], stack[1::2]):
+        if _codes[number].co_filename == LAUNCHER:
+            break  # what lies further out ran the script, not the model
+        if line := _line(number, place):
+            found.append(line)
     return found or ["The call stack retrieval failed."]
 
 
@@ -106,7 +114,8 @@ def _line(number: int, place: int) -> str:
         code = _codes[number]
         line = _line_number(code, place)
         source = linecache.getline(code.co_filename, line).strip()
-        text = f"File {code.co_filename}, line {line}, in {code.co_name}, \n {source}" if source else ""
+        shown = source and not code.co_filename.startswith((OWN, "<frozen runpy>", RUNPY))
+        text = f"File {code.co_filename}, line {line}, in {code.co_name}, \n {source}" if shown else ""
         _lines[number, place] = text
     return text
 
@@ -119,8 +128,3 @@ def _line_number(code: CodeType, place: int) -> int:
         if number is not None:
             line = number
     return line
-
-
-def caller(depth: int) -> FrameType:
-    """The frame ``depth`` calls above the one that asks."""
-    return sys._getframe(depth + 1)

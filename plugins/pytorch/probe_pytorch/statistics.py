@@ -54,19 +54,20 @@ def measure(tensor: torch.Tensor, keep: Callable[[torch.Tensor, Any], None] | No
     Returns:
         Max, Min, Mean, Norm; those of whole numbers as int, int, float, float.
     """
-    if tensor.is_meta or not tensor.numel():
+    count = tensor.numel()
+    if not count or tensor.is_meta:
         return NOTHING
     dtype = tensor.dtype
-    if tensor.device.type == "cpu":
+    if tensor.is_cpu:
         if not tensor.ndim:
             return _single(tensor)
         code = _CODES.get(dtype)
-        if _tally is not None and code is not None:
-            if not is_dense(tensor):
-                tensor = tensor.detach().contiguous()
-            four: Four = _tally.measure(tensor.data_ptr(), tensor.numel(), code)
-            return four
-        return _on_cpu(tensor.detach())
+        if _tally is None or code is None or tensor.is_neg():
+            return _on_cpu(tensor.detach())
+        if not tensor.is_contiguous() and not is_dense(tensor):
+            tensor = tensor.detach().contiguous()
+        four: Four = _tally.measure(tensor.data_ptr(), count, code)
+        return four
     results = _reduce(tensor.detach(), torch.float64 if wide else torch.float32)
     if keep is None:
         return from_results(results.tolist(), dtype)

@@ -92,6 +92,11 @@ class Collector:
 
     def arguments(self, values: tuple[Any, ...], prefix: str, save: Save | None) -> list[Tree]:
         """The trees of positional arguments or of several outputs."""
+        if save is None:  # nobody asks for names
+            return [
+                self.tensor(value, "", None) if type(value) in _PLAIN else self.tree(value, "", None)
+                for value in values
+            ]
         return [self.tree(value, f"{prefix}.{i}", save) for i, value in enumerate(values)]
 
     def keywords(self, values: Mapping[str, Any], prefix: str, save: Save | None) -> dict[str, Tree]:

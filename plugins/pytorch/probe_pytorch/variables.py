@@ -16,7 +16,7 @@ def save_variable(session: Session, variable: Any, name: str, backward: bool) ->
     number = session.number(name)
     key = f"{name}.{number}.debug"
     try:
-        with compat.no_functions(), compat.no_dispatch_modes(), torch.no_grad():
+        with compat.quiet():
             session.add(key, session.collector.tree(variable, key, session.save_for(key)))
         if backward:
             _Gradients(session, f"{name}_grad.{number}.debug").expect(variable)
@@ -54,7 +54,7 @@ class _Gradients:
             return
         try:
             name = ".".join(map(str, (self._key, *path)))
-            with compat.no_functions(), compat.no_dispatch_modes(), torch.no_grad():
+            with compat.quiet():
                 leaf = session.collector.tree(gradient, name, session.save_for(self._key))
             if self._entry is None:
                 self._entry = session.open(self._key, self._shape)

@@ -155,7 +155,7 @@ class Calls:
     ) -> None:
         session = self.session
         save = session.save_for(name, in_place)
-        with compat.no_functions(), compat.no_dispatch_modes(), torch.no_grad():
+        with compat.quiet():
             call.fields["input_args"] = session.collector.arguments(args, f"{name}.input", save)
             call.fields["input_kwargs"] = session.collector.keywords(kwargs, f"{name}.kwargs", save)
 
@@ -167,7 +167,7 @@ class Calls:
             outputs = result if isinstance(result, tuple) else (result,)
             if self._values and self._outputs:
                 save = session.save_for(name)
-                with compat.no_functions(), compat.no_dispatch_modes(), torch.no_grad():
+                with compat.quiet():
                     call.fields["output"] = session.collector.arguments(
                         tuple(outputs), f"{name}.output", save
                     )
@@ -227,7 +227,7 @@ class Backward:
             entry = self._entry = session.open(self._key, fields, self._parent)
         values = entry.fields.get(side)
         if values is not None and position >= 0:
-            with compat.no_functions(), compat.no_dispatch_modes(), torch.no_grad():
+            with compat.quiet():
                 leaf = None
                 if gradient is not None:
                     leaf = session.collector.tree(

@@ -24,6 +24,10 @@ from probe_pytorch.sites import is_operator, stack_of
 
 HANDLER = handle_torch_function.__code__
 RECURRENT = torch.nn.modules.rnn.__file__
+NOT_RECORDED = Api(None)
+"""What functions of C are marked by once it is known that nothing names them."""
+
+_BUILTIN = (type(len), type(torch.Tensor.shape.__get__), type(torch.Tensor.dim))  # type: ignore[attr-defined]
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
@@ -64,6 +68,8 @@ class FunctionCapture(TorchFunctionMode):
             api = self._by_function.get(func)
         except TypeError:
             api = None
+        if api is NOT_RECORDED:
+            return func(*args, **kwargs)
         frame = sys._getframe(1)
         if frame.f_code is HANDLER and frame.f_back is not None:
             return self._handed_over(calls, api, func, types, args, kwargs, frame.f_back)
@@ -84,7 +90,7 @@ class FunctionCapture(TorchFunctionMode):
             name = api.recurrent
         if name is None:
             return func(*args, **kwargs)
-        filled = ("out",) if "out" in kwargs else ()
+        filled = ("out",) if "out" in kwargs else api.filled
         return calls.record(name, func, args, kwargs, stack_of(frame), None, api.in_place, filled)
 
     def _handed_over(
@@ -139,6 +145,8 @@ class FunctionCapture(TorchFunctionMode):
         """Nothing that the lists name; an operator called as torch.ops.aten is."""
         space = getattr(func, "namespace", None) or getattr(func, "_qualified_op_name", "").partition("::")[0]
         if space != "aten":
+            if type(func) in _BUILTIN:
+                self._by_function[func] = NOT_RECORDED
             return func(*args, **kwargs)
         packet = getattr(func, "overloadpacket", func)
         name = getattr(packet, "__name__", "")

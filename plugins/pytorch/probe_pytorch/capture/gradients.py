@@ -232,16 +232,17 @@ class _Gathering:
             return  # a second pass over a graph that was retained
         self._missing[place] -= 1
         whole = self._sums.pop(place, None)
+        first = whole is None
         if gradient is not None:
             if whole is None:
-                whole = gradient
+                whole = gradient.detach()
             else:
-                with compat.no_functions(), compat.no_dispatch_modes(), torch.no_grad():
-                    whole = whole + gradient
+                with compat.quiet():
+                    whole = whole + gradient.detach()
         if self._missing[place]:
             if whole is not None:
                 # the engine may add to a gradient in place once the hook has returned
-                self._sums[place] = whole if whole is not gradient else _copy(whole)
+                self._sums[place] = _copy(whole) if first else whole
             return
         self._missing[place] = -1
         self._told("output", place, whole)
@@ -252,5 +253,5 @@ class _Gathering:
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    with compat.no_functions(), compat.no_dispatch_modes(), torch.no_grad():
+    with compat.quiet():
         return tensor.detach().clone()

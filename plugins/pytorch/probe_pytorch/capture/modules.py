@@ -110,7 +110,7 @@ class ModuleCapture:
                 return
             if session.wants("forward", "input"):
                 save = session.save_for(name, fleeting=True)
-                with compat.no_functions(), compat.no_dispatch_modes(), torch.no_grad():
+                with compat.quiet():
                     running.fields["input_args"] = session.collector.arguments(args, f"{name}.input", save)
                     running.fields["input_kwargs"] = session.collector.keywords(
                         kwargs, f"{name}.kwargs", save
@@ -161,7 +161,7 @@ class ModuleCapture:
     def _take(self, session: Session, running: Running, output: Any) -> None:
         name = str(running.key)
         save = session.save_for(name)
-        with compat.no_functions(), compat.no_dispatch_modes(), torch.no_grad():
+        with compat.quiet():
             if session.wants("forward", "output"):
                 outputs = output if type(output) is tuple else (output,)
                 running.fields["output"] = session.collector.arguments(outputs, f"{name}.output", save)
@@ -223,7 +223,7 @@ class ModuleCapture:
         if session is None or not session.active or entry is None:
             return
         try:
-            with compat.no_functions(), compat.no_dispatch_modes(), torch.no_grad():
+            with compat.quiet():
                 leaf = session.collector.tree(gradient, f"{record}.{key}", session.save_for(record))
             entry.fields[key] = [leaf]
             session.arrived(entry)

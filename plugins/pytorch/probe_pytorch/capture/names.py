@@ -34,12 +34,14 @@ class Api:
         operator: Its name where an operator made the call; None where that is not recorded.
         recurrent: Its name where torch.nn.modules.rnn made the call.
         in_place: The call writes its first argument.
+        filled: Positions of arguments that the call fills: what lies in them before is no value.
     """
 
     name: str | None
     operator: str | None = None
     recurrent: str | None = None
     in_place: bool = False
+    filled: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +181,7 @@ class _Builder:
                     f"Tensor.{name}" if name in listed else None,
                     f"Tensor.{operator}" if operator in listed else None,
                     in_place=self._writes(name),
+                    filled=(0,) if name in self._rules["overwrites"] else (),
                 ),
             )
 

@@ -1,22 +1,18 @@
-"""How the demonstration's runs were recorded: ``python demo_recipe.py SIDE OUT``, SIDE target or golden.
+"""A small training script, which knows nothing of probe: ``python train.py [wrong]``.
 
-Needs torch and mindstudio-probe 8.3.3. A one-block transformer, one step forward and backward.
-The target divides attention scores by d instead of sqrt(d): 1/16 for 1/4.
+A one-block transformer learns the next word. With ``wrong`` it divides attention scores by d
+instead of sqrt(d): 1/16 for 1/4.
 """
 
-import json
 import math
 import sys
-from pathlib import Path
 
 import torch
-from msprobe.pytorch import PrecisionDebugger, seed_all
 from torch import nn
 from torch.nn import functional as F
 
-SIDE, OUT = sys.argv[1], Path(sys.argv[2])
 HEADS, HEAD, WIDTH, WORDS, LENGTH = 1, 16, 16, 32, 8
-SCALE = 1 / HEAD if SIDE == "target" else 1 / math.sqrt(HEAD)
+SCALE = 1 / HEAD if "wrong" in sys.argv else 1 / math.sqrt(HEAD)
 
 
 class Attention(nn.Module):
@@ -52,27 +48,13 @@ class Model(nn.Module):
         return self.head(self.block(self.embed(words)))
 
 
-seed_all(1234)
 torch.manual_seed(0)
 model = Model()
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
 words = torch.randint(0, WORDS, (LENGTH + 1,))
-config = OUT.with_suffix(".config.json")
-config.write_text(
-    json.dumps(
-        {
-            "task": "tensor",
-            "dump_path": str(OUT),
-            "rank": [],
-            "step": [],
-            "level": "mix",
-            "tensor": {"scope": [], "list": [], "data_mode": ["all"]},
-        }
-    )
-)
-debugger = PrecisionDebugger(config_path=str(config))
-debugger.start(model=model)
-loss = F.cross_entropy(model(words[:-1]), words[1:])
-loss.backward()
-debugger.stop()
-debugger.step()
-print(SIDE, float(loss))
+for _ in range(2):
+    loss = F.cross_entropy(model(words[:-1]), words[1:])
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    print(f"loss {loss.item():.6f}")

@@ -1,0 +1,41 @@
+"""Following a script that knows nothing of the recorder: steps are counted at an optimizer's step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook
+
+from probe_pytorch.config import Config
+from probe_pytorch.recorder import Recorder
+
+
+class Follower:
+    """Starts, ends and counts steps in place of the script."""
+
+    def __init__(self, config: Config) -> None:
+        self.recorder = Recorder(config, finds_models=True)
+        self._first: int | None = None
+        self._handle: Any = None
+
+    def begin(self) -> None:
+        """Record from now on."""
+        self._handle = register_optimizer_step_post_hook(self._stepped)
+        self.recorder.start(None, None)
+
+    def end(self) -> None:
+        """Record no longer; what was recorded is complete."""
+        if self._handle is not None:
+            self._handle.remove()
+            self._handle = None
+        self.recorder.finish()
+
+    def _stepped(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        """The first optimizer that steps counts the steps; others do not."""
+        if self._first is None:
+            self._first = id(optimizer)
+        if id(optimizer) != self._first or self.recorder.is_over:
+            return
+        self.recorder.step()
+        self.recorder.start(None, None)

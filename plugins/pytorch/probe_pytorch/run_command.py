@@ -1,0 +1,150 @@
+"""``probe run``: record a training script that was not touched."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from probe_core.cli import console
+from probe_core.errors import UserError
+from probe_pytorch.config import LEVELS, TASKS, Config, load, parse_steps
+
+if TYPE_CHECKING:
+    from probe_pytorch.recorder import Recorder
+
+DEFAULT_STEPS = "0-2"
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "-o", "--dump-path", "--dump_path", default=None, help="Directory of the run.  [default: ./probe-run]"
+)
+@click.option("-c", "--config", type=click.Path(), help="A config.json; the other options come before it.")
+@click.option("--task", type=click.Choice(TASKS), help="What is recorded of a value.  [default: statistics]")
+@click.option(
+    "--level",
+    type=click.Choice([level for level in LEVELS if level != "debug"]),
+    help="Modules (L0), APIs (L1), both (mix), aten operators (L2).  [default: mix]",
+)
+@click.option("--step", help=f"Steps to record, such as 0,5-7, or all.  [default: {DEFAULT_STEPS}]")
+@click.option("--seed", type=int, help="Set all seeds to this, and choose deterministic algorithms.")
+@click.option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as of python -m.")
+@click.argument("script")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def run(
+    dump_path: str | None,
+    config: str | None,
+    task: str | None,
+    level: str | None,
+    step: str | None,
+    seed: int | None,
+    module: bool,
+    script: str,
+    arguments: tuple[str, ...],
+) -> int:
+    """Record SCRIPT, a training script that needs no change.
+
+    A step ends when the script's first optimizer has stepped. The script runs as python would run
+    it, with its ARGUMENTS; its exit code is probe's.
+    """
+    found = _config(dump_path, config, task, level, step)
+    if not module and not Path(script).is_file():
+        raise UserError(
+            f'There is no script "{script}".', "Give the path of a Python file, or -m and a module."
+        )
+    try:
+        from probe_pytorch.follower import Follower
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise UserError(
+            "Recording needs torch, which is not installed.", "Install torch, then try again."
+        ) from None
+    follower = Follower(found)
+    if seed is not None:
+        from probe_pytorch.seeds import seed_all
+
+        seed_all(seed, mode=True)
+    follower.begin()
+    try:
+        code = _execute(script, arguments, module)
+    finally:
+        follower.end()
+    _report(found, follower.recorder)
+    return code
+
+
+def _config(
+    dump_path: str | None, config: str | None, task: str | None, level: str | None, step: str | None
+) -> Config:
+    fields: dict[str, Any] = {"task": task, "level": level, "dump_path": dump_path}
+    if config is None:
+        fields["level"] = level or "mix"
+        fields["dump_path"] = dump_path or "probe-run"
+        step = step or DEFAULT_STEPS
+    if step is not None:
+        fields["step"] = parse_steps(step)
+    return load(config, **fields)
+
+
+def _execute(script: str, arguments: tuple[str, ...], module: bool) -> int:
+    """Run the script; its exit code. What it raises is shown as python would, without our frames."""
+    before = sys.argv, sys.path[0]
+    try:
+        if module:
+            sys.argv = [script, *arguments]
+            sys.path[0] = ""
+            runpy.run_module(script, run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = [script, *arguments]
+            sys.path[0] = str(Path(script).resolve().parent)
+            runpy.run_path(script, run_name="__main__")
+        return 0
+    except SystemExit as stop:
+        if stop.code is None or isinstance(stop.code, int):
+            return stop.code or 0
+        console.note(str(stop.code))
+        return 1
+    except KeyboardInterrupt:
+        console.note("Interrupted; what was recorded is kept.")
+        return 130
+    except Exception as error:
+        _show_error(error)
+        return 1
+    finally:
+        sys.argv, sys.path[0] = before
+
+
+def _show_error(error: Exception) -> None:
+    trace = error.__traceback__
+    own = str(Path(__file__).parent)
+    while trace is not None and (
+        trace.tb_frame.f_code.co_filename.startswith((own, "<frozen runpy>"))
+        or trace.tb_frame.f_code.co_filename == runpy.__file__
+    ):
+        trace = trace.tb_next
+    console.note("".join(traceback.format_exception(type(error), error, trace)).rstrip())
+
+
+def _report(config: Config, recorder: Recorder) -> None:
+    """What was recorded, and how to compare it."""
+    steps = {step: count for step, count in recorder.recorded.items() if count}
+    if not steps:
+        console.warn("nothing was recorded: the script called nothing of torch that is, or ended before.")
+        return
+    numbers = sorted(steps)
+    shown = f"step {numbers[0]}" if len(numbers) == 1 else f"steps {numbers[0]} to {numbers[-1]}"
+    path = config.shown_path
+    console.note(
+        f"probe recorded {shown} ({sum(steps.values()):,} records of level {config.level}, "
+        f"task {config.task}) into {path}"
+    )
+    if config.task not in ("statistics", "tensor"):
+        return
+    console.note("Record the other run the same way into a directory of its own, and compare:")
+    console.note(f"  probe compare {path}/step{numbers[0]} OTHER/step{numbers[0]} -o out")
