@@ -13,7 +13,7 @@ from probe_core.table import reasons_of
 KEPT = 5
 """Suspects that are kept of each sort."""
 
-FORWARD, BACKWARD, GRADIENT = range(3)
+FORWARD, BACKWARD, GRADIENT, BEHIND = range(4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Suspects:
     """Finds the calls where the runs part, of four sorts; ``found`` gives the first sort there is."""
 
     def __init__(self) -> None:
-        self._failing: dict[int, list[Suspect]] = {FORWARD: [], BACKWARD: [], GRADIENT: []}
+        self._failing: dict[int, list[Suspect]] = {phase: [] for phase in range(4)}
         self._drifting: list[Suspect] = []
         self._noise = 0.0
         self._dtypes_agreed = False
@@ -48,11 +48,12 @@ class Suspects:
         """Where to look first, of the first sort that there is any of.
 
         Forward calls whose rows fail; forward calls that part beyond rounding, or in dtype, though
-        no row fails; backward calls; gradients of parameters. A backward call takes in activations that no
-        recorder notes, and a gradient is noted beside the forward call of its module: neither says
-        much while a forward call is suspect.
+        no row fails; backward calls; gradients of parameters; calls behind a failing backward call, as
+        of the optimizer. A backward call takes in activations that no recorder notes, and a gradient is
+        noted beside the forward call of its module: neither says much while a forward call is suspect.
         """
-        return self._failing[FORWARD] or self._drifting or self._failing[BACKWARD] or self._failing[GRADIENT]
+        failing = self._failing
+        return failing[FORWARD] or self._drifting or failing[BACKWARD] or failing[GRADIENT] or failing[BEHIND]
 
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Look at the rows of one op; ``lines`` says where each stands in the files."""
@@ -71,7 +72,10 @@ class Suspects:
         bad = [(row, line) for row, line in zip(rows, lines) if row.verdict.level is Level.ERROR]
         if not bad:
             return
-        kept = self._failing[_phase(op.key)]
+        phase = _phase(op.key)
+        if phase == FORWARD and self._failing[BACKWARD]:
+            phase = BEHIND
+        kept = self._failing[phase]
         arguments = [item for item in bad if _is_argument(item[0])]
         parameters = [item for item in bad if item[0].pair.side is Side.PARAMETERS]
         inputs = [item for item in bad if item[0].pair.side.is_source]
@@ -83,7 +87,7 @@ class Suspects:
             found, what = parameters[0], "holds other parameters"
         elif not inputs:
             found, what = bad[0], "differs although its inputs agree"
-        elif not kept and not self._failing[BACKWARD]:  # an optimizer's calls come behind both
+        elif not kept and phase != BEHIND:
             found, what = inputs[0], "takes in values that differ; nothing before it does"
         else:
             return
@@ -91,7 +95,7 @@ class Suspects:
 
     def _find_drifting(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Keep a forward call that parts beyond rounding though no row of it fails."""
-        if _phase(op.key) != FORWARD:
+        if _phase(op.key) != FORWARD or self._failing[BACKWARD]:
             return
         self._find_dtype(op, rows, lines)
         drifts = [(row, line, row.verdict.drift) for row, line in zip(rows, lines) if row.verdict.drift]

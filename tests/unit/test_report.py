@@ -87,11 +87,11 @@ def test_backward_calls_only_where_no_forward_call_is_suspect(tmp_path: Path) ->
     target = {"Torch.a.0.backward": {"input": [GOOD], "output": [BAD]}}
     golden = {"Torch.a.0.backward": {"input": [GOOD], "output": [GOOD]}}
     assert named(report(tmp_path, target, golden))[0][0] == "Torch.a.0.backward"
-    target["Torch.b.0.forward"], golden["Torch.b.0.forward"] = (
-        forward(GOOD, output=[BAD]),
-        forward(GOOD, output=[GOOD]),
-    )
-    assert [op for op, _ in named(report(tmp_path / "2", target, golden))] == ["Torch.b.0.forward"]
+    bad, good = forward(GOOD, output=[BAD]), forward(GOOD, output=[GOOD])
+    before = {"Torch.b.0.forward": bad, **target}, {"Torch.b.0.forward": good, **golden}
+    assert [op for op, _ in named(report(tmp_path / "2", *before))] == ["Torch.b.0.forward"]
+    behind = {**target, "Torch.b.0.forward": bad}, {**golden, "Torch.b.0.forward": good}  # an optimizer's
+    assert [op for op, _ in named(report(tmp_path / "3", *behind))] == ["Torch.a.0.backward"]
 
 
 def test_calls_that_may_be_mispaired_are_no_suspects(tmp_path: Path) -> None:
