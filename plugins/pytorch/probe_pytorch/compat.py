@@ -86,6 +86,13 @@ _NEVER = {
 }
 
 
+def hands_itself_over(function: Any) -> bool:
+    """Does a Python function of torch hand itself to function modes? Its decorators are looked through."""
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    return isinstance(function, FunctionType) and not _NEVER.keys().isdisjoint(function.__code__.co_names)
+
+
 def without_check(function: Any) -> Any:
     """A private copy of a Python function of torch whose body runs without handing itself to a mode.
 

@@ -108,7 +108,7 @@ class Collector:
         if key == "dtype":
             return None if value is None else {"type": "torch.dtype", "value": str(value)}
         if key == "device":
-            shown = value if isinstance(value, (int, str)) or value is None else str(value)
+            shown = f"{value.type}:{value.index}" if isinstance(value, torch.device) else value
             return None if value is None else {"type": "torch.device", "value": shown}
         return self.tree(value, name, save)
 
@@ -200,6 +200,7 @@ class Collector:
         return found
 
     def _other(self, value: Any, name: str, save: Save | None, depth: int) -> Json | Tree:
+        # a dtype or device by position is null, as by the peer: null and a leaf would not pair
         if isinstance(value, slice):
             return {
                 "type": "slice",
@@ -207,10 +208,6 @@ class Collector:
             }
         if value is Ellipsis:
             return {"type": "ellipsis", "value": "..."}
-        if isinstance(value, torch.dtype):
-            return {"type": "torch.dtype", "value": str(value)}
-        if isinstance(value, torch.device):
-            return {"type": "torch.device", "value": str(value)}
         if isinstance(value, torch.memory_format):
             return {"type": "torch.memory_format", "format": str(value).removeprefix("torch.")}
         if isinstance(value, np.generic) and isinstance(value.item(), _SCALARS):

@@ -8,6 +8,7 @@ run from a copy that lets the mode see inside.
 
 from __future__ import annotations
 
+import inspect
 import sys
 from types import FrameType
 from typing import Any
@@ -23,6 +24,9 @@ from probe_pytorch.capture.names import DISPATCHER, Api, Names
 from probe_pytorch.sites import is_operator, stack_of
 
 HANDLER = handle_torch_function.__code__
+LOGGER = "torch/distributed/c10d_logger.py"
+"""The decorator around each collective, which is no caller."""
+
 RECURRENT = torch.nn.modules.rnn.__file__
 NOT_RECORDED = Api(None)
 """What functions of C are marked by once it is known that nothing names them."""
@@ -71,21 +75,17 @@ class FunctionCapture(TorchFunctionMode):
         if api is NOT_RECORDED:
             return func(*args, **kwargs)
         frame = sys._getframe(1)
+        while frame.f_code.co_name == "__torch_function__" and frame.f_back is not None:
+            frame = frame.f_back  # another mode handed the call on
         if frame.f_code is HANDLER and frame.f_back is not None:
             return self._handed_over(calls, api, func, types, args, kwargs, frame.f_back)
         if api is None:
             return self._unnamed(calls, func, args, kwargs, frame)
         name: str | None = api.name
-        if api.operator is not None or name is None:
-            if is_operator(frame):
-                name = api.operator
-            elif name is not None and self._names.by_code:
-                name = self._names.by_code.get(id(frame.f_code), name)
-                if name is not api.name and frame.f_back is not None:
-                    frame = frame.f_back
-        elif id(frame.f_code) in self._names.by_code:
-            name = self._names.by_code[id(frame.f_code)]
-            frame = frame.f_back or frame
+        if api.has_operator and is_operator(frame):
+            name = api.operator
+        elif (hidden := self._names.by_code.get(id(frame.f_code))) is not None:
+            name, frame = hidden, frame.f_back or frame
         if api.recurrent is not None and frame.f_code.co_filename == RECURRENT:
             name = api.recurrent
         if name is None:
@@ -107,6 +107,8 @@ class FunctionCapture(TorchFunctionMode):
         own = frame.f_code
         site = frame.f_back or frame
         name = api.name if api else None
+        if site.f_code.co_filename.endswith(LOGGER) and site.f_back is not None:
+            site = site.f_back
         if site.f_code is DISPATCHER:
             site = site.f_back or site
             name = self._names.dispatched.get(id(own), name)
@@ -132,8 +134,8 @@ class FunctionCapture(TorchFunctionMode):
         """The arguments as ``site`` wrote them."""
         if is_operator(site):
             return args, kwargs
-        function = func
-        if getattr(func, "__code__", None) is not frame.f_code:
+        function = inspect.unwrap(func)
+        if getattr(function, "__code__", None) is not frame.f_code:
             function = frame.f_globals.get(frame.f_code.co_name)
             if getattr(function, "__code__", None) is not frame.f_code:
                 return args, kwargs

@@ -19,6 +19,7 @@ import torch
 import yaml
 
 from probe_core.errors import UserError
+from probe_pytorch import compat
 
 FAMILIES = ("functional", "tensor", "torch", "_VF", "aten", "torch_npu", "distributed", "npu_distributed",
             "mindspeed")  # fmt: skip
@@ -32,6 +33,7 @@ class Api:
     Attributes:
         name: Its name in a run; None where it is not recorded.
         operator: Its name where an operator made the call; None where that is not recorded.
+        has_operator: There is an operator that makes the call.
         recurrent: Its name where torch.nn.modules.rnn made the call.
         in_place: The call writes its first argument.
         filled: Positions of arguments that the call fills: what lies in them before is no value.
@@ -39,6 +41,7 @@ class Api:
 
     name: str | None
     operator: str | None = None
+    has_operator: bool = False
     recurrent: str | None = None
     in_place: bool = False
     filled: tuple[int, ...] = ()
@@ -180,6 +183,7 @@ class _Builder:
                 Api(
                     f"Tensor.{name}" if name in listed else None,
                     f"Tensor.{operator}" if operator in listed else None,
+                    operator is not None,
                     in_place=self._writes(name),
                     filled=(0,) if name in self._rules["overwrites"] else (),
                 ),
@@ -232,9 +236,11 @@ class _Builder:
     def _patch(self, holder: Any, listed: Iterable[str]) -> None:
         for name in listed:
             function = getattr(holder, name, None)
-            if function is not None:
+            if function is None:
+                continue
+            self._put(function, Api(f"Distributed.{name}"))
+            if not compat.hands_itself_over(function):
                 self.names.patches.append(Patch(holder, name, f"Distributed.{name}"))
-                self._put(function, Api(f"Distributed.{name}"))
 
     def _put(self, function: Any, api: Api) -> None:
         try:

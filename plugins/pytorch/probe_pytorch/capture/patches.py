@@ -74,10 +74,29 @@ class Patches:
             calls = self.calls
             if calls is None or threads.inside or not calls.session.active:
                 return original(*args, **kwargs)
-            stack = stack_of(sys._getframe(1))
+            stack = stack_of(sys._getframe(2 if is_collective else 1))
             inner = threads.outermost(original)
             if is_collective:
                 return collectives.record(calls, self._names, patch.name, inner, args, kwargs, stack)
             return calls.record(patch.name, inner, args, kwargs, stack)
 
-        return recorded
+        return _SameFunction(recorded, original) if is_collective else recorded
+
+
+class _SameFunction:
+    """A wrapped collective that equals the one it wraps, as ``P2POp`` asks of the operation it is given."""
+
+    def __init__(self, recorded: Callable[..., Any], original: Callable[..., Any]) -> None:
+        functools.update_wrapper(self, original)
+        self._recorded = recorded
+        self._original = original
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call it, and have the call recorded."""
+        return self._recorded(*args, **kwargs)
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or other is self._original
+
+    def __hash__(self) -> int:
+        return hash(self._original)
