@@ -135,3 +135,37 @@ is_transformed: Callable[[torch.Tensor], bool] = getattr(
     getattr(_C, "_functorch", None), "is_functorch_wrapped_tensor", lambda tensor: False
 )
 """True inside vmap and the like for a tensor that stands for many and has no values of its own."""
+
+
+_tap_receiver: Callable[[torch.Tensor, str], None] | None = None
+
+
+def register_tap(receiver: Callable[[torch.Tensor, str], None] | None) -> None:
+    """Have the operator ``probe::tap`` tell ``receiver``; None tells nobody.
+
+    The operator returns nothing and changes nothing; that it has an effect is said to the compiler,
+    which keeps it in the graph, in order.
+    """
+    global _tap_receiver
+    _tap_receiver = receiver
+    if hasattr(torch.ops.probe, "tap"):
+        return
+
+    @torch.library.custom_op("probe::tap", mutates_args=(), schema="(Tensor x, str name) -> ()")
+    def tap(x: torch.Tensor, name: str) -> None:
+        if _tap_receiver is not None:
+            _tap_receiver(x, name)
+
+    @tap.register_fake
+    def _(x: torch.Tensor, name: str) -> None:
+        return None
+
+    from torch._higher_order_ops.effects import _EffectType, _register_effectful_op
+
+    _register_effectful_op(torch.ops.probe.tap.default, _EffectType.ORDERED)
+
+
+def forget_compiled() -> None:
+    """Have compiled code compiled anew when it is next called."""
+    if may_have_compiled():
+        torch._dynamo.reset()

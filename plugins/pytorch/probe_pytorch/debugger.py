@@ -14,6 +14,7 @@ from torch import nn
 
 from probe_core.errors import UserError
 from probe_pytorch.config import ConfigWarning, load
+from probe_pytorch.dataloader import BatchSteps
 from probe_pytorch.recorder import Recorder
 from probe_pytorch.seeds import seed_all
 
@@ -79,6 +80,9 @@ class PrecisionDebugger:
             type(self)._instance = None
             raise
         atexit.register(self._recorder.finish)
+        if config.dataloader:
+            self._batches = BatchSteps(self._recorder.step, lambda: self._recorder.start(self._model, None))
+            self._batches.install()
 
     # -- the life of a step ----------------------------------------------------------------
 
@@ -90,8 +94,6 @@ class PrecisionDebugger:
             token_range: First and last token, counted by the model's own forwards, to record of a
                 generation.
         """
-        if isinstance(self, nn.Module) or not isinstance(self, PrecisionDebugger):
-            raise UserError("start is called without a debugger.", "Construct a PrecisionDebugger first.")
         if model is not None:
             self._model = _models(model)
         if self._recorder.config.modules and self._model is None:
@@ -99,11 +101,15 @@ class PrecisionDebugger:
                 f'start() needs the model at level "{self._recorder.config.level}".',
                 "Write debugger.start(model=model).",
             )
+        if self._recorder.config.dataloader:
+            warnings.warn("start is left to enable_dataloader", ConfigWarning, stacklevel=2)
+            return
         self._recorder.start(self._model, _token_range(token_range))
 
     def stop(self) -> None:
         """Cease to record, and write what was recorded; start may follow within the same step."""
-        self._recorder.stop()
+        if not self._recorder.config.dataloader:
+            self._recorder.stop()
 
     def forward_backward_dump_end(self) -> None:
         """The same as ``stop``, under the name that older scripts use."""
@@ -111,7 +117,8 @@ class PrecisionDebugger:
 
     def step(self) -> None:
         """End the step: counts begin anew, and the next start has a directory of its own."""
-        self._recorder.step()
+        if not self._recorder.config.dataloader:
+            self._recorder.step()
 
     def set_init_step(self, step: int) -> None:
         """Number the current step ``step``, as when training is resumed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import torch
@@ -20,7 +21,8 @@ class Follower:
         self._handle: Any = None
 
     def begin(self) -> None:
-        """Record from now on."""
+        """Record from now on; what the script compiles runs as it was written."""
+        os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")
         self._handle = register_optimizer_step_post_hook(self._stepped)
         self.recorder.start(None, None)
 

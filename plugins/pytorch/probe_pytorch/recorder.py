@@ -23,6 +23,7 @@ from probe_pytorch.capture.modules import ModuleCapture, named_modules
 from probe_pytorch.capture.names import Names, Patch, load_names
 from probe_pytorch.capture.patches import Patches
 from probe_pytorch.capture.roots import RootFinder
+from probe_pytorch.capture.tap import TapCapture
 from probe_pytorch.config import Config
 from probe_pytorch.session import Session
 from probe_pytorch.storage.directory import Lock, StepDirectory
@@ -58,6 +59,7 @@ class Recorder:
         self._modules = ModuleCapture(self._threads)
         self._roots = RootFinder(self._threads, self._hook_modules)
         self._aten: AtenCapture | None = None
+        self._tap = TapCapture()
         self._custom: list[Patch] = []
         self._stance: Callable[[], None] | None = None
         self._token_handles: list[Any] = []
@@ -88,8 +90,10 @@ class Recorder:
         if self.config.level == "debug":
             return
         session = self._open_session()
-        self._force_eager(session)
-        if self.config.modules:
+        self._force_eager()
+        if self.config.compile == "tap":
+            self._tap_modules(session, model)
+        elif self.config.modules:
             self._modules.begin_step(session)
             if model is not None:
                 self._hook_modules(named_modules(model))
@@ -104,6 +108,11 @@ class Recorder:
         if token_range is not None and model is not None:
             self._count_tokens(session, model, token_range)
 
+    def _tap_modules(self, session: Session, model: Any) -> None:
+        self._tap.session = session
+        if model is not None:
+            self._tap.install(named_modules(model))
+
     def _hook_modules(self, named: list[tuple[str, nn.Module]]) -> None:
         config = self.config
         self._modules.install(named, "backward" in config.directions and config.parameter_gradients)
@@ -114,9 +123,12 @@ class Recorder:
             return
         session = self._session
         self._modules.take_sharded_gradients()
+        self._tap.end_step()
         self._blind()
         if session is not None:
             session.active = False
+            if compat.may_have_compiled():
+                session.note("compile", self.config.compile)
             session.flush()
 
     def step(self) -> None:
@@ -137,6 +149,7 @@ class Recorder:
             return
         self.stop()
         self._close_session()
+        self._tap.remove()
         self._finished = True
         for lock in self._locks.values():
             lock.release()
@@ -209,12 +222,10 @@ class Recorder:
 
         self._token_handles.append(outer.register_forward_pre_hook(before))
 
-    def _force_eager(self, session: Session) -> None:
-        """Compiled code runs as it was written while it is recorded, and the run says so."""
-        if compat.may_have_compiled():
-            session.note("compile", self.config.compile)
-            if self.config.compile == "eager" and self._stance is None:
-                self._stance = compat.force_eager()
+    def _force_eager(self) -> None:
+        """Compiled code runs as it was written while it is recorded."""
+        if self.config.compile == "eager" and self._stance is None and compat.may_have_compiled():
+            self._stance = compat.force_eager()
 
     # -- sessions --------------------------------------------------------------------------
 

@@ -1,0 +1,100 @@
+"""What recording a training step costs: ``python record_steps.py [MODE …]``, MODE such as statistics-L1.
+
+A Llama of 4 layers, hidden size 128, sequence 64, batch 4: forward, backward and AdamW(foreach) on one
+thread. A mode is a process of its own that steps without and with the recorder in turn; the figure is
+the ratio of their median CPU times, of three processes the median. With ``PEER_PYTHON`` naming a Python
+that has mindstudio-probe 26.2.0 and transformers, the peer is measured beside it in the same run, at the
+same ``risk_level``. ``import`` is what importing the recorder adds to importing torch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+MODES = ("statistics-L1", "statistics-L0", "statistics-mix", "tensor-L1", "tensor-mix", "tensor-L1-files")
+REPEATS, STEPS = 3, 9
+RISK_LEVEL = os.environ.get("RISK_LEVEL", "ALL")
+
+STEPPER = """
+import importlib, json, sys, time, warnings
+warnings.simplefilter("ignore")
+recorder, config, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
+import torch
+begun = time.process_time()
+PrecisionDebugger = importlib.import_module(recorder).PrecisionDebugger
+imported = time.process_time() - begun
+from transformers import LlamaConfig, LlamaForCausalLM
+torch.set_num_threads(1)
+torch.manual_seed(0)
+model = LlamaForCausalLM(LlamaConfig(hidden_size=128, intermediate_size=344, num_hidden_layers=4,
+    num_attention_heads=4, num_key_value_heads=4, vocab_size=1000, max_position_embeddings=128))
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
+words = torch.randint(0, 1000, (4, 64))
+debugger = PrecisionDebugger(config_path=config)
+def step():
+    model(input_ids=words, labels=words).loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+def recorded():
+    debugger.start(model=model)
+    step()
+    debugger.stop()
+    debugger.step()
+def cost(run):
+    begun = time.process_time()
+    run()
+    return time.process_time() - begun
+for _ in range(3):
+    step()
+times = [(cost(step), cost(recorded), cost(step)) for _ in range(steps)][1:]
+print(json.dumps({"bare": [a for a, _, _ in times], "recorded": [b for _, b, _ in times],
+                  "after": [c for _, _, c in times], "import": imported}))
+"""
+
+
+def measure(python: str, recorder: str, mode: str, folder: Path) -> tuple[float, float, float, float]:
+    """Milliseconds bare, ratio recorded, ratio afterwards, seconds of import: of one process."""
+    task, level, *store = mode.split("-")
+    run = folder / "run"
+    config = folder / "config.json"
+    section = {"scope": [], "list": [], "data_mode": ["all"]}
+    config.write_text(
+        json.dumps({"task": task, "level": level, "dump_path": str(run), "rank": [], "step": [],
+                    "risk_level": RISK_LEVEL, "store": (store or ["packed"])[0], task: section})
+    )  # fmt: skip
+    command = [python, "-c", STEPPER, recorder, str(config), str(STEPS)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"{recorder} failed:\n{done.stderr[-2000:]}")
+    found = json.loads(done.stdout.splitlines()[-1])
+    bare, recorded, after = (statistics.median(found[name]) for name in ("bare", "recorded", "after"))
+    return bare * 1e3, recorded / bare, after / bare, found["import"]
+
+
+def main() -> None:
+    """Print a line a mode and recorder."""
+    recorders = [("probe", sys.executable, "probe_pytorch")]
+    if peer := os.environ.get("PEER_PYTHON"):
+        recorders.append(("peer", peer, "msprobe.pytorch"))
+    print(f"risk_level {RISK_LEVEL}; median of {REPEATS} processes")
+    for mode in sys.argv[1:] or MODES:
+        for label, python, recorder in recorders:
+            if label == "peer" and mode.endswith("-files"):
+                continue
+            results = []
+            for _ in range(REPEATS):
+                with tempfile.TemporaryDirectory() as folder:
+                    results.append(measure(python, recorder, mode, Path(folder)))
+            bare, ratio, after, imported = map(statistics.median, zip(*results))
+            print(f"{mode:16} {label:5} {ratio:6.2f}x of {bare:5.1f} ms CPU; not recording {after:4.2f}x; "
+                  f"import {imported:4.2f} s", flush=True)  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
