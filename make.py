@@ -71,8 +71,11 @@ def lint() -> None:
 
 
 def bench() -> None:
-    """Run the benchmarks (after ``test`` has set up)."""
-    run(PYTHON, "benchmarks/compare_runs.py", *sys.argv[2:])
+    """Run the benchmarks, those of ``record`` or of ``compare`` (after ``test`` has set up)."""
+    scripts = {"compare": "benchmarks/compare_runs.py", "record": "benchmarks/record_steps.py"}
+    chosen = sys.argv[2:3] if sys.argv[2:3] and sys.argv[2] in scripts else list(scripts)
+    for name in chosen:
+        run(PYTHON, scripts[name], *(argument for argument in sys.argv[2:] if argument not in scripts))
 
 
 def clean() -> None:

@@ -10,7 +10,7 @@ import dis
 from bisect import bisect_right
 from dataclasses import dataclass
 from types import CodeType, FrameType
-from typing import Any
+from typing import Any, Union
 
 _CALLS = ("CALL", "CALL_KW", "CALL_FUNCTION", "CALL_FUNCTION_KW", "CALL_METHOD")
 
@@ -35,13 +35,19 @@ def call_form(frame: FrameType) -> CallForm | None:
     return _forms[key]
 
 
-def _read(frame: FrameType) -> CallForm | None:
+def _instruction(frame: FrameType) -> tuple[list[dis.Instruction], int]:
+    """The instructions of a frame's code, and which of them it stands at."""
     code = frame.f_code
     if id(code) not in _tables:
         instructions = [item for item in dis.get_instructions(code) if item.opname != "EXTENDED_ARG"]
         _tables[id(code)] = code, [item.offset for item in instructions], instructions
     _, offsets, instructions = _tables[id(code)]
-    at = bisect_right(offsets, frame.f_lasti) - 1
+    return instructions, bisect_right(offsets, frame.f_lasti) - 1
+
+
+def _read(frame: FrameType) -> CallForm | None:
+    code = frame.f_code
+    instructions, at = _instruction(frame)
     if at < 0 or instructions[at].opname not in _CALLS:
         return None
     call = instructions[at]
@@ -59,6 +65,64 @@ def _read(frame: FrameType) -> CallForm | None:
                 return None
             keywords = earlier.argval
     return CallForm(count - len(keywords), keywords)
+
+
+def is_reflected(frame: FrameType, tensor: Any) -> bool:
+    """True where the operator that ``frame`` stands at has ``tensor`` on its right, as in ``2 * tensor``.
+
+    The mode is given the tensor first either way. The instructions before the operator tell which
+    operand it is, as far as one of the two is a constant or a variable.
+    """
+    key = id(frame.f_code), frame.f_lasti
+    if key not in _operands:
+        _operands[key] = _read_operands(frame)
+    left, right = _operands[key]
+    if isinstance(right, dis.Instruction) and right.opname == "LOAD_CONST":
+        return False
+    if isinstance(left, dis.Instruction) and left.opname == "LOAD_CONST":
+        return True
+    if right is not None and (found := _variable(frame, right)) is not _UNKNOWN:
+        return found is tensor
+    if left is not None and (found := _variable(frame, left)) is not _UNKNOWN:
+        return found is not tensor
+    return False
+
+
+_UNKNOWN = object()
+_Operand = Union[dis.Instruction, str, None]
+_operands: dict[tuple[int, int], tuple[_Operand, _Operand]] = {}
+
+
+def _read_operands(frame: FrameType) -> tuple[_Operand, _Operand]:
+    """What pushed the left operand last, and the right one if it is a single load: an instruction or a name."""
+    instructions, at = _instruction(frame)
+    if at < 1:
+        return None, None
+    before = instructions[at - 1]
+    if isinstance(before.argval, tuple) and before.opname.startswith("LOAD_FAST"):  # two loads in one
+        return before.argval[-2], before.argval[-1]
+    pushed = 0
+    for place in range(at - 1, -1, -1):
+        item = instructions[place]
+        if item.opcode in dis.hasjrel or item.opcode in dis.hasjabs:
+            return None, None
+        pushed += dis.stack_effect(item.opcode, item.arg if item.opcode >= dis.HAVE_ARGUMENT else None)
+        if pushed == 1:
+            return (instructions[place - 1] if place else None), (item if place == at - 1 else None)
+    return None, None
+
+
+def _variable(frame: FrameType, operand: _Operand) -> Any:
+    """The value of the variable that ``operand`` loads; unknown for what loads none."""
+    name = operand
+    if isinstance(operand, dis.Instruction):
+        if operand.opname.startswith("LOAD_FAST") and isinstance(operand.argval, str):
+            name = operand.argval
+        elif operand.opname in ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF"):
+            name = operand.argval
+        else:
+            return _UNKNOWN
+    return frame.f_locals.get(name, frame.f_globals.get(name, _UNKNOWN))  # type: ignore[arg-type]
 
 
 def as_written(

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from probe_pytorch import compat
 from probe_pytorch.capture import collectives
-from probe_pytorch.capture.callform import as_written, call_form
+from probe_pytorch.capture.callform import as_written, call_form, is_reflected
 from probe_pytorch.capture.calls import Calls, Threads
 from probe_pytorch.capture.names import DISPATCHER, Api, Names
 from probe_pytorch.sites import is_operator, stack_of
@@ -32,6 +32,7 @@ NOT_RECORDED = Api(None)
 """What functions of C are marked by once it is known that nothing names them."""
 
 _BUILTIN = (type(len), type(torch.Tensor.shape.__get__), type(torch.Tensor.dim))  # type: ignore[attr-defined]
+_NUMBERS = frozenset({int, float, complex, bool})
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
@@ -84,6 +85,8 @@ class FunctionCapture(TorchFunctionMode):
         name: str | None = api.name
         if api.has_operator and is_operator(frame):
             name = api.operator
+            if api.reflected is not None and len(args) > 1 and type(args[1]) in _NUMBERS:
+                name = api.reflected if is_reflected(frame, args[0]) else name
         elif (hidden := self._names.by_code.get(id(frame.f_code))) is not None:
             name, frame = hidden, frame.f_back or frame
         if api.recurrent is not None and frame.f_code.co_filename == RECURRENT:

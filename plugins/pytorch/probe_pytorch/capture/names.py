@@ -34,6 +34,7 @@ class Api:
         name: Its name in a run; None where it is not recorded.
         operator: Its name where an operator made the call; None where that is not recorded.
         has_operator: There is an operator that makes the call.
+        reflected: Its name where an operator made it with the tensor on the right.
         recurrent: Its name where torch.nn.modules.rnn made the call.
         in_place: The call writes its first argument.
         filled: Positions of arguments that the call fills: what lies in them before is no value.
@@ -42,6 +43,7 @@ class Api:
     name: str | None
     operator: str | None = None
     has_operator: bool = False
+    reflected: str | None = None
     recurrent: str | None = None
     in_place: bool = False
     filled: tuple[int, ...] = ()
@@ -177,13 +179,14 @@ class _Builder:
             function = getattr(torch.Tensor, name, None)
             if function is None or name in renamed:
                 continue
-            operator = operators.get(name)
+            operator, reflected = operators.get(name), self._rules["reflected"].get(name)
             self._put(
                 function,
                 Api(
                     f"Tensor.{name}" if name in listed else None,
                     f"Tensor.{operator}" if operator in listed else None,
                     operator is not None,
+                    f"Tensor.{reflected}" if reflected in listed else None,
                     in_place=self._writes(name),
                     filled=(0,) if name in self._rules["overwrites"] else (),
                 ),
