@@ -94,7 +94,7 @@ _operands: dict[tuple[int, int], tuple[_Operand, _Operand]] = {}
 
 
 def _read_operands(frame: FrameType) -> tuple[_Operand, _Operand]:
-    """What pushed the left operand last, and the right one if it is a single load: an instruction or a name."""
+    """What pushed the left operand last, and the right one if it is a single load."""
     instructions, at = _instruction(frame)
     if at < 1:
         return None, None
@@ -116,12 +116,10 @@ def _variable(frame: FrameType, operand: _Operand) -> Any:
     """The value of the variable that ``operand`` loads; unknown for what loads none."""
     name = operand
     if isinstance(operand, dis.Instruction):
-        if operand.opname.startswith("LOAD_FAST") and isinstance(operand.argval, str):
-            name = operand.argval
-        elif operand.opname in ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF"):
-            name = operand.argval
-        else:
+        is_fast = operand.opname.startswith("LOAD_FAST") and isinstance(operand.argval, str)
+        if not is_fast and operand.opname not in ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF"):
             return _UNKNOWN
+        name = operand.argval
     return frame.f_locals.get(name, frame.f_globals.get(name, _UNKNOWN))  # type: ignore[arg-type]
 
 
