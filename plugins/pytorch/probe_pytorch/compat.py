@@ -169,3 +169,14 @@ def forget_compiled() -> None:
     """Have compiled code compiled anew when it is next called."""
     if may_have_compiled():
         torch._dynamo.reset()
+
+
+def no_subclasses() -> AbstractContextManager[Any]:
+    """No ``__torch_dispatch__`` of a subclass inside."""
+    return _C._DisableTorchDispatch()
+
+
+def is_freed(tensor: torch.Tensor) -> bool:
+    """True for a tensor whose memory was given back, as FSDP does with parameters between uses."""
+    storage = tensor.untyped_storage()
+    return storage.nbytes() == 0 and tensor.numel() > 0

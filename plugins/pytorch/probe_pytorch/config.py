@@ -218,6 +218,9 @@ def parse_steps(text: str) -> list[int | str]:
 
 def _consistent(config: Config, what: str) -> Config:
     """The configuration, with what contradicts itself refused or mended aloud."""
+    if config.task == "structure" and config.level not in ("L0", "mix"):
+        _warn(f'{what}: task "structure" needs level L0 or mix; mix is used.')
+        config = replace(config, level="mix")
     if config.scope:
         if len(config.scope) != 2:
             raise UserError(
@@ -242,9 +245,6 @@ def _consistent(config: Config, what: str) -> Config:
             f'{what}: "async_dump" of tensors keeps them on the device, so "list" must say which.',
             'Name some records in "list", or set "async_dump": false.',
         )
-    if config.task == "structure" and config.level not in ("L0", "mix"):
-        _warn(f'{what}: task "structure" needs level L0 or mix; mix is used.')
-        config = replace(config, level="mix")
     if config.level == "debug" and config.task not in ("statistics", "tensor"):
         raise UserError(
             f'{what}: level "debug" goes with the tasks statistics and tensor.', 'Set "task": "statistics".'
@@ -329,7 +329,9 @@ class _Fields:
 
     def numbers(self, name: str) -> frozenset[int]:
         """Whole numbers and ranges such as ``"2-5"``, both ends included."""
-        value = self._fields.get(name) or []
+        value = self._fields.get(name)
+        if value is None:
+            return frozenset()
         if not isinstance(value, list):
             raise self._wrong(name, "must be a list", f'For example "{name}": [0, "2-5"].')
         found: set[int] = set()
@@ -346,12 +348,14 @@ class _Fields:
             found.update(range(first, last + 1))
         return frozenset(found)
 
-    def names(self, name: str) -> tuple[str, ...]:
+    def names(self, name: str, example: str = "relu") -> tuple[str, ...]:
         """Texts, none of them empty."""
-        value = self._fields.get(name) or []
+        value = self._fields.get(name)
+        if value is None:
+            return ()
         if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
             raise self._wrong(
-                name, "must be a list of names, none of them empty", f'For example "{name}": ["relu"].'
+                name, "must be a list of names, none of them empty", f'For example "{name}": ["{example}"].'
             )
         return tuple(value)
 
@@ -361,7 +365,7 @@ class _Fields:
 
 def _data_mode(section: _Fields) -> tuple[frozenset[str], frozenset[str], bool]:
     """Directions and sides that are recorded, and whether gradients of parameters are (spec/dump 2.3)."""
-    modes = set(section.names("data_mode")) or {"all"}
+    modes = set(section.names("data_mode", "forward")) or {"all"}
     if "all" in modes:
         if len(modes) > 1:
             raise section._wrong("data_mode", '"all" must stand alone', 'Leave "all" out, or the others.')

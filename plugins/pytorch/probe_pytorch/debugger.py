@@ -72,8 +72,8 @@ class PrecisionDebugger:
                 level=level,
                 step=step,
             )
-            if config.seed is not None:
-                seed_all(config.seed, config.deterministic)
+            if config.seed is not None or config.deterministic:
+                seed_all(1234 if config.seed is None else config.seed, config.deterministic)
             self._recorder = Recorder(config)
             self._model = _models(model)
         except BaseException:

@@ -21,7 +21,7 @@ class Filter:
         self.takes_all = not (config.scope or config.names)
 
     def api(self, name: str) -> bool:
-        """Is the forward call ``name`` wanted? Its backward record goes with it."""
+        """Is the record ``name`` wanted, of a call or of any backward? Asked once, when it comes."""
         if self.takes_all:
             return True
         if not self._scope:

@@ -49,9 +49,13 @@ Tree = Any
 """A leaf, or lists and dicts of them: what ``encode`` turns into JSON."""
 
 
-def scalar(value: bool | int | float | str) -> Json:
+class Plain(dict[str, Any]):
+    """A leaf that is no tensor, as JSON; a dict of any other class holds leaves."""
+
+
+def scalar(value: bool | int | float | str) -> Plain:
     """The leaf of a Python scalar."""
-    return {"type": type(value).__name__, "value": value}
+    return Plain(type=type(value).__name__, value=value)
 
 
 def encode(tree: Tree) -> str:
@@ -61,7 +65,7 @@ def encode(tree: Tree) -> str:
         return tree.text()  # type: ignore[no-any-return]
     if kind is list:
         return f"[{', '.join(map(encode, tree))}]"
-    if kind is dict and "type" not in tree:
+    if kind is dict:
         return f"{{{', '.join([f'{quoted(key)}: {encode(value)}' for key, value in tree.items()])}}}"
     return _dumps(tree)
 

@@ -20,17 +20,9 @@ def overflows(tree: Tree) -> bool:
         return not all(math.isfinite(value) for value in (high, low) if value is not None)
     if isinstance(tree, list):
         return any(overflows(item) for item in tree)
-    if isinstance(tree, dict) and "type" not in tree:
+    if type(tree) is dict:
         return any(overflows(item) for item in tree.values())
     return False
-
-
-def leaves_of(tree: Tree) -> list[TensorLeaf]:
-    """All tensor leaves."""
-    if isinstance(tree, TensorLeaf):
-        return [tree]
-    items = tree if isinstance(tree, list) else tree.values() if isinstance(tree, dict) else ()
-    return [leaf for item in items for leaf in leaves_of(item)]
 
 
 def device_flags() -> Flags | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import random
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -65,9 +67,10 @@ def _remove_dropout() -> None:
         _keeping_module(getattr(torch.nn, name))
 
 
-def _keeping(function: object) -> object:
+def _keeping(function: Callable[..., object]) -> object:
+    @functools.wraps(function)
     def keep(input: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> object:
-        return function(input, 0.0, training, inplace)  # type: ignore[operator]
+        return function(input, 0.0, training, inplace)
 
     keep.keeps_all = True  # type: ignore[attr-defined]
     return keep

@@ -94,6 +94,7 @@ class Session:
             None if self._overflow else self._keep,
             wide=config.precision == "high",
             measured=config.task != "structure",
+            failed=self.failed,
         )
         self._saves_all = config.task == "tensor"
 

@@ -7,6 +7,7 @@ all four at once. Other devices keep the results until ``read_back`` fetches all
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Union
 
@@ -88,7 +89,10 @@ def from_results(values: list[float], dtype: torch.dtype) -> Four:
 
 
 def _single(tensor: torch.Tensor) -> Four:
-    value = tensor.detach().item()
+    try:
+        value = tensor.detach().item()
+    except NotImplementedError:
+        return NOTHING
     if isinstance(value, bool):
         return value, value, None, None
     if isinstance(value, complex):
@@ -97,6 +101,13 @@ def _single(tensor: torch.Tensor) -> Four:
 
 
 def _on_cpu(tensor: torch.Tensor) -> Four:
+    try:
+        return _by_torch(tensor)
+    except NotImplementedError:  # types that torch stores and cannot compute with
+        return NOTHING
+
+
+def _by_torch(tensor: torch.Tensor) -> Four:
     dtype = tensor.dtype
     if dtype is torch.bool:
         return bool(tensor.any()), bool(tensor.all()), None, None
@@ -107,8 +118,7 @@ def _on_cpu(tensor: torch.Tensor) -> Four:
     if tensor.dtype.is_floating_point:
         low, high = torch.aminmax(tensor)
         mean = tensor.mean(dtype=torch.float64).item()
-        norm = torch.linalg.vector_norm(tensor, dtype=torch.float64).item()
-        return high.item(), low.item(), mean, norm
+        return high.item(), low.item(), mean, _norm(tensor, high.item(), low.item())
     if dtype in (torch.uint16, torch.uint32, torch.uint64):
         array = tensor.contiguous().numpy()
         most, least = int(array.max()), int(array.min())
@@ -117,6 +127,15 @@ def _on_cpu(tensor: torch.Tensor) -> Four:
         most, least = int(high), int(low)
     double = tensor.double()
     return most, least, double.mean().item(), torch.linalg.vector_norm(double).item()
+
+
+def _norm(tensor: torch.Tensor, high: float, low: float) -> float:
+    """The norm, with the elements scaled where their squares leave the range of float64."""
+    norm = float(torch.linalg.vector_norm(tensor, dtype=torch.float64))
+    largest = max(abs(high), abs(low))
+    if math.isfinite(largest) and largest and (math.isinf(norm) or largest < 1e-150):
+        return largest * float(torch.linalg.vector_norm(tensor.double() / largest))
+    return norm
 
 
 def _reduce(tensor: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
@@ -131,5 +150,11 @@ def _reduce(tensor: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
     if not tensor.ndim:
         return torch.stack((high, low, high, high)).to(wide)
     mean = tensor.mean(dtype=wide)
-    norm = torch.linalg.vector_norm(tensor, dtype=wide)
+    if tensor.dtype is torch.float64 or (wide is torch.float32 and tensor.dtype is not torch.float16):
+        # squares may leave the range: measured against the largest, without asking the device for it
+        largest = torch.maximum(high.abs(), low.abs()).to(wide)
+        scale = torch.where((largest > 0) & torch.isfinite(largest), largest, torch.ones_like(largest))
+        norm = scale * torch.linalg.vector_norm(tensor.to(wide) / scale)
+    else:
+        norm = torch.linalg.vector_norm(tensor, dtype=wide)
     return torch.stack((high.to(wide), low.to(wide), mean, norm))

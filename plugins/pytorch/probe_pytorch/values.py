@@ -1,7 +1,7 @@
 """From the arguments of a call to the leaves of its record: the walk, and what each object becomes.
 
 Nothing that is walked over is changed, moved or kept. Objects of strangers are asked for nothing
-but their type, their fields and, in containers, their items.
+but their type, their fields and, in containers, their items; one that raises costs its own leaf.
 """
 
 from __future__ import annotations
@@ -9,18 +9,21 @@ from __future__ import annotations
 import dataclasses
 import math
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import torch
 
 from probe_pytorch import compat
-from probe_pytorch.leaves import Json, TensorLeaf, Tree, scalar
+from probe_pytorch.leaves import Json, Plain, TensorLeaf, Tree, scalar
 from probe_pytorch.statistics import measure
 
 DEPTH = 200
 """How deep containers are followed; what lies deeper is null."""
+
+MOST = 10_000
+"""How many containers of one value are followed; the rest is null, as are containers inside themselves."""
 
 TENSOR = "torch.Tensor"
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -36,10 +39,10 @@ class Collector:
 
     Args:
         checksum: None, or the checksum of a tensor's bytes.
-        save: None, or what keeps the data of tensors.
         keep: What keeps the statistics that lie on a device until they are read back.
         wide: Accumulate statistics on devices in float64.
         measured: False records shapes and types only.
+        failed: Told of what a value raised while it was walked over.
     """
 
     def __init__(
@@ -48,13 +51,15 @@ class Collector:
         keep: Callable[[torch.Tensor, Any], None] | None = None,
         wide: bool = True,
         measured: bool = True,
+        failed: Callable[[str, str, BaseException], None] | None = None,
     ) -> None:
         self._checksum = checksum
         self._keep = keep
         self._wide = wide
         self._measured = measured
+        self._failed = failed
 
-    def tree(self, value: Any, name: str, save: Save | None = None, depth: int = 0) -> Tree:
+    def tree(self, value: Any, name: str, save: Save | None = None) -> Tree:
         """The tree of ``value``; ``name`` is what its tensor file would be called, without suffix."""
         kind = type(value)
         if kind in _PLAIN:
@@ -63,32 +68,7 @@ class Collector:
             return None
         if kind in _SCALARS:
             return scalar(value)
-        if isinstance(value, torch.Tensor):
-            return self._special(value, name, save)
-        if depth > DEPTH:
-            return None
-        if kind is torch.Size:
-            return {"type": "torch.Size", "value": [_size(item) for item in value]}
-        if isinstance(value, (list, tuple)):
-            fields = getattr(kind, "_fields", None)
-            if isinstance(fields, tuple) and isinstance(value, tuple) and len(fields) == len(value):
-                return {
-                    str(field): self.tree(item, f"{name}.{field}", save, depth + 1)
-                    for field, item in zip(fields, tuple.__iter__(value))
-                }
-            return [self.tree(item, f"{name}.{i}", save, depth + 1) for i, item in enumerate(value)]
-        if isinstance(value, Mapping):
-            return self._mapping(value, name, save, depth)
-        if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return {
-                field.name: self.tree(
-                    getattr(value, field.name, None), f"{name}.{field.name}", save, depth + 1
-                )
-                for field in dataclasses.fields(value)
-            }
-        if isinstance(value, (set, frozenset)):
-            return [self.tree(item, f"{name}.{i}", save, depth + 1) for i, item in enumerate(value)]
-        return self._other(value, name, save, depth)
+        return _Walk(self, save).tree(value, name)
 
     def arguments(self, values: tuple[Any, ...], prefix: str, save: Save | None) -> list[Tree]:
         """The trees of positional arguments or of several outputs."""
@@ -105,24 +85,32 @@ class Collector:
 
     def keyword(self, key: str, value: Any, name: str, save: Save | None) -> Tree:
         """The tree of one keyword argument; ``dtype`` and ``device`` are told by the keyword."""
+        if value is None or key not in ("dtype", "device"):
+            return self.tree(value, name, save)
         if key == "dtype":
-            return None if value is None else {"type": "torch.dtype", "value": str(value)}
-        if key == "device":
-            shown = f"{value.type}:{value.index}" if isinstance(value, torch.device) else value
-            return None if value is None else {"type": "torch.device", "value": shown}
-        return self.tree(value, name, save)
+            return Plain(type="torch.dtype", value=str(value))
+        if isinstance(value, torch.device):
+            return Plain(type="torch.device", value=f"{value.type}:{value.index}")
+        return Plain(type="torch.device", value=value) if type(value) in (int, str) else None
+
+    def error(self, name: str, error: BaseException) -> None:
+        """A value raised while it was walked over."""
+        if self._failed is not None:
+            self._failed("value", name, error)
+
+    # -- tensors ---------------------------------------------------------------------------
 
     def tensor(self, tensor: torch.Tensor, name: str, save: Save | None) -> TensorLeaf:
-        """The leaf of a tensor that has a storage."""
+        """The leaf of a tensor of torch's own class."""
         dtype = tensor.dtype
         text = _DTYPE_NAMES.get(dtype)
         if text is None:
             text = _DTYPE_NAMES[dtype] = str(dtype)
+        if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized or tensor.is_meta:
+            return self._unusual(TensorLeaf(TENSOR, text, _shape(tensor), tensor.requires_grad), tensor)
         leaf = TensorLeaf(TENSOR, text, list(tensor.shape), tensor.requires_grad)
-        if not self._measured or compat.is_transformed(tensor):
+        if not self._measured or compat.is_transformed(tensor) or compat.is_freed(tensor):
             return leaf
-        if tensor.layout is not torch.strided or tensor.is_quantized or tensor.is_meta or tensor.is_nested:
-            return self._without_plain_storage(leaf, tensor)
         leaf.statistics = measure(tensor, self._keep, leaf, self._wide)
         if leaf.shape and not tensor.numel():
             return leaf
@@ -132,26 +120,17 @@ class Collector:
             leaf.data_name = save(name, tensor)
         return leaf
 
-    def _without_plain_storage(self, leaf: TensorLeaf, tensor: torch.Tensor) -> TensorLeaf:
+    def _unusual(self, leaf: TensorLeaf, tensor: torch.Tensor) -> TensorLeaf:
         """Sparse and nested: the statistics of what they store; quantised: of what it stands for."""
-        inner: torch.Tensor | None = None
-        tensor = tensor.detach()
-        if tensor.is_meta:
+        if tensor.is_meta or not self._measured:
             return leaf
-        if tensor.is_quantized:
-            inner = tensor.dequantize()
-        elif tensor.is_nested:
-            inner = tensor.values() if tensor.layout is torch.jagged else None
-        elif tensor.layout is torch.sparse_coo:
-            inner = tensor._values()
-        elif hasattr(tensor, "values"):
-            inner = tensor.values()
-        if inner is not None:
-            leaf.statistics = measure(inner, self._keep, leaf, self._wide)
         leaf.extra = {"layout": "quantized" if tensor.is_quantized else str(tensor.layout)}
+        inner = _stored(tensor.detach())
+        if inner is not None and not compat.is_freed(inner):
+            leaf.statistics = measure(inner, self._keep, leaf, self._wide)
         return leaf
 
-    def _special(self, tensor: torch.Tensor, name: str, save: Save | None) -> Tree:
+    def special(self, tensor: torch.Tensor, name: str, save: Save | None) -> Tree:
         """The leaf of a tensor of another class: its inner tensor where it is known to hold one."""
         kind = type(tensor)
         if compat.is_fake(tensor):
@@ -159,92 +138,171 @@ class Collector:
         with compat.no_functions():
             local = getattr(tensor, "_local_tensor", None)
             if isinstance(local, torch.Tensor) and hasattr(tensor, "placements"):
-                leaf = self.tensor(local, name, save)
-                leaf.kind = "torch.distributed.tensor.DTensor"
-                leaf.shape, leaf.requires_grad = list(local.shape), tensor.requires_grad
-                leaf.extra = {
-                    "device_mesh": _mesh(getattr(tensor, "device_mesh", None)),
-                    "placements": [str(placement) for placement in getattr(tensor, "placements", ())],
-                    "global_shape": list(tensor.shape),
-                }
-                return leaf
-            elem = getattr(tensor, "elem", None)
-            if kind.__name__ == "AsyncCollectiveTensor" and isinstance(elem, torch.Tensor):
-                # its values are there only after its wait: recording must not wait in its place
-                return TensorLeaf("AsyncCollectiveTensor", str(tensor.dtype), _shape(tensor), False)
-            leaf = TensorLeaf(TENSOR, str(tensor.dtype), _shape(tensor), tensor.requires_grad)
+                return self._shard(tensor, local, name, save)
+            leaf = TensorLeaf(kind.__name__, str(tensor.dtype), _shape(tensor), tensor.requires_grad)
+            if kind.__name__ == "AsyncCollectiveTensor":
+                return leaf  # its values are there only after its wait, which is not ours to do
+            if tensor.layout is torch.jagged:
+                return self._unusual(leaf, tensor)
             if compat.is_wrapper(tensor):
-                leaf.kind = kind.__name__
                 return leaf
-            plain = tensor.detach().as_subclass(torch.Tensor)
-            inner = self.tensor(plain, name, save)
+            with compat.no_subclasses():
+                inner = self.tensor(tensor.detach().as_subclass(torch.Tensor), name, save)
             inner.requires_grad = tensor.requires_grad
             return inner
 
-    def _mapping(self, value: Mapping[Any, Any], name: str, save: Save | None, depth: int) -> Tree:
-        found: dict[str, Tree] = {}
-        for key, item in dict.items(value) if isinstance(value, dict) else value.items():
-            text = (
-                key
-                if type(key) is str
-                else str(key)
-                if isinstance(key, (int, float, bool))
-                else repr(key)[:80]
-            )
-            if type(key) is str and key in ("dtype", "device"):
-                found[text] = self.keyword(key, item, f"{name}.{text}", save)
-            else:
-                found[text] = self.tree(item, f"{name}.{text}", save, depth + 1)
-        if "type" in found and "value" in found:  # a leaf to every reader of this format
-            found["type "] = found.pop("type")
+    def _shard(self, tensor: Any, local: torch.Tensor, name: str, save: Save | None) -> TensorLeaf:
+        """A DTensor: the part that is here, and how the whole is placed."""
+        found = self.tree(local, name, save)
+        if not isinstance(found, TensorLeaf):
+            found = TensorLeaf(TENSOR, str(tensor.dtype), _shape(tensor), False)
+        found.kind = "torch.distributed.tensor.DTensor"
+        found.requires_grad = tensor.requires_grad
+        found.extra = {
+            "device_mesh": _mesh(getattr(tensor, "device_mesh", None)),
+            "placements": [str(placement) for placement in getattr(tensor, "placements", ())],
+            "global_shape": _shape(tensor),
+        }
         return found
 
-    def _other(self, value: Any, name: str, save: Save | None, depth: int) -> Json | Tree:
+
+class _Walk:
+    """Through the containers of one value, no deeper and no further than the bounds, never in circles."""
+
+    def __init__(self, collector: Collector, save: Save | None) -> None:
+        self._collector = collector
+        self._save = save
+        self._around: list[int] = []
+        self._left = MOST
+
+    def tree(self, value: Any, name: str) -> Tree:
+        """The tree of ``value``; what it raises costs this leaf."""
+        kind = type(value)
+        if kind in _PLAIN:
+            return self._collector.tensor(value, name, self._save)
+        if value is None:
+            return None
+        if kind in _SCALARS:
+            return scalar(value)
+        try:
+            if isinstance(value, torch.Tensor):
+                return self._collector.special(value, name, self._save)
+            return self._container(value, kind, name)
+        except Exception as error:
+            self._collector.error(name, error)
+            return None
+
+    def _container(self, value: Any, kind: type, name: str) -> Tree:
+        if kind is torch.Size:
+            return Plain(type="torch.Size", value=[_size(item) for item in value])
+        items = _items(value, kind)
+        if items is None:
+            return self._other(value, name)
+        self._left -= 1
+        if self._left < 0 or id(value) in self._around or len(self._around) > DEPTH:
+            return None
+        self._around.append(id(value))
+        try:
+            if isinstance(items, list):
+                return [self.tree(item, f"{name}.{i}") for i, item in enumerate(items)]
+            return self._members(items, name)
+        finally:
+            self._around.pop()
+
+    def _members(self, items: Iterator[tuple[Any, Any]], name: str) -> dict[str, Tree]:
+        found: dict[str, Tree] = {}
+        for key, item in items:
+            text = key if type(key) is str else str(key) if type(key) in _SCALARS else repr(key)[:80]
+            if text == "type":  # a dict with this key is a leaf to every reader of the format
+                text = "type_"
+            while text in found:
+                text += "_"
+            if type(key) is str and key in ("dtype", "device"):
+                found[text] = self._collector.keyword(key, item, f"{name}.{text}", self._save)
+            else:
+                found[text] = self.tree(item, f"{name}.{text}")
+        return found
+
+    def _other(self, value: Any, name: str) -> Tree:
         # a dtype or device by position is null, as by the peer: null and a leaf would not pair
         if isinstance(value, slice):
-            return {
-                "type": "slice",
-                "value": [_index(part) for part in (value.start, value.stop, value.step)],
-            }
+            parts = [_index(part) for part in (value.start, value.stop, value.step)]
+            return Plain(type="slice", value=parts)
         if value is Ellipsis:
-            return {"type": "ellipsis", "value": "..."}
+            return Plain(type="ellipsis", value="...")
         if isinstance(value, torch.memory_format):
-            return {"type": "torch.memory_format", "format": str(value).removeprefix("torch.")}
+            return Plain(type="torch.memory_format", format=str(value).removeprefix("torch."))
         if isinstance(value, np.generic) and isinstance(value.item(), _SCALARS):
-            return {"type": value.dtype.name, "value": value.item()}
+            return Plain(type=value.dtype.name, value=value.item())
         if isinstance(value, np.ndarray):
             return _array(value)
-        if isinstance(value, bool):  # of a subclass, as the three below
-            return scalar(bool(value))
-        for kind in (int, float, str):
-            if isinstance(value, kind):
-                return scalar(kind(value))
-        return self._distributed(value, name, save, depth)
+        if isinstance(value, int):
+            return scalar(int.__int__(value))
+        if isinstance(value, float):
+            return scalar(float.__float__(value))
+        if isinstance(value, str):
+            return scalar(str.__str__(value))
+        return self._distributed(value, name)
 
-    def _distributed(self, value: Any, name: str, save: Save | None, depth: int) -> Tree:
-        if not torch.distributed.is_available():
-            return None
+    def _distributed(self, value: Any, name: str) -> Tree:
         dist = torch.distributed
-        kind = type(value)
+        if not dist.is_available():
+            return None
         if isinstance(value, dist.ProcessGroup):
             ranks, number = _group(value)
-            return {"type": "torch.ProcessGroup", "group_ranks": ranks, "group_id": number}
+            return Plain(type="torch.ProcessGroup", group_ranks=ranks, group_id=number)
         if isinstance(value, dist.P2POp):
             return {
                 "class_type": "torch.distributed.P2POp",
-                "tensor": self.tree(value.tensor, f"{name}.tensor", save, depth + 1),
-                "op": getattr(value.op, "__name__", str(value.op)),
-                "peer": scalar(int(value.peer)),
-                "tag": scalar(int(value.tag)),
+                "tensor": self.tree(value.tensor, f"{name}.tensor"),
+                "op": getattr(value.op, "__name__", ""),
+                "peer": int(value.peer),
+                "tag": int(value.tag),
                 "group_id": _group(value.group)[1] if value.group is not None else None,
             }
-        if kind.__name__ == "ReduceOp" or kind.__qualname__.startswith("ReduceOp"):
-            return {"type": "torch.distributed.ReduceOp", "value": f"RedOpType.{_operation(value)}"}
+        if type(value).__qualname__.startswith("ReduceOp"):
+            return Plain(type="torch.distributed.ReduceOp", value=f"RedOpType.{_operation(value)}")
         return None
 
 
+def _items(value: Any, kind: type) -> list[Any] | Iterator[tuple[Any, Any]] | None:
+    """The items of a sequence as a list, or the members of what has names; None for neither."""
+    if isinstance(value, tuple):
+        fields = getattr(kind, "_fields", None)
+        if isinstance(fields, tuple) and len(fields) == tuple.__len__(value):
+            return iter(zip(fields, tuple.__iter__(value)))
+        return [*tuple.__iter__(value)]
+    if isinstance(value, list):
+        return [*list.__iter__(value)]
+    if isinstance(value, (set, frozenset)):
+        return [*(set if isinstance(value, set) else frozenset).__iter__(value)]  # type: ignore[arg-type]
+    if isinstance(value, Mapping):
+        return iter(list(dict.items(value) if isinstance(value, dict) else value.items()))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return ((field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value))
+    return None
+
+
+def _stored(tensor: torch.Tensor) -> torch.Tensor | None:
+    """What a tensor of an unusual layout stores, as a plain one; None where that cannot be had."""
+    if tensor.is_quantized:
+        return tensor.dequantize()
+    if tensor.layout is torch.sparse_coo:
+        return tensor._values()
+    if str(tensor.layout) == "torch._mkldnn":
+        return tensor.to_dense()
+    if tensor.is_nested and tensor.layout is torch.strided:
+        parts = tensor.unbind()
+        return torch.cat([part.reshape(-1) for part in parts]) if parts else None
+    return tensor.values()
+
+
 def _shape(tensor: torch.Tensor) -> list[int]:
-    return [_size(size) for size in tensor.shape]
+    """The shape as far as there is one; a size that has no number yet is 0."""
+    try:
+        return [_size(size) for size in tensor.shape]
+    except RuntimeError:  # a nested tensor, or a parameter that has no shape yet
+        return [tensor.size(0)] if tensor.is_nested else []
 
 
 def _size(size: Any) -> int:
@@ -280,16 +338,13 @@ def _operation(value: Any) -> str:
 
 
 def _array(value: np.ndarray[Any, Any]) -> Json:
-    found: dict[str, Any] = {"type": "numpy.ndarray", "dtype": str(value.dtype), "shape": list(value.shape)}
+    found = Plain(type="numpy.ndarray", dtype=str(value.dtype), shape=list(value.shape))
     four: list[Any] = [None] * 4
     if value.size and value.dtype.kind in "iuf":
-        wide = value.astype(np.float64)
-        four = [
-            value.max().item(),
-            value.min().item(),
-            float(wide.mean()),
-            math.sqrt(float((wide * wide).sum())),
-        ]
+        with np.errstate(all="ignore"):
+            wide = value.astype(np.float64)
+            norm = math.sqrt(float((wide * wide).sum()))
+            four = [value.max().item(), value.min().item(), float(wide.mean()), norm]
     elif value.size and value.dtype.kind == "b":
         four = [bool(value.any()), bool(value.all()), None, None]
     found.update(zip(("Max", "Min", "Mean", "Norm"), four))

@@ -58,6 +58,7 @@ class Call:
     parent: str | None
     sources: list[Source]
     first_new: int
+    wanted: bool = True
 
     @property
     def name(self) -> str:
@@ -132,15 +133,16 @@ class Calls:
         try:
             number = session.number(prefix)
             name = f"{prefix}.{number}.forward"
-            if not session.filter.api(name):
+            wanted = session.filter.api(name)
+            if not wanted and not self._backward:
                 return None
             modules = self._threads.modules
-            call = Call(prefix, number, {}, stack, modules[-1] if modules else None, [], 0)
+            call = Call(prefix, number, {}, stack, modules[-1] if modules else None, [], 0, wanted)
             if self._values:
                 if filled:
                     args = tuple(None if i in filled else value for i, value in enumerate(args))
                     kwargs = {key: None if key in filled else value for key, value in kwargs.items()}
-                if self._inputs:
+                if self._inputs and wanted:
                     self._take_inputs(call, name, args, kwargs, in_place)
                 if self._backward and torch.is_grad_enabled():
                     call.sources = sources_of((*args, *kwargs.values()))
@@ -165,7 +167,7 @@ class Calls:
         name = f"{call.name}.forward"
         try:
             outputs = result if isinstance(result, tuple) else (result,)
-            if self._values and self._outputs:
+            if self._values and self._outputs and call.wanted:
                 save = session.save_for(name)
                 with compat.quiet():
                     call.fields["output"] = session.collector.arguments(
@@ -176,7 +178,7 @@ class Calls:
                 call.fields["is_recompute"] = True
             if self._tree and parent is None:
                 parent = pseudo_parent(call.stack)
-            if "forward" in session.config.directions or not self._values:
+            if call.wanted and ("forward" in session.config.directions or not self._values):
                 session.add(name, call.fields, call.stack, parent)
             if call.sources:
                 with compat.no_functions():
@@ -219,6 +221,9 @@ class Backward:
         session = self._session
         entry = self._entry
         if entry is None:
+            if not session.filter.takes_all and not session.filter.api(self._key):
+                self._done = True
+                return
             fields: dict[str, Tree] = {
                 name: [None] * size
                 for name, size in zip(("input", "output"), self._size)

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
-from probe_pytorch import compat
+from probe_pytorch import compat, seeds
 from probe_pytorch.capture import collectives
 from probe_pytorch.capture.callform import as_written, call_form, is_reflected
 from probe_pytorch.capture.calls import Calls, Threads
@@ -26,6 +26,9 @@ from probe_pytorch.sites import is_operator, stack_of
 HANDLER = handle_torch_function.__code__
 LOGGER = "torch/distributed/c10d_logger.py"
 """The decorator around each collective, which is no caller."""
+
+SEEDS = seeds.__file__
+"""Where ``rm_dropout`` stands between a call and the function that is called."""
 
 RECURRENT = torch.nn.modules.rnn.__file__
 NOT_RECORDED = Api(None)
@@ -110,7 +113,9 @@ class FunctionCapture(TorchFunctionMode):
         own = frame.f_code
         site = frame.f_back or frame
         name = api.name if api else None
-        if site.f_code.co_filename.endswith(LOGGER) and site.f_back is not None:
+        while site.f_back is not None and (
+            site.f_code.co_filename.endswith(LOGGER) or site.f_code.co_filename == SEEDS
+        ):
             site = site.f_back
         if site.f_code is DISPATCHER:
             site = site.f_back or site

@@ -103,12 +103,11 @@ class ModuleCapture:
             running = Running(module, name, {}, [], 0, wanted, parent)
             self._threads.running.append(running)
             modules.append(name)
-            if not wanted:
-                return
-            session.module_began(name, parent)
+            if wanted:
+                session.module_began(name, parent)
             if session.config.task == "structure":
                 return
-            if session.wants("forward", "input"):
+            if wanted and session.wants("forward", "input"):
                 save = session.save_for(name, fleeting=True)
                 with compat.quiet():
                     running.fields["input_args"] = session.collector.arguments(args, f"{name}.input", save)
@@ -134,6 +133,8 @@ class ModuleCapture:
             name = running.key
             session.filter.leave_module(name)
             if not running.wanted:
+                if session.config.task != "structure":
+                    self._expect_gradients(session, running, output)
                 return
             stack = stack_of(sys._getframe(1))
             if session.config.task != "structure":

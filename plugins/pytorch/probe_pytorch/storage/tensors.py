@@ -16,7 +16,7 @@ import torch
 import xxhash
 
 from probe_core.store.atomic import FILE_MODE, write_text
-from probe_pytorch.storage.bytes import bytes_of, on_host
+from probe_pytorch.storage.bytes import Bytes, bytes_of, on_host
 
 SUFFIX = ".pt"
 PACKED_FILE = "tensors.safetensors"
@@ -42,6 +42,9 @@ class TensorStore(Protocol):
     def save(self, name: str, tensor: torch.Tensor) -> str | None:
         """Store ``tensor`` under ``name``; its ``data_name``, or None where it cannot be stored."""
 
+    def name_of(self, name: str) -> str | None:
+        """The ``data_name`` that ``save`` would give."""
+
     def flush(self) -> None:
         """Let everything saved so far survive a crash."""
 
@@ -58,16 +61,26 @@ class FileStore:
 
     def save(self, name: str, tensor: torch.Tensor) -> str | None:
         """Write the file; a name too long for a file is not stored."""
-        file = name + SUFFIX
-        if len(file.encode()) > LONGEST_NAME:
+        file = self.name_of(name)
+        if file is None:
             return None
         tensor = on_host(tensor)
         if tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size():
             tensor = tensor.clone()
-        path = self._directory / _safe(file)
-        torch.save(tensor, path)
-        path.chmod(FILE_MODE)
-        return path.name
+        part = self._directory / ".tensor.part"
+        try:
+            torch.save(tensor, part)
+            part.chmod(FILE_MODE)
+            part.replace(self._directory / file)
+        except BaseException:
+            part.unlink(missing_ok=True)
+            raise
+        return file
+
+    def name_of(self, name: str) -> str | None:
+        """A file name that leads nowhere else and that a file can have."""
+        file = _safe(name + SUFFIX)
+        return file if len(file.encode()) <= LONGEST_NAME else None
 
     def flush(self) -> None:
         """Each file is complete once it is written."""
@@ -90,7 +103,7 @@ class PackedStore:
         self._index_path = directory / INDEX_FILE
         self._index_path.unlink(missing_ok=True)
         self._start = -(-room // 64) * 64
-        self._file = self._path.open("wb", buffering=1 << 20)
+        self._file = self._path.open("wb", buffering=0)
         self._path.chmod(FILE_MODE)
         self._file.write(b" " * self._start)
         self._end = 0
@@ -99,6 +112,10 @@ class PackedStore:
         self._alias: dict[str, str] = {}
         self._dtypes: dict[str, str] = {}
         self._shapes: dict[str, list[int]] = {}
+
+    def name_of(self, name: str) -> str | None:
+        """Any name will do inside the file."""
+        return name + SUFFIX
 
     @property
     def header_size(self) -> int:
@@ -115,12 +132,13 @@ class PackedStore:
         if name in self._entries:
             self._rename(name)
         self._alias.pop(name, None)
-        first = self._seen.setdefault((digest, dtype, shape), name)
-        if first != name:
+        first = self._seen.get((digest, dtype, shape))
+        if first is not None:
             self._alias[name] = first
             return name + SUFFIX
         size = len(data)
-        self._file.write(data)
+        self._append(data)
+        self._seen[digest, dtype, shape] = name
         kind = _KINDS.get(tensor.dtype)
         if kind is None:
             self._dtypes[name], self._shapes[name] = dtype, list(shape)
@@ -132,10 +150,21 @@ class PackedStore:
         self._end += size
         return name + SUFFIX
 
+    def _append(self, data: Bytes) -> None:
+        """Write behind what there is; of a write that fails nothing stays."""
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            self._file.seek(self._start + self._end)
+            self._file.truncate()
+            raise
+
     def _rename(self, name: str) -> None:
         """A second tensor takes this name; the first stays, for those that are stored as the same."""
         number = 0
-        while (old := f"{name}~{number}") in self._entries:
+        while (old := f"{name}~{number}") in self._entries or old in self._alias:
             number += 1
         self._entries[old] = self._entries.pop(name)
         if name in self._dtypes:
@@ -145,7 +174,6 @@ class PackedStore:
 
     def flush(self) -> None:
         """Bring the data to the file, and then the index that knows of them."""
-        self._file.flush()
         write_text(self._index_path, json.dumps({"data_start": self._start, "header": self._header()}))
 
     def close(self) -> None:
@@ -196,10 +224,14 @@ class DelayedStore:
 
     def save(self, name: str, tensor: torch.Tensor) -> str | None:
         """Keep a copy where the tensor is."""
-        if len(name) + len(SUFFIX) > LONGEST_NAME:
-            return None
-        self._kept[name] = tensor.detach().clone()
-        return name + SUFFIX
+        file = self._store.name_of(name)
+        if file is not None:
+            self._kept[name] = tensor.detach().clone()
+        return file
+
+    def name_of(self, name: str) -> str | None:
+        """As the store behind names it."""
+        return self._store.name_of(name)
 
     def flush(self) -> None:
         """Store what was kept."""
