@@ -60,7 +60,7 @@ def test() -> None:
     """Set up, then lint, check types, and run all tests."""
     install(pinned(), [*OURS, SAMPLE])
     lint()
-    run(PYTHON, "-m", "pytest", *sys.argv[2:])
+    run(PYTHON, "-m", "pytest", "-n", "auto", "--dist", "loadfile", *sys.argv[2:])
 
 
 def lint() -> None:
