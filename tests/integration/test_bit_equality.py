@@ -12,7 +12,13 @@ import training
 from recording import recording
 
 CASES = {f"{program.name}-{variant.name}": (program, variant) for program, variant in training.cases()}
-MODES = [("statistics", "L1"), ("statistics", "mix"), ("statistics", "L0"), ("tensor", "L1"), ("tensor", "mix")]
+MODES = [
+    ("statistics", "L1"),
+    ("statistics", "mix"),
+    ("statistics", "L0"),
+    ("tensor", "L1"),
+    ("tensor", "mix"),
+]
 OTHER_MODES = [("statistics", "L2"), ("overflow_check", "L1"), ("structure", "mix")]
 RUNS = [(name, *mode) for mode in MODES for name in CASES]
 RUNS += [(name, *mode) for mode in OTHER_MODES for name in CASES if name.endswith("-plain")]

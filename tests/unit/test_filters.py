@@ -254,9 +254,6 @@ def test_gradients_of_parameters_are_skipped_for_forward_alone(
         assert all(leaf["Norm"] > 0 for (leaf,) in found.records()[name].values())
 
 
-NEVER_ASKED = "Filter.api sees forward names only: the full name of a backward record {} selects nothing"
-
-
 def test_a_backward_record_can_be_listed_by_its_full_name(tmp_path: Path) -> None:
     name = "Functional.relu.0.backward"
     assert names_of(tmp_path, "L1", ("all",), list=[name]) == [name]
@@ -280,3 +277,16 @@ def test_a_scope_may_end_with_a_backward_record(tmp_path: Path) -> None:
 def test_a_backward_record_of_a_module_can_be_listed(tmp_path: Path) -> None:
     name = "Module.head.Linear.backward.0"
     assert name in names_of(tmp_path, "L0", ("all",), list=[name])
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="Backward asks the filter by its own name, when what its forward was inside of is forgotten",
+)
+def test_backward_records_inside_a_listed_module(tmp_path: Path) -> None:
+    """Everything that a listed module does is wanted, in both directions."""
+    names = names_of(tmp_path, "mix", ("all",), list=["Module.block.Sequential"])
+    assert {name for name in names if "backward" in name} == {
+        "Functional.linear.0.backward", "Module.block.0.Linear.backward.0", "Functional.softmax.0.backward",
+        "Module.block.1.Softmax.backward.0", "Module.block.Sequential.backward.0",
+    }  # fmt: skip

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from probe_pytorch import statistics
 from probe_pytorch.statistics import NOTHING, Four, from_results, measure
 
-FEW = settings(PROPERTY, max_examples=40)
+FEW = settings(PROPERTY, max_examples=30)
 INF, NAN = math.inf, math.nan
 TINY = 2.0**-1074
 LENGTHS = (1, 2, 15, 16, 17, 31, 32, 33, 47, 48, 49)

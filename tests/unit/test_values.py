@@ -22,7 +22,7 @@ import torch
 import xxhash
 from probe_pytorch.leaves import encode
 from probe_pytorch.storage.bytes import CHECKSUMS
-from probe_pytorch.values import DEPTH, Collector
+from probe_pytorch.values import DEPTH, MOST, Collector
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -726,6 +726,17 @@ def test_cycles_do_not_multiply(shape: str) -> None:
         root = Node(None, value)
         value.extend(Node(root, Counted()) for _ in range(2))
         tree(root)
+
+
+def test_what_holds_the_same_again_and_again_ends() -> None:
+    value: Any = [1]
+    for _ in range(60):  # 2**60 ways to the bottom
+        value = [value, value]
+    found = tree(value)
+    assert found[0] is not None
+    many = tree([[number] for number in range(MOST + 5)])
+    assert (many[0], many[-1], len(many)) == ([int_leaf(0)], None, MOST + 5)
+    assert tree([many[0], [[[1]]]])  # the next value begins anew
 
 
 def keyed(*keys: str) -> Any:

@@ -48,10 +48,21 @@ def _quiet_everywhere() -> Iterator[None]:
         yield
 
 
-def top_function_mode() -> Any:
-    """The innermost function mode; None without one."""
-    depth = _C._len_torch_function_stack()
-    return _C._get_function_stack_at(depth - 1) if depth else None
+def enter_below(mode: Any) -> None:
+    """Put a function mode under all others of this thread."""
+    above = [_C._pop_torch_function_stack() for _ in range(_C._len_torch_function_stack())]
+    for one in (mode, *reversed(above)):
+        _C._push_on_torch_function_stack(one)
+
+
+def take_out(mode: Any) -> None:
+    """Take a function mode from under others of this thread."""
+    if mode not in function_modes():
+        return
+    above = [_C._pop_torch_function_stack() for _ in range(_C._len_torch_function_stack())]
+    above.remove(mode)
+    for one in reversed(above):
+        _C._push_on_torch_function_stack(one)
 
 
 def function_modes() -> list[Any]:
@@ -180,3 +191,29 @@ def is_freed(tensor: torch.Tensor) -> bool:
     """True for a tensor whose memory was given back, as FSDP does with parameters between uses."""
     storage = tensor.untyped_storage()
     return storage.nbytes() == 0 and tensor.numel() > 0
+
+
+def enter_dispatch_below(mode: Any) -> None:
+    """Put a dispatch mode under all others of the user's on this thread."""
+    from torch.utils._python_dispatch import _pop_mode, _push_mode
+
+    above = [_pop_mode() for _ in range(_C._len_torch_dispatch_stack())]
+    for one in (mode, *reversed(above)):
+        _push_mode(one)
+
+
+def take_dispatch_out(mode: Any) -> None:
+    """Take a dispatch mode from under others of this thread."""
+    from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode, _push_mode
+
+    if mode not in _get_current_dispatch_mode_stack():
+        return
+    above = [_pop_mode() for _ in range(_C._len_torch_dispatch_stack())]
+    above.remove(mode)
+    for one in reversed(above):
+        _push_mode(one)
+
+
+def is_tracing() -> bool:
+    """True inside ``torch.jit.trace``, whose graph would hold what the recorder computes."""
+    return bool(_C._is_tracing())

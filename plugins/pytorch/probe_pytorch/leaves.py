@@ -49,12 +49,18 @@ Tree = Any
 """A leaf, or lists and dicts of them: what ``encode`` turns into JSON."""
 
 
+LONGEST = 8192
+"""Bits of a whole number that is written in base 10."""
+
+
 class Plain(dict[str, Any]):
     """A leaf that is no tensor, as JSON; a dict of any other class holds leaves."""
 
 
 def scalar(value: bool | int | float | str) -> Plain:
-    """The leaf of a Python scalar."""
+    """The leaf of a Python scalar; of a number too long to be printed, its digits in base 16."""
+    if type(value) is int and value.bit_length() > LONGEST:
+        return Plain(type="int", value=hex(value))
     return Plain(type=type(value).__name__, value=value)
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import sys
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -66,6 +68,9 @@ class Recorder:
         self._single: ModuleCapture | None = None
         self._running = False
         self._finished = False
+        if hasattr(os, "register_at_fork"):
+            recorder = weakref.ref(self)
+            os.register_at_fork(after_in_child=lambda: _leave_alone(recorder()))
         self._told: set[str] = set()
 
     @property
@@ -153,6 +158,13 @@ class Recorder:
         self._finished = True
         for lock in self._locks.values():
             lock.release()
+
+    def abandon(self) -> None:
+        """Record no more and write nothing, not even what there is."""
+        if self._session is not None:
+            self._session.active = False
+        self._session = None
+        self._finished = True
 
     def _blind(self) -> None:
         self._running = False
@@ -347,3 +359,9 @@ class Recorder:
         if self._single is not None:
             self._single.remove()
             self._single = None
+
+
+def _leave_alone(recorder: Recorder | None) -> None:
+    """In a forked child: the run is the parent's, and nothing is written from here."""
+    if recorder is not None:
+        recorder.abandon()

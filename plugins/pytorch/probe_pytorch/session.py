@@ -112,6 +112,7 @@ class Session:
         with self.lock:
             if self._counts.get(prefix) == number + 1:
                 self._counts[prefix] = number
+            self._held.clear()
 
     def wants(self, direction: str, side: str) -> bool:
         """Does ``data_mode`` ask for this side of this direction?"""
@@ -202,9 +203,9 @@ class Session:
         self._on_device.append((results, leaf))
 
     def _store_tensor(self, name: str, tensor: torch.Tensor) -> str | None:
-        if self._store is None:
-            self._store = self._new_store()
         with self.lock:
+            if self._store is None:
+                self._store = self._new_store()
             return self._store.save(name, tensor)
 
     def _hold(self, key: str, fleeting: bool, name: str, tensor: torch.Tensor) -> str:

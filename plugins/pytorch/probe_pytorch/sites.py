@@ -26,21 +26,33 @@ LAUNCHER = str(Path(__file__).with_name("run_command.py"))
 """Where the frames of a script end that ``probe run`` runs."""
 
 RUNPY = runpy.__file__
+USE_OPERATORS = frozenset({"sum", "max", "min", "sorted", "reduce", "accumulate", "prod"})
+"""Functions that use operators on what they are given."""
+
 _OPERATORS = ("BINARY_", "INPLACE_", "UNARY_", "COMPARE_OP")
 _codes: dict[int, CodeType] = {}
-_operators: dict[Place, bool] = {}
+_operators: dict[tuple[int, int, str], bool] = {}
 _known: set[Stack] = set()
 
 
-def is_operator(frame: FrameType) -> bool:
-    """True where the instruction that ``frame`` stands at is an operator, not a call."""
+def is_operator(frame: FrameType, method: str) -> bool:
+    """True where the instruction that ``frame`` stands at is an operator, not a call of ``method``.
+
+    A call in code that knows ``sum`` and the like, but not the method's name, is one of those: it uses
+    the operator. So does one in code that knows the name of the operator's own method.
+    """
     code = frame.f_code
-    place = id(code), frame.f_lasti
+    place = id(code), frame.f_lasti, method
     found = _operators.get(place)
     if found is None:
         _codes[place[0]] = code
         name = dis.opname[code.co_code[frame.f_lasti]] if frame.f_lasti >= 0 else ""
-        found = _operators[place] = name.startswith(_OPERATORS) and name != "BINARY_SUBSCR"
+        found = name.startswith(_OPERATORS) and name != "BINARY_SUBSCR"
+        if method and not found:
+            names = code.co_names
+            by_c = method not in names and not USE_OPERATORS.isdisjoint(names)
+            found = "CALL" in name and (by_c or f"__{method}__" in names)
+        _operators[place] = found
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from probe_pytorch import compat
 from probe_pytorch.capture.calls import Calls, Threads
 from probe_pytorch.sites import stack_of
 
@@ -26,14 +27,14 @@ class AtenCapture(TorchDispatchMode):
     def install(self) -> None:
         """See from now on."""
         if not self._entered:
-            self.__enter__()
+            compat.enter_dispatch_below(self)
             self._entered = True
 
     def remove(self) -> None:
         """See no longer."""
         if self._entered:
             self._entered = False
-            self.__exit__(None, None, None)
+            compat.take_dispatch_out(self)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

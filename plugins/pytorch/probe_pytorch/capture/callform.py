@@ -71,7 +71,7 @@ def is_reflected(frame: FrameType, tensor: Any) -> bool:
     """True where the operator that ``frame`` stands at has ``tensor`` on its right, as in ``2 * tensor``.
 
     The mode is given the tensor first either way. The instructions before the operator tell which
-    operand it is, as far as one of the two is a constant or a variable.
+    operand it is, as far as one of the two is a constant or a global.
     """
     key = id(frame.f_code), frame.f_lasti
     if key not in _operands:
@@ -89,7 +89,7 @@ def is_reflected(frame: FrameType, tensor: Any) -> bool:
 
 
 _UNKNOWN = object()
-_Operand = Union[dis.Instruction, str, None]
+_Operand = Union[dis.Instruction, None]
 _operands: dict[tuple[int, int], tuple[_Operand, _Operand]] = {}
 
 
@@ -99,8 +99,8 @@ def _read_operands(frame: FrameType) -> tuple[_Operand, _Operand]:
     if at < 1:
         return None, None
     before = instructions[at - 1]
-    if isinstance(before.argval, tuple) and before.opname.startswith("LOAD_FAST"):  # two loads in one
-        return before.argval[-2], before.argval[-1]
+    if isinstance(before.argval, tuple) and before.opname.startswith("LOAD_FAST"):
+        return None, None  # two variables in one instruction
     pushed = 0
     for place in range(at - 1, -1, -1):
         item = instructions[place]
@@ -113,14 +113,13 @@ def _read_operands(frame: FrameType) -> tuple[_Operand, _Operand]:
 
 
 def _variable(frame: FrameType, operand: _Operand) -> Any:
-    """The value of the variable that ``operand`` loads; unknown for what loads none."""
-    name = operand
-    if isinstance(operand, dis.Instruction):
-        is_fast = operand.opname.startswith("LOAD_FAST") and isinstance(operand.argval, str)
-        if not is_fast and operand.opname not in ("LOAD_NAME", "LOAD_GLOBAL", "LOAD_DEREF"):
-            return _UNKNOWN
-        name = operand.argval
-    return frame.f_locals.get(name, frame.f_globals.get(name, _UNKNOWN))  # type: ignore[arg-type]
+    """The value of the global that ``operand`` loads; unknown for what loads none.
+
+    Local variables are left alone: to ask a frame for them keeps them alive, up to Python 3.12.
+    """
+    if isinstance(operand, dis.Instruction) and operand.opname in ("LOAD_NAME", "LOAD_GLOBAL"):
+        return frame.f_globals.get(operand.argval, _UNKNOWN)
+    return _UNKNOWN
 
 
 def as_written(
@@ -136,12 +135,26 @@ def as_written(
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     values = dict(zip(names, args))
     values.update(kwargs)
-    if form is None:
-        defaults = dict(zip(reversed(names[: code.co_argcount]), reversed(function.__defaults__ or ())))
-        defaults.update(function.__kwdefaults__ or {})
-        return args, {k: v for k, v in kwargs.items() if k not in defaults or v is not defaults[k]}
-    positional = form.positional + is_method
-    wanted = (*names[:positional], *form.keywords)
-    if any(name not in values for name in wanted):
-        return args, kwargs
-    return tuple(values[name] for name in names[:positional]), {name: values[name] for name in form.keywords}
+    defaults = _defaults(function, code, names)
+    if form is not None:
+        positional = form.positional + is_method
+        wanted = (*names[:positional], *form.keywords)
+        left = values.keys() - set(wanted)
+        # what is left out must be left to its default: else the instruction called something else
+        if all(name in values for name in wanted) and all(_is_default(defaults, k, values[k]) for k in left):
+            positions = tuple(values[name] for name in names[:positional])
+            return positions, {name: values[name] for name in form.keywords}
+    return args, {k: v for k, v in kwargs.items() if not _is_default(defaults, k, v)}
+
+
+_NONE_SUCH = object()
+
+
+def _is_default(defaults: dict[str, Any], name: str, value: Any) -> bool:
+    return defaults.get(name, _NONE_SUCH) is value
+
+
+def _defaults(function: Any, code: CodeType, names: tuple[str, ...]) -> dict[str, Any]:
+    found = dict(zip(reversed(names[: code.co_argcount]), reversed(function.__defaults__ or ())))
+    found.update(function.__kwdefaults__ or {})
+    return found

@@ -130,6 +130,8 @@ class Calls:
         """A call begins: take its inputs, unless it is not wanted. The recorder's errors stay here."""
         session = self.session
         name = prefix
+        if compat.is_tracing():
+            return None
         try:
             number = session.number(prefix)
             name = f"{prefix}.{number}.forward"
@@ -142,11 +144,12 @@ class Calls:
                 if filled:
                     args = tuple(None if i in filled else value for i, value in enumerate(args))
                     kwargs = {key: None if key in filled else value for key, value in kwargs.items()}
-                if self._inputs and wanted:
-                    self._take_inputs(call, name, args, kwargs, in_place)
-                if self._backward and torch.is_grad_enabled():
-                    call.sources = sources_of((*args, *kwargs.values()))
-                    call.first_new = compat.sequence_number()
+                with compat.quiet():
+                    if self._inputs and wanted:
+                        self._take_inputs(call, name, args, kwargs, in_place)
+                    if self._backward and torch.is_grad_enabled():
+                        call.sources = sources_of((*args, *kwargs.values()))
+                        call.first_new = compat.sequence_number()
             return call
         except Exception as error:
             session.failed("forward input", name, error)
@@ -157,9 +160,8 @@ class Calls:
     ) -> None:
         session = self.session
         save = session.save_for(name, in_place)
-        with compat.quiet():
-            call.fields["input_args"] = session.collector.arguments(args, f"{name}.input", save)
-            call.fields["input_kwargs"] = session.collector.keywords(kwargs, f"{name}.kwargs", save)
+        call.fields["input_args"] = session.collector.arguments(args, f"{name}.input", save)
+        call.fields["input_kwargs"] = session.collector.keywords(kwargs, f"{name}.kwargs", save)
 
     def end(self, call: Call, result: Any) -> None:
         """A call has ended: take its outputs, add the record, and wait for its gradients."""
@@ -181,7 +183,7 @@ class Calls:
             if call.wanted and ("forward" in session.config.directions or not self._values):
                 session.add(name, call.fields, call.stack, parent)
             if call.sources:
-                with compat.no_functions():
+                with compat.quiet():
                     attach_api(outputs, call.sources, lambda: receiver(session, call), call.first_new)
         except Exception as error:
             session.failed("forward output", name, error)

@@ -1,7 +1,7 @@
 """Level L1: a function mode that sees what torch is asked to do, gated by a flag.
 
-The mode is entered once, at the first start, and stays on its stack while recording is off, unless
-it is on top and can go without taking anyone else's place. Calls made inside a recorded call are
+The mode lies at the bottom of the stack of modes, where no mode that the user leaves takes it along, and
+where it can leave while others stay. Calls made inside a recorded call are
 not seen, for torch turns the mode off there; what is not recorded itself but written in Python is
 run from a copy that lets the mode see inside.
 """
@@ -55,12 +55,11 @@ class FunctionCapture(TorchFunctionMode):
     def install(self) -> None:
         """Be on this thread's stack of modes."""
         if self not in compat.function_modes():
-            self.__enter__()
+            compat.enter_below(self)
 
     def remove(self) -> None:
-        """Leave the stack, if nobody came in after us; the flag keeps us quiet otherwise."""
-        if compat.top_function_mode() is self:
-            self.__exit__(None, None, None)
+        """Leave the stack of this thread; the modes of others stay as they are."""
+        compat.take_out(self)
 
     # -- seeing ----------------------------------------------------------------------------
 
@@ -86,7 +85,7 @@ class FunctionCapture(TorchFunctionMode):
         if api is None:
             return self._unnamed(calls, func, args, kwargs, frame)
         name: str | None = api.name
-        if api.has_operator and is_operator(frame):
+        if api.has_operator and is_operator(frame, func.__name__):
             name = api.operator
             if api.reflected is not None and len(args) > 1 and type(args[1]) in _NUMBERS:
                 name = api.reflected if is_reflected(frame, args[0]) else name
@@ -97,7 +96,8 @@ class FunctionCapture(TorchFunctionMode):
         if name is None:
             return func(*args, **kwargs)
         filled = ("out",) if "out" in kwargs else api.filled
-        return calls.record(name, func, args, kwargs, stack_of(frame), None, api.in_place, filled)
+        in_place = api.in_place or "out" in kwargs
+        return calls.record(name, func, args, kwargs, stack_of(frame), None, in_place, filled)
 
     def _handed_over(
         self,
@@ -132,7 +132,7 @@ class FunctionCapture(TorchFunctionMode):
         written = self._written(frame, func, is_method, args, kwargs, site)
         if name.startswith("Distributed."):
             return collectives.record(calls, self._names, name, func, args, kwargs, stack_of(site), written)
-        in_place = bool(api and api.in_place)
+        in_place = bool(api and api.in_place) or kwargs.get("inplace") is True
         return calls.record(name, func, args, kwargs, stack_of(site), written, in_place)
 
     def _written(
@@ -140,7 +140,7 @@ class FunctionCapture(TorchFunctionMode):
         site: FrameType,
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
         """The arguments as ``site`` wrote them."""
-        if is_operator(site):
+        if is_operator(site, ""):
             return args, kwargs
         function = inspect.unwrap(func)
         if getattr(function, "__code__", None) is not frame.f_code:
@@ -160,7 +160,7 @@ class FunctionCapture(TorchFunctionMode):
             return func(*args, **kwargs)
         packet = getattr(func, "overloadpacket", func)
         name = getattr(packet, "__name__", "")
-        if self._names.aten is not None and name not in self._names.aten:
+        if not self._names.aten(name):
             return func(*args, **kwargs)
         while frame.f_back is not None and frame.f_code.co_filename.endswith("torch/_ops.py"):
             frame = frame.f_back

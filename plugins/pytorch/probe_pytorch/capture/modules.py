@@ -24,12 +24,18 @@ from probe_pytorch.sites import stack_of
 COMPILED = "_orig_mod"
 """What torch.compile puts into the path of a module; the module is called as without it."""
 
+EARLY_STOP = "_StopRecomputationError"
+
 SKIPPED_CLASSES = ("FullyShardedDataParallel",)
 
 
 @dataclass(slots=True, eq=False)
 class Running:
-    """A module whose forward has begun."""
+    """A module whose forward has begun.
+
+    Attributes:
+        handled: The exception that was being handled then, if any.
+    """
 
     module: nn.Module
     key: str | None
@@ -38,6 +44,12 @@ class Running:
     first_new: int
     wanted: bool
     parent: str | None
+    handled: BaseException | None
+
+    def raised(self) -> bool:
+        """Did its forward end by an exception? Not by the one that ends a recomputation early."""
+        error = sys.exc_info()[1]
+        return error is not None and error is not self.handled and type(error).__name__ != EARLY_STOP
 
 
 class ModuleCapture:
@@ -59,9 +71,15 @@ class ModuleCapture:
 
     def install(self, named: Iterable[tuple[str, nn.Module]], gradients: bool) -> None:
         """Hook the modules; names are ``{path}.{Class}``."""
+        with compat.quiet():
+            self._install(named, gradients)
+
+    def _install(self, named: Iterable[tuple[str, nn.Module]], gradients: bool) -> None:
         for name, module in named:
             if module in self._names or type(module).__name__ in SKIPPED_CLASSES:
                 continue
+            if isinstance(module, torch.jit.ScriptModule):
+                continue  # its forward runs outside of Python, and it takes no hooks
             self._names[module] = name
             self._handles.append(module.register_forward_pre_hook(self._before, with_kwargs=True))
             self._handles.append(
@@ -86,21 +104,30 @@ class ModuleCapture:
             self.session = session
             self._gradients = {}
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> ModuleCapture:
+        return self  # hooks of a copied model lead here, where its modules are not known
+
+    def __reduce__(self) -> Any:
+        return Unrecorded, ()
+
     # -- forward ---------------------------------------------------------------------------
 
     def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         session = self.session
-        if session is None or not session.active or self._threads.inside:
+        if session is None or not session.active or self._threads.inside or compat.is_tracing():
             return
+        path = self._names.get(module)
+        if path is None:
+            return  # a copy of a module that is recorded
         name = "Module"
         try:
-            prefix = f"Module.{self._names[module]}"
+            prefix = f"Module.{path}"
             number = session.number(prefix)
             name = f"{prefix}.forward.{number}"
             modules = self._threads.modules
             parent = modules[-1] if modules else None
             wanted = session.filter.enter_module(name)
-            running = Running(module, name, {}, [], 0, wanted, parent)
+            running = Running(module, name, {}, [], 0, wanted, parent, sys.exc_info()[1])
             self._threads.running.append(running)
             modules.append(name)
             if wanted:
@@ -115,7 +142,7 @@ class ModuleCapture:
                         kwargs, f"{name}.kwargs", save
                     )
             if "backward" in session.config.directions and torch.is_grad_enabled():
-                with compat.no_functions():
+                with compat.quiet():
                     running.sources = sources_of((*args, *kwargs.values()))
                     running.first_new = compat.sequence_number()
         except Exception as error:
@@ -132,6 +159,10 @@ class ModuleCapture:
                 return
             name = running.key
             session.filter.leave_module(name)
+            if output is None and running.raised():
+                prefix, _, number = name.rpartition(".forward.")
+                session.take_back(prefix, int(number))
+                return
             if not running.wanted:
                 if session.config.task != "structure":
                     self._expect_gradients(session, running, output)
@@ -144,7 +175,8 @@ class ModuleCapture:
             if "forward" in session.config.directions or session.config.task == "structure":
                 session.add(name, running.fields, stack, running.parent)
             if session.config.task != "structure":
-                self._expect_parameters(session, module, name)
+                with compat.quiet():
+                    self._expect_parameters(session, module, name)
                 self._expect_gradients(session, running, output)
         except Exception as error:
             session.failed("module output", name, error)
@@ -177,7 +209,7 @@ class ModuleCapture:
     def _expect_gradients(self, session: Session, running: Running, output: Any) -> None:
         if not torch.is_grad_enabled() or "backward" not in session.config.directions:
             return
-        with compat.no_functions():
+        with compat.quiet():
             outputs = tensors_in((output,))
             if not outputs:
                 return
@@ -241,6 +273,15 @@ class ModuleCapture:
             for key, parameter in module.named_parameters(recurse=False):
                 if entry.fields.get(key) == [None] and parameter.grad is not None:
                     self._gradient_arrived(record, key, parameter.grad)
+
+
+class Unrecorded:
+    """Where hooks lead of a model that was pickled while it was recorded."""
+
+    def _before(self, *_: Any) -> None:
+        """Nothing is recorded."""
+
+    _after = _before
 
 
 def named_modules(models: nn.Module | Iterable[nn.Module]) -> list[tuple[str, nn.Module]]:

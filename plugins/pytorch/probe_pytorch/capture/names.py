@@ -66,7 +66,7 @@ class Names:
         by_function: What a mode is given, to its names.
         by_code: By the id of their code, functions that hide behind what they call.
         dispatched: By the id of their code, functions that a dispatcher chooses between, to its name.
-        aten: Names of operators called as torch.ops.aten; None for all.
+        aten: Whether an operator of this name, called as torch.ops.aten, is recorded.
         patches: What has to be wrapped to be seen.
         receives: For collectives, the positions that are filled by the call.
     """
@@ -74,7 +74,7 @@ class Names:
     by_function: dict[Any, Api] = field(default_factory=dict)
     by_code: dict[int, str] = field(default_factory=dict)
     dispatched: dict[int, str] = field(default_factory=dict)
-    aten: frozenset[str] | None = None
+    aten: Callable[[str], bool] = bool
     patches: list[Patch] = field(default_factory=list)
     receives: dict[str, list[int]] = field(default_factory=dict)
     receive_keywords: frozenset[str] = frozenset()
@@ -140,6 +140,7 @@ class _Builder:
         self, rules: dict[str, Any], listed: dict[str, list[str]], allow: Callable[[str], bool]
     ) -> None:
         self._rules = rules
+        self._allow = allow
         self._listed = {
             family: [n for n in names if n == EVERYTHING or allow(n)] for family, names in listed.items()
         }
@@ -154,8 +155,8 @@ class _Builder:
         for name in ("torch_npu", "mindspeed"):
             self._third_party(name)
         self._distributed()
-        if EVERYTHING not in self._listed["aten"]:
-            self.names.aten = frozenset(self._listed["aten"])
+        listed = frozenset(self._listed["aten"])
+        self.names.aten = self._allow if EVERYTHING in listed else listed.__contains__
         return self.names
 
     def _functional(self) -> None:
@@ -195,16 +196,14 @@ class _Builder:
     def _torch(self) -> None:
         recurrent, synonyms = frozenset(self._rules["recurrent"]), self._rules["synonyms"]
         listed = self._listed["torch"]
-        found: list[tuple[str, Any]] = []
         for name in dict.fromkeys([*listed, *self._listed["_VF"], *recurrent]):
+            if name in synonyms:
+                continue  # equal to the first name as a key: the mode cannot tell them apart
             holder: Any = torch
             for part in name.split("."):
                 holder = getattr(holder, part, None)
-            if holder is not None:
-                found.append((name, holder))
-        # names of one function, such as mm and dsmm, are equal as keys: the common one comes first
-        found.sort(key=lambda item: item[0] in synonyms)
-        for name, holder in found:
+            if holder is None:
+                continue
             self._put(
                 holder,
                 Api(

@@ -25,21 +25,34 @@ class Lock:
         make_directory(root)
         self._path = root / f".{label}.lock"
         self._pid = os.getpid()
-        self._file: IO[str] | None = self._path.open("a+", encoding="utf-8")
-        try:
-            _lock(self._file)
-        except OSError:
-            self._file.seek(0)
-            holder = self._file.read(20).strip() or "another process"
-            self._file.close()
-            self._file = None
-            raise UserError(
-                f'"{root}" is being written by process {holder}, which records {label} there.',
-                "Give this run a dump_path of its own, or wait for the other to end.",
-            ) from None
+        self._file: IO[str] | None = None
+        while self._file is None:
+            file = self._path.open("a+", encoding="utf-8")
+            try:
+                _lock(file)
+            except OSError:
+                file.seek(0)
+                number = file.read(20).strip()
+                file.close()
+                holder = f"process {number}" if number else "another process"
+                raise UserError(
+                    f'"{root}" is being written by {holder}, which records {label} there.',
+                    "Give this run a dump_path of its own, or wait for the other to end.",
+                ) from None
+            if self._is_there(file):
+                self._file = file
+            else:  # its holder removed it in the meantime
+                file.close()
         self._file.truncate(0)
         self._file.write(str(self._pid))
         self._file.flush()
+
+    def _is_there(self, file: IO[str]) -> bool:
+        """Is ``file`` still what others would open?"""
+        try:
+            return os.path.samestat(os.fstat(file.fileno()), self._path.stat())
+        except FileNotFoundError:
+            return False
 
     def release(self) -> None:
         """Let others in. In a forked child this does nothing: the lock is the parent's."""
@@ -71,6 +84,8 @@ class StepDirectory:
         make_directory(self.path)
         for name in (DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE, ERROR_FILE):
             (self.path / name).unlink(missing_ok=True)
+        for part in self.path.glob(".*.part"):
+            part.unlink(missing_ok=True)
         remove_tensors(self.tensors)
         with suppress(OSError):
             self.tensors.rmdir()
