@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -70,7 +71,7 @@ def run(arguments: list[str] | None = None) -> int:
     console.prepare()
     with warnings.catch_warnings():
         warnings.simplefilter("always", PluginWarning)
-        warnings.showwarning = _show_warning
+        warnings.showwarning = _shown_like_ours(warnings.showwarning)
         try:
             code: Any = cli.main(arguments, prog_name="probe", standalone_mode=False)
             return code if isinstance(code, int) else FINISHED
@@ -96,5 +97,13 @@ def run(arguments: list[str] | None = None) -> int:
             return DEFECT
 
 
-def _show_warning(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> None:
-    console.warn(str(message))
+def _shown_like_ours(show: Callable[..., None]) -> Callable[..., None]:
+    """Warnings of probe's as the command line words them; those of others by ``show``, as ever."""
+
+    def show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+        if category.__module__.startswith("probe_"):
+            console.warn(str(message))
+        else:
+            show(message, category, *place, **more)
+
+    return show_warning

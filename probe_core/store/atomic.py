@@ -14,15 +14,17 @@ DIRECTORY_MODE = 0o750
 def make_directory(path: Path) -> None:
     """Create the output directory ``path`` with its parents, and check that it takes files."""
     try:
-        path.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
+        for parent in reversed([path, *path.parents]):
+            if not parent.is_dir():
+                parent.mkdir(exist_ok=True, mode=DIRECTORY_MODE)
     except FileExistsError:
-        raise UserError(f"{path} is a file.", "Give a directory with -o.") from None
+        raise UserError(f"{path} is a file.", "Give a directory.") from None
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have
         raise _refused(path, error) from None
     if not os.access(path, os.W_OK | os.X_OK):
         raise UserError(
             f"The output directory {path} is not writable.",
-            "Give another directory with -o, or change its permissions.",
+            "Give another directory, or change its permissions.",
         )
 
 
@@ -63,5 +65,5 @@ def write_text(path: Path, text: str) -> None:
 def _refused(path: Path, error: Exception) -> UserError:
     return UserError(
         f'"{path}" cannot be written: {getattr(error, "strerror", None) or "no such path"}.',
-        "Give another directory with -o, or free some space there.",
+        "Give another directory, or free some space there.",
     )

@@ -346,7 +346,6 @@ def test_a_file_in_the_way_of_the_directory(tmp_path: Path, inside: str) -> None
     assert (tmp_path / "run").read_text() == "mine"
 
 
-@pytest.mark.xfail(strict=True, reason='atomic.py: the fix speaks of "-o", which a training script has not')
 def test_the_message_speaks_of_dump_path(tmp_path: Path) -> None:
     (tmp_path / "run").write_text("mine")
     PrecisionDebugger._instance = None
@@ -539,9 +538,8 @@ def test_a_directory_that_is_removed_meanwhile(tmp_path: Path) -> None:
     found.start()
     torch.ones(2) + 1
     shutil.rmtree(found.path)
-    with pytest.raises(UserError, match="cannot be written"):
-        found.stop()
-    assert torch._C._len_torch_function_stack() == 0
+    found.stop()
+    assert list(found.records(0)) == ["Tensor.__add__.0.forward"]  # it is made again
     found.step()
     found.start()
     torch.ones(2) + 1
@@ -623,18 +621,13 @@ def test_the_tree_of_parents(tmp_path: Path, level: str) -> None:
         assert parents["Tensor.square.0.forward"] is None
 
 
-WIDE = pytest.mark.xfail(
-    strict=True, reason="directory.py: step{n} is made with 0755 by mkdir(parents=True), the lock with 0644"
-)
-
-
 @pytest.mark.parametrize("store", STORES)
 @pytest.mark.parametrize(
     ("what", "wanted"),
     [
         pytest.param("files", 0o640),
-        pytest.param("directories", 0o750, marks=WIDE),
-        pytest.param("lock", 0o640, marks=WIDE),
+        ("directories", 0o750),
+        ("lock", 0o640),
     ],
 )
 def test_others_may_not_look(tmp_path: Path, store: str, what: str, wanted: int) -> None:

@@ -279,10 +279,6 @@ def test_a_backward_record_of_a_module_can_be_listed(tmp_path: Path) -> None:
     assert name in names_of(tmp_path, "L0", ("all",), list=[name])
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="Backward asks the filter by its own name, when what its forward was inside of is forgotten",
-)
 def test_backward_records_inside_a_listed_module(tmp_path: Path) -> None:
     """Everything that a listed module does is wanted, in both directions."""
     names = names_of(tmp_path, "mix", ("all",), list=["Module.block.Sequential"])

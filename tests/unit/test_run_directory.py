@@ -266,6 +266,8 @@ def test_an_empty_directory_of_tensors_goes_too(tmp_path: Path) -> None:
 
 def test_a_new_step(tmp_path: Path) -> None:
     step = StepDirectory(tmp_path / "a" / "run", 12, "rank7")
+    assert everything(tmp_path) == set()  # until something is written
+    assert step.tensors.parent.is_dir()
     assert everything(tmp_path) == {"a", "a/run", "a/run/step12", "a/run/step12/rank7"}
     assert stat.S_IMODE(step.path.stat().st_mode) & 0o027 == 0
 
@@ -352,5 +354,5 @@ def test_entries_follow_each_other(tmp_path: Path) -> None:
 
 def test_a_log_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
     step = StepDirectory(tmp_path, 0, "rank")
-    (step.path / ERROR_FILE).mkdir()
+    (step.path / ERROR_FILE).mkdir(parents=True)
     step.log("backward", "x", failure("x"), [])

@@ -52,5 +52,10 @@ class Filter:
         if self._mix and self._inside and any(part in name for part in self._names):
             self._inside -= 1
 
+    @property
+    def inside(self) -> bool:
+        """Is this inside a module that is listed, where everything is wanted?"""
+        return self._inside > 0
+
     def _listed(self, name: str) -> bool:
         return self._inside > 0 or any(part in name for part in self._names)

@@ -23,8 +23,8 @@ class Follower:
     def begin(self) -> None:
         """Record from now on; what the script compiles runs as it was written."""
         os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")
-        self._handle = register_optimizer_step_post_hook(self._stepped)
         self.recorder.start(None, None)
+        self._handle = register_optimizer_step_post_hook(self._stepped)
 
     def end(self) -> None:
         """Record no longer; what was recorded is complete."""

@@ -66,6 +66,7 @@ class Recorder:
         self._stance: Callable[[], None] | None = None
         self._token_handles: list[Any] = []
         self._single: ModuleCapture | None = None
+        self._paused_calls: Calls | None = None
         self._running = False
         self._finished = False
         if hasattr(os, "register_at_fork"):
@@ -134,7 +135,7 @@ class Recorder:
             session.active = False
             if compat.may_have_compiled():
                 session.note("compile", self.config.compile)
-            session.flush()
+            session.flush(although_empty=not self.finds_models)
 
     def step(self) -> None:
         """End the step."""
@@ -334,10 +335,11 @@ class Recorder:
         self._end_module_dump()
         session = self._open_session()
         session.active = self._running = True
+        self._paused_calls = self._functions.calls if self._functions is not None else None
         for capture in (self._functions, self._patches):
             if capture is not None:
                 capture.calls = None
-        self._modules.begin_step(None)
+        self._modules.paused = True
         self._single = ModuleCapture(self._threads)
         self._single.begin_step(session)
         self._single.install([(f"{name}.{type(module).__name__}", module)], gradients=False)
@@ -349,16 +351,19 @@ class Recorder:
         self._end_module_dump()
         session = self._session
         if session is not None:
-            if self.config.modules:
-                self._modules.begin_step(session)
-            if self.config.apis and self._functions is not None:
-                self._see_functions(session)
             session.flush()
 
     def _end_module_dump(self) -> None:
-        if self._single is not None:
-            self._single.remove()
-            self._single = None
+        """The single module is let go, and what was seen before is seen again."""
+        if self._single is None:
+            return
+        self._single.remove()
+        self._single = None
+        self._modules.paused = False
+        for capture in (self._functions, self._patches):
+            if capture is not None:
+                capture.calls = self._paused_calls
+        self._paused_calls = None
 
 
 def _leave_alone(recorder: Recorder | None) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import builtins
+import importlib.util
 import runpy
 import sys
 import traceback
+import types
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,6 +60,8 @@ def run(
         raise UserError(
             f'There is no script "{script}".', "Give the path of a Python file, or -m and a module."
         )
+    if module and not _has_module(script):
+        raise UserError(f'There is no module "{script}".', "Give the name that python -m would take.")
     try:
         from probe_pytorch.follower import Follower
     except ModuleNotFoundError as error:
@@ -70,13 +75,23 @@ def run(
         from probe_pytorch.seeds import seed_all
 
         seed_all(seed, mode=True)
-    follower.begin()
     try:
+        follower.begin()
         code = _execute(script, arguments, module)
     finally:
         follower.end()
     _report(found, follower.recorder)
     return code
+
+
+def _has_module(name: str) -> bool:
+    sys.path.insert(0, "")
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+    finally:
+        sys.path.remove("")
 
 
 def _config(
@@ -103,7 +118,7 @@ def _execute(script: str, arguments: tuple[str, ...], module: bool) -> int:
         else:
             sys.argv = [script, *arguments]
             sys.path[0] = str(Path(script).resolve().parent)
-            runpy.run_path(script, run_name="__main__")
+            _run_file(script)
         return 0
     except SystemExit as stop:
         if stop.code is None or isinstance(stop.code, int):
@@ -120,15 +135,29 @@ def _execute(script: str, arguments: tuple[str, ...], module: bool) -> int:
         sys.argv, sys.path[0] = before
 
 
+def _run_file(script: str) -> None:
+    """Run a file as python runs it: as ``__main__``, its path absolute, ``sys.argv[0]`` as it was given."""
+    path = str(Path(script).absolute())
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__file__=path, __builtins__=builtins)
+    before = sys.modules["__main__"]
+    sys.modules["__main__"] = main
+    try:
+        exec(compile(Path(path).read_bytes(), path, "exec"), main.__dict__)
+    finally:
+        sys.modules["__main__"] = before
+
+
 def _show_error(error: Exception) -> None:
     trace = error.__traceback__
-    own = str(Path(__file__).parent)
-    while trace is not None and (
-        trace.tb_frame.f_code.co_filename.startswith((own, "<frozen runpy>"))
-        or trace.tb_frame.f_code.co_filename == runpy.__file__
-    ):
-        trace = trace.tb_next
-    console.note("".join(traceback.format_exception(type(error), error, trace)).rstrip())
+    own = (str(Path(__file__).parent), "<frozen runpy>", runpy.__file__)
+    shown = traceback.TracebackException(type(error), error, trace)
+    part: traceback.TracebackException | None = shown
+    while part is not None:
+        frames = [frame for frame in part.stack if not frame.filename.startswith(own)]
+        part.stack = traceback.StackSummary.from_list(frames)
+        part = part.__cause__ or part.__context__
+    console.note("".join(shown.format()).rstrip())
 
 
 def _report(config: Config, recorder: Recorder) -> None:

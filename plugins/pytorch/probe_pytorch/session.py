@@ -86,7 +86,8 @@ class Session:
         self.on_last_overflow: Callable[[], None] | None = None
         self._on_device: list[tuple[torch.Tensor, TensorLeaf]] = []
         self._flushed = 0
-        self._changed = True
+        self._changed = False
+        self._is_new = True
         self._errors: set[type[BaseException]] = set()
         self._store: TensorStore | None = None
         self.collector = Collector(
@@ -106,6 +107,17 @@ class Session:
             count = self._counts.get(prefix, 0)
             self._counts[prefix] = count + 1
         return count
+
+    def number_from(self, prefix: str, least: int) -> int:
+        """``least``, which from now on counts as a call of ``prefix``."""
+        with self.lock:
+            self._counts[prefix] = max(self._counts.get(prefix, 0), least + 1)
+        return least
+
+    def has(self, key: str) -> bool:
+        """Is there a record of this name?"""
+        with self.lock:
+            return key in self._open or any(entry.key == key for entry in self._entries)
 
     def take_back(self, prefix: str, number: int) -> None:
         """The call did not come to an end: its number goes to the next one, if there was none since."""
@@ -146,6 +158,8 @@ class Session:
             if stack is not None and self.config.extra_info:
                 self._stacks.add(key, stack)
             if self.config.modules:
+                if parent is not None:
+                    self._parents.setdefault(parent, None)  # the optimizer, or clip_grad
                 self._parents[key] = parent
             if (
                 len(self._entries) >= self._flushed + max(FLUSH_EVERY, self._flushed // 4)
@@ -195,7 +209,8 @@ class Session:
             if type(error) in self._errors:
                 return
             self._errors.add(type(error))
-        self._directory.log(stage, name, error, traceback.format_stack(limit=40))
+        stack = (line.rstrip() for line in traceback.format_stack(limit=40))
+        self._directory.log(stage, name, error, stack)
 
     # -- values ----------------------------------------------------------------------------
 
@@ -248,10 +263,11 @@ class Session:
 
     # -- writing ---------------------------------------------------------------------------
 
-    def flush(self) -> None:
+    def flush(self, although_empty: bool = False) -> None:
         """Write everything recorded so far, if it is not written yet."""
-        if not self._changed:
+        if not self._changed and not (although_empty and self._is_new):
             return
+        self._is_new = False
         with self.lock, compat.quiet():
             self.read_back()
             if self._store is not None:

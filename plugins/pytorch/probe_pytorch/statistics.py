@@ -139,7 +139,12 @@ def _norm(tensor: torch.Tensor, high: float, low: float) -> float:
 
 
 def _reduce(tensor: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
-    """Max, Min, Mean and Norm as one tensor on the device of ``tensor``; nothing is read back."""
+    """Max, Min, Mean and Norm as one tensor on the device of ``tensor``; nothing is read back.
+
+    float64 and whole numbers are computed in float64 whatever ``wide`` is: float32 does not hold them.
+    """
+    if tensor.dtype is torch.float64 or not (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
+        wide = torch.float64
     if tensor.dtype.is_complex:
         tensor = tensor.abs()
     elif tensor.dtype in _EIGHT_BIT:

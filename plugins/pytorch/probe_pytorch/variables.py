@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
 
 from probe_pytorch import compat
+from probe_pytorch.config import ConfigWarning
 from probe_pytorch.leaves import Tree
 from probe_pytorch.session import Entry, Session
 
@@ -17,9 +19,18 @@ def save_variable(session: Session, variable: Any, name: str, backward: bool) ->
     key = f"{name}.{number}.debug"
     try:
         with compat.quiet():
-            session.add(key, session.collector.tree(variable, key, session.save_for(key)))
+            tree = session.collector.tree(variable, key, session.save_for(key))
+            if tree is None and variable is not None:
+                session.take_back(name, number)
+                warnings.warn(
+                    f"{name}: a {type(variable).__name__} cannot be recorded; nothing is saved",
+                    ConfigWarning,
+                    stacklevel=4,
+                )
+                return
+            session.add(key, tree)
         if backward:
-            _Gradients(session, f"{name}_grad.{number}.debug").expect(variable)
+            _Gradients(session, name, number).expect(variable)
     except Exception as error:
         session.failed("save", key, error)
 
@@ -27,15 +38,24 @@ def save_variable(session: Session, variable: Any, name: str, backward: bool) ->
 class _Gradients:
     """The gradients of one saved variable, in its structure."""
 
-    def __init__(self, session: Session, key: str) -> None:
+    def __init__(self, session: Session, name: str, number: int) -> None:
         self._session = session
-        self._key = key
+        self._name = f"{name}_grad"
+        self._number = number
+        self._key = ""
         self._entry: Entry | None = None
         self._shape: Tree = None
 
     def expect(self, variable: Any) -> None:
         """Hook every tensor that needs a gradient."""
         self._shape = self._outline(variable, ())
+
+    def _free_key(self) -> str:
+        """The record's name, unless a variable was saved under it."""
+        number = self._number
+        while self._session.has(f"{self._name}.{number}.debug"):
+            number += 1
+        return f"{self._name}.{self._session.number_from(self._name, number)}.debug"
 
     def _outline(self, value: Any, path: tuple[Any, ...]) -> Tree:
         if isinstance(value, torch.Tensor):
@@ -53,6 +73,8 @@ class _Gradients:
         if not session.active:
             return
         try:
+            if not self._key:
+                self._key = self._free_key()
             name = ".".join(map(str, (self._key, *path)))
             with compat.quiet():
                 leaf = session.collector.tree(gradient, name, session.save_for(self._key))

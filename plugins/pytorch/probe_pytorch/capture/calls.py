@@ -59,6 +59,7 @@ class Call:
     sources: list[Source]
     first_new: int
     wanted: bool = True
+    inside: bool = False
 
     @property
     def name(self) -> str:
@@ -140,6 +141,7 @@ class Calls:
                 return None
             modules = self._threads.modules
             call = Call(prefix, number, {}, stack, modules[-1] if modules else None, [], 0, wanted)
+            call.inside = session.filter.inside
             if self._values:
                 if filled:
                     args = tuple(None if i in filled else value for i, value in enumerate(args))
@@ -192,19 +194,25 @@ class Calls:
 def receiver(session: Session, call: Call) -> Arrived:
     """What is told of the gradients of ``call``."""
     parent = call.parent.replace(".forward.", ".backward.") if call.parent else None
-    return Backward(session, f"{call.name}.backward", parent)
+    return Backward(session, f"{call.name}.backward", parent, inside=call.inside)
 
 
 class Backward:
     """Takes the gradients of one call into its backward record."""
 
     def __init__(
-        self, session: Session, key: str, parent: str | None, size: tuple[int, int] = (0, 0)
+        self,
+        session: Session,
+        key: str,
+        parent: str | None,
+        size: tuple[int, int] = (0, 0),
+        inside: bool = False,
     ) -> None:
         self._session = session
         self._key = key
         self._parent = parent
         self._size = size
+        self._asks = not (session.filter.takes_all or inside)
         self._entry: Entry | None = None
         self._done = False
 
@@ -223,7 +231,7 @@ class Backward:
         session = self._session
         entry = self._entry
         if entry is None:
-            if not session.filter.takes_all and not session.filter.api(self._key):
+            if self._asks and not session.filter.api(self._key):
                 self._done = True
                 return
             fields: dict[str, Tree] = {

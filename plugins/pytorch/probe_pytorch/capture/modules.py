@@ -45,6 +45,7 @@ class Running:
     wanted: bool
     parent: str | None
     handled: BaseException | None
+    inside: bool
 
     def raised(self) -> bool:
         """Did its forward end by an exception? Not by the one that ends a recomputation early."""
@@ -64,6 +65,8 @@ class ModuleCapture:
         self._threads = threads
         self._names: dict[nn.Module, str] = {}
         self._handles: list[Any] = []
+        self._watches = False
+        self.paused = False
         self._gradients: dict[str, Entry] = {}
         self._parameters: dict[int, tuple[str, str]] = {}
 
@@ -75,6 +78,7 @@ class ModuleCapture:
             self._install(named, gradients)
 
     def _install(self, named: Iterable[tuple[str, nn.Module]], gradients: bool) -> None:
+        self._watches = gradients
         for name, module in named:
             if module in self._names or type(module).__name__ in SKIPPED_CLASSES:
                 continue
@@ -114,7 +118,9 @@ class ModuleCapture:
 
     def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         session = self.session
-        if session is None or not session.active or self._threads.inside or compat.is_tracing():
+        if self.paused or session is None or not session.active:
+            return
+        if self._threads.inside or compat.is_tracing():
             return
         path = self._names.get(module)
         if path is None:
@@ -126,8 +132,9 @@ class ModuleCapture:
             name = f"{prefix}.forward.{number}"
             modules = self._threads.modules
             parent = modules[-1] if modules else None
+            inside = session.filter.inside
             wanted = session.filter.enter_module(name)
-            running = Running(module, name, {}, [], 0, wanted, parent, sys.exc_info()[1])
+            running = Running(module, name, {}, [], 0, wanted, parent, sys.exc_info()[1], inside)
             self._threads.running.append(running)
             modules.append(name)
             if wanted:
@@ -150,7 +157,7 @@ class ModuleCapture:
 
     def _after(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
         session = self.session
-        if session is None or not session.active or self._threads.inside:
+        if self.paused or session is None or not session.active or self._threads.inside:
             return
         name = "Module"
         try:
@@ -217,12 +224,15 @@ class ModuleCapture:
             parent = running.parent.replace(".forward.", ".backward.") if running.parent else None
             size = (len(outputs), len(running.sources))
             attach_walked(
-                outputs, running.sources, lambda: Backward(session, key, parent, size), running.first_new
+                outputs,
+                running.sources,
+                lambda: Backward(session, key, parent, size, running.inside),
+                running.first_new,
             )
 
     def _expect_parameters(self, session: Session, module: nn.Module, name: str) -> None:
         """The record of the parameters' gradients, null until they arrive (spec/dump 2.3)."""
-        if not session.config.parameter_gradients:
+        if not session.config.parameter_gradients or not self._watches:
             return
         key = f"{name.partition('.forward.')[0]}.parameters_grad"
         if key in self._gradients:

@@ -7,6 +7,7 @@ torch_npu and mindspeed, and what the user registers. Nothing else of torch is e
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,8 @@ from probe_pytorch.capture import collectives
 from probe_pytorch.capture.calls import Calls, Threads
 from probe_pytorch.capture.names import Names, Patch
 from probe_pytorch.sites import stack_of
+
+_INHERITED = object()
 
 
 class Patches:
@@ -56,14 +59,25 @@ class Patches:
             self._restore(*entry)
 
     def _place(self, patch: Patch) -> None:
-        original = getattr(patch.holder, patch.attribute)
-        wrapper = self._wrap(patch, original)
+        own = vars(patch.holder)
+        stood = own.get(patch.attribute, _INHERITED)
+        plain = inspect.getattr_static(patch.holder, patch.attribute)
+        wrapper: Any
+        if isinstance(plain, (staticmethod, classmethod)):
+            wrapper = type(plain)(self._wrap(patch, plain.__func__))
+        else:
+            is_class = isinstance(patch.holder, type)
+            wrapper = self._wrap(patch, plain if is_class else getattr(patch.holder, patch.attribute))
         setattr(patch.holder, patch.attribute, wrapper)
-        self._placed.append((patch, original, wrapper))
+        self._placed.append((patch, stood, wrapper))
 
-    def _restore(self, patch: Patch, original: Any, wrapper: Any) -> None:
-        if getattr(patch.holder, patch.attribute, None) is wrapper:
-            setattr(patch.holder, patch.attribute, original)
+    def _restore(self, patch: Patch, stood: Any, wrapper: Any) -> None:
+        if vars(patch.holder).get(patch.attribute) is not wrapper:
+            return  # someone else put something there
+        if stood is _INHERITED:
+            delattr(patch.holder, patch.attribute)
+        else:
+            setattr(patch.holder, patch.attribute, stood)
 
     def _wrap(self, patch: Patch, original: Callable[..., Any]) -> Callable[..., Any]:
         threads = self._threads

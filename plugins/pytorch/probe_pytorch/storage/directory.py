@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from probe_core.errors import UserError
-from probe_core.store.atomic import make_directory, write_text
+from probe_core.store.atomic import FILE_MODE, make_directory, write_text
 from probe_core.store.run import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY
 from probe_pytorch.storage.tensors import remove_tensors
 
@@ -22,12 +22,17 @@ class Lock:
     """Keeps other processes from writing the same rank of the same run; ends with the process."""
 
     def __init__(self, root: Path, label: str) -> None:
-        make_directory(root)
+        try:
+            make_directory(root)
+        except UserError as error:
+            raise UserError(error.what, "Give another dump_path.") from None
         self._path = root / f".{label}.lock"
         self._pid = os.getpid()
         self._file: IO[str] | None = None
         while self._file is None:
             file = self._path.open("a+", encoding="utf-8")
+            with suppress(OSError):
+                self._path.chmod(FILE_MODE)
             try:
                 _lock(file)
             except OSError:
@@ -77,26 +82,38 @@ def _lock(file: IO[str]) -> None:
 
 
 class StepDirectory:
-    """``{root}/step{n}/{label}``: what one rank recorded of one step."""
+    """``{root}/step{n}/{label}``: what a rank recorded of a step; made when the first of it is written."""
 
     def __init__(self, root: Path, step: int, label: str) -> None:
         self.path = root / f"step{step}" / label
-        make_directory(self.path)
+        self._is_ready = False
+        if self.path.is_dir():
+            self._clear()
+
+    def _clear(self) -> None:
+        """Remove what an earlier run left."""
         for name in (DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE, ERROR_FILE):
             (self.path / name).unlink(missing_ok=True)
         for part in self.path.glob(".*.part"):
             part.unlink(missing_ok=True)
-        remove_tensors(self.tensors)
+        remove_tensors(self.path / TENSOR_DIRECTORY)
         with suppress(OSError):
-            self.tensors.rmdir()
+            (self.path / TENSOR_DIRECTORY).rmdir()
+
+    def _make(self) -> None:
+        if not self._is_ready:
+            make_directory(self.path)
+            self._is_ready = True
 
     @property
     def tensors(self) -> Path:
         """Where the data of tensors go."""
+        self._make()
         return self.path / TENSOR_DIRECTORY
 
     def write(self, name: str, text: str) -> None:
         """Replace the file ``name`` as a whole."""
+        self._make()
         write_text(self.path / name, text)
 
     def log(self, stage: str, name: str, error: BaseException, stack: Iterable[str]) -> None:
@@ -109,5 +126,7 @@ class StepDirectory:
             *stack,
             "",
         ]
+        with suppress(OSError, UserError):
+            self._make()
         with suppress(OSError), (self.path / ERROR_FILE).open("a", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
