@@ -436,6 +436,33 @@ def test_a_forked_child_that_ends_leaves_the_run_alone(tmp_path: Path) -> None:
     assert json.loads(done.stdout) is True
 
 
+STARTS_IN_CHILD = """
+    import os, sys
+    import torch
+    from probe_pytorch import PrecisionDebugger
+
+    debugger = PrecisionDebugger(dump_path=sys.argv[1], level="L1")
+    child = os.fork()
+    if child:
+        sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    debugger.start()
+    torch.relu(torch.ones(2))
+    debugger.stop()
+    debugger.step()
+"""
+
+
+@pytest.mark.xfail(
+    strict=True, reason="recorder.py: after a fork nothing is recorded, though the parent never began; unsaid"
+)
+def test_a_debugger_that_is_started_only_in_a_child(tmp_path: Path) -> None:
+    """As where a launcher forks the workers of a training."""
+    done = python(STARTS_IN_CHILD, tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    records = json.loads((tmp_path / "run" / "step0" / "rank" / "dump.json").read_text())["data"]
+    assert "Torch.relu.0.forward" in records
+
+
 @pytest.mark.parametrize("task", PLAIN_TASKS)
 def test_a_thread_of_the_users_runs_the_model_too(tmp_path: Path, task: str) -> None:
     model, errors = net(), []
@@ -634,6 +661,29 @@ def test_a_device_entered_before_or_during_a_recording(tmp_path: Path, level: st
         device.__exit__(None, None, None)
         assert not torch.ones(2).is_meta
     assert modes() == (0, 0)
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="compat.py: enter_below goes under the default device, which torch wants at the bottom",
+)
+@pytest.mark.parametrize("level", ["L1", "mix"])
+def test_the_default_device_is_changed_while_recording(tmp_path: Path, level: str) -> None:
+    torch.set_default_device("cpu")
+    try:
+        with recording(tmp_path / "run", level=level) as found:
+            found.start(nn.Sequential(nn.ReLU()))
+            torch.set_default_device("meta")
+            assert F.relu(torch.ones(2)).is_meta
+            torch.set_default_device(None)
+            assert not F.relu(torch.ones(2)).is_meta
+            found.stop()
+        assert list(found.records()) == ["Functional.relu.0.forward", "Functional.relu.1.forward"]
+    finally:
+        while torch._C._len_torch_function_stack():
+            torch._C._pop_torch_function_stack()
+        torch._GLOBAL_DEVICE_CONTEXT.device_context = None
+        torch.utils._device.CURRENT_DEVICE = None
 
 
 def busy(linear: nn.Module, x: Tensor) -> None:
@@ -1346,6 +1396,19 @@ def test_a_model_is_copied_while_it_is_recorded(tmp_path: Path, level: str, way:
     assert not hooks_of(model)
 
 
+@pytest.mark.xfail(
+    strict=True, reason="modules.py: what is pickled names probe_pytorch, and cannot be loaded without"
+)
+@pytest.mark.parametrize("when", ["during", "afterwards, a copy"])
+def test_a_model_that_was_pickled_needs_no_probe(tmp_path: Path, when: str) -> None:
+    model = nn.Sequential(nn.Linear(2, 2))
+    with recording(tmp_path / "run", level="L0") as found:
+        found.start(model)
+        text, twin = pickle.dumps(model), copy.deepcopy(model)
+        found.stop()
+    assert b"probe" not in (text if when == "during" else pickle.dumps(twin))
+
+
 # -- the tasks overflow_check and structure -------------------------------------------------------
 
 
@@ -1446,6 +1509,28 @@ def test_an_overflow_in_place_keeps_what_was_there_before(
     data = saved_overflow(found)
     assert data[f"{name}.input.0.pt"].tolist() == [np.float32(before)] * 2
     assert data[f"{name}.output.0.pt"].tolist() == x.tolist()
+
+
+class FallsBack(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        try:
+            return F.linear(x, torch.ones(2, 7))
+        except RuntimeError:
+            return x * float("inf")
+
+
+@pytest.mark.xfail(
+    strict=True, reason="session.py: take_back lets go of what is held of every call that still runs"
+)
+def test_an_overflowing_module_in_which_a_call_raised(tmp_path: Path) -> None:
+    section = {"overflow_nums": -1}
+    with recording(tmp_path / "run", level="mix", task="overflow_check", overflow_check=section) as found:
+        model = nn.Sequential(FallsBack())
+        found.start(model)
+        model(torch.ones(1, 2))
+        found.stop()
+        found.step()
+    assert saved_overflow(found)["Module.0.FallsBack.forward.0.input.0.pt"].tolist() == [[1.0, 1.0]]
 
 
 @pytest.mark.parametrize("level", ["L0", "mix"])
