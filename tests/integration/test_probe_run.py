@@ -241,7 +241,6 @@ def test_the_script_finds_its_own_file_from_anywhere(probe: Any) -> None:
     assert probe("run", "-o", "run", path) == 0, probe.err
 
 
-@pytest.mark.xfail(strict=True, reason="run_command.py: compile hands on the future imports of probe itself")
 def test_the_script_is_compiled_as_python_would(probe: Any) -> None:
     path = script("class Arguments:\n    rate: float = 0.1\n\nprint(Arguments.__annotations__)\n")
     assert probe("run", "-o", "run", path) == 0

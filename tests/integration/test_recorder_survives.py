@@ -452,9 +452,6 @@ STARTS_IN_CHILD = """
 """
 
 
-@pytest.mark.xfail(
-    strict=True, reason="recorder.py: after a fork nothing is recorded, though the parent never began; unsaid"
-)
 def test_a_debugger_that_is_started_only_in_a_child(tmp_path: Path) -> None:
     """As where a launcher forks the workers of a training."""
     done = python(STARTS_IN_CHILD, tmp_path / "run")
@@ -663,10 +660,6 @@ def test_a_device_entered_before_or_during_a_recording(tmp_path: Path, level: st
     assert modes() == (0, 0)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="compat.py: enter_below goes under the default device, which torch wants at the bottom",
-)
 @pytest.mark.parametrize("level", ["L1", "mix"])
 def test_the_default_device_is_changed_while_recording(tmp_path: Path, level: str) -> None:
     torch.set_default_device("cpu")
@@ -1396,9 +1389,6 @@ def test_a_model_is_copied_while_it_is_recorded(tmp_path: Path, level: str, way:
     assert not hooks_of(model)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="modules.py: what is pickled names probe_pytorch, and cannot be loaded without"
-)
 @pytest.mark.parametrize("when", ["during", "afterwards, a copy"])
 def test_a_model_that_was_pickled_needs_no_probe(tmp_path: Path, when: str) -> None:
     model = nn.Sequential(nn.Linear(2, 2))
@@ -1519,9 +1509,6 @@ class FallsBack(nn.Module):
             return x * float("inf")
 
 
-@pytest.mark.xfail(
-    strict=True, reason="session.py: take_back lets go of what is held of every call that still runs"
-)
 def test_an_overflowing_module_in_which_a_call_raised(tmp_path: Path) -> None:
     section = {"overflow_nums": -1}
     with recording(tmp_path / "run", level="mix", task="overflow_check", overflow_check=section) as found:

@@ -49,10 +49,20 @@ def _quiet_everywhere() -> Iterator[None]:
 
 
 def enter_below(mode: Any) -> None:
-    """Put a function mode under all others of this thread."""
+    """Put a function mode under all others of this thread, save that of the default device.
+
+    That one must stay lowest: ``torch.set_default_device`` looks for it there.
+    """
     above = [_C._pop_torch_function_stack() for _ in range(_C._len_torch_function_stack())]
-    for one in (mode, *reversed(above)):
+    lowest = [above.pop()] if above and above[-1] is _default_device() else []
+    for one in (*lowest, mode, *reversed(above)):
         _C._push_on_torch_function_stack(one)
+
+
+def _default_device() -> Any:
+    """The mode that ``torch.set_default_device`` has put on this thread's stack; None without one."""
+    context = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
+    return getattr(context, "device_context", None)
 
 
 def take_out(mode: Any) -> None:

@@ -161,7 +161,11 @@ class Recorder:
             lock.release()
 
     def abandon(self) -> None:
-        """Record no more and write nothing, not even what there is."""
+        """Record no more and write nothing, not even what there is; unless nothing had begun yet."""
+        if not self._locks:
+            return
+        for lock in self._locks.values():
+            lock.let_go()
         if self._session is not None:
             self._session.active = False
         self._session = None

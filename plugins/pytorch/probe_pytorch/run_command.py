@@ -65,7 +65,7 @@ def run(
     try:
         from probe_pytorch.follower import Follower
     except ModuleNotFoundError as error:
-        if error.name != "torch":
+        if (error.name or "").partition(".")[0] != "torch":
             raise
         raise UserError(
             "Recording needs torch, which is not installed.", "Install torch, then try again."
@@ -143,7 +143,7 @@ def _run_file(script: str) -> None:
     before = sys.modules["__main__"]
     sys.modules["__main__"] = main
     try:
-        exec(compile(Path(path).read_bytes(), path, "exec"), main.__dict__)
+        exec(compile(Path(path).read_bytes(), path, "exec", dont_inherit=True), main.__dict__)
     finally:
         sys.modules["__main__"] = before
 

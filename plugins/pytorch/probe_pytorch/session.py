@@ -124,7 +124,8 @@ class Session:
         with self.lock:
             if self._counts.get(prefix) == number + 1:
                 self._counts[prefix] = number
-            self._held.clear()
+            for key in (f"{prefix}.{number}.forward", f"{prefix}.forward.{number}"):
+                self._held.pop(key, None)
 
     def wants(self, direction: str, side: str) -> bool:
         """Does ``data_mode`` ask for this side of this direction?"""

@@ -27,6 +27,9 @@ HANDLER = handle_torch_function.__code__
 LOGGER = "torch/distributed/c10d_logger.py"
 """The decorator around each collective, which is no caller."""
 
+DTENSOR = "/torch/distributed/tensor/"
+"""The workings of DTensor, which runs operators on its shards as it sees fit."""
+
 SEEDS = seeds.__file__
 """Where ``rm_dropout`` stands between a call and the function that is called."""
 
@@ -80,6 +83,8 @@ class FunctionCapture(TorchFunctionMode):
         frame = sys._getframe(1)
         while frame.f_code.co_name == "__torch_function__" and frame.f_back is not None:
             frame = frame.f_back  # another mode handed the call on
+        if DTENSOR in frame.f_code.co_filename:
+            return func(*args, **kwargs)
         if frame.f_code is HANDLER and frame.f_back is not None:
             return self._handed_over(calls, api, func, types, args, kwargs, frame.f_back)
         if api is None:
@@ -164,6 +169,8 @@ class FunctionCapture(TorchFunctionMode):
             return func(*args, **kwargs)
         while frame.f_back is not None and frame.f_code.co_filename.endswith("torch/_ops.py"):
             frame = frame.f_back
+        if DTENSOR in frame.f_code.co_filename:
+            return func(*args, **kwargs)
         return calls.record(
             f"Aten.{name}", func, args, kwargs, stack_of(frame), None, name.endswith("_"),
             ("out",) if "out" in kwargs else (),

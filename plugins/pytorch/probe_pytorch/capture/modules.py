@@ -6,8 +6,9 @@ and changes the order in which gradients are added.
 
 from __future__ import annotations
 
+import functools
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -53,6 +54,24 @@ class Running:
         return error is not None and error is not self.handled and type(error).__name__ != EARLY_STOP
 
 
+class Hook:
+    """A hook that a copied model keeps, to no effect, and a pickled one loads without probe."""
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self._function = function
+
+    def __call__(self, *arguments: Any) -> None:
+        """Call what the hook is for."""
+        self._function(*arguments)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Hook:
+        return self  # it leads to the capture, which does not know the modules of a copy
+
+    def __reduce__(self) -> Any:
+        # something of the standard library that takes any arguments and does nothing
+        return functools.partial, (sys.audit, "recorder.hook")
+
+
 class ModuleCapture:
     """Hooks on the modules of a model, and on their parameters.
 
@@ -85,10 +104,9 @@ class ModuleCapture:
             if isinstance(module, torch.jit.ScriptModule):
                 continue  # its forward runs outside of Python, and it takes no hooks
             self._names[module] = name
-            self._handles.append(module.register_forward_pre_hook(self._before, with_kwargs=True))
-            self._handles.append(
-                module.register_forward_hook(self._after, with_kwargs=True, always_call=True)
-            )
+            before, after = Hook(self._before), Hook(self._after)
+            self._handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
+            self._handles.append(module.register_forward_hook(after, with_kwargs=True, always_call=True))
             if gradients:
                 self._watch_parameters(name, module)
 
@@ -107,12 +125,6 @@ class ModuleCapture:
         if session is not self.session:
             self.session = session
             self._gradients = {}
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> ModuleCapture:
-        return self  # hooks of a copied model lead here, where its modules are not known
-
-    def __reduce__(self) -> Any:
-        return Unrecorded, ()
 
     # -- forward ---------------------------------------------------------------------------
 
@@ -283,15 +295,6 @@ class ModuleCapture:
             for key, parameter in module.named_parameters(recurse=False):
                 if entry.fields.get(key) == [None] and parameter.grad is not None:
                     self._gradient_arrived(record, key, parameter.grad)
-
-
-class Unrecorded:
-    """Where hooks lead of a model that was pickled while it was recorded."""
-
-    def _before(self, *_: Any) -> None:
-        """Nothing is recorded."""
-
-    _after = _before
 
 
 def named_modules(models: nn.Module | Iterable[nn.Module]) -> list[tuple[str, nn.Module]]:

@@ -59,6 +59,12 @@ class Lock:
         except FileNotFoundError:
             return False
 
+    def let_go(self) -> None:
+        """In a forked child: close what was inherited, so that the parent alone holds the lock."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
     def release(self) -> None:
         """Let others in. In a forked child this does nothing: the lock is the parent's."""
         if self._file is None or os.getpid() != self._pid:
