@@ -73,12 +73,15 @@ def encode(tree: Tree) -> str:
         return f"[{', '.join(map(encode, tree))}]"
     if kind is dict:
         return f"{{{', '.join([f'{quoted(key)}: {encode(value)}' for key, value in tree.items()])}}}"
+    if kind is Plain and type(tree.get("value")) in (int, float) and len(tree) == 2:
+        return f'{{"type": "{tree["type"]}", "value": {number(tree["value"])}}}'
     return _dumps(tree)
 
 
 def number(value: Number) -> str:
     """A statistic as JSON, with NaN and infinities as Python's reader takes them."""
-    if type(value) is float and value - value == 0.0:
+    kind = type(value)
+    if kind is int or (kind is float and value - value == 0.0):  # type: ignore[operator]
         return repr(value)
     return _dumps(value)
 

@@ -89,7 +89,6 @@ class Stacks:
 
     def __init__(self) -> None:
         self._names: dict[Stack, list[str]] = {}
-        self._texts: dict[Stack, str] = {}
 
     def add(self, key: str, stack: Stack) -> None:
         """The record ``key`` was made at ``stack``."""
@@ -99,9 +98,9 @@ class Stacks:
         """``stack.json``: records grouped by stack, frames innermost first (spec/dump 9.2)."""
         groups = []
         for number, (stack, names) in enumerate(self._names.items()):
-            lines = self._texts.get(stack)
+            lines = _texts.get(stack)
             if lines is None:
-                lines = self._texts[stack] = json.dumps(lines_of(stack), ensure_ascii=False)
+                lines = _texts[stack] = json.dumps(lines_of(stack), ensure_ascii=False)
             groups.append(f'"{number}": [{json.dumps(names)}, {lines}]')
         return "{" + ",\n".join(groups) + "}\n"
 
@@ -118,6 +117,7 @@ def lines_of(stack: Stack) -> list[str]:
 
 
 _lines: dict[Place, str] = {}
+_texts: dict[Stack, str] = {}
 
 
 def _line(number: int, place: int) -> str:
