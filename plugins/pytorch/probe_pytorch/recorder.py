@@ -75,11 +75,6 @@ class Recorder:
         self._told: set[str] = set()
 
     @property
-    def current_step(self) -> int:
-        """The number of the step that is recorded now, or would be."""
-        return self._step
-
-    @property
     def is_over(self) -> bool:
         """True once no later step can be recorded."""
         steps = self.config.steps

@@ -193,7 +193,6 @@ class Session:
             if self._open.pop(entry.key, None) is not None:
                 if self._overflow and not self._overflowed(entry.key, entry.fields):
                     return
-                entry.order = next(self._order)
                 self._entries.append(entry)
 
     def module_began(self, key: str, parent: str | None) -> None:

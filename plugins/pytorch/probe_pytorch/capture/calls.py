@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from probe_pytorch import compat
-from probe_pytorch.capture.gradients import Arrived, Source, attach_api, sources_of
+from probe_pytorch.capture.gradients import Arrived, Source, attach_api, sources_of, tensors_in
 from probe_pytorch.capture.kernel_dump import KernelDump
 from probe_pytorch.leaves import Tree
 from probe_pytorch.session import Entry, Session
@@ -111,10 +111,7 @@ class Calls:
         if call is None:
             return function(*args, **kwargs)
         try:
-            if self._kernels is not None and self._kernels[0] == f"{call.name}.forward":
-                result = self._kernels[1].run(lambda: function(*args, **kwargs))
-            else:
-                result = function(*args, **kwargs)
+            result = self._run(call, function, args, kwargs)
         except BaseException:
             self.session.take_back(prefix, call.number)
             raise
@@ -122,6 +119,21 @@ class Calls:
         if result is None and in_place and shown_args:
             written = shown_args[0]
         self.end(call, written)
+        return result
+
+    def _run(
+        self, call: Call, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        """Run the call, on an NPU at level L2 with its kernels dumped, or those of its backward."""
+        name, dump = self._kernels or ("", None)
+        if dump is None or not name.startswith(f"{call.name}."):
+            return function(*args, **kwargs)
+        if name.endswith(".forward"):
+            return dump.run(lambda: function(*args, **kwargs))
+        result = function(*args, **kwargs)
+        for tensor in tensors_in(result if isinstance(result, tuple) else (result,))[:1]:
+            if tensor.grad_fn is not None:
+                dump.attach(tensor.grad_fn)
         return result
 
     def begin(

@@ -50,15 +50,26 @@ class KernelDump:
         if config is None:
             write_text(self._config, json.dumps(acl_config(directory), indent=1))
 
+    def begin(self) -> None:
+        """Turn the device's dump on, once what came before is done."""
+        self._npu.synchronize()
+        self._npu.init_dump()
+        self._npu.set_dump(str(self._config))
+
+    def end(self) -> None:
+        """Turn it off, once what was dumped is done."""
+        self._npu.synchronize()
+        self._npu.finalize_dump()
+
     def run(self, function: Callable[[], Any]) -> Any:
         """Run ``function`` with the device's dump on."""
-        npu = self._npu
-        npu.synchronize()
-        npu.init_dump()
-        npu.set_dump(str(self._config))
+        self.begin()
         try:
-            result = function()
-            npu.synchronize()
+            return function()
         finally:
-            npu.finalize_dump()
-        return result
+            self.end()
+
+    def attach(self, node: Any) -> None:
+        """Have the kernels of a node of the autograd graph dumped when it runs."""
+        node.register_prehook(lambda _: self.begin())
+        node.register_hook(lambda *_: self.end())

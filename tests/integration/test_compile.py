@@ -1,0 +1,109 @@
+"""torch.compile: recorded as it was written, or from inside the graph, which then stays whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo
+import torch.nn.functional as F
+from recording import Recording, recording
+from torch import nn
+from torch._dynamo.testing import CompileCounterWithBackend
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.up, self.norm, self.down = nn.Linear(8, 8), nn.LayerNorm(8), nn.Linear(8, 4)
+
+    def forward(self, x: torch.Tensor, scale: dict[str, torch.Tensor]) -> torch.Tensor:
+        return self.down(F.gelu(self.norm(self.up(x)))) * scale["by"]
+
+
+@pytest.fixture
+def compiled() -> Any:
+    """A model, the same compiled, what counts its graphs, and its arguments."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = Net()
+    counter = CompileCounterWithBackend("aot_eager")
+    yield (
+        model,
+        torch.compile(model, backend=counter),
+        counter,
+        (torch.randn(3, 8), {"by": torch.tensor(2.0)}),
+    )
+    torch._dynamo.reset()
+
+
+def train(model: nn.Module, arguments: Any) -> list[torch.Tensor]:
+    loss = model(*arguments).sum()
+    loss.backward()
+    found = [loss.detach(), *(p.grad.clone() for p in model.parameters())]  # type: ignore[union-attr]
+    model.zero_grad()
+    return found
+
+
+def recorded(found: Recording, model: nn.Module, arguments: Any) -> list[torch.Tensor]:
+    found.start(model)
+    result = train(model, arguments)
+    found.stop()
+    found.step()
+    return result
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "mix"])
+def test_compiled_code_is_recorded_as_it_was_written(compiled: Any, tmp_path: Path, level: str) -> None:
+    model, fast, counter, arguments = compiled
+    with recording(tmp_path / "plain", level=level) as plain:
+        expected = recorded(plain, model, arguments)
+    before = train(fast, arguments)
+    graphs = counter.frame_count
+    with recording(tmp_path / "fast", level=level) as found:
+        result = recorded(found, fast, arguments)
+    assert all(map(torch.equal, expected, result))
+    assert list(found.records()) == list(plain.records())
+    assert found.head()["probe"] == {"compile": "eager"}
+    assert counter.frame_count == graphs
+    assert all(map(torch.equal, before, train(fast, arguments)))  # the compiled code again
+    assert counter.frame_count == graphs
+
+
+def test_modules_are_tapped_inside_one_graph(compiled: Any, tmp_path: Path) -> None:
+    model, fast, counter, arguments = compiled
+    expected = train(fast, arguments)
+    with recording(tmp_path / "plain", level="L0", task="tensor") as plain:
+        recorded(plain, model, arguments)
+    graphs = counter.frame_count
+    with recording(tmp_path / "run", level="L0", task="tensor", compile="tap") as found:
+        for _ in range(2):
+            assert all(map(torch.equal, expected, recorded(found, fast, arguments)))
+    assert counter.frame_count == graphs + 1  # compiled once more, with the taps in it, and whole
+    assert found.head(1)["probe"] == {"compile": "tap"}
+    forward = {key: record for key, record in plain.records().items() if ".forward." in key}
+    tapped = found.records(1)
+    assert [key for key in tapped if ".forward." in key] == list(forward)
+    for key, record in forward.items():
+        for side in ("input_args", "output", "parameters"):
+            ours, theirs = (str(one[side]).replace("True", "False") for one in (tapped[key], record))
+            assert ours == theirs, key
+    gradients = {key: record for key, record in plain.records().items() if key.endswith("parameters_grad")}
+    assert {key: tapped[key] for key in gradients}.keys() == gradients.keys()
+    for key, record in gradients.items():
+        for name, leaves in record.items():
+            assert tapped[key][name][0]["Norm"] == pytest.approx(leaves[0]["Norm"], rel=1e-6)
+
+
+def test_a_tapped_module_without_compile_and_called_twice(tmp_path: Path) -> None:
+    layer = nn.Linear(4, 4)
+    model = nn.Sequential(layer, nn.ReLU(), layer)
+    with recording(tmp_path / "run", level="L0", compile="tap") as found:
+        found.start(model)
+        model(torch.randn(2, 4)).sum().backward()
+        found.stop()
+    names = [key for key in found.records() if ".forward." in key]
+    assert names == ["Module.0.Linear.forward.0", "Module.1.ReLU.forward.0", "Module.0.Linear.forward.1"]
+    assert not layer._forward_hooks and not layer._forward_pre_hooks
