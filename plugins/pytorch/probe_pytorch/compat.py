@@ -28,6 +28,16 @@ def sequence_number() -> int:
         return 0
 
 
+def number_of(node: Any) -> int:
+    """What a node of the autograd graph is numbered, in the order in which nodes were made."""
+    return int(node._sequence_nr())
+
+
+def stored_values(tensor: torch.Tensor) -> torch.Tensor:
+    """The values that a sparse COO tensor stores, coalesced or not."""
+    return tensor._values()
+
+
 def no_functions() -> AbstractContextManager[Any]:
     """No function mode and no ``__torch_function__`` inside."""
     return _C.DisableTorchFunction()

@@ -288,7 +288,7 @@ def _stored(tensor: torch.Tensor) -> torch.Tensor | None:
     if tensor.is_quantized:
         return tensor.dequantize()
     if tensor.layout is torch.sparse_coo:
-        return tensor._values()
+        return compat.stored_values(tensor)
     if str(tensor.layout) == "torch._mkldnn":
         return tensor.to_dense()
     if tensor.is_nested and tensor.layout is torch.strided:

@@ -175,7 +175,7 @@ def _edges(roots: list[Node], sources: Sequence[Source], first_new: int) -> dict
                         continue
             if place is not None:
                 found.setdefault(node, []).append((position, place))
-            elif following not in seen and following._sequence_nr() >= first_new:
+            elif following not in seen and compat.number_of(following) >= first_new:
                 seen.add(following)
                 waiting.append(following)
     return found

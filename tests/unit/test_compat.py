@@ -1,0 +1,132 @@
+"""Each use of torch's private API, on the torch that is installed: what fails here names what a version changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from probe_pytorch import compat
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+VERSION = f"torch {torch.__version__}"
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+class Functions(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Any] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+class Operators(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Any] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.seen.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+def test_the_running_backward_pass_has_a_number() -> None:
+    found: list[int] = []
+    x = torch.ones(2, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda gradient: found.append(compat.graph_task()))
+    assert compat.graph_task() == -1, VERSION
+    y.sum().backward()
+    assert found[0] >= 0, VERSION
+
+
+def test_nodes_are_numbered_in_the_order_they_are_made() -> None:
+    x = torch.ones(2, requires_grad=True)
+    first = x * 2
+    between = compat.sequence_number()
+    second = first + 1
+    assert compat.number_of(first.grad_fn) < between <= compat.number_of(second.grad_fn), VERSION
+
+
+def test_quiet_is_quiet_for_modes_of_both_kinds() -> None:
+    with Functions() as functions, Operators() as operators:
+        with compat.quiet():
+            torch.ones(2) + 1
+        assert not functions.seen and not operators.seen, VERSION
+        torch.ones(2) + 1
+    assert functions.seen and operators.seen, VERSION
+
+
+def test_a_mode_goes_below_others_and_comes_out_from_under_them() -> None:
+    lower, upper = Functions(), Functions()
+    with upper:
+        compat.enter_below(lower)
+        assert compat.function_modes() == [lower, upper], VERSION
+        torch.ones(2)
+        compat.take_out(lower)
+        assert compat.function_modes() == [upper], VERSION
+        compat.take_out(lower)  # it is not there
+    assert torch.ones in lower.seen and torch.ones in upper.seen, VERSION
+    assert compat.function_modes() == []
+
+
+def test_a_dispatch_mode_goes_below_others() -> None:
+    lower, upper = Operators(), Operators()
+    with upper:
+        compat.enter_dispatch_below(lower)
+        torch.ones(2) + 1
+        compat.take_dispatch_out(lower)
+        seen = len(lower.seen)
+        torch.ones(2) + 1
+    assert seen and len(lower.seen) == seen and len(upper.seen) > seen, VERSION
+
+
+@pytest.mark.parametrize(
+    ("tensor", "dense"),
+    [(torch.zeros(2, 3), True), (torch.zeros(2, 3).t(), True), (torch.zeros(4, 4)[:, ::2], False),
+     (torch.zeros(3).expand(2, 3), False), (torch.zeros(2, 3, 4).permute(2, 0, 1), True), (torch.zeros(()), True)],
+)  # fmt: skip
+def test_dense(tensor: torch.Tensor, dense: bool) -> None:
+    assert compat.is_dense(tensor) is dense
+
+
+def test_functions_that_hand_themselves_over_and_their_copies() -> None:
+    assert compat.hands_itself_over(F.relu) and not compat.hands_itself_over(F.linear), VERSION
+    copy = compat.without_check(F.relu)
+    assert compat.without_check(F.linear) is None and compat.without_check(len) is None
+    with Functions() as mode:
+        assert torch.equal(copy(torch.tensor([-1.0, 2.0])), torch.tensor([0.0, 2.0]))
+    assert F.relu not in mode.seen and torch.relu in mode.seen, VERSION
+
+
+def test_tensors_without_values_of_their_own() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        assert compat.is_fake(torch.ones(2)), VERSION
+    assert not compat.is_fake(torch.ones(2))
+    seen = []
+    torch.vmap(lambda x: seen.append(compat.is_transformed(x)) or x)(torch.ones(2, 2))
+    assert seen == [True] and not compat.is_transformed(torch.ones(2)), VERSION
+    freed = torch.ones(4)
+    freed.untyped_storage().resize_(0)
+    assert (
+        compat.is_freed(freed) and not compat.is_freed(torch.ones(4)) and not compat.is_freed(torch.ones(0))
+    )
+
+
+def test_tracing_is_known() -> None:
+    seen = []
+    torch.jit.trace(lambda x: seen.append(compat.is_tracing()) or x + 1, torch.ones(1), check_trace=False)
+    assert seen == [True] and not compat.is_tracing(), VERSION
+
+
+def test_sparse_values() -> None:
+    indices = torch.tensor([[0, 0, 1]])
+    sparse = torch.sparse_coo_tensor(indices, torch.tensor([1.0, 2.0, 3.0]), (2,))
+    assert compat.stored_values(sparse).tolist() == [1.0, 2.0, 3.0], VERSION
