@@ -45,7 +45,7 @@ def probe_commands() -> list[CommandSpec]:
         ),
         CommandSpec(
             name="demo",
-            summary="Compare a recorded pair of runs with a known fault, to see what probe shows.",
+            summary="Record two small training runs, one with a fault, and find it.",
             factory="probe_pytorch.demo:demo",
         ),
     ]
