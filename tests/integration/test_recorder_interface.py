@@ -1325,3 +1325,24 @@ def test_the_form_of_records(tmp_path: Path) -> None:
     leaf = forward["output"][0]
     assert list(leaf) == ["type", "dtype", "shape", "Max", "Min", "Mean", "Norm", "requires_grad"]
     assert leaf["requires_grad"] is True and forward["input_args"][0]["shape"] == [3, 4]
+
+
+# -- by way of the class ----------------------------------------------------------------------------
+
+
+def test_methods_on_the_class_mean_the_one_debugger(tmp_path: Path) -> None:
+    with recording(tmp_path / "run", level="L1") as found:
+        PrecisionDebugger.set_init_step(3)
+        PrecisionDebugger.start()
+        F.relu(X)
+        PrecisionDebugger.stop()
+        PrecisionDebugger.step()
+    assert list(found.records(3)) == ["Functional.relu.0.forward"]
+
+
+@pytest.mark.parametrize("name", ["start", "stop", "step", "forward_backward_dump_end", "module_dump_end"])
+def test_without_a_debugger_methods_say_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PrecisionDebugger, "_instance", None)
+    with pytest.raises(UserError, match=f"{name}.. is called without a debugger"):
+        getattr(PrecisionDebugger, name)()
+    assert getattr(PrecisionDebugger, "__doc__")  # noqa: B009

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Union
+from types import MethodType, TracebackType
+from typing import Any, TypeVar, Union
 
 from torch import nn
 
@@ -19,6 +20,30 @@ from probe_pytorch.recorder import Recorder
 from probe_pytorch.seeds import seed_all
 
 Model = Union[nn.Module, Sequence[nn.Module], None]
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+class _OfTheProcess:
+    """A method that may be called on the class, too: ``PrecisionDebugger.start()`` means the one there is."""
+
+    def __init__(self, method: Callable[..., Any]) -> None:
+        self._method = method
+
+        @functools.wraps(method)
+        def nobody(*_: Any, **__: Any) -> None:
+            name = method.__name__
+            raise UserError(f"{name}() is called without a debugger.", "Construct a PrecisionDebugger first.")
+
+        self._nobody = nobody
+
+    def __get__(self, debugger: PrecisionDebugger | None, owner: type[PrecisionDebugger]) -> Any:
+        found = debugger if debugger is not None else owner._instance
+        return MethodType(self._method, found) if found is not None else self._nobody
+
+
+def of_the_process(method: Method) -> Method:
+    """Let ``method`` be called on the class as well as on the debugger."""
+    return _OfTheProcess(method)  # type: ignore[return-value]
 
 
 class PrecisionDebugger:
@@ -32,8 +57,9 @@ class PrecisionDebugger:
         debugger.stop()
         debugger.step()               # the next step gets a directory of its own
 
-    There is one debugger in a process: another construction returns the first, unchanged. As a
-    context manager it starts on entry, and stops and ends the step on exit.
+    There is one debugger in a process: another construction returns the first, unchanged, and its
+    methods can be called on the class. As a context manager it starts on entry, and stops and ends
+    the step on exit.
 
     Args:
         config_path: The configuration, in the peer's format; none for the defaults.
@@ -86,6 +112,7 @@ class PrecisionDebugger:
 
     # -- the life of a step ----------------------------------------------------------------
 
+    @of_the_process
     def start(self, model: Model = None, token_range: Sequence[int] | None = None) -> None:
         """Begin to record, if the current step and rank are selected.
 
@@ -106,20 +133,24 @@ class PrecisionDebugger:
             return
         self._recorder.start(self._model, _token_range(token_range))
 
+    @of_the_process
     def stop(self) -> None:
         """Cease to record, and write what was recorded; start may follow within the same step."""
         if not self._recorder.config.dataloader:
             self._recorder.stop()
 
+    @of_the_process
     def forward_backward_dump_end(self) -> None:
         """The same as ``stop``, under the name that older scripts use."""
         self.stop()
 
+    @of_the_process
     def step(self) -> None:
         """End the step: counts begin anew, and the next start has a directory of its own."""
         if not self._recorder.config.dataloader:
             self._recorder.step()
 
+    @of_the_process
     def set_init_step(self, step: int) -> None:
         """Number the current step ``step``, as when training is resumed."""
         if type(step) is not int or step < 0:
@@ -138,6 +169,7 @@ class PrecisionDebugger:
 
     # -- single values and modules -----------------------------------------------------------
 
+    @of_the_process
     def save(self, variable: Any, name: str, save_backward: bool = True) -> None:
         """Record a variable, at level debug: a tensor, a number, a text, or lists and dicts of them.
 
@@ -150,6 +182,7 @@ class PrecisionDebugger:
             raise UserError("save needs a name that is not empty.", 'Write debugger.save(x, "x").')
         self._recorder.save(variable, name, save_backward)
 
+    @of_the_process
     def module_dump(self, module: nn.Module, dump_name: str) -> None:
         """Record what one module takes in and gives out, and nothing inside it, until ``module_dump_end``."""
         if not isinstance(module, nn.Module):
@@ -158,12 +191,14 @@ class PrecisionDebugger:
             raise UserError("module_dump needs a name that is not empty.", "Pass a name.")
         self._recorder.module_dump(module, dump_name)
 
+    @of_the_process
     def module_dump_end(self) -> None:
         """End what ``module_dump`` began."""
         self._recorder.module_dump_end()
 
     # -- functions of the user's -------------------------------------------------------------
 
+    @of_the_process
     def register_custom_api(self, module: Any, api: str, api_prefix: str | None = None) -> None:
         """Record calls of a function that torch knows nothing of, at levels L1 and mix.
 
@@ -177,6 +212,7 @@ class PrecisionDebugger:
         prefix = api_prefix or str(getattr(module, "__name__", type(module).__name__))
         self._recorder.register(module, api, f"{prefix}.{api}")
 
+    @of_the_process
     def restore_custom_api(self, module: Any, api: str) -> None:
         """Record the function no longer."""
         if not self._recorder.restore(module, api):
