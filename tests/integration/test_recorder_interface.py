@@ -1346,3 +1346,15 @@ def test_without_a_debugger_methods_say_so(name: str, monkeypatch: pytest.Monkey
     with pytest.raises(UserError, match=f"{name}.. is called without a debugger"):
         getattr(PrecisionDebugger, name)()
     assert getattr(PrecisionDebugger, "__doc__")  # noqa: B009
+
+
+def test_one_of_several_processes_that_have_not_met_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    with recording(tmp_path / "run", level="L1") as found:
+        found.start()
+        F.relu(X)
+        found.stop()
+    assert [path.name for path in (found.path / "step0").iterdir()] == ["rank3"]

@@ -272,6 +272,9 @@ class Recorder:
         dist = torch.distributed
         if dist.is_available() and dist.is_initialized():
             return f"rank{dist.get_rank()}"
+        rank, size = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
+        if rank.isdigit() and size.isdigit() and int(size) > 1:
+            return f"rank{rank}"  # launched as one of several that have not met yet
         return SINGLE
 
     def _selected(self) -> bool:
