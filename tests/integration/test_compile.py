@@ -24,9 +24,12 @@ class Net(nn.Module):
 
 
 @pytest.fixture
-def compiled() -> Any:
+def compiled(monkeypatch: pytest.MonkeyPatch) -> Any:
     """A model, the same compiled, what counts its graphs, and its arguments."""
     torch._dynamo.reset()
+    monkeypatch.setattr(
+        torch._dynamo.config, "disable", False
+    )  # as probe run in this process may have left it
     torch.manual_seed(0)
     model = Net()
     counter = CompileCounterWithBackend("aot_eager")

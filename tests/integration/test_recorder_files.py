@@ -681,7 +681,7 @@ def test_the_header_of_the_packed_file_outgrows_its_room(tmp_path: Path) -> None
             for _ in range(900):
                 value = value * 1.0001
             found.stop()
-            assert len(read(found.directory(found.debugger._recorder.current_step))) == 1800
+            assert len(read(found.directory(found.debugger._recorder._step))) == 1800
             found.step()
     for step in range(2):
         assert len(read(found.directory(step))) == 1800

@@ -45,11 +45,13 @@ class StatisticsResult:
             return Verdict(Level.PASS, "")
         grave = [text for text, counts in off if counts]
         level = Level.ERROR if grave or scalar else Level.PASS
-        if scalar and not off:
-            first, second = target.statistics.max, golden.statistics.max
-            evidence = Reason("evidence", f"{first!r:.40} against {second!r:.40}")
-            return Verdict(level, "", (evidence,), failed=True)
-        reasons = [Reason("double_check"), *(Reason("evidence", text) for text in grave[:1])]
+        told = grave[:1]
+        if scalar:
+            told = [f"{target.statistics.max!r:.40} against {golden.statistics.max!r:.40}"]
+        evidence = [Reason("evidence", text) for text in told]
+        if not off:
+            return Verdict(level, "", tuple(evidence), failed=True)
+        reasons = [Reason("double_check"), *evidence]
         return Verdict(level, "Warning", tuple(reasons), failed=True)
 
     def _off(self, target: Value, golden: Value) -> Iterator[tuple[str, bool]]:

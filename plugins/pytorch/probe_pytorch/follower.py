@@ -12,22 +12,29 @@ from probe_pytorch.config import Config
 from probe_pytorch.recorder import Recorder
 
 
+NO_COMPILE = "TORCH_COMPILE_DISABLE"
+
+
 class Follower:
     """Starts, ends and counts steps in place of the script."""
 
     def __init__(self, config: Config) -> None:
         self.recorder = Recorder(config, finds_models=True)
         self._first: int | None = None
+        self._environment: str | None = None
         self._handle: Any = None
 
     def begin(self) -> None:
         """Record from now on; what the script compiles runs as it was written."""
-        os.environ.setdefault("TORCH_COMPILE_DISABLE", "1")
+        self._environment = os.environ.get(NO_COMPILE)
+        os.environ.setdefault(NO_COMPILE, "1")
         self.recorder.start(None, None)
         self._handle = register_optimizer_step_post_hook(self._stepped)
 
     def end(self) -> None:
         """Record no longer; what was recorded is complete."""
+        if self._environment is None:
+            os.environ.pop(NO_COMPILE, None)
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
