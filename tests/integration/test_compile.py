@@ -24,7 +24,7 @@ class Net(nn.Module):
 
 
 @pytest.fixture
-def compiled(monkeypatch: pytest.MonkeyPatch) -> Any:
+def compiled() -> Any:
     """A model, the same compiled, what counts its graphs, and its arguments."""
     torch._dynamo.reset()
     monkeypatch.setattr(

@@ -11,7 +11,6 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from probe_pytorch.config import Config
 from probe_pytorch.recorder import Recorder
 
-
 NO_COMPILE = "TORCH_COMPILE_DISABLE"
 
 
