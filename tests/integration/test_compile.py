@@ -27,18 +27,12 @@ class Net(nn.Module):
 def compiled() -> Any:
     """A model, the same compiled, what counts its graphs, and its arguments."""
     torch._dynamo.reset()
-    monkeypatch.setattr(
-        torch._dynamo.config, "disable", False
-    )  # as probe run in this process may have left it
     torch.manual_seed(0)
     model = Net()
     counter = CompileCounterWithBackend("aot_eager")
-    yield (
-        model,
-        torch.compile(model, backend=counter),
-        counter,
-        (torch.randn(3, 8), {"by": torch.tensor(2.0)}),
-    )
+    arguments = torch.randn(3, 8), {"by": torch.tensor(2.0)}
+    with torch._dynamo.config.patch(disable=False):  # probe run in this process may have turned it off
+        yield model, torch.compile(model, backend=counter), counter, arguments
     torch._dynamo.reset()
 
 
