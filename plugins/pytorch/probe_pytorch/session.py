@@ -265,7 +265,8 @@ class Session:
 
     def flush(self, although_empty: bool = False) -> None:
         """Write everything recorded so far, if it is not written yet."""
-        if not self._changed and not (although_empty and self._is_new):
+        has_begun = although_empty or self._store is not None
+        if not self._changed and not (has_begun and self._is_new):
             return
         self._is_new = False
         with self.lock, compat.quiet():
