@@ -130,3 +130,24 @@ def test_sparse_values() -> None:
     indices = torch.tensor([[0, 0, 1]])
     sparse = torch.sparse_coo_tensor(indices, torch.tensor([1.0, 2.0, 3.0]), (2,))
     assert compat.stored_values(sparse).tolist() == [1.0, 2.0, 3.0], VERSION
+
+
+def test_several_that_force_eager_leave_what_was_there_before() -> None:
+    import torch._dynamo
+    from torch._dynamo.testing import CompileCounter
+
+    def graphs() -> int:
+        torch._dynamo.reset()
+        counter = CompileCounter()
+        with torch._dynamo.config.patch(disable=False):
+            torch.compile(lambda x: x + 1, backend=counter)(torch.ones(2))
+        return counter.frame_count
+
+    assert graphs() == 1, VERSION
+    first, second = compat.force_eager(), compat.force_eager()
+    assert first is not None and second is not None
+    assert graphs() == 0, VERSION
+    first()  # not in the order of a stack
+    assert graphs() == 0
+    second()
+    assert graphs() == 1, VERSION

@@ -154,12 +154,29 @@ def may_have_compiled() -> bool:
 
 
 def force_eager() -> Callable[[], None] | None:
-    """Let compiled code run as it was written; what undoes it. None before torch 2.6, which cannot."""
+    """Let compiled code run as it was written; what undoes it. None before torch 2.6, which cannot.
+
+    Of several that ask for it the last to undo it puts back what was there before the first.
+    """
+    global _forcing, _stance
     set_stance = getattr(torch.compiler, "set_stance", None)
     if set_stance is None:
         return None
-    stance = set_stance("force_eager")
-    return lambda: stance.__exit__(None, None, None)
+    if not _forcing:
+        _stance = set_stance("force_eager")
+    _forcing += 1
+
+    def undo() -> None:
+        global _forcing
+        _forcing -= 1
+        if not _forcing:
+            _stance.__exit__(None, None, None)
+
+    return undo
+
+
+_forcing = 0
+_stance: Any = None
 
 
 is_transformed: Callable[[torch.Tensor], bool] = getattr(
