@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from probe_pytorch import compat
 from recording import recording
 
 from probe_core.errors import UserError
@@ -85,6 +86,19 @@ def test_a_dump_of_kernels_is_of_one_api(npu: Any, tmp_path: Path) -> None:
         pytest.raises(UserError, match="one"),
     ):
         found.start()
+
+
+def test_a_start_that_failed_leaves_nothing_behind(npu: Any, tmp_path: Path) -> None:
+    before = npu.npu_fusion_attention
+    depth = len(compat.function_modes())
+    with (
+        recording(tmp_path / "run", level="L2", task="tensor") as found,
+        pytest.raises(UserError, match="one"),
+    ):
+        found.start()
+    assert compat._forcing == 0
+    assert len(compat.function_modes()) == depth
+    assert npu.npu_fusion_attention is before
 
 
 def test_kernels_need_torch_npu(tmp_path: Path) -> None:

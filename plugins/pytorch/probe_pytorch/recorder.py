@@ -91,6 +91,18 @@ class Recorder:
         if self.config.level == "debug":
             return
         session = self._open_session()
+        try:
+            self._see(session, model)
+        except BaseException:
+            self._blind()  # nothing of a start that failed stays
+            raise
+        session.active = True
+        self._running = True
+        if token_range is not None and model is not None:
+            self._count_tokens(session, model, token_range)
+
+    def _see(self, session: Session, model: nn.Module | Sequence[nn.Module] | None) -> None:
+        """Let the captures of this level see."""
         self._force_eager()
         if self.config.compile == "tap":
             self._tap_modules(session, model)
@@ -104,10 +116,6 @@ class Recorder:
             self._see_functions(session)
         if self.config.level == "L2":
             self._see_operators(session)
-        session.active = True
-        self._running = True
-        if token_range is not None and model is not None:
-            self._count_tokens(session, model, token_range)
 
     def _tap_modules(self, session: Session, model: Any) -> None:
         self._tap.session = session
