@@ -94,6 +94,18 @@ def test_modules_are_tapped_inside_one_graph(compiled: Any, tmp_path: Path) -> N
             assert tapped[key][name][0]["Norm"] == pytest.approx(leaves[0]["Norm"], rel=1e-6)
 
 
+def test_a_tapped_step_that_goes_on_after_a_stop(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(4, 4))
+    with recording(tmp_path / "run", level="L0", compile="tap") as found:
+        for _ in range(2):
+            found.start(model)
+            model(torch.randn(2, 4)).sum().backward()
+            found.stop()
+    text = (found.directory() / "dump.json").read_text()
+    assert text.count('"Module.0.Linear.parameters_grad"') == 1
+    assert "Module.0.Linear.forward.1" in found.records()
+
+
 def test_a_tapped_module_without_compile_and_called_twice(tmp_path: Path) -> None:
     layer = nn.Linear(4, 4)
     model = nn.Sequential(layer, nn.ReLU(), layer)

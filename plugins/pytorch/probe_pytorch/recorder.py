@@ -118,7 +118,7 @@ class Recorder:
             self._see_operators(session)
 
     def _tap_modules(self, session: Session, model: Any) -> None:
-        self._tap.session = session
+        self._tap.begin_step(session)
         if model is not None:
             self._tap.install(named_modules(model))
 
@@ -132,7 +132,7 @@ class Recorder:
             return
         session = self._session
         self._modules.take_sharded_gradients()
-        self._tap.end_step()
+        self._tap.stop()
         self._blind()
         if session is not None:
             session.active = False

@@ -11,7 +11,7 @@ import itertools
 import json
 import threading
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -62,8 +62,7 @@ class Session:
         path: The directory of the step.
     """
 
-    def __init__(self, config: Config, directory: StepDirectory, shown: str, room: int = HEADER_ROOM,
-                 notes: Mapping[str, Any] | None = None) -> None:  # fmt: skip
+    def __init__(self, config: Config, directory: StepDirectory, shown: str, room: int = HEADER_ROOM) -> None:
         self.config = config
         self.filter = Filter(config)
         self.active = False
@@ -72,7 +71,7 @@ class Session:
         self.path = directory.path
         self._directory = directory
         self._shown = shown
-        self._notes = dict(notes or {})
+        self._notes: dict[str, Any] = {}
         self._counts: dict[str, int] = {}
         self._order = itertools.count()
         self._entries: list[Entry] = []
@@ -268,7 +267,6 @@ class Session:
         has_begun = although_empty or self._store is not None
         if not self._changed and not (has_begun and self._is_new):
             return
-        self._is_new = False
         with self.lock, compat.quiet():
             self.read_back()
             if self._store is not None:
@@ -286,7 +284,7 @@ class Session:
                         entry.text, entry.fields = text, {}
                 lines.append(text)
             self._flushed = len(self._entries)
-            self._changed = False
+            self._changed = self._is_new = False  # said once: what cannot be written raises here, not at step
             self._write(lines)
 
     def _write(self, lines: list[str]) -> None:
@@ -310,14 +308,13 @@ class Session:
         self._directory.write(DUMP_FILE, text)
 
     def close(self) -> int:
-        """Complete the step; how much room the header of its tensor file took."""
+        """Complete the step; how much room the header of the next step's tensor file should have."""
+        if self._overflow:
+            for entry in [entry for entry in self._open.values() if entry.order >= 0]:
+                self.complete(entry)  # whatever more was expected does not come
         self.flush()
         with self.lock:
-            if self._store is None:
-                return self.room
-            self._store.close()
-            inner = getattr(self._store, "_store", self._store)
-            return max(HEADER_ROOM, int(getattr(inner, "header_size", 0) * 1.25))
+            return self.room if self._store is None else max(HEADER_ROOM, self._store.close())
 
     @property
     def count(self) -> int:

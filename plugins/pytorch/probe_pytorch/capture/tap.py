@@ -56,15 +56,18 @@ class TapCapture:
         compat.register_tap(None)
         compat.forget_compiled()
 
-    def end_step(self) -> None:
-        """What is open is complete."""
+    def begin_step(self, session: Session) -> None:
+        """Record into ``session`` from now on."""
+        if session is not self.session:
+            self.session = session
+            self._gradients.clear()
+
+    def stop(self) -> None:
+        """Calls that are open are complete; gradients may still come when the step goes on."""
         if self.session is not None:
             for entry, _ in self._open.values():
                 self.session.complete(entry)
-            for entry in self._gradients.values():
-                self.session.complete(entry)
         self._open.clear()
-        self._gradients.clear()
 
     def _tapped(self, tensor: torch.Tensor, name: str) -> None:
         session = self.session

@@ -48,8 +48,8 @@ class TensorStore(Protocol):
     def flush(self) -> None:
         """Let everything saved so far survive a crash."""
 
-    def close(self) -> None:
-        """Complete what was written."""
+    def close(self) -> int:
+        """Complete what was written; the room that a header like this one should have."""
 
 
 class FileStore:
@@ -85,8 +85,9 @@ class FileStore:
     def flush(self) -> None:
         """Each file is complete once it is written."""
 
-    def close(self) -> None:
-        """Nothing is open."""
+    def close(self) -> int:
+        """Nothing is open, and there is no header."""
+        return 0
 
 
 class PackedStore:
@@ -176,10 +177,10 @@ class PackedStore:
         """Bring the data to the file, and then the index that knows of them."""
         write_text(self._index_path, json.dumps({"data_start": self._start, "header": self._header()}))
 
-    def close(self) -> None:
+    def close(self) -> int:
         """Write the header to the head of the file, making room where it has too little."""
         if self._file.closed:
-            return
+            return 0
         self.flush()
         self._file.close()
         header = json.dumps(self._header()).encode()
@@ -194,6 +195,7 @@ class PackedStore:
             file.write(room.to_bytes(8, "little"))
         path.replace(self._path)
         self._index_path.unlink(missing_ok=True)
+        return len(header) * 5 // 4
 
     def _header(self) -> dict[str, Any]:
         metadata = {"format": "pt"}
@@ -240,10 +242,10 @@ class DelayedStore:
             self._store.save(name, self._kept.pop(name))
         self._store.flush()
 
-    def close(self) -> None:
+    def close(self) -> int:
         """Store what was kept, and complete it."""
         self.flush()
-        self._store.close()
+        return self._store.close()
 
 
 def _safe(name: str) -> str:
