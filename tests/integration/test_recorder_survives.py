@@ -1543,3 +1543,20 @@ def test_the_structure_has_names_and_places_only(tmp_path: Path, level: str) -> 
     }
     assert set(found.stacks()) == set(forward)
     assert not (found.directory() / "dump_tensor_data").exists()
+
+
+def test_an_overflowing_gradient_of_a_parameter_is_kept_as_it_came(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(2, 1, bias=False))
+    with recording(
+        tmp_path / "run", level="L0", task="overflow_check", overflow_check={"overflow_nums": -1}
+    ) as found:
+        found.start(model)
+        (model(torch.full((1, 2), 3e38)) * 10).sum().backward()
+        weight = model[0].weight
+        assert isinstance(weight.grad, Tensor)
+        weight.grad.zero_()
+        found.stop()
+        found.step()
+    assert "Module.0.Linear.parameters_grad" in found.records()
+    data = saved_overflow(found)
+    assert data["Module.0.Linear.parameters_grad.weight.pt"].tolist() == [[float("inf")] * 2]

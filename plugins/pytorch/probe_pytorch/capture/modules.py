@@ -87,7 +87,7 @@ class ModuleCapture:
         self._watches = False
         self.paused = False
         self._gradients: dict[str, Entry] = {}
-        self._parameters: dict[int, tuple[str, str]] = {}
+        self._parameters: set[int] = set()
 
     # -- being there -----------------------------------------------------------------------
 
@@ -258,7 +258,7 @@ class ModuleCapture:
     def _watch_parameters(self, name: str, module: nn.Module) -> None:
         for key, parameter in module.named_parameters(recurse=False):
             if parameter.requires_grad and id(parameter) not in self._parameters:
-                self._parameters[id(parameter)] = (name, key)
+                self._parameters.add(id(parameter))
                 self._handles.append(self._watch(parameter, f"Module.{name}.parameters_grad", key))
 
     def _watch(self, parameter: nn.Parameter, record: str, key: str) -> Any:
@@ -279,7 +279,8 @@ class ModuleCapture:
             return
         try:
             with compat.quiet():
-                leaf = session.collector.tree(gradient, f"{record}.{key}", session.save_for(record))
+                save = session.save_for(record, fleeting=True)  # the optimizer's to change
+                leaf = session.collector.tree(gradient, f"{record}.{key}", save)
             entry.fields[key] = [leaf]
             session.arrived(entry)
         except Exception as error:
