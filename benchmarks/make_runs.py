@@ -63,9 +63,11 @@ def make(out: Path, kind: str) -> tuple[Path, Path]:
         main = "File /opt/model/train.py, line 10, in <module>, \n out = model(x)"
         stacks.setdefault(str(number % 300), [[], [frame, main]])[0].append(key)
     for side, directory in sides.items():
-        head = {"task": "tensor" if save else "statistics", "level": "L1", "framework": "pytorch"}
+        head = {"task": "tensor" if save else "statistics", "level": "L1", "framework": "pytorch",
+                "dump_data_dir": str(directory / "dump_tensor_data") if save else None}  # fmt: skip
         (directory / "dump.json").write_text(json.dumps({**head, "data": data[side]}, indent=1))
         (directory / "stack.json").write_text(json.dumps(stacks, indent=1))
+        (directory / "construct.json").write_text("{}")
     return sides["npu"], sides["bench"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
@@ -14,8 +14,9 @@ T = TypeVar("T")
 Array = np.ndarray[Any, Any]
 
 BLOCK = 8_192
-"""Elements of a block: both sides in float64 stay within a core's cache, and a dot product of this
-length is not yet spread over threads by OpenBLAS."""
+"""Elements of a block: both sides in float64 stay within a core's cache."""
+PIECE = 16 * BLOCK
+"""Elements that are copied at a time of tensors whose elements do not lie one behind the other."""
 
 
 class Tensors(Protocol):
@@ -35,11 +36,21 @@ class OpenPair:
         obstacle: Why tensors cannot be measured, or None where they can; in runs without tensors
             the same as ``recorded_obstacle``.
         unreadable: What was wrong with a tensor file, where that is the obstacle.
+        metrics: The names of the metrics that will be asked, so that a shared pass over the data does
+            what they need and no more; None where it is not known.
     """
 
-    def __init__(self, pair: Pair, mode: Mode, target: Tensors, golden: Tensors) -> None:
+    def __init__(
+        self,
+        pair: Pair,
+        mode: Mode,
+        target: Tensors,
+        golden: Tensors,
+        metrics: Collection[str] | None = None,
+    ) -> None:
         self.pair = pair
         self.mode = mode
+        self.metrics = metrics
         self.unreadable: UnreadableTensor | None = None
         self._shared: dict[object, object] = {}
         self._target: Array | None = None
@@ -122,13 +133,27 @@ class OpenPair:
         assert self.pair.target is not None and self.pair.golden is not None
         return self.pair.target, self.pair.golden
 
+    def flat(self) -> Iterator[tuple[Array, Array]]:
+        """Both tensors, flat and in step, in their own dtypes, not to be written to.
+
+        Where the elements lie one behind the other these are the tensors themselves, in one piece;
+        else copies of ``PIECE`` elements in C order.
+        """
+        both = self.target, self.golden
+        if all(array.flags.c_contiguous and array.dtype.isnative for array in both):
+            yield self.target.reshape(-1), self.golden.reshape(-1)
+            return
+        for start in range(0, self.target.size, PIECE):
+            first, second = (array.flat[start : start + PIECE] for array in both)
+            yield _native(first), _native(second)
+
     def blocks(self) -> Iterator[tuple[Array, Array]]:
         """Both tensors, flat and in step, as float64 (or complex128) blocks that may be written to."""
         wide = wide_dtype(self.target, self.golden)
-        first, second = np.ravel(self.target), np.ravel(self.golden)
-        for start in range(0, first.size, BLOCK):
-            part = slice(start, start + BLOCK)
-            yield first[part].astype(wide), second[part].astype(wide)
+        for first, second in self.flat():
+            for start in range(0, first.size, BLOCK):
+                part = slice(start, start + BLOCK)
+                yield first[part].astype(wide), second[part].astype(wide)
 
     def once(self, function: Callable[[OpenPair], T]) -> T:
         """``function(self)``, computed once and shared by all metrics that ask for it."""
@@ -140,6 +165,10 @@ class OpenPair:
         """Let the arrays go."""
         self._target = self._golden = None
         self._shared.clear()
+
+
+def _native(array: Array) -> Array:
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
 
 
 def is_numeric(array: Array) -> bool:

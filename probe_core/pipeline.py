@@ -122,6 +122,7 @@ class Comparison:
         self.mode = self.target.mode
         self.is_debug = self.target.is_debug
         self._tools = _tools(plan, manager, self.mode)
+        self._metrics = frozenset(tool.spec.name for tool in self._tools)
         policy = manager.find("policies", tables.POLICIES[self.mode], PolicySpec)
         self._policy: Policy = policy.make()
         name = plan.matcher if plan.mapping is None else "mapping"
@@ -171,7 +172,7 @@ class Comparison:
         return rows
 
     def _row(self, op: str, pair: Pair, stack: tuple[str, ...] | None) -> Row:
-        opened = OpenPair(pair, self.mode, self.target, self.golden)
+        opened = OpenPair(pair, self.mode, self.target, self.golden, self._metrics)
         try:
             measurements = {
                 f"{tool.spec.name}.{column}": measurement

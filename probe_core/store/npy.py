@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any
@@ -13,13 +14,14 @@ from probe_core.errors import UnreadableTensor
 __all__ = ["load_npy"]
 
 
-def load_npy(path: Path) -> np.ndarray[Any, Any]:
-    """The array in ``path``, mapped read-only.
+def load_npy(file_name: str | os.PathLike[str]) -> np.ndarray[Any, Any]:
+    """The array in a file, mapped read-only.
 
     Raises:
         UnreadableTensor: The file is damaged, cut off, or holds objects.
         OSError: The file cannot be opened.
     """
+    path = Path(file_name)
     size = path.stat().st_size
     try:
         with path.open("rb") as file:

@@ -33,7 +33,7 @@ KEPT_SLOTS = 40_000
 class TensorLoader(Protocol):
     """Reads one tensor file into an array without running anything the file contains."""
 
-    def __call__(self, path: Path) -> np.ndarray[Any, Any]:
+    def __call__(self, path: str, /) -> np.ndarray[Any, Any]:
         """The tensor in ``path``; raises UnreadableTensor."""
 
 
@@ -78,6 +78,7 @@ class Run:
         self.mode = self._mode()
         self._file = path.open("rb")
         self._stacks: Stacks | None = None
+        self._tensors = str(path.parent / TENSOR_DIRECTORY)
         self._packed = PackedTensors.find(path.parent / TENSOR_DIRECTORY)
 
     # -- reading -----------------------------------------------------------------------
@@ -214,7 +215,7 @@ class Run:
         if packed is not None and (entry := name.removesuffix(PACKED_SUFFIX)) in packed:
             return packed.load(entry)
         try:
-            return self._load(place_in(self.path.parent / TENSOR_DIRECTORY, name))
+            return self._load(place_in(self._tensors, name))
         except FileNotFoundError:
             if packed is None:
                 raise UnreadableTensor(f"there is no {name}", missing=True) from None

@@ -521,8 +521,8 @@ def no_file(path: Path) -> np.ndarray:
     raise FileNotFoundError(path)
 
 
-def own_file(path: Path) -> np.ndarray:
-    return np.full((2, 3), len(path.name), np.float32)
+def own_file(path: str) -> np.ndarray:
+    return np.full((2, 3), len(Path(path).name), np.float32)
 
 
 def test_a_run_reads_what_is_packed_and_falls_back_to_files(tmp_path: Path) -> None:

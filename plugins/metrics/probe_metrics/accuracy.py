@@ -68,7 +68,7 @@ class Accuracy:
         if not all(noise):
             return None
         found = pair.once(sums)
-        root = math.sqrt(found.size)
+        root = math.sqrt(found.tally.size)
         return Drift(found.distance / root, found.golden_norm / root, max(noise), self._jump)
 
     def _judge_zero_side(self, absolute: Measurement) -> Verdict:

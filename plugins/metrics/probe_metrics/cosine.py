@@ -25,13 +25,13 @@ class Cosine:
             return [misaligned()]
         if pair.target.ndim == 0:
             return [Measurement.absent("zero_dimensional")]
-        if found.size == 1:
+        if found.tally.size == 1:
             return [Measurement.absent("one_element")]
-        if found.target_max == 0 and found.golden_max == 0:
+        if found.target_largest == 0 and found.golden_largest == 0:
             return [Measurement(1.0)]
-        if found.target_max == 0:
+        if found.target_largest == 0:
             return [Measurement.absent("target_zero")]
-        if found.golden_max == 0:
+        if found.golden_largest == 0:
             return [Measurement.absent("golden_zero")]
         value = found.dot_of_units
         if value != value:

@@ -24,6 +24,6 @@ class ErrorRatio:
         if pair.target.ndim == 0:
             return [Measurement.absent("zero_dimensional")] * 2
         return [
-            Measurement(found.below_one / found.size),
-            Measurement(found.below_five / found.size),
+            Measurement(found.tally.below_one / found.tally.size),
+            Measurement(found.tally.below_five / found.tally.size),
         ]

@@ -1,73 +1,129 @@
-"""One pass over both tensors for all metrics of the tensor table.
+"""One pass over both tensors for all metrics of the tensor table, by the engine at hand.
 
-Everything is accumulated in float64 (complex128 for complex data, whose errors are moduli of the
-complex difference, decision D14). Where both sides hold the same nan, +inf or -inf at one place
-(decision D11), that element counts as equal and as zero; where they do not, ``aligned`` is False
-and nothing else of the sums means anything.
+``PROBE_ENGINE`` forces an engine: ``compiled``, which is taken where it was built, or ``numpy``. Both
+add in one order and give the same bits. What the compiled engine does not know (complex data, float8,
+distances in units of the last place between two dtypes) numpy does.
 """
 
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 
+from probe_core.errors import UserError
 from probe_core.measure import OpenPair
 from probe_core.model import Measurement
+from probe_metrics import blocked
+from probe_metrics.tally import NO_TOTALS, Array, Tally, Totals, Units
+from probe_metrics.ulp_units import units_of
 
-Array = np.ndarray[Any, Any]
-
+ENGINES = ("compiled", "numpy")
+ENGINE_VARIABLE = "PROBE_ENGINE"
 LARGEST = float(np.finfo(np.float64).max)
-ONE_THOUSANDTH = 1e-3
-FIVE_THOUSANDTHS = 5e-3
+LEAST_SQUARE = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)
+"""Sums of squares below this lost digits, for squares fell out of the range of float64."""
 
 
-@dataclass(slots=True)
+def engine() -> ModuleType | None:
+    """The compiled engine, or None where numpy is to do all.
+
+    Raises:
+        UserError: ``PROBE_ENGINE`` names no engine, or one that is not there.
+    """
+    wanted = os.environ.get(ENGINE_VARIABLE, "")
+    if wanted not in ("", *ENGINES):
+        raise UserError(
+            f'{ENGINE_VARIABLE} is "{wanted}", which is no engine.', "Unset it, or choose one:", ENGINES
+        )
+    if wanted == "numpy":
+        return None
+    try:
+        from probe_metrics import compiled
+    except ImportError as error:
+        if wanted:
+            raise UserError(
+                f"The compiled engine is not there: {error}.",
+                "Install probe-metrics where there is a C++ compiler (gcc or clang), or unset "
+                f"{ENGINE_VARIABLE}: numpy gives the same numbers, more slowly.",
+            ) from None
+        return None
+    return compiled
+
+
+_compiled = engine()
+
+
+@dataclass(frozen=True, slots=True)
 class Sums:
-    """What one pass finds out. The relative error is |N-B|/|B|: 0 where N == B, inf where only B is 0."""
+    """What one pass found out, and what follows from it alone.
 
-    size: int = 0
-    aligned: bool = True
-    target_max: float = 0.0
-    golden_max: float = 0.0
-    max_absolute: float = 0.0
-    max_relative: float = 0.0
-    relative_sum: float = 0.0
-    below_one: int = 0
-    below_five: int = 0
-    target_norm: float = 0.0
-    golden_norm: float = 0.0
-    distance: float = 0.0
-    dot_of_units: float = 0.0
+    Attributes:
+        tally: Counts, extrema and sums as the engine gave them.
+        aligned: False where nan or inf stand at different places; then nothing else means anything.
+        target_largest, golden_largest: The largest modulus of each side's finite elements, 0 without any.
+        target_norm, golden_norm, distance: L2 norms of both sides and of their difference.
+        dot_of_units: The dot product of both sides divided by their norms, 0 where a norm is 0.
+    """
+
+    tally: Tally
+    aligned: bool
+    target_largest: float
+    golden_largest: float
+    target_norm: float
+    golden_norm: float
+    distance: float
+    dot_of_units: float
 
 
 def sums(pair: OpenPair) -> Sums:
     """The sums over the whole of both tensors; ask for it with ``pair.once(sums)``.
 
-    ``target_norm``, ``golden_norm`` and ``distance`` are L2 norms of both sides and of their
-    difference, ``dot_of_units`` the dot product of both sides divided by their norms (0 where a
-    norm is 0). Squares that leave the range of float64 are summed again, of scaled values.
+    Squares that leave the range of float64 are summed again, of scaled values.
     """
-    found = Sums()
-    squares = _Squares()
-    with np.errstate(all="ignore"):
-        for target, golden in pair.blocks():
-            if not _align(target, golden):
-                found.aligned = False
-                return found
-            difference = target - golden
-            _add(found, np.abs(target), np.abs(golden), np.abs(difference))
-            squares.add(target, golden, difference)
-        if squares.lost_range(found):
-            largest = (found.target_max, found.golden_max, found.max_absolute)
-            squares = _Squares(*(min(value, LARGEST) or 1.0 for value in largest))
-            for target, golden in pair.blocks():
-                _align(target, golden)
-                squares.add(target, golden, target - golden)
-        squares.finish(found)
+    units = None
+    if pair.metrics is None or "ulp" in pair.metrics:
+        units = units_of(pair.target.dtype, pair.golden.dtype)
+    tally = measure(pair, units)
+    ours = _largest(tally.target_max, tally.target_min)
+    theirs = _largest(tally.golden_max, tally.golden_min)
+    squares = (tally.target_squares, tally.golden_squares, tally.squares)
+    dot = tally.dot
+    scales = (1.0, 1.0, 1.0)
+    largest = (ours, theirs, tally.max_absolute)
+    if tally.apart == 0 and any(
+        value > 0 and not LEAST_SQUARE < square < math.inf for value, square in zip(largest, squares)
+    ):
+        scales = tuple(min(value, LARGEST) or 1.0 for value in largest)  # type: ignore[assignment]
+        *squares, dot = _scaled(pair, *scales)  # type: ignore[assignment]
+    roots = [math.sqrt(square) for square in squares]
+    target_norm, golden_norm, distance = (root * scale for root, scale in zip(roots, scales))
+    cosine = dot / roots[0] / roots[1] if roots[0] and roots[1] else 0.0
+    return Sums(tally, tally.apart == 0, ours, theirs, target_norm, golden_norm, distance, cosine)
+
+
+def measure(pair: OpenPair, units: Units | None) -> Tally:
+    """The tally of a pair, piece by piece where it is not to be had in one."""
+    found: Tally | None = None
+    totals = NO_TOTALS
+    for target, golden in pair.flat():
+        piece = _engine_for(target, golden, units)(target, golden, units, totals)
+        found = piece if found is None else found.then(piece)
+        totals = found.totals
+    assert found is not None, "tensors without elements are not measured"
     return found
+
+
+def _engine_for(
+    target: Array, golden: Array, units: Units | None
+) -> Callable[[Array, Array, Units | None, Totals], Tally]:
+    if _compiled is not None and _compiled.supports(target, golden, units):
+        return _compiled.measure  # type: ignore[no-any-return]
+    return blocked.measure
 
 
 def misaligned() -> Measurement:
@@ -75,58 +131,22 @@ def misaligned() -> Measurement:
     return Measurement.absent("positions")
 
 
-def _align(target: Array, golden: Array) -> bool:
-    """Zero what is nan or inf on both sides alike, in place; False where they are not alike."""
-    finite = np.isfinite(target)
-    if finite.all() and np.isfinite(golden).all():
-        return True
-    special = ~finite
-    if not np.array_equal(special, ~np.isfinite(golden)):
-        return False
-    ours, theirs = target[special], golden[special]
-    if target.dtype.kind == "c":
-        ours, theirs = ours.view(np.float64), theirs.view(np.float64)
-    if not np.array_equal(ours, theirs, equal_nan=True):
-        return False
-    target[special] = golden[special] = 0
-    return True
+def _largest(high: float, low: float) -> float:
+    return max(abs(high), abs(low)) if high >= low else 0.0
 
 
-def _add(found: Sums, target: Array, golden: Array, difference: Array) -> None:
-    relative = np.where(difference == 0, 0.0, difference / golden)
-    found.size += target.size
-    found.target_max = max(found.target_max, float(target.max()))
-    found.golden_max = max(found.golden_max, float(golden.max()))
-    found.max_absolute = max(found.max_absolute, float(difference.max()))
-    found.max_relative = max(found.max_relative, float(relative.max()))
-    found.relative_sum += float(relative.sum())
-    found.below_one += int(np.count_nonzero(relative < ONE_THOUSANDTH))
-    found.below_five += int(np.count_nonzero(relative < FIVE_THOUSANDTHS))
-
-
-class _Squares:
-    """Sums of squares and the dot product, of values divided by a scale of their side."""
-
-    def __init__(self, target: float = 1.0, golden: float = 1.0, difference: float = 1.0) -> None:
-        self._scales = (target, golden, difference)
-        self._sums = [0.0, 0.0, 0.0]
-        self._dot = 0.0
-
-    def add(self, *arrays: Array) -> None:
-        scaled = [array if scale == 1.0 else array / scale for array, scale in zip(arrays, self._scales)]
-        for position, array in enumerate(scaled):
-            self._sums[position] += float(np.vdot(array, array).real)
-        self._dot += float(np.vdot(scaled[1], scaled[0]).real)
-
-    def lost_range(self, found: Sums) -> bool:
-        """True where a square overflowed or fell to where float64 loses digits."""
-        largest = (found.target_max, found.golden_max, found.max_absolute)
-        least = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)
-        return any(value > 0 and not least < square < np.inf for value, square in zip(largest, self._sums))
-
-    def finish(self, found: Sums) -> None:
-        roots = [math.sqrt(square) for square in self._sums]
-        norms = [root * scale for root, scale in zip(roots, self._scales)]
-        found.target_norm, found.golden_norm, found.distance = norms
-        if roots[0] and roots[1]:
-            found.dot_of_units = self._dot / roots[0] / roots[1]
+def _scaled(pair: OpenPair, *scales: float) -> tuple[float, float, float, float]:
+    """Sums of squares of both sides and of their difference, and the dot product, each side scaled."""
+    found = [0.0] * 4
+    with np.errstate(all="ignore"):
+        for target, golden in pair.blocks():
+            special = ~np.isfinite(target)
+            target[special] = golden[special] = 0
+            ours, theirs, apart = (
+                side / scale for side, scale in zip((target, golden, target - golden), scales)
+            )
+            for position, (one, other) in enumerate(
+                ((ours, ours), (theirs, theirs), (apart, apart), (theirs, ours))
+            ):
+                found[position] += float((one.real * other.real + one.imag * other.imag).sum())
+    return found[0], found[1], found[2], found[3]

@@ -23,4 +23,4 @@ class Mape:
         found = pair.once(sums)
         if not found.aligned:
             return [misaligned()]
-        return [Measurement(found.relative_sum / found.size)]
+        return [Measurement(found.tally.relative / found.tally.size)]

@@ -22,4 +22,4 @@ class MaxError:
         found = pair.once(sums)
         if not found.aligned:
             return [misaligned(), misaligned()]
-        return [Measurement(found.max_absolute), Measurement(found.max_relative)]
+        return [Measurement(found.tally.max_absolute), Measurement(found.tally.max_relative)]

@@ -21,4 +21,4 @@ class Rmse:
         found = pair.once(sums)
         if not found.aligned:
             return [misaligned()]
-        return [Measurement(found.distance / math.sqrt(found.size))]
+        return [Measurement(found.distance / math.sqrt(found.tally.size))]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import struct
 import zipfile
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,9 +25,14 @@ import numpy as np
 
 from probe_core.errors import UnreadableTensor
 from probe_pytorch.pickle_data import Call, Global, PickleError, Storage, interpret
+from probe_pytorch.zipmembers import Memory, members
 
 USUAL_PICKLE = 4096
 LARGEST_PICKLE = 4 << 20
+SMALL_FILE = 64 << 10
+"""Bytes up to which a file is read and not mapped."""
+_LOCAL = struct.Struct("<4s22x2H")
+"""The header before each member: its mark, and how long the name and what follows it are."""
 LARGEST_EXPANDED = 1 << 26
 """Elements that an expanded tensor (stride 0) may claim beyond what its storage holds."""
 
@@ -52,7 +58,7 @@ _STORAGES = {
 }  # fmt: skip
 
 
-def load_pt(path: Path) -> np.ndarray[Any, Any]:
+def load_pt(path: str | os.PathLike[str]) -> np.ndarray[Any, Any]:
     """The tensor in ``path``, as a read-only view of the mapped file where possible.
 
     bfloat16 and float8 come as the dtypes of ml_dtypes.
@@ -62,33 +68,43 @@ def load_pt(path: Path) -> np.ndarray[Any, Any]:
         OSError: The file cannot be opened.
     """
     try:
-        with path.open("rb", buffering=0) as file:
-            if not os.fstat(file.fileno()).st_size:
-                raise UnreadableTensor(f"{path.name} is empty")
-            memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        archive = _Archive(memory)
+        archive = _Archive(_memory_of(path))
         return _array(_outline(archive.pickle()), archive)
     except UnreadableTensor:
         raise
     except OSError as error:
         if error.errno is not None:
             raise
-        raise UnreadableTensor(f"{path.name} is damaged: {error}") from None
+        problem = f"is damaged: {error}"
     except (zipfile.BadZipFile, NotImplementedError, PickleError) as error:
-        raise UnreadableTensor(f"{path.name} cannot be read as a tensor: {error}") from None
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError,
+        problem = f"cannot be read as a tensor: {error}"
+    except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, struct.error,
             RecursionError, MemoryError, EOFError, RuntimeError):  # fmt: skip
-        raise UnreadableTensor(f"{path.name} is damaged, or describes no plain tensor") from None
+        problem = "is damaged, or describes no plain tensor"
+    raise UnreadableTensor(f"{Path(path).name} {problem}")
+
+
+def _memory_of(path: str | os.PathLike[str]) -> Memory:
+    """The file's content: of small files a copy, which is cheaper than a map."""
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    try:
+        size = os.fstat(descriptor).st_size
+        if not size:
+            raise UnreadableTensor(f"{Path(path).name} is empty")
+        if size <= SMALL_FILE:
+            return os.read(descriptor, size)
+        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
+    finally:
+        os.close(descriptor)
 
 
 class _Archive:
-    """The zip's directory, and its members as slices of the mapped file."""
+    """The members of the file, as slices of its memory."""
 
-    def __init__(self, memory: mmap.mmap) -> None:
+    def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        with zipfile.ZipFile(memory) as directory:  # type: ignore[call-overload]  # it reads and seeks
-            self._entries = {entry.filename: entry for entry in directory.infolist()}
-        pickles = [name for name in self._entries if name.endswith("/data.pkl")]
+        self._members = members(memory)
+        pickles = [name for name in self._members if name.endswith("/data.pkl")]
         if len(pickles) != 1:
             raise PickleError("it holds no single data.pkl, as files of torch.save do")
         self._root = pickles[0].removesuffix("data.pkl")
@@ -105,32 +121,32 @@ class _Archive:
         start, size = self._place(f"data/{storage.key}")
         if size % dtype.itemsize:
             raise PickleError(f"storage {storage.key} is no whole number of elements")
-        order = self._memory_of("byteorder") or b"little"
+        order = self._byte_order()
         if order not in (b"little", b"big"):
             raise PickleError("its byte order is neither little nor big")
         kind = dtype if order == b"little" else dtype.newbyteorder(">")
         return np.frombuffer(self._memory, kind, size // dtype.itemsize, start)
 
-    def _memory_of(self, name: str) -> bytes | None:
-        if self._root + name not in self._entries:
-            return None
-        start, size = self._place(name)
-        return self._memory[start : start + min(size, 16)]
+    def _byte_order(self) -> bytes:
+        if self._root + "byteorder" not in self._members:
+            return b"little"
+        start, size = self._place("byteorder")
+        return self._memory[start : start + min(size, 16)] or b"little"
 
     def _place(self, name: str) -> tuple[int, int]:
-        entry = self._entries.get(self._root + name)
-        if entry is None:
+        member = self._members.get(self._root + name)
+        if member is None:
             raise PickleError(f"it lacks {name}")
-        if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
+        flags, method, compressed_size, size, header = member
+        if method != zipfile.ZIP_STORED or flags & 1:
             raise PickleError(f"{name} is compressed or encrypted, which torch.save never does")
-        header = self._memory[entry.header_offset : entry.header_offset + 30]
-        if header[:4] != b"PK\x03\x04":
+        mark, names, extras = _LOCAL.unpack_from(self._memory, header)
+        if mark != b"PK\x03\x04":
             raise PickleError(f"{name} does not begin where the directory says")
-        names, extras = (int.from_bytes(header[i : i + 2], "little") for i in (26, 28))
-        start = entry.header_offset + 30 + names + extras
-        if entry.file_size != entry.compress_size or start + entry.file_size > len(self._memory):
+        start = header + _LOCAL.size + names + extras
+        if size != compressed_size or start + size > len(self._memory):
             raise PickleError(f"{name} claims more bytes than the file holds")
-        return start, entry.file_size
+        return start, size
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,193 @@
+"""The engine in numpy: blocks that stay in a core's cache, in buffers that are used again.
+
+It adds in the order that ``_kernel.cpp`` states, so that both engines give the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Any
+
+import numpy as np
+
+from probe_core.measure import BLOCK, wide_dtype
+from probe_metrics.tally import NO_TOTALS, SUMS, Array, Tally, Totals, Units
+
+LANES = 64
+APART = 5 * LANES
+"""Numbers between the rows of a buffer: rows that lie a power of two apart crowd each other out of caches."""
+ONE_THOUSANDTH, FIVE_THOUSANDTHS = 1e-3, 5e-3
+RELATIVE, TARGET_SQUARES, GOLDEN_SQUARES, SQUARES, DOT, TARGET, GOLDEN, ULP = range(SUMS)
+
+
+class _Buffers(threading.local):
+    """Room for what is summed of one block; complex data need room of their own."""
+
+    def __init__(self) -> None:
+        self.summed = np.zeros((SUMS, BLOCK + APART))
+        self.sides = np.zeros((2, BLOCK + APART), np.complex128)
+
+
+_buffers = _Buffers()
+
+
+def measure(target: Array, golden: Array, units: Units | None, totals: Totals = NO_TOTALS) -> Tally:
+    """The tally of two flat arrays of one length, in this machine's byte order."""
+    work = _Pass(target, golden, units, totals)
+    with np.errstate(all="ignore"):
+        for start in range(0, target.size, BLOCK):
+            work.add(target[start : start + BLOCK], golden[start : start + BLOCK])
+    return work.tally(target.size)
+
+
+class _Pass:
+    """A pass at work: what the blocks so far came to."""
+
+    def __init__(self, target: Array, golden: Array, units: Units | None, totals: Totals) -> None:
+        self._complex = wide_dtype(target, golden).kind == "c"
+        self._equal = target.dtype == golden.dtype
+        self._units = units
+        self._totals = np.array(totals)
+        self._target, self._golden = _Side(), _Side()
+        self._apart = self._below_one = self._below_five = self._over = 0
+        self._absolute = self._relative = self._ulp = 0.0
+
+    def add(self, target: Array, golden: Array) -> None:
+        """Add one block."""
+        size = target.size
+        if self._equal:
+            self._equal = target.tobytes() == golden.tobytes()
+        summed = _buffers.summed[:, : -(-size // LANES) * LANES]
+        summed[:, size:] = 0
+        rows = summed[:, :size]
+        ours, theirs = _buffers.sides[:, :size] if self._complex else rows[TARGET : GOLDEN + 1]
+        np.copyto(ours, target, casting="unsafe")
+        np.copyto(theirs, golden, casting="unsafe")
+        finite = self._target.note(ours) & self._golden.note(theirs)
+        special = None
+        if not finite:
+            apart, special = _settle(ours, theirs)
+            self._apart += apart
+        if self._complex:
+            _complex_errors(ours, theirs, rows)
+        else:
+            _errors(ours, theirs, rows)
+        self._count(rows)
+        if self._units is None:
+            summed[ULP] = 0
+        else:
+            distance = ulp_distance(target, golden, self._units.dtype)
+            if special is not None:
+                distance[special] = 0
+            rows[ULP] = distance
+            self._ulp = max(self._ulp, float(distance.max()))
+            self._over += int(np.count_nonzero(distance > self._units.limit))
+        lanes = np.add.reduce(summed.reshape(SUMS, -1, LANES), axis=1)
+        while lanes.shape[1] > 1:
+            half = lanes.shape[1] // 2
+            lanes = lanes[:, :half] + lanes[:, half:]
+        self._totals += lanes[:, 0]
+
+    def _count(self, rows: Array) -> None:
+        """Note the largest errors and the small ones, and square the absolute ones."""
+        relative, absolute = rows[RELATIVE], rows[SQUARES]
+        self._absolute = max(self._absolute, float(absolute.max()))
+        self._relative = max(self._relative, float(relative.max()))
+        self._below_one += int(np.count_nonzero(relative < ONE_THOUSANDTH))
+        self._below_five += int(np.count_nonzero(relative < FIVE_THOUSANDTHS))
+        np.multiply(absolute, absolute, out=absolute)
+
+    def tally(self, size: int) -> Tally:
+        """What all blocks came to."""
+        ours, theirs = self._target, self._golden
+        return Tally(
+            size, self._equal, ours.max, ours.min, theirs.max, theirs.min,
+            ours.nan, ours.infinite, theirs.nan, theirs.infinite, self._apart,
+            self._absolute, self._relative, self._ulp,
+            self._below_one, self._below_five, self._over, *self._totals.tolist(),
+        )  # fmt: skip
+
+
+def _errors(target: Array, golden: Array, rows: Array) -> None:
+    """Fill the rows of what is summed, but for both sides and distances; errors are not yet squared."""
+    relative, target_squares, golden_squares, absolute, dot = rows[: DOT + 1]
+    np.subtract(target, golden, out=absolute)
+    np.abs(absolute, out=absolute)
+    np.abs(golden, out=relative)
+    np.divide(absolute, relative, out=relative)
+    relative[absolute == 0] = 0
+    np.multiply(target, target, out=target_squares)
+    np.multiply(golden, golden, out=golden_squares)
+    np.multiply(target, golden, out=dot)
+
+
+def _complex_errors(target: Array, golden: Array, rows: Array) -> None:
+    """The same for complex data: moduli of errors, real parts of both sides."""
+    absolute, relative = rows[SQUARES], rows[RELATIVE]
+    np.abs(target - golden, out=absolute)
+    np.divide(absolute, np.abs(golden), out=relative)
+    relative[absolute == 0] = 0
+    rows[TARGET_SQUARES] = target.real * target.real + target.imag * target.imag
+    rows[GOLDEN_SQUARES] = golden.real * golden.real + golden.imag * golden.imag
+    rows[DOT] = target.real * golden.real + target.imag * golden.imag
+    rows[TARGET], rows[GOLDEN] = target.real, golden.real
+
+
+class _Side:
+    """One side: its extrema, and how much of it is not finite."""
+
+    def __init__(self) -> None:
+        self.max, self.min = -math.inf, math.inf
+        self.nan = self.infinite = 0
+
+    def note(self, block: Array) -> bool:
+        """Note a block as it came; True where all of it is finite."""
+        sizes = np.abs(block) if block.dtype.kind == "c" else block
+        high, low = float(sizes.max()), float(sizes.min())
+        finite = math.isfinite(high) and math.isfinite(low)
+        if not finite and not np.isfinite(block).all():
+            nan = np.isnan(block)
+            self.nan += int(np.count_nonzero(nan))
+            self.infinite += int(np.count_nonzero(np.isinf(block) & ~nan))
+            kept = sizes[np.isfinite(block)]
+            high, low = float(kept.max(initial=-np.inf)), float(kept.min(initial=np.inf))
+        else:
+            finite = True
+        self.max, self.min = max(self.max, high), min(self.min, low)
+        return finite
+
+
+def _settle(target: Array, golden: Array) -> tuple[int, Array]:
+    """Zero what is not finite on one side or both; where that was, and how often the sides disagreed."""
+    special = ~(np.isfinite(target) & np.isfinite(golden))
+    ours, theirs = target[special], golden[special]
+    if target.dtype.kind == "c":
+        alike = _alike(ours.real, theirs.real) & _alike(ours.imag, theirs.imag)
+    else:
+        alike = _alike(ours, theirs)
+    target[special] = golden[special] = 0
+    return int(np.count_nonzero(~alike)), special
+
+
+def _alike(ours: Array, theirs: Array) -> Array:
+    found: Array = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+    return found
+
+
+def ulp_distance(target: Array, golden: Array, dtype: np.dtype[Any]) -> Array:
+    """How many numbers of ``dtype`` lie between the elements of two arrays, as float64.
+
+    Both are rounded to ``dtype``; both zeros are one number. What is said of nan and inf means nothing.
+    """
+    first_sign, first = _sign_and_magnitude(target.astype(dtype))
+    second_sign, second = _sign_and_magnitude(golden.astype(dtype))
+    apart = np.where(first > second, first - second, second - first)
+    return np.where(first_sign == second_sign, apart, first + second).astype(np.float64)
+
+
+def _sign_and_magnitude(array: Array) -> tuple[Array, Array]:
+    width = array.dtype.itemsize * 8
+    bits = array.view(f"u{array.dtype.itemsize}").astype(np.uint64)
+    sign = bits >> np.uint64(width - 1)
+    return sign, bits & np.uint64((1 << (width - 1)) - 1)

@@ -1,0 +1,41 @@
+"""The compiled engine: ``_kernel.cpp`` asked for the dtypes that it knows."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+
+from probe_metrics import _kernel
+from probe_metrics.tally import NO_TOTALS, Array, Tally, Totals, Units
+
+CODES = {
+    name: code
+    for code, name in enumerate(
+        ("float64", "float32", "float16", "bfloat16", "int8", "int16", "int32", "int64",
+         "uint8", "uint16", "uint32", "uint64", "bool")
+    )
+}  # fmt: skip
+THREADS = min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+
+_codes: dict[np.dtype[np.generic], int] = {}
+
+
+def supports(target: Array, golden: Array, units: Units | None) -> bool:
+    """Whether the kernel knows both dtypes, and the distances that are asked for."""
+    ours, theirs = target.dtype, golden.dtype
+    for dtype in (ours, theirs):
+        if dtype not in _codes:
+            _codes[dtype] = CODES.get(dtype.name, -1)
+    return _codes[ours] >= 0 and _codes[theirs] >= 0 and (units is None or ours == theirs)
+
+
+def measure(target: Array, golden: Array, units: Units | None, totals: Totals = NO_TOTALS) -> Tally:
+    """The tally of two flat arrays of one length, with no element but theirs."""
+    ours, theirs = _codes[target.dtype], _codes[golden.dtype]
+    if target.dtype.kind == "V":  # bfloat16, which exports no buffer
+        target = target.view(np.uint16)
+    if golden.dtype.kind == "V":
+        golden = golden.view(np.uint16)
+    limit = -1.0 if units is None else units.limit
+    return Tally._make(_kernel.measure(target, golden, ours, theirs, limit, THREADS, totals))

@@ -1,0 +1,30 @@
+"""What the distance of two tensors in units of the last place is counted in."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from probe_metrics.tally import Units
+from probe_metrics.thresholds import thresholds
+
+PRECISION = (
+    "float64", "float32", "float16", "bfloat16",
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+)  # fmt: skip
+"""Real floating point, from fine to coarse."""
+
+
+@lru_cache(maxsize=256)
+def units_of(target: np.dtype[Any], golden: np.dtype[Any]) -> Units | None:
+    """The coarser of both dtypes and its limit; None for data that are not real floating point."""
+    names = (target.name, golden.name)
+    if not all(name in PRECISION for name in names):
+        return None
+    name = max(names, key=PRECISION.index)
+    dtype: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name, None) or name)
+    limit = thresholds("ulp")["limit"]["float8" if dtype.itemsize == 1 else name]
+    return Units(dtype, float(limit))

@@ -1,0 +1,23 @@
+"""The compiled part of probe-metrics; where it cannot be built, numpy does its work."""
+
+from setuptools import Extension, setup
+
+setup(
+    ext_modules=[
+        Extension(
+            "probe_metrics._kernel",
+            ["probe_metrics/_kernel.cpp"],
+            language="c++",
+            extra_compile_args=[
+                "-std=c++17",
+                "-O3",
+                "-ffp-contract=off",
+                "-fno-math-errno",
+                "-fno-trapping-math",
+                "-pthread",
+            ],
+            extra_link_args=["-pthread"],
+            optional=True,
+        )
+    ]
+)

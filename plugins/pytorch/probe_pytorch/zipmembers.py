@@ -1,0 +1,80 @@
+"""Where the members of a zip file lie.
+
+The short way reads the directory at the end of the file, plain as ``torch.save`` writes it: no comment, no
+zip64, names in ASCII. For any other file, a damaged one among them, ``zipfile`` does and says what it does.
+"""
+
+from __future__ import annotations
+
+import io
+import mmap
+import struct
+import zipfile
+from typing import NamedTuple, Union
+
+Memory = Union[bytes, mmap.mmap]
+
+_END = struct.Struct("<4s4H2IH")
+_ENTRY = struct.Struct("<4s4x2H8x2I3H8xI")
+_END_MARK, _ENTRY_MARK = b"PK\x05\x06", b"PK\x01\x02"
+_BEYOND = 0xFFFFFFFF
+"""What stands for a size or an offset that only zip64 can hold."""
+
+
+class Member(NamedTuple):
+    """A member of the file as the directory describes it."""
+
+    flags: int
+    method: int
+    compressed_size: int
+    size: int
+    header_offset: int
+
+
+def members(memory: Memory) -> dict[str, Member]:
+    """The members by name.
+
+    Raises:
+        zipfile.BadZipFile: It is no zip file.
+        NotImplementedError: It is one of a kind that zipfile does not read.
+    """
+    plain = _plain_members(memory)
+    if plain is not None:
+        return plain
+    file = io.BytesIO(memory) if isinstance(memory, bytes) else memory
+    with zipfile.ZipFile(file) as directory:  # type: ignore[arg-type]  # a map reads and seeks
+        return {
+            entry.filename: Member(
+                entry.flag_bits,
+                entry.compress_type,
+                entry.compress_size,
+                entry.file_size,
+                entry.header_offset,
+            )
+            for entry in directory.infolist()
+        }
+
+
+def _plain_members(memory: Memory) -> dict[str, Member] | None:
+    at = len(memory) - _END.size
+    if at < 0:
+        return None
+    mark, disk, first_disk, here, count, length, start, comment = _END.unpack_from(memory, at)
+    if mark != _END_MARK or disk or first_disk or here != count or comment or start + length != at:
+        return None
+    directory = memory[start:at]
+    found: dict[str, Member] = {}
+    at = 0
+    for _ in range(count):
+        if at + _ENTRY.size > length:
+            return None
+        mark, flags, method, packed, size, name, extra, note, offset = _ENTRY.unpack_from(directory, at)
+        at += _ENTRY.size
+        text = directory[at : at + name]
+        at += name + extra + note
+        if mark != _ENTRY_MARK or _BEYOND in (packed, size, offset) or at > length:
+            return None
+        if not text.isascii() or b"\0" in text:
+            return None
+        found[text.decode("ascii")] = Member(flags, method, packed, size, offset)
+    return found if at == length else None
