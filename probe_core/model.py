@@ -1,7 +1,8 @@
 """The words of probe as data: values, records, pairs, measurements, verdicts, rows.
 
 Everything here is frozen and knows no framework. A run is read into records, records are
-matched into pairs, pairs are measured, measurements are judged, and the outcome is a row.
+matched into pairs, pairs are measured, measurements are judged, and the outcome is a row. What there
+is one of for each value is a named tuple, which is made three times as fast as a frozen dataclass.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Union
+from typing import NamedTuple, Union
 
 Statistic = Union[int, float, bool, str, None]
 """A recorded statistic: a number, a truth value, a scalar's text, or nothing."""
@@ -50,8 +51,7 @@ class Kind(str, Enum):
     NULL = "null"
 
 
-@dataclass(frozen=True, slots=True)
-class Statistics:
+class Statistics(NamedTuple):
     """Maximum, minimum, mean and L2 norm as recorded; a scalar repeats its value four times."""
 
     max: Statistic = None
@@ -64,8 +64,7 @@ class Statistics:
         return self.max, self.min, self.mean, self.norm
 
 
-@dataclass(frozen=True, slots=True)
-class Value:
+class Value(NamedTuple):
     """One recorded leaf: tensor metadata, a scalar, or null.
 
     ``dtype`` and ``extent`` are the texts of the dtype and shape cells; ``shape`` is set for
@@ -87,8 +86,7 @@ class Value:
         return self.shape is not None and 0 in self.shape
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """A leaf value in its place: side, path within the side, and the name of its row."""
 
     name: str
@@ -119,8 +117,7 @@ class How(str, Enum):
     MAPPED = "mapped"
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
+class Pair(NamedTuple):
     """A target slot and a golden slot; one side may be missing."""
 
     target: Slot | None
@@ -160,16 +157,14 @@ class Pair:
         return slot.side
 
 
-@dataclass(frozen=True, slots=True)
-class Reason:
+class Reason(NamedTuple):
     """Why a value is absent or a verdict is what it is: a code of ``messages.REASONS`` and its detail."""
 
     code: str
     detail: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Measurement:
+class Measurement(NamedTuple):
     """What a metric says of a pair in one column: a number, or a reason why there is none."""
 
     value: float | int | bool | str | None = None
@@ -216,16 +211,14 @@ class Colour(str, Enum):
     YELLOW = "yellow"
 
 
-@dataclass(frozen=True, slots=True)
-class Mark:
+class Mark(NamedTuple):
     """A highlight: its colour and why."""
 
     colour: Colour
     reasons: tuple[Reason, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Drift:
+class Drift(NamedTuple):
     """How far two floating-point tensors are apart, where no rule of a table is broken.
 
     Attributes:
@@ -247,8 +240,7 @@ class Drift:
         return self.difference / scale if scale else math.inf
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What a policy makes of a pair's measurements.
 
     ``label`` is the text of the table's own column (Yes, No, Warning, Pass …); ``level`` is what
@@ -264,8 +256,7 @@ class Verdict:
     drift: Drift | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(NamedTuple):
     """One line of the result: a pair, what was measured, and what it means."""
 
     pair: Pair

@@ -102,10 +102,11 @@ def _write(comparison: Comparison, manager: Manager, label: str, watch: Watch | 
 
 @dataclass(frozen=True, slots=True)
 class _Tool:
-    """A metric at work: its spec and what its factory made."""
+    """A metric at work: its spec, what its factory made, and what its measurements are called."""
 
     spec: MetricSpec
     metric: Metric
+    names: tuple[str, ...]
 
 
 class Comparison:
@@ -174,11 +175,9 @@ class Comparison:
     def _row(self, op: str, pair: Pair, stack: tuple[str, ...] | None) -> Row:
         opened = OpenPair(pair, self.mode, self.target, self.golden, self._metrics)
         try:
-            measurements = {
-                f"{tool.spec.name}.{column}": measurement
-                for tool in self._tools
-                for column, measurement in zip(tool.spec.columns, _measure(tool, opened))
-            }
+            measurements: dict[str, Measurement] = {}
+            for tool in self._tools:
+                measurements.update(zip(tool.names, _measure(tool, opened)))
             verdict: Verdict = self._policy.judge(opened, measurements)
         finally:
             opened.close()
@@ -274,7 +273,7 @@ def _tools(plan: Plan, manager: Manager, mode: Mode) -> list[_Tool]:
                 f'The metric "{name}" needs tensors, and these runs hold {mode.value} only.',
                 "Record both runs with task tensor, or leave the metric out.",
             )
-        tools.append(_Tool(spec, spec.make()))
+        tools.append(_Tool(spec, spec.make(), tuple(f"{spec.name}.{column}" for column in spec.columns)))
     return tools
 
 

@@ -10,11 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import itemgetter
 
 from probe_core.messages import NAN, NOT_AVAILABLE, absent, join, message
-from probe_core.model import Cell, Kind, Mode, Reason, Row, Slot, Statistic, Value
+from probe_core.model import Cell, Kind, Measurement, Mode, Reason, Row, Slot, Statistic
 
 NO_FILE = "-1"
+OWN = "row."
+"""How the sources begin that are worked out of the row."""
 LARGEST_SHEET = 1_048_500
 """Rows of one sheet, its header not counted; a longer table is split, and nothing is highlighted
 (spec/compare 9 and 16)."""
@@ -120,35 +124,37 @@ class Table:
             columns.append(Column(header, f"{metric}.{name}"))
         self.mode = mode
         self.headers = tuple(column.header for column in columns)
-        self._cells = tuple(_cell_of(column, mode) for column in columns)
+        sources = [column.source for column in columns]
+        self._own = tuple(_ROW[source[len(OWN) :]] for source in sources if source.startswith(OWN))
+        shown = {**_SIDE_SOURCES, **{s: None for s in sources if s.startswith(OWN)}}
+        measured = [column for column in columns if column.source not in shown]
+        self._measured = tuple((column.source, _show(column, mode)) for column in measured)
+        places = {source: place for place, source in enumerate([*shown, *(c.source for c in measured)])}
+        self._in_order = itemgetter(*(places[source] for source in sources))
 
-    def cells(self, row: Row) -> list[Cell]:
+    def cells(self, row: Row) -> Sequence[Cell]:
         """The cells of ``row``, one a column."""
-        return [cell(row) for cell in self._cells]
+        pair, measurements = row.pair, row.measurements
+        cells = [*_slot_cells(pair.target), *_slot_cells(pair.golden)]
+        cells += [cell(row) for cell in self._own]
+        cells += [show(measurements[source]) for source, show in self._measured]
+        ordered: Sequence[Cell] = self._in_order(cells)
+        return ordered
 
 
-def _cell_of(column: Column, mode: Mode) -> Callable[[Row], Cell]:
-    where, _, what = column.source.partition(".")
-    if where == "target":
-        field = _FIELDS[what]
-        return lambda row: NOT_AVAILABLE if row.pair.target is None else field(row.pair.target)
-    if where == "golden":
-        field = _FIELDS[what]
-        return lambda row: NOT_AVAILABLE if row.pair.golden is None else field(row.pair.golden)
-    if where == "row":
-        return _ROW[what]
-    style = _STYLES[column.style]
+def _show(column: Column, mode: Mode) -> Callable[[Measurement], Cell]:
+    """How a measurement stands in its column."""
+    style, is_percent = _STYLES[column.style], column.style == "percent"
 
-    def measured(row: Row) -> Cell:
-        measurement = row.measurements[column.source]
-        if measurement.reason is not None:
-            return absent(measurement.reason, mode)
-        value = measurement.value
+    def show(measurement: Measurement) -> Cell:
+        value, reason = measurement
+        if reason is not None:
+            return absent(reason, mode)
         if isinstance(value, float):
-            return style(value) if math.isfinite(value) or column.style == "percent" else spell(value)
+            return style(value) if is_percent or math.isfinite(value) else spell(value)
         return value
 
-    return measured
+    return show
 
 
 # -- cells ---------------------------------------------------------------------------------
@@ -156,6 +162,8 @@ def _cell_of(column: Column, mode: Mode) -> Callable[[Row], Cell]:
 
 def spell(value: Statistic) -> Cell:
     """A statistic as the tables write it (decision D17)."""
+    if type(value) is float and value - value == 0:  # finite, as nearly all are
+        return value
     if value is None or isinstance(value, bool):
         return str(value)
     if isinstance(value, float):
@@ -168,27 +176,29 @@ def spell(value: Statistic) -> Cell:
     return value
 
 
-def _requires_grad(value: Value) -> Cell:
-    return NOT_AVAILABLE if value.requires_grad is None else str(value.requires_grad)
+_SIDE_FIELDS = ("name", "dtype", "shape", "requires_grad", "max", "min", "mean", "l2norm", "checksum")
+_SIDE_SOURCES = {f"{side}.{field}": None for side in ("target", "golden") for field in _SIDE_FIELDS}
+_NO_SLOT = (NOT_AVAILABLE,) * len(_SIDE_FIELDS)
 
 
-def _checksum(value: Value) -> Cell:
-    if value.kind is Kind.NULL or value.checksum is None:
-        return NOT_AVAILABLE
-    return value.checksum
-
-
-_FIELDS: dict[str, Callable[[Slot], Cell]] = {
-    "name": lambda slot: slot.name,
-    "dtype": lambda slot: slot.value.dtype,
-    "shape": lambda slot: slot.value.extent,
-    "requires_grad": lambda slot: _requires_grad(slot.value),
-    "max": lambda slot: spell(slot.value.statistics.max),
-    "min": lambda slot: spell(slot.value.statistics.min),
-    "mean": lambda slot: spell(slot.value.statistics.mean),
-    "l2norm": lambda slot: spell(slot.value.statistics.norm),
-    "checksum": lambda slot: _checksum(slot.value),
-}
+def _slot_cells(slot: Slot | None) -> Sequence[Cell]:
+    """The cells of one side of a row, in the order of ``_SIDE_FIELDS``."""
+    if slot is None:
+        return _NO_SLOT
+    value = slot.value
+    high, low, mean, norm = value.statistics
+    lacks_checksum = value.kind is Kind.NULL or value.checksum is None
+    return (
+        slot.name,
+        value.dtype,
+        value.extent,
+        NOT_AVAILABLE if value.requires_grad is None else str(value.requires_grad),
+        spell(high),
+        spell(low),
+        spell(mean),
+        spell(norm),
+        NOT_AVAILABLE if lacks_checksum else value.checksum,
+    )
 
 
 def consistent(row: Row) -> bool | None:
@@ -206,12 +216,15 @@ def _consistent_cell(row: Row) -> Cell:
 
 def reasons_of(row: Row) -> list[Reason]:
     """All reasons of a row but those of its mark."""
-    measured = (item.reason for item in row.measurements.values())
-    return [*row.notes, *(reason for reason in measured if reason), *row.verdict.reasons]
+    measured = [item.reason for item in row.measurements.values() if item.reason is not None]
+    return [*row.notes, *measured, *row.verdict.reasons]
 
 
 def _message(row: Row) -> Cell:
-    text = join(reasons_of(row))
+    reasons = reasons_of(row)
+    if not reasons and row.mark is None:
+        return ""
+    text = join(reasons)
     marks = [message(reason) for reason in row.mark.reasons] if row.mark else []
     return "\n".join(part for part in (text, *dict.fromkeys(marks)) if part)
 
@@ -224,11 +237,16 @@ def _file(slot: Slot | None) -> str:
     return NOT_AVAILABLE if slot is None else slot.value.data_name or NO_FILE
 
 
+@lru_cache(maxsize=4096)
+def _frames(stack: tuple[str, ...]) -> str:
+    return str(list(stack))
+
+
 _ROW: dict[str, Callable[[Row], Cell]] = {
     "consistent": _consistent_cell,
     "label": lambda row: row.verdict.label,
     "message": _message,
-    "stack": lambda row: NOT_AVAILABLE if row.stack is None else str(list(row.stack)),
+    "stack": lambda row: NOT_AVAILABLE if row.stack is None else _frames(row.stack),
     "data_name": _data_name,
 }
 

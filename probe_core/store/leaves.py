@@ -22,6 +22,7 @@ FIELDS = (
 )
 RANK_NAMES = frozenset({"src", "dst", "group_src", "group_dst"})
 NO_DATA = "-1"
+STATISTICS = ("Max", "Min", "Mean", "Norm")
 DEPTH = 200
 
 _SCALARS = {"int": "<class 'int'>", "float": "<class 'float'>", "bool": "<class 'bool'>",
@@ -151,32 +152,30 @@ def _slice_extent(value: Any) -> str:
 
 
 def _tensor(value: dict[str, Any]) -> Value:
-    dtype = value["dtype"]
-    if not isinstance(dtype, str):
+    get = value.get
+    dtype, raw, requires_grad, checksum = value["dtype"], get("shape"), get("requires_grad"), get("md5")
+    statistics = Statistics(get("Max"), get("Min"), get("Mean"), get("Norm"))
+    if type(dtype) is not str:
         raise FieldError(".dtype", "must be a text")
-    raw = value.get("shape", [])
-    if not isinstance(raw, list):
+    if type(raw) is not list and (raw is not None or "shape" in value):
         raise FieldError(".shape", "must be a list of sizes")
     try:
-        shape, extent = _shape(tuple(raw))
+        shape, extent = _shape(tuple(raw or ()))
     except (TypeError, ValueError):
         raise FieldError(".shape", "must hold whole numbers from 0 on") from None
-    requires_grad = value.get("requires_grad")
-    if requires_grad is not None and not isinstance(requires_grad, bool):
+    if requires_grad is not None and type(requires_grad) is not bool:
         raise FieldError(".requires_grad", "must be true or false")
-    checksum = value.get("md5")
-    if checksum is not None and not isinstance(checksum, (str, int, float)):
-        raise FieldError(".md5", "must be a text or a number")
-    return Value(
-        Kind.TENSOR,
-        dtype,
-        extent,
-        shape,
-        _statistics(value),
-        None if checksum is None else str(checksum),
-        requires_grad,
-        _data_name(value.get("data_name")),
-    )
+    if checksum is not None:
+        if not isinstance(checksum, (str, int, float)):
+            raise FieldError(".md5", "must be a text or a number")
+        checksum = str(checksum)
+    for name, item in zip(STATISTICS, statistics):
+        if type(item) not in _STATISTIC_TYPES:
+            raise FieldError(f".{name}", "must be a number, a text or null")
+    data_name = get("data_name")
+    if data_name is not None:
+        data_name = _data_name(data_name)
+    return Value(Kind.TENSOR, dtype, extent, shape, statistics, checksum, requires_grad, data_name)
 
 
 @lru_cache(maxsize=4096)
@@ -187,20 +186,11 @@ def _shape(raw: tuple[Any, ...]) -> tuple[tuple[int, ...], str]:
     return raw, str(list(raw))
 
 
-def _statistics(value: dict[str, Any]) -> Statistics:
-    get = value.get
-    found = get("Max"), get("Min"), get("Mean"), get("Norm")
-    for name, item in zip(("Max", "Min", "Mean", "Norm"), found):
-        if type(item) not in _STATISTIC_TYPES:
-            raise FieldError(f".{name}", "must be a number, a text or null")
-    return Statistics(*found)
-
-
 _STATISTIC_TYPES = frozenset({float, int, bool, str, type(None)})
 
 
 def _data_name(value: Any) -> str | None:
-    if value is None or value in ("", NO_DATA):
+    if value in ("", NO_DATA):
         return None
     if not isinstance(value, str):
         raise FieldError(".data_name", "must be a text")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -26,8 +28,20 @@ STACK_FILE = "stack.json"
 CONSTRUCT_FILE = "construct.json"
 PACKED_SUFFIX = ".pt"
 """What a leaf's file name has behind the name that its tensor has in the packed file."""
-KEPT_SLOTS = 40_000
+KEPT_SLOTS = 120_000
 """Slots of a run that stay in memory once parsed; what lies behind is parsed again when needed."""
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Without searches for cycles, which would walk all that was read again and again, and find none."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
 
 
 class TensorLoader(Protocol):
@@ -74,7 +88,8 @@ class Run:
         self.starts = array("q", [0])
         self.signatures = array("q")
         self._has_checksum = False
-        self.header = self._scan(framework)
+        with collection_paused():
+            self.header = self._scan(framework)
         self.mode = self._mode()
         self._file = path.open("rb")
         self._stacks: Stacks | None = None

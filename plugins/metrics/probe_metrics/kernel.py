@@ -1,61 +1,30 @@
 """One pass over both tensors for all metrics of the tensor table, by the engine at hand.
 
-``PROBE_ENGINE`` forces an engine: ``compiled``, which is taken where it was built, or ``numpy``. Both
-add in one order and give the same bits. What the compiled engine does not know (complex data, float8,
-distances in units of the last place between two dtypes) numpy does.
+The compiled engine and numpy's add in one order and give the same bits. What the compiled one does not
+know (complex data, float8, distances in units of the last place between two dtypes) numpy does.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
 
 import numpy as np
 
-from probe_core.errors import UserError
+from probe_core import engine
 from probe_core.measure import OpenPair
 from probe_core.model import Measurement
 from probe_metrics import blocked
 from probe_metrics.tally import NO_TOTALS, Array, Tally, Totals, Units
 from probe_metrics.ulp_units import units_of
 
-ENGINES = ("compiled", "numpy")
-ENGINE_VARIABLE = "PROBE_ENGINE"
 LARGEST = float(np.finfo(np.float64).max)
 LEAST_SQUARE = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)
 """Sums of squares below this lost digits, for squares fell out of the range of float64."""
 
 
-def engine() -> ModuleType | None:
-    """The compiled engine, or None where numpy is to do all.
-
-    Raises:
-        UserError: ``PROBE_ENGINE`` names no engine, or one that is not there.
-    """
-    wanted = os.environ.get(ENGINE_VARIABLE, "")
-    if wanted not in ("", *ENGINES):
-        raise UserError(
-            f'{ENGINE_VARIABLE} is "{wanted}", which is no engine.', "Unset it, or choose one:", ENGINES
-        )
-    if wanted == "numpy":
-        return None
-    try:
-        from probe_metrics import compiled
-    except ImportError as error:
-        if wanted:
-            raise UserError(
-                f"The compiled engine is not there: {error}.",
-                "Install probe-metrics where there is a C++ compiler (gcc or clang), or unset "
-                f"{ENGINE_VARIABLE}: numpy gives the same numbers, more slowly.",
-            ) from None
-        return None
-    return compiled
-
-
-_compiled = engine()
+_compiled = engine.compiled("probe_metrics.compiled")
 
 
 @dataclass(frozen=True, slots=True)

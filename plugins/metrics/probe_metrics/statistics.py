@@ -21,9 +21,18 @@ class StatisticsDifference:
     def measure(self, pair: OpenPair) -> Sequence[Measurement]:
         """Four differences in the unit of the data, then four relative errors as ratios."""
         target, golden = pair.slots
-        both = zip(target.value.statistics.four(), golden.value.statistics.four())
-        measured = [_difference(ours, theirs) for ours, theirs in both]
-        return [*(difference for difference, _ in measured), *(relative for _, relative in measured)]
+        differences: list[Measurement] = []
+        relatives: list[Measurement] = []
+        for ours, theirs in zip(target.value.statistics, golden.value.statistics):
+            difference, relative = _difference(ours, theirs)
+            differences.append(difference)
+            relatives.append(relative)
+        return differences + relatives
+
+
+NO_NUMBER = Measurement.absent("no_number")
+NAN = Measurement.absent("nan")
+ZERO_GOLDEN = Measurement.absent("zero_golden")
 
 
 def is_number(value: Statistic) -> bool:
@@ -32,18 +41,19 @@ def is_number(value: Statistic) -> bool:
 
 
 def _difference(target: Statistic, golden: Statistic) -> tuple[Measurement, Measurement]:
-    if not is_number(target) or not is_number(golden):
-        return (Measurement.absent("no_number"),) * 2
-    ours, theirs = as_float(target), as_float(golden)
+    if type(target) is float and type(golden) is float:  # as nearly all are
+        ours, theirs = target, golden
+    elif not is_number(target) or not is_number(golden):
+        return NO_NUMBER, NO_NUMBER
+    else:
+        ours, theirs = as_float(target), as_float(golden)
     difference = ours - theirs
-    if math.isnan(difference):
-        return (Measurement.absent("nan"),) * 2
+    if difference != difference:
+        return NAN, NAN
     if theirs == 0:
-        return Measurement(difference), Measurement.absent("zero_golden")
+        return Measurement(difference), ZERO_GOLDEN
     relative = abs(difference / theirs)
-    if math.isnan(relative):
-        return Measurement(difference), Measurement.absent("nan")
-    return Measurement(difference), Measurement(relative)
+    return Measurement(difference), Measurement(relative) if relative == relative else NAN
 
 
 def as_float(value: Statistic) -> float:

@@ -1,7 +1,7 @@
 """Where the members of a zip file lie.
 
 The short way reads the directory at the end of the file, plain as ``torch.save`` writes it: no comment, no
-zip64, names in ASCII. For any other file, a damaged one among them, ``zipfile`` does and says what it does.
+member beyond 4 GiB, names in ASCII. Any other file, a damaged one among them, is left to ``zipfile``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from typing import NamedTuple, Union
 Memory = Union[bytes, mmap.mmap]
 
 _END = struct.Struct("<4s4H2IH")
+_LARGE_END = struct.Struct("<16x2I4Q4sIQI")
+"""The end record of zip64, as torch writes it before the other, and the locator behind it."""
 _ENTRY = struct.Struct("<4s4x2H8x2I3H8xI")
 _END_MARK, _ENTRY_MARK = b"PK\x05\x06", b"PK\x01\x02"
+_LARGE_END_MARK, _LOCATOR_MARK = b"PK\x06\x06", b"PK\x06\x07"
 _BEYOND = 0xFFFFFFFF
 """What stands for a size or an offset that only zip64 can hold."""
 
@@ -60,7 +63,17 @@ def _plain_members(memory: Memory) -> dict[str, Member] | None:
     if at < 0:
         return None
     mark, disk, first_disk, here, count, length, start, comment = _END.unpack_from(memory, at)
-    if mark != _END_MARK or disk or first_disk or here != count or comment or start + length != at:
+    if mark != _END_MARK or comment:
+        return None
+    wide = at - _LARGE_END.size
+    if wide >= 0 and memory[wide : wide + 4] == _LARGE_END_MARK:
+        at = wide
+        disk, first_disk, here, count, length, start, locator, _, found_at, _ = _LARGE_END.unpack_from(
+            memory, at
+        )
+        if locator != _LOCATOR_MARK or found_at != at:
+            return None
+    if disk or first_disk or here != count or start + length != at:
         return None
     directory = memory[start:at]
     found: dict[str, Member] = {}

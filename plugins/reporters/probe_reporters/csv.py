@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from pathlib import Path
 
 from probe_core.model import Cell, Colour
+from probe_reporters.lines import csv_line
 from probe_reporters.text import neutralise
+
+BUFFER = 1 << 20
 
 
 class CsvReporter:
@@ -26,13 +28,12 @@ class CsvWriter:
     """One csv file being written."""
 
     def __init__(self, path: Path, headers: Sequence[str]) -> None:
-        self._file = path.open("w", encoding="utf-8", newline="")
-        self._csv = csv.writer(self._file)
-        self._csv.writerow([neutralise(header) for header in headers])
+        self._file = path.open("wb", BUFFER)
+        self._file.write(csv_line(headers, neutralise))
 
     def write(self, cells: Sequence[Cell], colour: Colour | None) -> None:
         """Append one row."""
-        self._csv.writerow([neutralise(cell) if isinstance(cell, str) else cell for cell in cells])
+        self._file.write(csv_line(cells, neutralise))
 
     def close(self) -> None:
         """Complete the file."""

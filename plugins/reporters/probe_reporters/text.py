@@ -5,7 +5,11 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+LARGEST_TEXT = 32_767
+"""Characters that Excel takes in one cell."""
+
 _STARTS = "=+-@＝＋－＠％%\t\r"
+_NOT_IN_XML = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
 _AFTER_SEMICOLON = re.compile(r";(?=[=+\-@＝＋－＠％%])")
 
 
@@ -28,6 +32,14 @@ def neutralise(text: str) -> str:
     if text and text[0] in _STARTS and not _is_number(text):
         text = "'" + text
     return _AFTER_SEMICOLON.sub(";'", text) if ";" in text else text
+
+
+def excel_text(text: str) -> str:
+    """``neutralise(text)`` as Excel can hold it: shortened, with what XML cannot hold as ``_xHHHH_``."""
+    text = neutralise(text)
+    if len(text) > LARGEST_TEXT:
+        text = text[: LARGEST_TEXT - 1] + "…"
+    return _NOT_IN_XML.sub(lambda found: f"_x{ord(found[0]):04X}_", text)
 
 
 def _is_number(text: str) -> bool:

@@ -1,0 +1,6 @@
+from collections.abc import Callable, Sequence
+
+from probe_core.model import Cell
+
+def csv_line(cells: Sequence[Cell], prepare: Callable[[str], str], /) -> bytes: ...
+def sheet_row(cells: Sequence[Cell], number: int, style: int, prepare: Callable[[str], str], /) -> bytes: ...

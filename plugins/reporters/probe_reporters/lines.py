@@ -1,0 +1,11 @@
+"""Rows of cells as text: a line of csv, a row of a worksheet."""
+
+from __future__ import annotations
+
+from probe_core import engine
+from probe_reporters import plain_lines
+
+_lines = engine.compiled("probe_reporters._lines") or plain_lines
+
+csv_line = _lines.csv_line
+sheet_row = _lines.sheet_row

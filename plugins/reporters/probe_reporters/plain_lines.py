@@ -1,0 +1,67 @@
+"""Rows of cells as text, written by Python: what ``_lines.cpp`` does faster, byte for byte."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from probe_core.model import Cell
+
+Prepare = Callable[[str], str]
+"""What a text goes through before it is quoted or escaped."""
+
+_BLANKS = (" ", "\n", "\t")
+
+
+class _Line:
+    """The file that a csv writer writes its one line to."""
+
+    def write(self, text: str) -> int:
+        self.text = text
+        return len(text)
+
+
+_line = _Line()
+_csv = csv.writer(_line)
+
+
+def csv_line(cells: Sequence[Cell], prepare: Prepare) -> bytes:
+    """A line of csv in UTF-8, as ``csv.writer`` writes it."""
+    _csv.writerow([prepare(cell) if isinstance(cell, str) else cell for cell in cells])
+    return _line.text.encode()
+
+
+def sheet_row(cells: Sequence[Cell], number: int, style: int, prepare: Prepare) -> bytes:
+    """The ``<row>`` of a worksheet with 1-based ``number``, all its cells in ``style``; 0 is none."""
+    look = f' s="{style}"' if style else ""
+    parts = [f'<row r="{number}">']
+    for column, cell in enumerate(cells):
+        if isinstance(cell, float) and not math.isfinite(cell):
+            cell = str(cell)
+        start = f'<c r="{_letters(column)}{number}"{look}'
+        if isinstance(cell, str):
+            if text := prepare(cell):
+                keeps = ' xml:space="preserve"' if text.startswith(_BLANKS) or text.endswith(_BLANKS) else ""
+                escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+                parts.append(f'{start} t="inlineStr"><is><t{keeps}>{escaped}</t></is></c>')
+            elif style:
+                parts.append(f"{start}/>")
+        elif isinstance(cell, bool):
+            parts.append(f'{start} t="b"><v>{int(cell)}</v></c>')
+        elif cell is not None:
+            parts.append(f"{start}><v>{cell}</v></c>")
+    parts.append("</row>")
+    return "".join(parts).encode()
+
+
+@lru_cache(maxsize=4096)
+def _letters(column: int) -> str:
+    """What Excel calls a 0-based column: A, B, …, Z, AA."""
+    letters = ""
+    rest = column + 1
+    while rest:
+        rest, letter = divmod(rest - 1, 26)
+        letters = chr(ord("A") + letter) + letters
+    return letters
