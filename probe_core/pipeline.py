@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,7 @@ from probe_core.measure import OpenPair
 from probe_core.model import Advice, How, Mark, Measurement, Mode, Pair, Reason, Row, Verdict
 from probe_core.opening import open_runs
 from probe_core.plan import Plan, StackMode
+from probe_core.progress import tell
 from probe_core.protocols import Highlighter, Matcher, Metric, Policy
 from probe_core.report import Report
 from probe_core.specs import HighlightSpec, MatcherSpec, MetricSpec, Needs, PolicySpec, ReporterSpec
@@ -31,32 +32,27 @@ from probe_core.writing import Output
 
 UNREADABLE_KEPT = 5
 
-Watch = Callable[[int, int], None]
-"""Told how many rows of how many are done."""
 
-
-def compare(plan: Plan, manager: Manager, watch: Watch | None = None) -> Iterator[Report]:
+def compare(plan: Plan, manager: Manager) -> Iterator[Report]:
     """Compare what the plan says, a report for each pair of ranks.
 
     Raises:
         UserError: The input cannot be compared; nothing was written for that pair.
     """
     for label, target, golden in pair_ranks(plan.target, plan.golden):
-        report = compare_files(plan, manager, label, target, golden, watch)
+        report = compare_files(plan, manager, label, target, golden)
         yield report
         if report.interrupted:
             return
 
 
-def compare_files(
-    plan: Plan, manager: Manager, label: str, target: Path, golden: Path, watch: Watch | None = None
-) -> Report:
+def compare_files(plan: Plan, manager: Manager, label: str, target: Path, golden: Path) -> Report:
     """Compare one record file with another."""
     started = time.monotonic()
     manager.notify("probe_run_started", target=str(target), golden=str(golden))
     comparison = Comparison(plan, manager, target, golden)
     try:
-        report = _write(comparison, manager, label, watch)
+        report = _write(comparison, manager, label)
     finally:
         comparison.close()
     report.seconds = time.monotonic() - started
@@ -64,7 +60,7 @@ def compare_files(
     return report
 
 
-def _write(comparison: Comparison, manager: Manager, label: str, watch: Watch | None) -> Report:
+def _write(comparison: Comparison, manager: Manager, label: str) -> Report:
     plan = comparison.plan
     report = Report(
         label,
@@ -82,8 +78,7 @@ def _write(comparison: Comparison, manager: Manager, label: str, watch: Watch | 
             output.write(rows)
             report.add(comparison.describe(op), rows, lines)
             done += len(rows)
-            if watch:
-                watch(done, comparison.row_count)
+            tell("comparing", done, comparison.row_count)
     except KeyboardInterrupt:
         report.interrupted = True
     except BaseException:

@@ -165,8 +165,8 @@ def run_plan(plan: Plan, manager: Manager, fail_on: Level | None = None, *, brie
     failed = False
     for label, target, golden in ranks:
         try:
-            with console.progress(f"comparing {label}".rstrip()) as watch:
-                report = compare_files(plan, manager, label, target, golden, watch)
+            with console.progress(label):
+                report = compare_files(plan, manager, label, target, golden)
         except UserError as error:
             if len(ranks) == 1:
                 raise

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from probe_core.errors import printable
+from probe_core.progress import watched
 
 if TYPE_CHECKING:
     from probe_core.report import Report
@@ -71,24 +72,27 @@ def close_broken_pipe() -> None:
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A progress bar on a terminal, nothing in a pipe; yields what to tell it."""
+def progress(label: str = "") -> Iterator[None]:
+    """A bar for each phase of the work on a terminal, nothing in a pipe."""
     if not sys.stderr.isatty():
-        yield None
+        yield
         return
     bar: Any = None
+    phase = ""
 
-    def watch(done: int, total: int) -> None:
-        nonlocal bar
-        if bar is None or bar.length != total or done < bar.pos:
+    def watch(what: str, done: int, total: int) -> None:
+        nonlocal bar, phase
+        if bar is None or (what, total) != (phase, bar.length) or done < bar.pos:
             if bar is not None:
                 bar.render_finish()
-            bar = click.progressbar(length=total, label=what, file=sys.stderr)
+            phase = what
+            bar = click.progressbar(length=total, label=f"{what} {label}".rstrip(), file=sys.stderr)
             bar.render_progress()
         bar.update(done - bar.pos)
 
     try:
-        yield watch
+        with watched(watch):
+            yield
     finally:
         if bar is not None:
             bar.render_finish()

@@ -73,10 +73,14 @@ def _walk(value: Any, prefix: str, path: str, side: Side, slots: list[Slot], dep
     if depth > DEPTH:
         raise FieldError("", f"is nested more than {DEPTH} levels deep")
     if isinstance(value, list):
+        start = f"{path}." if path else ""
         for number, item in enumerate(value):
-            inner = path if side is Side.PARAMETERS_GRAD else _join(path, str(number))
+            inner = path if side is Side.PARAMETERS_GRAD else f"{start}{number}"
             try:
-                _walk(item, prefix, inner, side, slots, depth + 1)
+                if type(item) is dict and "dtype" in item and type(item.get("type")) is str:
+                    _append(item, prefix, inner, side, slots)  # a tensor, as most are
+                else:
+                    _walk(item, prefix, inner, side, slots, depth + 1)
             except FieldError as error:
                 raise error.inside(f"[{number}]") from None
     elif isinstance(value, dict) and not isinstance(value.get("type"), str):
@@ -86,11 +90,19 @@ def _walk(value: Any, prefix: str, path: str, side: Side, slots: list[Slot], dep
         for key, item in value.items():
             _walk_member(item, key, prefix, _join(path, key), side, slots, depth + 1)
     else:
+        _append(value, prefix, path, side, slots)
+
+
+def _append(value: Any, prefix: str, path: str, side: Side, slots: list[Slot]) -> None:
+    """Append the slot of one leaf."""
+    if type(value) is dict and "dtype" in value:
+        leaf = _tensor(value)
+    else:
         leaf = leaf_of(value, path.rpartition(".")[2])
-        name = f"{prefix}.{path}" if path else prefix
-        if leaf.data_name is not None:
-            name = leaf.data_name.rpartition(".")[0] or leaf.data_name
-        slots.append(Slot(name, side, path, leaf))
+    name = f"{prefix}.{path}" if path else prefix
+    if leaf.data_name is not None:
+        name = leaf.data_name.rpartition(".")[0] or leaf.data_name
+    slots.append(Slot(name, side, path, leaf))
 
 
 def _walk_member(
@@ -169,9 +181,9 @@ def _tensor(value: dict[str, Any]) -> Value:
         if not isinstance(checksum, (str, int, float)):
             raise FieldError(".md5", "must be a text or a number")
         checksum = str(checksum)
-    for name, item in zip(STATISTICS, statistics):
-        if type(item) not in _STATISTIC_TYPES:
-            raise FieldError(f".{name}", "must be a number, a text or null")
+    if not _STATISTIC_TYPES.issuperset(map(type, statistics)):
+        wrong = next(name for name, item in zip(STATISTICS, statistics) if type(item) not in _STATISTIC_TYPES)
+        raise FieldError(f".{wrong}", "must be a number, a text or null")
     data_name = get("data_name")
     if data_name is not None:
         data_name = _data_name(data_name)

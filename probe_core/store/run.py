@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ import numpy as np
 
 from probe_core.errors import UnreadableTensor, UserError
 from probe_core.model import Mode, Record, Value
+from probe_core.progress import tell
 from probe_core.store import jsonstream
 from probe_core.store.construct import Construct
 from probe_core.store.jsonstream import JsonCursor, JsonError
@@ -28,6 +30,8 @@ STACK_FILE = "stack.json"
 CONSTRUCT_FILE = "construct.json"
 PACKED_SUFFIX = ".pt"
 """What a leaf's file name has behind the name that its tensor has in the packed file."""
+TOLD_EVERY = 4 << 20
+"""Bytes between two words on how far the reading is."""
 KEPT_SLOTS = 120_000
 """Slots of a run that stay in memory once parsed; what lies behind is parsed again when needed."""
 
@@ -101,8 +105,10 @@ class Run:
     def _scan(self, framework: str) -> Header:
         head: dict[str, Any] = {}
         seen_data = False
+        told = 0
         try:
             with self.path.open("rb") as file:
+                size = os.fstat(file.fileno()).st_size
                 cursor = JsonCursor(file)
                 found = cursor.peek()
                 if not found:
@@ -120,6 +126,9 @@ class Run:
                         for name in cursor.members():
                             start, end, value = cursor.skip()
                             self._add(sys.intern(name), start, end, value)
+                            if end >= told + TOLD_EVERY:
+                                told = end
+                                tell(f"reading {self.path.name}", end, size)
                     else:
                         head[key] = cursor.skip()[2]
                 if cursor.peek():

@@ -97,6 +97,16 @@ struct Plain {
     }
 };
 
+// Small whole numbers go by way of 32 bits, for which there are instructions.
+template <typename T>
+struct Small {
+    typedef T Stored;
+    INLINE Doubles wide(const T *at) {
+        typedef T Few __attribute__((vector_size(sizeof(T) * WIDTH)));
+        return __builtin_convertvector(__builtin_convertvector(load<Few>(at), SignedWords), Doubles);
+    }
+};
+
 struct Brain {
     typedef uint16_t Stored;
     INLINE Doubles wide(const uint16_t *at) {
@@ -109,7 +119,8 @@ struct Truth {
     typedef uint8_t Stored;
     INLINE Doubles wide(const uint8_t *at) {
         typedef uint8_t Few __attribute__((vector_size(WIDTH)));
-        return __builtin_convertvector((Few)(load<Few>(at) != 0) & 1, Doubles);
+        SignedWords bytes = __builtin_convertvector(load<Few>(at), SignedWords);
+        return __builtin_convertvector((bytes != 0) & 1, Doubles);
     }
 };
 
@@ -203,12 +214,12 @@ INLINE bool decode(int code, const void *data, Py_ssize_t start, int count, doub
         case FLOAT32: return decode<Plain<float>>(data, start, count, to, side);
         case FLOAT16: return decode<Half>(data, start, count, to, side);
         case BFLOAT16: return decode<Brain>(data, start, count, to, side);
-        case INT8: return decode<Plain<int8_t>>(data, start, count, to, side);
-        case INT16: return decode<Plain<int16_t>>(data, start, count, to, side);
+        case INT8: return decode<Small<int8_t>>(data, start, count, to, side);
+        case INT16: return decode<Small<int16_t>>(data, start, count, to, side);
         case INT32: return decode<Plain<int32_t>>(data, start, count, to, side);
         case INT64: return decode<Plain<int64_t>>(data, start, count, to, side);
-        case UINT8: return decode<Plain<uint8_t>>(data, start, count, to, side);
-        case UINT16: return decode<Plain<uint16_t>>(data, start, count, to, side);
+        case UINT8: return decode<Small<uint8_t>>(data, start, count, to, side);
+        case UINT16: return decode<Small<uint16_t>>(data, start, count, to, side);
         case UINT32: return decode<Plain<uint32_t>>(data, start, count, to, side);
         case BOOL: return decode<Truth>(data, start, count, to, side);
         default: return decode<Plain<uint64_t>>(data, start, count, to, side);
