@@ -37,8 +37,9 @@ def naive(target: Any, golden: Any) -> tuple[float, ...]:
     return (
         float((n * b).sum() / norms[0] / norms[1]), float(np.sqrt((d * d).sum())), float(absolute.max()),
         float(relative.max()), float((relative < 1e-3).mean()), float((relative < 5e-3).mean()),
-        float(relative.mean()), float(np.sqrt((d * d).mean())), float(n.max()), float(n.min()), float(b.max()),
-        float(b.min()), float(n.mean()), float(b.mean()), *norms, bool((target == golden).all()),
+        float(relative.mean()), float(np.sqrt((d * d).mean())), float(n.max()), float(n.min()),
+        float(b.max()), float(b.min()), float(n.mean()), float(b.mean()), *norms,
+        bool((target == golden).all()),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Write a synthetic pair of runs, for timing: ``python make_runs.py OUT KIND`` (needs torch).
+"""Write a synthetic pair of runs, for timing: ``python make_runs.py OUT KIND [CALLS]`` (needs torch).
 
 big: 128 calls of 4 float32 tensors of 1 MiB a side, 1 GiB in all.
 small: 5000 calls of 5 tensors of 16x16 a side, 25,000 rows.
@@ -34,9 +34,10 @@ def leaf(tensor: torch.Tensor, name: str | None, requires_grad: bool) -> dict[st
     return {**record, "data_name": name} if name else record
 
 
-def make(out: Path, kind: str) -> tuple[Path, Path]:
+def make(out: Path, kind: str, calls: int | None = None) -> tuple[Path, Path]:
     """Write the runs of a kind below ``out``; the rank directories of target and golden."""
-    calls, shape, count, save = KINDS[kind]
+    usual, shape, count, save = KINDS[kind]
+    calls = calls or usual
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
     sides = {side: out / side / "step0" / "rank0" for side in ("npu", "bench")}
@@ -68,8 +69,10 @@ def make(out: Path, kind: str) -> tuple[Path, Path]:
         (directory / "dump.json").write_text(json.dumps({**head, "data": data[side]}, indent=1))
         (directory / "stack.json").write_text(json.dumps(stacks, indent=1))
         (directory / "construct.json").write_text("{}")
+    paths = {f"{side}_path": str(directory / "dump.json") for side, directory in sides.items()}
+    (out / "compare.json").write_text(json.dumps({**paths, "is_print_compare_log": False}))
     return sides["npu"], sides["bench"]
 
 
 if __name__ == "__main__":
-    make(Path(sys.argv[1]), sys.argv[2])
+    make(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]) if sys.argv[3:] else None)

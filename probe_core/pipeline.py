@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from probe_core import table as tables
+from probe_core.ahead import opened_ahead
 from probe_core.errors import UserError, nearest
 from probe_core.manager import Manager
-from probe_core.matching.matching import OpRows, RowOrder
+from probe_core.matching.matching import RowOrder
 from probe_core.measure import OpenPair
 from probe_core.model import Advice, How, Mark, Measurement, Mode, Pair, Reason, Row, Verdict
 from probe_core.opening import open_runs
@@ -141,8 +144,9 @@ class Comparison:
 
     def ops(self) -> Iterator[tuple[str, list[Row]]]:
         """The rows of each op, in the order of the table."""
-        for op in self._order:
-            yield op.op, self._rows(op)
+        ahead = opened_ahead(self._opened())
+        for (_, op), opened in groupby(ahead, key=itemgetter(0)):
+            yield op, self._rows(op, (pair for _, pair in opened if pair is not None))
 
     def describe(self, op: str) -> Op:
         """What the report wants to know of an op."""
@@ -155,20 +159,28 @@ class Comparison:
 
     # -- one op ------------------------------------------------------------------------------
 
-    def _rows(self, op: OpRows) -> list[Row]:
-        stack = None if is_gradient(op.op) else self.target.stack_of(op.op)
+    def _opened(self) -> Iterator[tuple[tuple[int, str], OpenPair | None]]:
+        """All pairs, opened, each with the number and the name of its op; None for an op without rows."""
+        for number, op in enumerate(self._order):
+            label = number, op.op
+            for pair in op.pairs:
+                yield label, OpenPair(pair, self.mode, self.target, self.golden, self._metrics)
+            if not op.pairs:
+                yield label, None
+
+    def _rows(self, op: str, pairs: Iterable[OpenPair]) -> list[Row]:
+        stack = None if is_gradient(op) else self.target.stack_of(op)
         rows: list[Row] = []
-        for pair in op.pairs:
-            own = stack if pair.target is not None else None
-            rows.append(self._row(op.op, pair, own))
+        for pair in pairs:
+            own = stack if pair.pair.target is not None else None
+            rows.append(self._row(op, pair, own))
             stack = None if own is not None else stack
         for highlighter in self._highlighters:
             for position, mark in highlighter.mark(rows).items():
                 rows[position] = _marked(rows[position], mark)
         return rows
 
-    def _row(self, op: str, pair: Pair, stack: tuple[str, ...] | None) -> Row:
-        opened = OpenPair(pair, self.mode, self.target, self.golden, self._metrics)
+    def _row(self, op: str, opened: OpenPair, stack: tuple[str, ...] | None) -> Row:
         try:
             measurements: dict[str, Measurement] = {}
             for tool in self._tools:
@@ -180,7 +192,7 @@ class Comparison:
             self.unreadable_count += 1
             if len(self.unreadable) < UNREADABLE_KEPT:
                 self.unreadable.append(str(opened.unreadable))
-        return Row(pair, op, measurements, verdict, _notes(pair, self.mode), None, stack)
+        return Row(opened.pair, op, measurements, verdict, _notes(opened.pair, self.mode), None, stack)
 
     # -- setting up --------------------------------------------------------------------------
 

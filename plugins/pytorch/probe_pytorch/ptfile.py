@@ -11,9 +11,11 @@ Format: torch/serialization.py and torch/_utils.py (``_rebuild_tensor_v2``,
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import struct
+import sys
 import zipfile
 from dataclasses import dataclass
 from functools import lru_cache
@@ -31,6 +33,7 @@ USUAL_PICKLE = 4096
 LARGEST_PICKLE = 4 << 20
 SMALL_FILE = 64 << 10
 """Bytes up to which a file is read and not mapped."""
+LITTLE_ENDIAN = sys.byteorder == "little"
 _LOCAL = struct.Struct("<4s22x2H")
 """The header before each member: its mark, and how long the name and what follows it are."""
 LARGEST_EXPANDED = 1 << 26
@@ -102,36 +105,33 @@ class _Archive:
     """The members of the file, as slices of its memory."""
 
     def __init__(self, memory: Memory) -> None:
-        self._memory = memory
+        self.memory = memory
         self._members = members(memory)
-        pickles = [name for name in self._members if name.endswith("/data.pkl")]
-        if len(pickles) != 1:
+        roots = [name[:-8] for name in self._members if name.endswith("/data.pkl")]
+        if len(roots) != 1:
             raise PickleError("it holds no single data.pkl, as files of torch.save do")
-        self._root = pickles[0].removesuffix("data.pkl")
+        self._root = roots[0]
 
     def pickle(self) -> bytes:
         """The description of the tensor."""
         start, size = self._place("data.pkl")
         if size > LARGEST_PICKLE:
             raise PickleError(f"its description takes {size} bytes; a tensor's takes few")
-        return self._memory[start : start + size]
+        return self.memory[start : start + size]
 
-    def storage(self, storage: Storage, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-        """The elements of a storage, flat."""
-        start, size = self._place(f"data/{storage.key}")
-        if size % dtype.itemsize:
-            raise PickleError(f"storage {storage.key} is no whole number of elements")
-        order = self._byte_order()
+    def storage(self, key: str) -> tuple[int, int]:
+        """Where the bytes of a storage begin, and how many there are."""
+        return self._place(f"data/{key}")
+
+    def is_little_endian(self) -> bool:
+        """Whether the least byte of an element comes first, as it does where nothing is said."""
+        if self._root + "byteorder" not in self._members:
+            return True
+        start, size = self._place("byteorder")
+        order = self.memory[start : start + min(size, 16)] or b"little"
         if order not in (b"little", b"big"):
             raise PickleError("its byte order is neither little nor big")
-        kind = dtype if order == b"little" else dtype.newbyteorder(">")
-        return np.frombuffer(self._memory, kind, size // dtype.itemsize, start)
-
-    def _byte_order(self) -> bytes:
-        if self._root + "byteorder" not in self._members:
-            return b"little"
-        start, size = self._place("byteorder")
-        return self._memory[start : start + min(size, 16)] or b"little"
+        return order == b"little"
 
     def _place(self, name: str) -> tuple[int, int]:
         member = self._members.get(self._root + name)
@@ -140,24 +140,30 @@ class _Archive:
         flags, method, compressed_size, size, header = member
         if method != zipfile.ZIP_STORED or flags & 1:
             raise PickleError(f"{name} is compressed or encrypted, which torch.save never does")
-        mark, names, extras = _LOCAL.unpack_from(self._memory, header)
+        mark, names, extras = _LOCAL.unpack_from(self.memory, header)
         if mark != b"PK\x03\x04":
             raise PickleError(f"{name} does not begin where the directory says")
         start = header + _LOCAL.size + names + extras
-        if size != compressed_size or start + size > len(self._memory):
+        if size != compressed_size or start + size > len(self.memory):
             raise PickleError(f"{name} claims more bytes than the file holds")
         return start, size
 
 
 @dataclass(frozen=True, slots=True)
 class _Outline:
-    """A tensor as described: where its elements lie in which storage."""
+    """A tensor as described: where its elements lie in which storage.
 
-    storage: Storage
-    dtype: str
+    ``offset`` and ``strides`` are in bytes, ``reach`` is the number of the storage's elements up to the
+    last that the tensor holds, and ``count`` how many it holds itself.
+    """
+
+    key: str
+    dtype: np.dtype[Any]
     offset: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    reach: int
+    count: int
     conjugate: bool = False
     negative: bool = False
 
@@ -196,36 +202,43 @@ def _outline_of(described: Any) -> _Outline:
     sizes = (offset, *shape, *strides)
     if any(type(size) is not int or size < 0 for size in sizes) or len(shape) != len(strides):
         raise PickleError("its shape, strides or offset are not whole numbers from 0 on")
+    if len(shape) > 32:
+        raise PickleError("it has more than 32 dimensions")
     flags = flags if isinstance(flags, dict) else {}
-    return _Outline(storage, dtype, offset, tuple(shape), tuple(strides),
-                    flags.get("conj") is True, flags.get("neg") is True)  # fmt: skip
+    kind = _DTYPES[dtype]
+    return _Outline(
+        storage.key,
+        kind,
+        offset * kind.itemsize,
+        tuple(shape),
+        tuple(stride * kind.itemsize for stride in strides),
+        offset + 1 + sum((size - 1) * stride for size, stride in zip(shape, strides)),
+        math.prod(shape),
+        flags.get("conj") is True,
+        flags.get("neg") is True,
+    )
 
 
 def _array(outline: _Outline, archive: _Archive) -> np.ndarray[Any, Any]:
-    dtype = _DTYPES[outline.dtype]
-    flat = archive.storage(outline.storage, dtype)
-    if len(outline.shape) > 32:
-        raise PickleError("it has more than 32 dimensions")
-    count = 1
-    for size in outline.shape:
-        count *= size
-    if count == 0:
-        return np.empty(outline.shape, dtype)
-    last = outline.offset + sum((size - 1) * stride for size, stride in zip(outline.shape, outline.strides))
-    if last >= flat.size:
+    start, size = archive.storage(outline.key)
+    dtype, shape = outline.dtype, outline.shape
+    held, rest = divmod(size, dtype.itemsize)
+    if rest:
+        raise PickleError(f"storage {outline.key} is no whole number of elements")
+    is_native = archive.is_little_endian() == LITTLE_ENDIAN
+    if outline.count == 0:
+        return np.empty(shape, dtype)
+    if outline.reach > held:
         raise PickleError(
-            f"its shape {list(outline.shape)} reaches element {last} of a storage of {flat.size}"
+            f"its shape {list(shape)} reaches element {outline.reach - 1} of a storage of {held}"
         )
-    if count > max(flat.size, LARGEST_EXPANDED):
-        raise PickleError(f"it expands {flat.size} stored elements to {count}")
+    if outline.count > max(held, LARGEST_EXPANDED):
+        raise PickleError(f"it expands {held} stored elements to {outline.count}")
+    stored = dtype if is_native else dtype.newbyteorder()
     array: np.ndarray[Any, Any] = np.ndarray(
-        outline.shape,
-        flat.dtype,
-        flat,
-        outline.offset * dtype.itemsize,
-        tuple(stride * dtype.itemsize for stride in outline.strides),
+        shape, stored, archive.memory, start + outline.offset, outline.strides
     )
-    if not array.dtype.isnative:
+    if not is_native:
         array = array.astype(dtype)
     if outline.conjugate:
         array = np.conj(array)

@@ -10,7 +10,7 @@ import io
 import mmap
 import struct
 import zipfile
-from typing import NamedTuple, Union
+from typing import Union
 
 Memory = Union[bytes, mmap.mmap]
 
@@ -24,14 +24,8 @@ _BEYOND = 0xFFFFFFFF
 """What stands for a size or an offset that only zip64 can hold."""
 
 
-class Member(NamedTuple):
-    """A member of the file as the directory describes it."""
-
-    flags: int
-    method: int
-    compressed_size: int
-    size: int
-    header_offset: int
+Member = tuple[int, int, int, int, int]
+"""A member as the directory describes it: flags, method, compressed size, size, where its header lies."""
 
 
 def members(memory: Memory) -> dict[str, Member]:
@@ -47,14 +41,14 @@ def members(memory: Memory) -> dict[str, Member]:
     file = io.BytesIO(memory) if isinstance(memory, bytes) else memory
     with zipfile.ZipFile(file) as directory:  # type: ignore[arg-type]  # a map reads and seeks
         return {
-            entry.filename: Member(
-                entry.flag_bits,
-                entry.compress_type,
-                entry.compress_size,
-                entry.file_size,
-                entry.header_offset,
+            one.filename: (
+                one.flag_bits,
+                one.compress_type,
+                one.compress_size,
+                one.file_size,
+                one.header_offset,
             )
-            for entry in directory.infolist()
+            for one in directory.infolist()
         }
 
 
@@ -85,9 +79,9 @@ def _plain_members(memory: Memory) -> dict[str, Member] | None:
         at += _ENTRY.size
         text = directory[at : at + name]
         at += name + extra + note
-        if mark != _ENTRY_MARK or _BEYOND in (packed, size, offset) or at > length:
+        if mark != _ENTRY_MARK or packed == _BEYOND or size == _BEYOND or offset == _BEYOND:
             return None
-        if not text.isascii() or b"\0" in text:
+        if at > length or not text.isascii() or b"\0" in text:
             return None
-        found[text.decode("ascii")] = Member(flags, method, packed, size, offset)
+        found[text.decode()] = flags, method, packed, size, offset
     return found if at == length else None
