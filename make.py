@@ -71,11 +71,12 @@ def lint() -> None:
 
 
 def bench() -> None:
-    """Run the benchmarks, those of ``record`` or of ``compare`` (after ``test`` has set up)."""
-    scripts = {"compare": "benchmarks/compare_runs.py", "record": "benchmarks/record_steps.py"}
+    """Run the benchmarks, or those of ``kernel``, ``compare`` or ``record`` (after ``test`` has set up)."""
+    scripts = {"kernel": "kernel.py", "compare": "compare_runs.py", "record": "record_steps.py"}
     chosen = sys.argv[2:3] if sys.argv[2:3] and sys.argv[2] in scripts else list(scripts)
     for name in chosen:
-        run(PYTHON, scripts[name], *(argument for argument in sys.argv[2:] if argument not in scripts))
+        arguments = (argument for argument in sys.argv[2:] if argument not in scripts)
+        run(PYTHON, ROOT / "benchmarks" / scripts[name], *arguments)
 
 
 def clean() -> None:

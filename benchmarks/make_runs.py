@@ -1,7 +1,8 @@
 """Write a synthetic pair of runs, for timing: ``python make_runs.py OUT KIND [CALLS]`` (needs torch).
 
 big: 128 calls of 4 float32 tensors of 1 MiB a side, 1 GiB in all.
-small: 5000 calls of 5 tensors of 16x16 a side, 25,000 rows.
+small: 5000 calls of 5 tensors of 16x16 a side, 25,000 rows, a file each.
+packed: the same in one file a side, as probe records by default.
 stat: 20,000 calls of 5 rows and no tensors, 100,000 rows.
 """
 
@@ -13,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from probe_pytorch.storage.tensors import FileStore, PackedStore, TensorStore
 
 KINDS = {
     "big": (128, (512, 512), 4, True),
     "small": (5000, (16, 16), 5, True),
+    "packed": (5000, (16, 16), 5, True),
     "stat": (20_000, (16, 16), 5, False),
 }
 APIS = (
@@ -43,26 +46,29 @@ def make(out: Path, kind: str, calls: int | None = None) -> tuple[Path, Path]:
     sides = {side: out / side / "step0" / "rank0" for side in ("npu", "bench")}
     data: dict[str, dict[str, Any]] = {side: {} for side in sides}
     stacks: dict[str, Any] = {}
-    for directory in sides.values():
-        (directory / "dump_tensor_data").mkdir(parents=True, exist_ok=True)
+    stores: dict[str, TensorStore] = {}
+    for side, directory in sides.items():
+        folder = directory / "dump_tensor_data"
+        folder.mkdir(parents=True, exist_ok=True)
+        stores[side] = PackedStore(folder) if kind == "packed" else FileStore(folder)
     for number in range(calls):
         key = f"{APIS[number % len(APIS)]}.{number // len(APIS)}.forward"
         golden = [torch.randn(shape, generator=generator) for _ in range(count)]
-        for side, directory in sides.items():
+        for side in sides:
             leaves = []
             for place, tensor in enumerate(golden):
                 if side == "npu":
                     worse = 50 * (number % 7 == 0) * (place == count - 1)
                     tensor = tensor + 1e-4 * torch.randn(shape, generator=generator) * (1 + worse)
                 where = f"input.{place}" if place < count - 1 else "output.0"
-                name = f"{key}.{where}.pt" if save else None
-                if name:
-                    torch.save(tensor, directory / "dump_tensor_data" / name)
+                name = stores[side].save(f"{key}.{where}", tensor) if save else None
                 leaves.append(leaf(tensor, name, place == 1))
             data[side][key] = {"input_args": leaves[:-1], "input_kwargs": {}, "output": leaves[-1:]}
         frame = f"File /opt/model/layer.py, line {number % 300}, in forward, \n return self.f(x)"
         main = "File /opt/model/train.py, line 10, in <module>, \n out = model(x)"
         stacks.setdefault(str(number % 300), [[], [frame, main]])[0].append(key)
+    for store in stores.values():
+        store.close()
     for side, directory in sides.items():
         head = {"task": "tensor" if save else "statistics", "level": "L1", "framework": "pytorch",
                 "dump_data_dir": str(directory / "dump_tensor_data") if save else None}  # fmt: skip

@@ -215,14 +215,17 @@ def test_engines_agree_on_the_sign_of_zero() -> None:
 
 
 @pytest.mark.parametrize("kinds", [("float32", "float32"), ("int8", "float16"), ("bool", "bool")])
-def test_threads_do_not_change_a_bit(kinds: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Enough for five threads, with a rest of a block, nan and inf, and what differs at the very end."""
+@pytest.mark.parametrize("place", [0, -1])
+def test_threads_do_not_change_a_bit(
+    kinds: tuple[str, str], place: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Enough for five threads, with a rest of a block, nan and inf; one dtype differs at one end only."""
     ours, theirs = (DTYPES[kind] for kind in kinds)
     few = apart(ours, theirs, 100_003, np.random.default_rng(1))
     target, golden = (np.resize(side, 5 * (1 << 21) + 12_345) for side in few)
     if ours == theirs:
         target = golden.copy()
-        target[-1:] = 1 - target[-1:].astype(np.float32)
+        target[place] = golden[place] != 1
     units = alternatives(ours, theirs)[-1]
     expected = bits(blocked.measure(target, golden, units))
     for threads in (1, 2, 5, 64):
@@ -368,6 +371,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "target with gaps": (np.ones(8)[::2], FOUR, 0, 0, -1.0, 1),
     "golden transposed": (FOUR, np.ones((3, 2)).T[:2, :2], 0, 0, -1.0, 1),
     "distances of two dtypes": (FOUR, SINGLE, 0, 1, 1.0, 1), "of integers": (WHOLE, WHOLE, 7, 7, 1.0, 1),
+    "of bytes": (WHOLE, WHOLE, 4, 4, 1.0, 1), "of truth values": (WHOLE, WHOLE, 12, 12, 0.0, 1),
     "TypeError: text": ("text", FOUR, 0, 0, -1.0, 1), "TypeError: None": (FOUR, None, 0, 0, -1.0, 1),
     "TypeError: too few": (FOUR, FOUR), "TypeError: limit": (FOUR, FOUR, 0, 0, "1", 1),
     "TypeError: seven totals": (FOUR, FOUR, 0, 0, -1.0, 1, (0.0,) * 7),

@@ -9,6 +9,7 @@ import importlib.util
 import math
 import os
 import re
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -166,7 +167,7 @@ def test_any_row(cells: list[Any], number: int, style: int) -> None:
 
 def test_columns_beyond_zz() -> None:
     """All columns that Excel has, empty ones left out."""
-    cells = [None if column % 7 == 3 else column for column in range(16_384)]
+    cells = [None if column % 7 == 2 else column for column in range(16_384)]
     _, row = by_both(cells, 3, 0)
     names = re.findall('r="([A-Z]+)3"', row.decode())
     assert names == [get_column_letter(column + 1) for column in cells if column is not None]
@@ -224,6 +225,20 @@ def test_what_cannot_be_written(writer: str, cell: Any) -> None:
         WRITERS[writer].csv_line(["a", cell], str)
     with pytest.raises(ValueError):
         WRITERS[writer].sheet_row(["a", cell], 1, 0, str)
+
+
+def test_nothing_is_kept() -> None:
+    """Neither the cells nor what prepare returned, also where it raises."""
+    answer, cells = "é" * 30, ["=a" * 9, "ü" * 9, 0.125, 10**30, "<" * 9]
+    everything = [answer, *cells]
+    before = [sys.getrefcount(one) for one in everything]
+    for _ in range(50):
+        compiled.csv_line(cells, lambda text: answer)
+        compiled.sheet_row(cells, 1, 2, lambda text: answer)
+        for write in (compiled.csv_line, lambda row, prepare: compiled.sheet_row(row, 1, 2, prepare)):
+            with pytest.raises(ZeroDivisionError):
+                write(cells, lambda text: 1 / 0)
+    assert [sys.getrefcount(one) for one in everything] == before
 
 
 # -- files that others read --------------------------------------------------------------------
