@@ -106,9 +106,6 @@ def test_numbers_of_numpy_are_those_of_python(kind: str) -> None:
     assert by_both(list(np.array(values))) == by_both(values)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="defect: numpy's narrow floats have other digits in rows of a worksheet"
-)
 @pytest.mark.parametrize("kind", [np.float32, np.float16])
 def test_narrow_numbers_of_numpy(kind: Any) -> None:
     by_both(["a", kind(0.1)])
@@ -134,7 +131,6 @@ def test_one_cell_among_others(cell: Any) -> None:
     assert rows[0] == rows[1]
 
 
-@pytest.mark.xfail(strict=True, reason="defect: csv.writer writes a row of one empty cell as two quotes")
 @pytest.mark.parametrize("cell", ["", None])
 def test_one_empty_cell(cell: Any) -> None:
     """An empty line would be no row at all to those that read it."""
@@ -147,9 +143,6 @@ class Named(str, enum.Enum):
     RED = "red"
 
 
-@pytest.mark.xfail(
-    strict=True, reason="defect: a text with a str() of its own is written as that in a worksheet"
-)
 def test_texts_that_are_more_than_text() -> None:
     by_both(["a", Named.RED])
 

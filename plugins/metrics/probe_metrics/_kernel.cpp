@@ -475,7 +475,8 @@ void join(Found &into, const Found &other) {
 void run(const Job &job, int threads, Found &found, double (&totals)[SUMS]) {
     Py_ssize_t blocks = (job.count + BLOCK - 1) / BLOCK;
     Py_ssize_t wanted = job.count / SHARE;
-    Py_ssize_t workers = wanted < 1 ? 1 : wanted < threads ? wanted : threads;
+    Py_ssize_t workers = wanted < threads ? wanted : threads;
+    if (workers < 1) workers = 1;
     std::vector<double> sums((size_t)blocks * SUMS);
     std::vector<Found> parts((size_t)workers);
     std::vector<std::thread> others;
@@ -533,9 +534,9 @@ PyObject *measure(PyObject *, PyObject *args) {
         if (lacks_memory)
             PyErr_NoMemory();
         else
-            result = Py_BuildValue(
-                "nOddddLLLLLdddLLLdddddddd", job.count, found.equal ? Py_True : Py_False, found.target.max,
-                found.target.min, found.golden.max, found.golden.min, (long long)found.target.nan,
+            result = Py_BuildValue(  // extrema: -0.0 as 0.0
+                "nOddddLLLLLdddLLLdddddddd", job.count, found.equal ? Py_True : Py_False, found.target.max + 0.0,
+                found.target.min + 0.0, found.golden.max + 0.0, found.golden.min + 0.0, (long long)found.target.nan,
                 (long long)found.target.infinite, (long long)found.golden.nan, (long long)found.golden.infinite,
                 (long long)found.apart, found.max_absolute, found.max_relative, found.max_ulp,
                 (long long)found.below_one, (long long)found.below_five, (long long)found.over_limit,

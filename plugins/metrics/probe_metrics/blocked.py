@@ -102,7 +102,8 @@ class _Pass:
         """What all blocks came to."""
         ours, theirs = self._target, self._golden
         return Tally(
-            size, self._equal, ours.max, ours.min, theirs.max, theirs.min,
+            size, self._equal,
+            ours.max + 0.0, ours.min + 0.0, theirs.max + 0.0, theirs.min + 0.0,  # -0.0 as 0.0
             ours.nan, ours.infinite, theirs.nan, theirs.infinite, self._apart,
             self._absolute, self._relative, self._ulp,
             self._below_one, self._below_five, self._over, *self._totals.tolist(),

@@ -1,7 +1,8 @@
 """Where the members of a zip file lie.
 
-The short way reads the directory at the end of the file, plain as ``torch.save`` writes it: no comment, no
-member beyond 4 GiB, names in ASCII. Any other file, a damaged one among them, is left to ``zipfile``.
+The short way reads the directory at the end of the file, plain as ``torch.save`` writes it: no comment,
+no extra fields, no member beyond 4 GiB, names in ASCII. Any other file, a damaged one among them, is left
+to ``zipfile``.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ Memory = Union[bytes, mmap.mmap]
 _END = struct.Struct("<4s4H2IH")
 _LARGE_END = struct.Struct("<16x2I4Q4sIQI")
 """The end record of zip64, as torch writes it before the other, and the locator behind it."""
-_ENTRY = struct.Struct("<4s4x2H8x2I3H8xI")
+_ENTRY = struct.Struct("<4s2xB1x2H8x2I3H8xI")
 _END_MARK, _ENTRY_MARK = b"PK\x05\x06", b"PK\x01\x02"
 _LARGE_END_MARK, _LOCATOR_MARK = b"PK\x06\x06", b"PK\x06\x07"
+_NEWEST = 63
+"""The version, times ten, of the zip format that zipfile reads: 6.3."""
 _BEYOND = 0xFFFFFFFF
 """What stands for a size or an offset that only zip64 can hold."""
 
@@ -62,11 +65,13 @@ def _plain_members(memory: Memory) -> dict[str, Member] | None:
     wide = at - _LARGE_END.size
     if wide >= 0 and memory[wide : wide + 4] == _LARGE_END_MARK:
         at = wide
-        disk, first_disk, here, count, length, start, locator, _, found_at, _ = _LARGE_END.unpack_from(
-            memory, at
+        disk, first_disk, here, count, length, start, locator, its_disk, found_at, disks = (
+            _LARGE_END.unpack_from(memory, at)
         )
-        if locator != _LOCATOR_MARK or found_at != at:
+        if locator != _LOCATOR_MARK or its_disk or found_at != at or disks > 1:
             return None
+    elif memory[max(0, at - 20) : max(0, at - 16)] == _LOCATOR_MARK:
+        return None
     if disk or first_disk or here != count or start + length != at:
         return None
     directory = memory[start:at]
@@ -75,13 +80,15 @@ def _plain_members(memory: Memory) -> dict[str, Member] | None:
     for _ in range(count):
         if at + _ENTRY.size > length:
             return None
-        mark, flags, method, packed, size, name, extra, note, offset = _ENTRY.unpack_from(directory, at)
+        mark, version, flags, method, packed, size, name, extra, note, offset = _ENTRY.unpack_from(
+            directory, at
+        )
         at += _ENTRY.size
         text = directory[at : at + name]
-        at += name + extra + note
+        at += name + note
         if mark != _ENTRY_MARK or packed == _BEYOND or size == _BEYOND or offset == _BEYOND:
             return None
-        if at > length or not text.isascii() or b"\0" in text:
+        if at > length or extra or version > _NEWEST or not text.isascii() or b"\0" in text:
             return None
         found[text.decode()] = flags, method, packed, size, offset
     return found if at == length else None

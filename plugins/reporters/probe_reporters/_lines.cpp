@@ -165,7 +165,7 @@ bool append_sheet_cell(std::string &out, PyObject *cell, Py_ssize_t column, cons
     std::string_view text;
     bool is_text = PyUnicode_Check(cell) || (PyFloat_Check(cell) && !std::isfinite(PyFloat_AS_DOUBLE(cell)));
     if (is_text) {
-        PyObject *source = PyObject_Str(cell);
+        PyObject *source = PyUnicode_Check(cell) ? Py_NewRef(cell) : PyObject_Str(cell);
         text = source ? text_of(source, prepare, holder) : std::string_view();
         if (!text.data()) {
             Py_XDECREF(source);
@@ -203,13 +203,14 @@ PyObject *csv_line(PyObject *, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OO:csv_line", &cells, &prepare)) return nullptr;
     PyObject *row = PySequence_Fast(cells, "the cells must be a sequence");
     if (!row) return nullptr;
-    static thread_local std::string out;
-    out.clear();
+    std::string out;
+    out.reserve(1024);
     bool well = true;
     for (Py_ssize_t i = 0; well && i < PySequence_Fast_GET_SIZE(row); i++) {
         if (i) out += ',';
         well = append_csv_cell(out, PySequence_Fast_GET_ITEM(row, i), prepare);
     }
+    if (out.empty() && PySequence_Fast_GET_SIZE(row) == 1) out = "\"\"";  // a line of its own, not a blank one
     Py_DECREF(row);
     out += "\r\n";
     return well ? PyBytes_FromStringAndSize(out.data(), out.size()) : nullptr;
@@ -222,9 +223,9 @@ PyObject *sheet_row(PyObject *, PyObject *args) {
     if (!PyArg_ParseTuple(args, "OniO:sheet_row", &cells, &number, &style, &prepare)) return nullptr;
     PyObject *row = PySequence_Fast(cells, "the cells must be a sequence");
     if (!row) return nullptr;
-    static thread_local std::string out;
-    std::string label = std::to_string(number), look = style ? " s=\"" + std::to_string(style) + "\"" : "";
-    out = "<row r=\"" + label + "\">";
+    std::string out, label = std::to_string(number), look = style ? " s=\"" + std::to_string(style) + "\"" : "";
+    out.reserve(2048);
+    out += "<row r=\"" + label + "\">";
     bool well = true;
     for (Py_ssize_t i = 0; well && i < PySequence_Fast_GET_SIZE(row); i++)
         well = append_sheet_cell(out, PySequence_Fast_GET_ITEM(row, i), i, label, look, prepare);

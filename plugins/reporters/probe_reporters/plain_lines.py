@@ -51,7 +51,7 @@ def sheet_row(cells: Sequence[Cell], number: int, style: int, prepare: Prepare) 
         elif isinstance(cell, bool):
             parts.append(f'{start} t="b"><v>{int(cell)}</v></c>')
         elif cell is not None:
-            parts.append(f"{start}><v>{cell}</v></c>")
+            parts.append(f"{start}><v>{cell!s}</v></c>")
     parts.append("</row>")
     return "".join(parts).encode()
 
