@@ -7,6 +7,7 @@ setup(
         Extension(
             "probe_metrics._kernel",
             ["probe_metrics/_kernel.cpp"],
+            depends=["probe_metrics/_elements.h"],
             language="c++",
             extra_compile_args=[
                 "-std=c++17",
@@ -14,6 +15,7 @@ setup(
                 "-ffp-contract=off",
                 "-fno-math-errno",
                 "-fno-trapping-math",
+                "-Wno-psabi",
                 "-pthread",
             ],
             extra_link_args=["-pthread"],
