@@ -1,10 +1,15 @@
-"""Pairs opened a little ahead of their turn, so that the disk reads the next while one is measured."""
+"""Pairs opened ahead of their turn, the passes over large ones done by then on other threads.
+
+While rows are judged and written, the tensors of the next ones are read and measured: processors share
+the work, and a slow disk is kept busy. The order of the pairs does not change, and two batches are open
+at most.
+"""
 
 from __future__ import annotations
 
 import mmap
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,35 +18,56 @@ from probe_core.measure import OpenPair
 
 T = TypeVar("T")
 Array = np.ndarray[Any, Any]
+Ahead = Callable[[Sequence[OpenPair]], None]
+Batch = list[tuple[T, "OpenPair | None"]]
 
-LARGE = 1 << 20
-"""Bytes from which on reading a mapped tensor is worth announcing; the system reads less ahead by itself."""
-PAIRS, BYTES = 16, 64 << 20
-"""How many pairs, and how many bytes of their tensors, are opened ahead at most."""
+LARGE = 512 << 10
+"""Bytes of a pair's two tensors from which on it is worth handing to another thread."""
+PAIRS, BYTES = 64, 32 << 20
+"""How many pairs, and how many bytes of their tensors, are a batch."""
 
 
-def opened_ahead(pairs: Iterable[tuple[T, OpenPair | None]]) -> Iterator[tuple[T, OpenPair | None]]:
-    """The pairs in their order; what is large of them is announced to the system before its turn.
+def opened_ahead(
+    pairs: Iterable[tuple[T, OpenPair | None]], functions: Sequence[Ahead]
+) -> Iterator[tuple[T, OpenPair | None]]:
+    """The pairs in their order; before its turn, ``functions`` are called with what is large of a batch.
 
     A label may come without a pair, and passes through.
     """
-    waiting: deque[tuple[T, OpenPair | None, int]] = deque()
-    held = 0
+    before: tuple[Batch[T], Future[None] | None] = [], None
+    with ThreadPoolExecutor(1, "probe-ahead") as thread:
+        for batch in _batches(pairs):
+            large = [pair for _, pair in batch if pair is not None and pair.nbytes >= LARGE]
+            begun = thread.submit(_call, functions, large) if large else None
+            yield from _finished(*before)
+            before = batch, begun
+        yield from _finished(*before)
+
+
+def _batches(pairs: Iterable[tuple[T, OpenPair | None]]) -> Iterator[Batch[T]]:
+    batch: Batch[T] = []
+    size = 0
     for label, pair in pairs:
-        size = 0
-        if pair is not None and pair.measurable:
-            for array in (pair.target, pair.golden):
-                size += array.nbytes
-                if array.nbytes >= LARGE:
-                    announce(array)
-        waiting.append((label, pair, size))
-        held += size
-        while len(waiting) > PAIRS or held > BYTES:
-            label, pair, size = waiting.popleft()
-            held -= size
-            yield label, pair
-    for label, pair, _ in waiting:
-        yield label, pair
+        batch.append((label, pair))
+        size += 0 if pair is None else pair.nbytes
+        if len(batch) == PAIRS or size >= BYTES:
+            yield batch
+            batch, size = [], 0
+    yield batch
+
+
+def _finished(batch: Batch[T], begun: Future[None] | None) -> Batch[T]:
+    if begun is not None:
+        begun.exception()  # whoever asks for what failed meets the failure again, where it is said
+    return batch
+
+
+def _call(functions: Sequence[Ahead], pairs: Sequence[OpenPair]) -> None:
+    for pair in pairs:
+        announce(pair.target)
+        announce(pair.golden)
+    for function in functions:
+        function(pairs)
 
 
 def announce(array: Array) -> None:

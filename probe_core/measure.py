@@ -128,6 +128,11 @@ class OpenPair:
         return self._golden
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of both tensors; 0 where there is nothing to measure."""
+        return self.target.nbytes + self.golden.nbytes if self.measurable else 0
+
+    @property
     def slots(self) -> tuple[Slot, Slot]:
         """Both slots of a matched pair."""
         assert self.pair.target is not None and self.pair.golden is not None
@@ -160,6 +165,10 @@ class OpenPair:
         if function not in self._shared:
             self._shared[function] = function(self)
         return self._shared[function]  # type: ignore[return-value]
+
+    def share(self, function: Callable[[OpenPair], T], result: T) -> None:
+        """Keep what ``once(function)`` would compute."""
+        self._shared[function] = result
 
     def close(self) -> None:
         """Let the arrays go."""

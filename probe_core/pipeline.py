@@ -15,7 +15,7 @@ from operator import itemgetter
 from pathlib import Path
 
 from probe_core import table as tables
-from probe_core.ahead import opened_ahead
+from probe_core.ahead import Ahead, opened_ahead
 from probe_core.errors import UserError, nearest
 from probe_core.manager import Manager
 from probe_core.matching.matching import RowOrder
@@ -26,7 +26,7 @@ from probe_core.plan import Plan, StackMode
 from probe_core.progress import tell
 from probe_core.protocols import Highlighter, Matcher, Metric, Policy
 from probe_core.report import Report
-from probe_core.specs import HighlightSpec, MatcherSpec, MetricSpec, Needs, PolicySpec, ReporterSpec
+from probe_core.specs import HighlightSpec, MatcherSpec, MetricSpec, Needs, PolicySpec, ReporterSpec, address
 from probe_core.store.layout import pair_ranks
 from probe_core.store.names import is_gradient, without_count
 from probe_core.store.run import Run
@@ -122,6 +122,8 @@ class Comparison:
         self.is_debug = self.target.is_debug
         self._tools = _tools(plan, manager, self.mode)
         self._metrics = frozenset(tool.spec.name for tool in self._tools)
+        ahead = dict.fromkeys(tool.spec.ahead for tool in self._tools if tool.spec.ahead)
+        self._ahead: list[Ahead] = [address(function) for function in ahead]
         policy = manager.find("policies", tables.POLICIES[self.mode], PolicySpec)
         self._policy: Policy = policy.make()
         name = plan.matcher if plan.mapping is None else "mapping"
@@ -144,7 +146,7 @@ class Comparison:
 
     def ops(self) -> Iterator[tuple[str, list[Row]]]:
         """The rows of each op, in the order of the table."""
-        ahead = opened_ahead(self._opened())
+        ahead = opened_ahead(self._opened(), self._ahead)
         for (_, op), opened in groupby(ahead, key=itemgetter(0)):
             yield op, self._rows(op, (pair for _, pair in opened if pair is not None))
 

@@ -44,10 +44,15 @@ def address(text: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class MetricSpec(Spec):
-    """A metric: its columns, and what it needs of a pair (factory makes a ``protocols.Metric``)."""
+    """A metric: its columns, and what it needs of a pair (factory makes a ``protocols.Metric``).
+
+    ``ahead`` is the address of a function that may be called with several large pairs before the metric
+    is asked, on another thread, to leave with ``pair.share`` what the metric will ask ``pair.once`` for.
+    """
 
     columns: tuple[str, ...] = ()
     needs: Needs = Needs.TENSOR
+    ahead: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
 // in CODES of compiled.py, the fields of the tuple those of Tally in tally.py. Both buffers hold the same
 // number of elements, at least one. ulp_limit < 0: no distances in units of the last place; else both codes
 // are the same and floating. totals: the eight sums of the elements before these.
+// measure_many([(target, golden, target_code, golden_code, ulp_limit), ...], threads) -> [tuple, ...]
 //
 // The order in which numbers are added is part of the contract, so that blocked.py, which adds in the
 // same order, gives the same bits, and so does every machine: blocks of BLOCK elements; element i of
@@ -13,6 +14,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <atomic>
+#include <deque>
 #include <new>
 #include <thread>
 #include <vector>
@@ -315,54 +318,131 @@ void run(const Job &job, int threads, Found &found, double (&totals)[SUMS]) {
         for (int sum = 0; sum < SUMS; sum++) totals[sum] += sums[block * SUMS + sum];
 }
 
-PyObject *measure(PyObject *, PyObject *args) {
-    Py_buffer target, golden;
-    Job job;
-    int threads;
+// ---- called from Python ---------------------------------------------------------------------------
+
+// One pair as it was asked for, and what was found.
+struct Request {
+    Py_buffer target = {}, golden = {};
+    Job job = {};
     double totals[SUMS] = {};
-    if (!PyArg_ParseTuple(args, "y*y*iidi|(dddddddd):measure", &target, &golden, &job.target_code, &job.golden_code,
-                          &job.ulp_limit, &threads, &totals[0], &totals[1], &totals[2], &totals[3], &totals[4],
-                          &totals[5], &totals[6], &totals[7]))
-        return nullptr;
-    PyObject *result = nullptr;
-    bool known = job.target_code >= 0 && job.target_code < CODES && job.golden_code >= 0 && job.golden_code < CODES;
-    bool measures_ulp = job.ulp_limit >= 0;
-    if (!known || (measures_ulp && (job.target_code != job.golden_code || job.target_code > BFLOAT16))) {
-        PyErr_SetString(PyExc_ValueError, "no such element types");
-    } else if (target.len == 0 || target.len % SIZES[job.target_code] || golden.len % SIZES[job.golden_code] ||
-               target.len / SIZES[job.target_code] != golden.len / SIZES[job.golden_code]) {
-        PyErr_SetString(PyExc_ValueError, "both sides must hold the same number of elements, at least one");
-    } else {
+    Found found;
+
+    Request() = default;
+    Request(const Request &) = delete;
+    ~Request() {
+        PyBuffer_Release(&target);  // of what was never taken: nothing
+        PyBuffer_Release(&golden);
+    }
+
+    // Take over the two buffers; false, with an exception set, where they do not go together.
+    bool check() {
+        bool known = job.target_code >= 0 && job.target_code < CODES && job.golden_code >= 0 && job.golden_code < CODES;
+        bool measures_ulp = job.ulp_limit >= 0;
+        if (!known || (measures_ulp && (job.target_code != job.golden_code || job.target_code > BFLOAT16))) {
+            PyErr_SetString(PyExc_ValueError, "no such element types");
+            return false;
+        }
+        int ours = SIZES[job.target_code], theirs = SIZES[job.golden_code];
+        if (target.len == 0 || target.len % ours || golden.len % theirs || target.len / ours != golden.len / theirs) {
+            PyErr_SetString(PyExc_ValueError, "both sides must hold the same number of elements, at least one");
+            return false;
+        }
         job.target = (const char *)target.buf;
         job.golden = (const char *)golden.buf;
-        job.count = target.len / SIZES[job.target_code];
-        Found found;
-        bool lacks_memory = false;
-        Py_BEGIN_ALLOW_THREADS
-        try {
-            run(job, threads, found, totals);
-        } catch (const std::bad_alloc &) {
-            lacks_memory = true;
-        }
-        Py_END_ALLOW_THREADS
-        if (lacks_memory)
-            PyErr_NoMemory();
-        else
-            result = Py_BuildValue(  // extrema: -0.0 as 0.0
-                "nOddddLLLLLdddLLLdddddddd", job.count, found.equal ? Py_True : Py_False, found.target.max + 0.0,
-                found.target.min + 0.0, found.golden.max + 0.0, found.golden.min + 0.0, (long long)found.target.nan,
-                (long long)found.target.infinite, (long long)found.golden.nan, (long long)found.golden.infinite,
-                (long long)found.apart, found.max_absolute, found.max_relative, found.max_ulp,
-                (long long)found.below_one, (long long)found.below_five, (long long)found.over_limit,
-                totals[RELATIVE], totals[TARGET_SQUARES], totals[GOLDEN_SQUARES], totals[SQUARES], totals[DOT],
-                totals[TARGET], totals[GOLDEN], totals[ULP]);
+        job.count = target.len / ours;
+        return true;
     }
-    PyBuffer_Release(&target);
-    PyBuffer_Release(&golden);
-    return result;
+
+    PyObject *answer() const {
+        return Py_BuildValue(  // extrema: -0.0 as 0.0
+            "nOddddLLLLLdddLLLdddddddd", job.count, found.equal ? Py_True : Py_False, found.target.max + 0.0,
+            found.target.min + 0.0, found.golden.max + 0.0, found.golden.min + 0.0, (long long)found.target.nan,
+            (long long)found.target.infinite, (long long)found.golden.nan, (long long)found.golden.infinite,
+            (long long)found.apart, found.max_absolute, found.max_relative, found.max_ulp, (long long)found.below_one,
+            (long long)found.below_five, (long long)found.over_limit, totals[RELATIVE], totals[TARGET_SQUARES],
+            totals[GOLDEN_SQUARES], totals[SQUARES], totals[DOT], totals[TARGET], totals[GOLDEN], totals[ULP]);
+    }
+};
+
+PyObject *measure(PyObject *, PyObject *args) {
+    Request request;
+    Job &job = request.job;
+    double(&totals)[SUMS] = request.totals;
+    int threads;
+    if (!PyArg_ParseTuple(args, "y*y*iidi|(dddddddd):measure", &request.target, &request.golden, &job.target_code,
+                          &job.golden_code, &job.ulp_limit, &threads, &totals[0], &totals[1], &totals[2], &totals[3],
+                          &totals[4], &totals[5], &totals[6], &totals[7]) ||
+        !request.check())
+        return nullptr;
+    bool lacks_memory = false;
+    Py_BEGIN_ALLOW_THREADS
+    try {
+        run(job, threads, request.found, totals);
+    } catch (const std::bad_alloc &) {
+        lacks_memory = true;
+    }
+    Py_END_ALLOW_THREADS
+    return lacks_memory ? PyErr_NoMemory() : request.answer();
 }
 
-PyMethodDef METHODS[] = {{"measure", measure, METH_VARARGS, nullptr}, {nullptr, nullptr, 0, nullptr}};
+// Measure all requests, each on one thread, on up to `threads` threads; false where memory ran out.
+bool run_all(std::deque<Request> &requests, int threads) {
+    std::atomic<size_t> next{0};
+    std::atomic<bool> well{true};
+    auto work = [&] {
+        for (size_t i = next++; i < requests.size(); i = next++) {
+            try {
+                run(requests[i].job, 1, requests[i].found, requests[i].totals);
+            } catch (const std::bad_alloc &) {
+                well = false;
+            }
+        }
+    };
+    std::vector<std::thread> others;
+    for (int other = 1; other < threads && (size_t)other < requests.size(); other++) {
+        try {
+            others.emplace_back(work);
+        } catch (const std::exception &) {
+            break;  // no more threads are to be had: these do it
+        }
+    }
+    work();
+    for (std::thread &other : others) other.join();
+    return well;
+}
+
+PyObject *measure_many(PyObject *, PyObject *args) {
+    PyObject *items;
+    int threads;
+    if (!PyArg_ParseTuple(args, "O!i:measure_many", &PyList_Type, &items, &threads)) return nullptr;
+    std::deque<Request> requests;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items); i++) {
+        PyObject *item = PyList_GET_ITEM(items, i);
+        if (!PyTuple_Check(item)) return PyErr_Format(PyExc_TypeError, "a request must be a tuple");
+        Request &request = requests.emplace_back();
+        Job &job = request.job;
+        if (!PyArg_ParseTuple(item, "y*y*iid:measure_many", &request.target, &request.golden, &job.target_code,
+                              &job.golden_code, &job.ulp_limit) ||
+            !request.check())
+            return nullptr;
+    }
+    bool well;
+    Py_BEGIN_ALLOW_THREADS
+    well = run_all(requests, threads);
+    Py_END_ALLOW_THREADS
+    if (!well) return PyErr_NoMemory();
+    PyObject *answers = PyList_New(0);
+    for (const Request &request : requests) {
+        PyObject *answer = answers ? request.answer() : nullptr;
+        if (!answer || PyList_Append(answers, answer)) Py_CLEAR(answers);
+        Py_XDECREF(answer);
+    }
+    return answers;
+}
+
+PyMethodDef METHODS[] = {{"measure", measure, METH_VARARGS, nullptr},
+                         {"measure_many", measure_many, METH_VARARGS, nullptr},
+                         {nullptr, nullptr, 0, nullptr}};
 PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_kernel", nullptr, -1, METHODS, nullptr, nullptr, nullptr, nullptr};
 
 }  // namespace

@@ -10,3 +10,6 @@ def measure(
     totals: tuple[float, float, float, float, float, float, float, float] = ...,
     /,
 ) -> tuple[Any, ...]: ...
+def measure_many(
+    requests: list[tuple[Any, Any, int, int, float]], threads: int, /
+) -> list[tuple[Any, ...]]: ...

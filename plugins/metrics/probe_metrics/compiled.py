@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -32,10 +33,19 @@ def supports(target: Array, golden: Array, units: Units | None) -> bool:
 
 def measure(target: Array, golden: Array, units: Units | None, totals: Totals = NO_TOTALS) -> Tally:
     """The tally of two flat arrays of one length, with no element but theirs."""
+    return Tally._make(_kernel.measure(*_request(target, golden, units), THREADS, totals))
+
+
+def measure_many(requests: Iterable[tuple[Array, Array, Units | None]]) -> list[Tally]:
+    """The tallies of several pairs as ``measure`` takes them; the interpreter's lock is let go but once."""
+    found = _kernel.measure_many([_request(*request) for request in requests], THREADS)
+    return [Tally._make(tally) for tally in found]
+
+
+def _request(target: Array, golden: Array, units: Units | None) -> tuple[Array, Array, int, int, float]:
     ours, theirs = _codes[target.dtype], _codes[golden.dtype]
     if target.dtype.kind == "V":  # bfloat16, which exports no buffer
         target = target.view(np.uint16)
     if golden.dtype.kind == "V":
         golden = golden.view(np.uint16)
-    limit = -1.0 if units is None else units.limit
-    return Tally._make(_kernel.measure(target, golden, ours, theirs, limit, THREADS, totals))
+    return target, golden, ours, theirs, -1.0 if units is None else units.limit

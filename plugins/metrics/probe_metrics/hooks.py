@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from probe_core.model import Advice
     from probe_core.report import Report
 
+AHEAD = "probe_metrics.kernel:measure_ahead"
 SEED = "whole-net comparison guide, 8.3"
 
 
@@ -19,14 +20,14 @@ def probe_metrics() -> list[MetricSpec]:
     """The metrics of the three tables, and those that ``--metric`` adds."""
     return [
         MetricSpec("cosine", "cosine of the angle between both tensors",
-                   "probe_metrics.cosine:Cosine", ("Cosine",)),
+                   "probe_metrics.cosine:Cosine", ("Cosine",), ahead=AHEAD),
         MetricSpec("euclidean", "Euclidean distance of both tensors",
-                   "probe_metrics.euclidean:Euclidean", ("EucDist",)),
+                   "probe_metrics.euclidean:Euclidean", ("EucDist",), ahead=AHEAD),
         MetricSpec("max_error", "largest absolute and largest relative error",
-                   "probe_metrics.max_error:MaxError", ("MaxAbsErr", "MaxRelativeErr")),
+                   "probe_metrics.max_error:MaxError", ("MaxAbsErr", "MaxRelativeErr"), ahead=AHEAD),
         MetricSpec("error_ratio", "share of elements with a relative error below 1/1000 and 5/1000",
                    "probe_metrics.error_ratio:ErrorRatio",
-                   ("One Thousandth Err Ratio", "Five Thousandths Err Ratio")),
+                   ("One Thousandth Err Ratio", "Five Thousandths Err Ratio"), ahead=AHEAD),
         MetricSpec("statistics", "differences of the recorded maximum, minimum, mean and norm",
                    "probe_metrics.statistics:StatisticsDifference",
                    ("Max diff", "Min diff", "Mean diff", "L2norm diff", "MaxRelativeErr",
@@ -34,13 +35,13 @@ def probe_metrics() -> list[MetricSpec]:
         MetricSpec("checksum", "equality of the recorded checksums",
                    "probe_metrics.checksum:Checksum", ("Checksum equal",), Needs.CHECKSUM),
         MetricSpec("rmse", "root mean square error",
-                   "probe_metrics.rmse:Rmse", ("RMSE",)),
+                   "probe_metrics.rmse:Rmse", ("RMSE",), ahead=AHEAD),
         MetricSpec("mape", "mean absolute percentage error, as a ratio",
-                   "probe_metrics.mape:Mape", ("MAPE",)),
+                   "probe_metrics.mape:Mape", ("MAPE",), ahead=AHEAD),
         MetricSpec("ulp", "distance in units in the last place, exact",
-                   "probe_metrics.ulp:Ulp", ("ULP max", "ULP mean", "ULP share over limit")),
+                   "probe_metrics.ulp:Ulp", ("ULP max", "ULP mean", "ULP share over limit"), ahead=AHEAD),
         MetricSpec("equal", "bitwise equality of both tensors",
-                   "probe_metrics.equal:Equal", ("Bitwise equal",)),
+                   "probe_metrics.equal:Equal", ("Bitwise equal",), ahead=AHEAD),
     ]  # fmt: skip
 
 
