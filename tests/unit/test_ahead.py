@@ -20,6 +20,12 @@ Array = np.ndarray[Any, Any]
 LARGE = ahead.LARGE // 4
 
 
+@pytest.fixture(autouse=True)
+def engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The compiled engine, whichever is asked for outside."""
+    monkeypatch.setattr(kernel, "_compiled", compiled)
+
+
 def pair(count: int, seed: int = 0) -> OpenPair:
     """A pair of float32 tensors with ``count`` elements a side."""
     generator = np.random.default_rng(seed)
