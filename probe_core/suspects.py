@@ -99,6 +99,8 @@ class Suspects:
             return
         self._find_dtype(op, rows, lines)
         drifts = [(row, line, row.verdict.drift) for row, line in zip(rows, lines) if row.verdict.drift]
+        if not drifts:
+            return
         self._noise = max([self._noise, *(drift.noise for _, _, drift in drifts)])
         found = self._first_apart(
             [item for item in drifts if item[0].pair.side.is_source],
@@ -109,15 +111,19 @@ class Suspects:
 
     def _find_dtype(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Keep the first call where a floating dtype differs after others agreed."""
+        if self._dtype_told:
+            return
         for row, line in zip(rows, lines):
-            if self._dtype_told or row.pair.target is None or row.pair.golden is None:
+            target, golden, _ = row.pair
+            if target is None or golden is None:
                 continue
-            ours, theirs = row.pair.target.value, row.pair.golden.value
-            if ours.shape is None or not all("float" in one.dtype.lower() for one in (ours, theirs)):
-                continue
+            ours, theirs = target.value, golden.value
             if ours.dtype == theirs.dtype:
-                self._dtypes_agreed = True
-            elif self._dtypes_agreed:
+                if not self._dtypes_agreed:
+                    self._dtypes_agreed = ours.shape is not None and _is_floating(ours.dtype)
+            elif self._dtypes_agreed and ours.shape is not None and not self._dtype_told:
+                if not (_is_floating(ours.dtype) and _is_floating(theirs.dtype)):
+                    continue
                 self._dtype_told = True
                 why = f"is {ours.dtype} for {theirs.dtype}; before it dtypes agree"
                 self._keep(self._drifting, op, suspect_of(op, rows, row, line, why))
@@ -149,6 +155,10 @@ class Suspects:
 
 
 _Drifting = tuple[Row, str, Drift]
+
+
+def _is_floating(dtype: str) -> bool:
+    return "float" in dtype.lower()
 
 
 def _phase(op: str) -> int:

@@ -151,7 +151,7 @@ def _show(column: Column, mode: Mode) -> Callable[[Measurement], Cell]:
         if reason is not None:
             return absent(reason, mode)
         if isinstance(value, float):
-            return style(value) if is_percent or math.isfinite(value) else spell(value)
+            return style(value) if value - value == 0 or is_percent else spell(value)
         return value
 
     return show

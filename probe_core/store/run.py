@@ -180,9 +180,9 @@ class Run:
         if self.slot_count <= KEPT_SLOTS and len(self._kept) == index:
             self._kept.append(record)
         if not self._has_checksum:
-            self._has_checksum = any(
-                slot.value.shape is not None and slot.value.checksum is not None for slot in record.slots
-            )
+            for slot in record.slots:
+                if slot.value.checksum is not None and slot.value.shape is not None:
+                    self._has_checksum = True
 
     def _mode(self) -> Mode:
         if self.header.task == "tensor":
