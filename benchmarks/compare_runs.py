@@ -50,7 +50,8 @@ def measure(command: list[str]) -> Cost:
 
 
 def medians(commands: dict[str, list[str]]) -> dict[str, Cost]:
-    """The median cost of each command, run in turn."""
+    """The median cost of each command, run in turn; probe once more before, so that files are in memory."""
+    measure(commands["probe"])
     costs: dict[str, list[Cost]] = {name: [] for name in commands}
     for _ in range(REPEATS):
         for name, command in commands.items():

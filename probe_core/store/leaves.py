@@ -206,7 +206,7 @@ def _data_name(value: Any) -> str | None:
         return None
     if not isinstance(value, str):
         raise FieldError(".data_name", "must be a text")
-    if value in (".", "..") or any(mark in value for mark in "/\\\0"):
+    if "/" in value or "\\" in value or "\0" in value or value in (".", ".."):
         raise FieldError(".data_name", "must be the name of a file inside the run directory")
     return value
 

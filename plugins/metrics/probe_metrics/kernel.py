@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,8 +28,7 @@ LEAST_SQUARE = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)
 _compiled = engine.compiled("probe_metrics.compiled")
 
 
-@dataclass(frozen=True, slots=True)
-class Sums:
+class Sums(NamedTuple):
     """What one pass found out, and what follows from it alone.
 
     Attributes:
