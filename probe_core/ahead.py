@@ -23,8 +23,9 @@ Batch = list[tuple[T, "OpenPair | None"]]
 
 LARGE = 512 << 10
 """Bytes of a pair's two tensors from which on it is worth handing to another thread."""
-PAIRS, BYTES = 64, 32 << 20
-"""How many pairs, and how many bytes of their tensors, are a batch."""
+PAIRS, BYTES = 24, 32 << 20
+"""How many pairs, and how many bytes of their tensors, are a batch. A mapped file stays open: two batches
+hold 96, where some systems allow 256."""
 
 
 def opened_ahead(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -116,3 +117,29 @@ def test_jsonl_has_numbers_and_valid_json(tmp_path: Path) -> None:
     assert rows[0] == {"NPU Name": "a", "Cosine": 0.5, "Err_message": "=1"}
     assert rows[1] == {"NPU Name": "b", "Cosine": None, "Err_message": True, "highlight": "red"}
     assert reporter.line(1, 2) == "2"
+
+
+def test_xlsx_takes_the_large_form_of_zip_only_where_it_must(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Excel offers to repair a workbook in that form."""
+    rows = [["a", 0.5, "x"]] * 5
+    for largest, is_large in ((14, True), (15, False)):
+        monkeypatch.setattr(xlsx, "LARGE", largest)
+        path = write(xlsx.XlsxReporter(), tmp_path / "a.xlsx", rows)
+        assert len(list(load_workbook(path).active.rows)) == 6
+        with zipfile.ZipFile(path) as book:
+            versions = {entry.extract_version for entry in book.infolist()}
+        assert (max(versions) == zipfile.ZIP64_VERSION) is is_large
+
+
+def test_xlsx_of_a_sheet_too_large_is_an_error_of_writing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = xlsx.XlsxReporter().open(tmp_path / "a.xlsx", HEADERS, 50)
+    monkeypatch.setattr(zipfile, "ZIP64_LIMIT", 2_000)
+    with pytest.raises(OSError, match="more than 2 GiB; write csv instead"):
+        for _ in range(50):
+            writer.write(["a", 0.5, "x"], None)
+        writer.close()
+    writer.abandon()

@@ -6,6 +6,7 @@ into those as they come, straight into the compressed file.
 
 from __future__ import annotations
 
+import errno
 import io
 import re
 import zipfile
@@ -27,6 +28,9 @@ FILLS = {Colour.RED: "#FF0000", Colour.YELLOW: "#FFFF00"}
 WIDE = {"NPU Name": 42, "Bench Name": 42, "Err_message": 60, "NPU_Stack_Info": 40, "Data_name": 40}
 EPOCH = datetime(2000, 1, 1)
 DATE_TIME = (1980, 1, 1, 0, 0, 0)
+LARGE = 10_000_000
+"""Cells from which on a sheet may take more than 2 GiB before compression, and so the form of zip that Excel
+is known to complain of."""
 COMPRESSION = 4
 """Level of deflate: a tenth larger than the default 6, in half the time."""
 
@@ -63,6 +67,7 @@ class XlsxWriter:
     def __init__(self, path: Path, headers: Sequence[str], row_count: int) -> None:
         self._headers = headers
         self._length = _sheet_length(row_count)
+        self._is_large = row_count * len(headers) > LARGE
         self._frame = _frame(headers, _sheet_count(row_count), self._length)
         self._file = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION)
         self._sheets = iter(self._frame.sheets.items())
@@ -100,7 +105,7 @@ class XlsxWriter:
 
     def _next_sheet(self) -> None:
         name, (head, self._tail) = next(self._sheets)
-        self._sheet = self._file.open(_entry(name), "w", force_zip64=True)
+        self._sheet = self._file.open(_entry(name), "w", force_zip64=self._is_large)
         self._sheet.write(head + b"<sheetData>")
         self._sheet.write(sheet_row(self._headers, 1, self._frame.head, excel_text))
         self._row = 0
@@ -108,7 +113,10 @@ class XlsxWriter:
     def _end_sheet(self) -> None:
         if self._sheet is not None:
             self._sheet.write(b"</sheetData>" + self._tail)
-            self._sheet.close()
+            try:
+                self._sheet.close()
+            except RuntimeError as error:  # what zipfile says of more than 2 GiB in its small form
+                raise OSError(errno.EFBIG, "a sheet takes more than 2 GiB; write csv instead") from error
             self._sheet = None
 
 
