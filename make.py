@@ -1,7 +1,7 @@
 """The verbs of this repository: ``python3 make.py demo | test | lint | bench | clean``.
 
 Needs Python (3.10 to 3.13) with pip and venv, nothing else. Everything is installed into ``.venv``
-here: first the third-party packages, then the five distributions from their own directories, with
+here: first the third-party packages, then our distributions from their own directories, with
 no index to take a package of their names from.
 """
 
@@ -20,8 +20,10 @@ BIN = HOME / ("Scripts" if os.name == "nt" else "bin")
 PYTHON = BIN / "python"
 PIP = (str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
 OURS = [".", *(f"plugins/{name}" for name in ("pytorch", "mindspore", "metrics", "reporters"))]
-SAMPLE = "tests/sample_plugin"
-RUN_TIME = ("pluggy", "click", "numpy", "PyYAML", "ml_dtypes", "XlsxWriter", "xxhash", "setuptools")
+OPTIONAL = ["plugins/dask", "tests/sample_plugin"]
+RUN_TIME = (
+    "pluggy", "click", "numpy", "PyYAML", "ml_dtypes", "XlsxWriter", "openpyxl", "xxhash", "setuptools",
+)  # fmt: skip
 
 
 def pinned(names: tuple[str, ...] | None = None) -> list[str]:
@@ -58,7 +60,7 @@ def demo() -> None:
 
 def test() -> None:
     """Set up, then lint, check types, and run all tests."""
-    install(pinned(), [*OURS, SAMPLE])
+    install(pinned(), [*OURS, *OPTIONAL])
     lint()
     run(PYTHON, "-m", "pytest", "-n", "auto", "--dist", "loadfile", *sys.argv[2:])
 

@@ -20,6 +20,8 @@ import numpy as np
 from probe_metrics import blocked, compiled
 from probe_metrics.tally import Tally
 
+from probe_core import engine
+
 DTYPES: dict[str, Any] = {
     "float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16, "float64": np.float64,
     "int32": np.int32, "bool": np.bool_,
@@ -85,7 +87,7 @@ def pair(dtype: Any, size: int) -> tuple[Any, Any]:
 
 def main() -> None:
     """Print the table."""
-    threads, compiled.THREADS = compiled.THREADS, 1
+    engine.use_threads(1)
     print("dtype     a side    compiled            numpy              naive        times  of the read limit")
     for name, dtype in DTYPES.items():
         for label, size in SIZES.items():
@@ -100,7 +102,7 @@ def main() -> None:
             share = 2 * size / ours / read_limit(size)
             rates = (f"{spent * 1e6:9.1f} us {2 * size / spent / 1e9:5.2f}" for spent in (ours, plain, slow))
             print(f"{name:9} {label:7} {'  '.join(rates)} GB/s {slow / ours:6.0f}x {share:5.0%}", flush=True)
-    compiled.THREADS = threads
+    engine.use_threads(0)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from probe_core import engine
 from probe_core.measure import OpenPair
 
 T = TypeVar("T")
@@ -33,8 +34,12 @@ def opened_ahead(
 ) -> Iterator[tuple[T, OpenPair | None]]:
     """The pairs in their order; before its turn, ``functions`` are called with what is large of a batch.
 
-    A label may come without a pair, and passes through.
+    A label may come without a pair, and passes through. Where there is but one thread to compute on, nothing
+    is done ahead.
     """
+    if engine.threads() == 1:
+        yield from pairs
+        return
     before: tuple[Batch[T], Future[None] | None] = [], None
     with ThreadPoolExecutor(1, "probe-ahead") as thread:
         for batch in _batches(pairs):

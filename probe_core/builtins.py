@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from probe_core.hookspecs import hookimpl
-from probe_core.specs import CommandSpec, MatcherSpec
+from probe_core.specs import CommandSpec, ExecutorSpec, MatcherSpec
 
 
 @hookimpl
 def probe_matchers() -> list[MatcherSpec]:
-    """The three ways of pairing two runs of one framework."""
+    """The ways of pairing two runs of one framework."""
     return [
         MatcherSpec("exact", "equal names", "probe_core.matching.exact:Exact"),
         MatcherSpec(
             "fuzzy", "equal names but for the call count, in order", "probe_core.matching.fuzzy:Fuzzy"
         ),
+        MatcherSpec(
+            "align",
+            "streams of calls aligned, whatever is inserted or missing",
+            "probe_core.matching.aligned:Aligned",
+        ),
         MatcherSpec("mapping", "names paired by a yaml file", "probe_core.matching.mapping:Mapping"),
+    ]
+
+
+@hookimpl
+def probe_executors() -> list[ExecutorSpec]:
+    """The two places that every machine has."""
+    return [
+        ExecutorSpec("threads", "threads of this process", "probe_core.executors:Threads"),
+        ExecutorSpec("processes", "processes of this machine", "probe_core.executors:Processes"),
     ]
 
 

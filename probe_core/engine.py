@@ -35,3 +35,24 @@ def compiled(module: str) -> ModuleType | None:
                 "numpy gives the same numbers, more slowly.",
             ) from None
         return None
+
+
+_threads = 0
+
+
+def cores() -> int:
+    """How many processors this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def threads() -> int:
+    """How many threads this process may compute on."""
+    return _threads or cores()
+
+
+def use_threads(count: int) -> None:
+    """From now on compute on ``count`` threads; 0 is as many as there are processors."""
+    global _threads
+    _threads = count

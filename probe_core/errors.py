@@ -18,6 +18,9 @@ class UserError(Exception):
         self.fix = fix
         self.choices = tuple(choices)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.what, self.fix, self.choices)
+
     def __str__(self) -> str:
         lines = [self.what, self.fix, *(f"  {choice}" for choice in self.choices)]
         return "\n".join(line for line in lines if line)

@@ -129,7 +129,9 @@ def probe_references(framework: str | None) -> list[ReferenceSpec]:  # type: ign
 
 @hookspec
 def probe_executors() -> list[ExecutorSpec]:  # type: ignore[empty-body]
-    """Where work items run: in threads, in processes, on a cluster. ``probe plugins`` lists them.
+    """Where comparisons run, chosen with ``--executor NAME``: in threads, in processes, on a cluster.
+
+    The factory makes an object whose ``open`` gives workers with the interface of ``concurrent.futures``.
 
     Example::
 

@@ -57,6 +57,7 @@ REASONS: dict[str, Text] = {
     "golden_zero": Text(ALL_ZERO.format("Bench"), 50, NAN),
     "cosine_nan": Text("Cannot compare by Cosine Similarity, the dump data has NaN.", 50, NAN),
     "metric_failed": Text("Metric failed: {}.", 50, NOT_AVAILABLE),
+    "region": Text("Calls of NPU and bench do not line up here.", 60),
     "fuzzy": Text("Fuzzy matching data, the comparison accuracy may be affected.", 60),
     # cells without a message
     "nan": Text(cell=NAN),

@@ -64,11 +64,19 @@ class Statistics(NamedTuple):
         return self.max, self.min, self.mean, self.norm
 
 
+class Transfer(NamedTuple):
+    """What a tensor is for in a list of sends and receives: which of both, and the other rank."""
+
+    op: str
+    peer: int
+
+
 class Value(NamedTuple):
     """One recorded leaf: tensor metadata, a scalar, or null.
 
     ``dtype`` and ``extent`` are the texts of the dtype and shape cells; ``shape`` is set for
-    tensors only; ``data_name`` names the tensor file where the recorder wrote one.
+    tensors only; ``data_name`` names the tensor file where the recorder wrote one; ``p2p`` says what
+    a tensor of ``batch_isend_irecv`` is for.
     """
 
     kind: Kind
@@ -79,6 +87,7 @@ class Value(NamedTuple):
     checksum: str | None = None
     requires_grad: bool | None = None
     data_name: str | None = None
+    p2p: Transfer | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -110,11 +119,13 @@ class Record:
 
 
 class How(str, Enum):
-    """How the two sides of a pair came together."""
+    """How the two sides of a pair came together; REGION: they stand where two aligned runs do not line up."""
 
     NAME = "name"
     FUZZY = "fuzzy"
     MAPPED = "mapped"
+    ALIGNED = "aligned"
+    REGION = "region"
 
 
 class Pair(NamedTuple):
@@ -257,7 +268,10 @@ class Verdict(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line of the result: a pair, what was measured, and what it means."""
+    """One line of the result: a pair, what was measured, and what it means.
+
+    ``difference`` says whether the two sides differ beyond rounding, where that was asked for (``-da``).
+    """
 
     pair: Pair
     op: str
@@ -266,6 +280,7 @@ class Row(NamedTuple):
     notes: tuple[Reason, ...] = ()
     mark: Mark | None = None
     stack: tuple[str, ...] | None = None
+    difference: Verdict | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,302 +1,122 @@
-"""Run a plan: read two runs, pair them, measure and judge every pair, write the rows.
+"""Compare one record file with another: measure and judge every pair, write the rows, sum them up.
 
-Rows stream: they are made, judged and written op by op in the order of the target's dump.
+Rows stream: they are made, judged and written op by op in the order of the target's dump. They may be made
+in chunks by the workers of a pool; written they are here, in the same order, to the same bytes.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
-from pathlib import Path
+from collections.abc import Iterator
 
-from probe_core import table as tables
-from probe_core.ahead import Ahead, opened_ahead
-from probe_core.errors import UserError, nearest
+from probe_core.comparison import Comparison
+from probe_core.difference.analysis import rank_file_of
+from probe_core.difference.rank_file import RankFile
+from probe_core.executors import Pool
 from probe_core.manager import Manager
-from probe_core.matching.matching import RowOrder
-from probe_core.measure import OpenPair
-from probe_core.model import Advice, How, Mark, Measurement, Mode, Pair, Reason, Row, Verdict
-from probe_core.opening import open_runs
-from probe_core.plan import Plan, StackMode
+from probe_core.model import Advice, Row
+from probe_core.plan import Plan
 from probe_core.progress import tell
-from probe_core.protocols import Highlighter, Matcher, Metric, Policy
 from probe_core.report import Report
-from probe_core.specs import HighlightSpec, MatcherSpec, MetricSpec, Needs, PolicySpec, ReporterSpec, address
-from probe_core.store.layout import pair_ranks
-from probe_core.store.names import is_gradient, without_count
-from probe_core.store.run import Run
-from probe_core.suspects import Op
+from probe_core.spread import in_order
+from probe_core.store.layout import RunPair, pair_runs
+from probe_core.worker import measure_chunk
 from probe_core.writing import Output
 
-UNREADABLE_KEPT = 5
+CHUNKS = 4
+"""Chunks that a comparison is cut into for each call that its pool takes at a time."""
 
 
 def compare(plan: Plan, manager: Manager) -> Iterator[Report]:
-    """Compare what the plan says, a report for each pair of ranks.
+    """Compare what the plan says, one rank after another; a report for each.
 
     Raises:
         UserError: The input cannot be compared; nothing was written for that pair.
     """
-    for label, target, golden in pair_ranks(plan.target, plan.golden):
-        report = compare_files(plan, manager, label, target, golden)
+    for pair in pair_runs(plan.target, plan.golden, plan.steps, plan.ranks).pairs:
+        report = compare_pair(plan, manager, pair)
         yield report
         if report.interrupted:
             return
 
 
-def compare_files(plan: Plan, manager: Manager, label: str, target: Path, golden: Path) -> Report:
-    """Compare one record file with another."""
-    started = time.monotonic()
-    manager.notify("probe_run_started", target=str(target), golden=str(golden))
-    comparison = Comparison(plan, manager, target, golden)
-    try:
-        report = _write(comparison, manager, label)
-    finally:
-        comparison.close()
-    report.seconds = time.monotonic() - started
+def compare_pair(plan: Plan, manager: Manager, pair: RunPair, pool: Pool | None = None) -> Report:
+    """Compare one record file with another, with the plugins told; on the workers of ``pool``, if any."""
+    manager.notify("probe_run_started", target=str(pair.target), golden=str(pair.golden))
+    report = compare_quietly(plan, manager, pair, pool)
     manager.notify("probe_run_finished", report=report)
     return report
 
 
-def _write(comparison: Comparison, manager: Manager, label: str) -> Report:
+def compare_quietly(plan: Plan, manager: Manager, pair: RunPair, pool: Pool | None = None) -> Report:
+    """Compare one record file with another, and tell no plugin that it begins or ends."""
+    started = time.monotonic()
+    comparison = Comparison(plan, manager, pair.target, pair.golden)
+    try:
+        ops = comparison.ops() if pool is None else _ops_of(pool, plan, pair, comparison)
+        report = _write(comparison, ops, manager, pair)
+    finally:
+        comparison.close()
+    report.seconds = time.monotonic() - started
+    return report
+
+
+def _ops_of(pool: Pool, plan: Plan, pair: RunPair, comparison: Comparison) -> Iterator[tuple[str, list[Row]]]:
+    """The rows of each op as the workers of a pool make them, chunk by chunk."""
+    calls = [(plan, pair, *chunk) for chunk in comparison.chunks(pool.size * CHUNKS)]
+    for chunk in in_order(pool, measure_chunk, calls):
+        comparison.take_unreadable(chunk.unreadable, chunk.unreadable_count)
+        yield from chunk.ops
+
+
+def _rank_file(comparison: Comparison, pair: RunPair) -> RankFile | None:
+    """The file of ``-da``, where that is asked for; variables saved on their own have no first one."""
+    if comparison.difference_table is None:
+        return None
+    return RankFile(rank_file_of(comparison.plan, pair), comparison.difference_table)
+
+
+def _write(
+    comparison: Comparison, ops: Iterator[tuple[str, list[Row]]], manager: Manager, pair: RunPair
+) -> Report:
     plan = comparison.plan
     report = Report(
-        label,
+        pair.name,
         comparison.target.path,
         comparison.golden.path,
         comparison.mode,
         comparison.row_count,
         notes=comparison.notes,
+        regions=comparison.regions,
     )
-    output = Output(plan, manager, label, comparison.table, comparison.row_count, comparison.is_debug)
+    output = Output(plan, manager, pair, comparison.table, comparison.row_count, comparison.is_debug)
+    differences = _rank_file(comparison, pair)
     done = 0
     try:
-        for op, rows in comparison.ops():
+        for op, rows in ops:
             lines = [output.line(done + offset) for offset in range(len(rows))]
             output.write(rows)
-            report.add(comparison.describe(op), rows, lines)
+            described = comparison.describe(op)
+            if differences is not None:
+                differences.write(op, rows, described.ancestors)
+            report.add(described, rows, lines)
             done += len(rows)
             tell("comparing", done, comparison.row_count)
     except KeyboardInterrupt:
         report.interrupted = True
     except BaseException:
         output.discard()
+        if differences is not None:
+            differences.discard()
         raise
     report.unreadable = comparison.unreadable
     report.unreadable_count = comparison.unreadable_count
     report.files = output.close(interrupted=report.interrupted)
+    if differences is not None:
+        report.files.append(differences.close(interrupted=report.interrupted))
     if plan.advise and not report.interrupted:
         advice = [found for found in manager.notify("probe_advise", report=report)]
         report.advice = next((found for found in advice if isinstance(found, Advice)), None)
         if report.advice:
             report.files.append(output.write_advice(report.advice))
     return report
-
-
-@dataclass(frozen=True, slots=True)
-class _Tool:
-    """A metric at work: its spec, what its factory made, and what its measurements are called."""
-
-    spec: MetricSpec
-    metric: Metric
-    names: tuple[str, ...]
-
-
-class Comparison:
-    """Two opened runs, matched, with the metrics and the policy that fit what they hold."""
-
-    def __init__(self, plan: Plan, manager: Manager, target: Path, golden: Path) -> None:
-        self.plan = plan
-        self.notes: list[str] = []
-        self.unreadable: list[str] = []
-        self.unreadable_count = 0
-        for name in plan.formats:  # a mistyped format is said before anything is read
-            manager.find("reporters", name, ReporterSpec)
-        self.target, self.golden = open_runs(plan, manager, target, golden)
-        self.mode = self.target.mode
-        self.is_debug = self.target.is_debug
-        self._tools = _tools(plan, manager, self.mode)
-        self._metrics = frozenset(tool.spec.name for tool in self._tools)
-        ahead = dict.fromkeys(tool.spec.ahead for tool in self._tools if tool.spec.ahead)
-        self._ahead: list[Ahead] = [address(function) for function in ahead]
-        policy = manager.find("policies", tables.POLICIES[self.mode], PolicySpec)
-        self._policy: Policy = policy.make()
-        name = plan.matcher if plan.mapping is None else "mapping"
-        matcher: Matcher = manager.find("matchers", name, MatcherSpec).make()
-        matching = matcher.match(self.target, self.golden, plan)
-        if not matching.matched:
-            raise _nothing_matched(self.target, self.golden)
-        self._order = RowOrder(matching, self.target, self.golden)
-        self.row_count = self._order.row_count
-        self._shifted = self._find_shifted()
-        self._highlighters = self._highlights(manager)
-        stack = self._use_stacks()
-        extra = [
-            (tool.spec.name, column)
-            for tool in self._tools
-            if tool.spec.name not in tables.METRICS[self.mode]
-            for column in tool.spec.columns
-        ]
-        self.table = tables.Table(self.mode, stack=stack, extra=extra)
-
-    def ops(self) -> Iterator[tuple[str, list[Row]]]:
-        """The rows of each op, in the order of the table."""
-        ahead = opened_ahead(self._opened(), self._ahead)
-        for (_, op), opened in groupby(ahead, key=itemgetter(0)):
-            yield op, self._rows(op, (pair for _, pair in opened if pair is not None))
-
-    def describe(self, op: str) -> Op:
-        """What the report wants to know of an op."""
-        return Op(op, self.target.construct.ancestors(op), without_count(op) in self._shifted)
-
-    def close(self) -> None:
-        """Let both runs go."""
-        self.target.close()
-        self.golden.close()
-
-    # -- one op ------------------------------------------------------------------------------
-
-    def _opened(self) -> Iterator[tuple[tuple[int, str], OpenPair | None]]:
-        """All pairs, opened, each with the number and the name of its op; None for an op without rows."""
-        for number, op in enumerate(self._order):
-            label = number, op.op
-            for pair in op.pairs:
-                yield label, OpenPair(pair, self.mode, self.target, self.golden, self._metrics)
-            if not op.pairs:
-                yield label, None
-
-    def _rows(self, op: str, pairs: Iterable[OpenPair]) -> list[Row]:
-        stack = None if is_gradient(op) else self.target.stack_of(op)
-        rows: list[Row] = []
-        for pair in pairs:
-            own = stack if pair.pair.target is not None else None
-            rows.append(self._row(op, pair, own))
-            stack = None if own is not None else stack
-        for highlighter in self._highlighters:
-            for position, mark in highlighter.mark(rows).items():
-                rows[position] = _marked(rows[position], mark)
-        return rows
-
-    def _row(self, op: str, opened: OpenPair, stack: tuple[str, ...] | None) -> Row:
-        try:
-            measurements: dict[str, Measurement] = {}
-            for tool in self._tools:
-                measurements.update(zip(tool.names, _measure(tool, opened)))
-            verdict: Verdict = self._policy.judge(opened, measurements)
-        finally:
-            opened.close()
-        if opened.unreadable is not None and not opened.unreadable.missing:
-            self.unreadable_count += 1
-            if len(self.unreadable) < UNREADABLE_KEPT:
-                self.unreadable.append(str(opened.unreadable))
-        return Row(opened.pair, op, measurements, verdict, _notes(opened.pair, self.mode), None, stack)
-
-    # -- setting up --------------------------------------------------------------------------
-
-    def _highlights(self, manager: Manager) -> list[Highlighter]:
-        if not self.plan.highlight or self.mode is Mode.MD5 or self.is_debug:
-            return []
-        if self.row_count > tables.LARGEST_SHEET:
-            self.notes.append(f"{self.row_count:,} rows do not fit one sheet, so nothing is highlighted.")
-            return []
-        return [
-            manager.find("highlighters", name, HighlightSpec).make() for name in manager.names("highlighters")
-        ]
-
-    def _find_shifted(self) -> frozenset[str]:
-        """The APIs that one run calls more often, where pairs go by the number of the call."""
-        if self.plan.matcher != "exact" or self.is_debug:
-            return frozenset()
-        ours, theirs = (
-            Counter(without_count(name) for name in run.names() if not name.startswith("Module."))
-            for run in (self.target, self.golden)
-        )
-        shifted = {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]}
-        if shifted:
-            first = next(name for name in map(without_count, self.target.names()) if name in shifted)
-            self.notes.append(
-                f"{len(shifted)} API(s) are called more often in one run, {first} first; their rows may be "
-                "mispaired and are no suspects. -f pairs calls in order."
-            )
-        return frozenset(shifted)
-
-    def _use_stacks(self) -> bool:
-        path = self.plan.stack_path or self.target.stack_path
-        if self.is_debug or self.plan.stack is StackMode.HIDE:
-            return False
-        if self.plan.stack is StackMode.AUTO and not path.is_file():
-            return False
-        self.target.use_stacks(path)
-        return True
-
-
-def _marked(row: Row, mark: Mark) -> Row:
-    return Row(row.pair, row.op, row.measurements, row.verdict, row.notes, mark, row.stack)
-
-
-def _measure(tool: _Tool, pair: OpenPair) -> Sequence[Measurement]:
-    columns = tool.spec.columns
-    obstacle = pair.obstacle if tool.spec.needs is Needs.TENSOR else pair.recorded_obstacle
-    if obstacle is not None:
-        return [Measurement(None, obstacle)] * len(columns)
-    try:
-        measured = tool.metric.measure(pair)
-        if len(measured) != len(columns):
-            raise ValueError(f"{len(measured)} measurements for {len(columns)} columns")
-        return measured
-    except Exception as error:  # a stranger's metric must not end the comparison
-        return [Measurement.failed(error)] * len(columns)
-
-
-def _notes(pair: Pair, mode: Mode) -> tuple[Reason, ...]:
-    """What the tables say of a pair besides its measurements (decisions D2, D7, D13, D20)."""
-    target, golden = pair.target, pair.golden
-    if target is None:
-        return (Reason("no_target"),)
-    if golden is None:
-        return (Reason("no_golden"),)
-    notes: list[Reason] = []
-    ours, theirs = target.value, golden.value
-    if ours.requires_grad != theirs.requires_grad:
-        notes.append(Reason("requires_grad"))
-    if ours.dtype != theirs.dtype and ours.extent == theirs.extent:
-        notes.append(Reason("dtype"))
-    if mode is Mode.TENSOR and pair.scalars_differ:
-        notes.append(Reason("scalar_differs"))
-    if pair.how is How.FUZZY and target.name != golden.name:
-        notes.append(Reason("fuzzy"))
-    return tuple(notes)
-
-
-def _tools(plan: Plan, manager: Manager, mode: Mode) -> list[_Tool]:
-    tools: list[_Tool] = []
-    for name in dict.fromkeys((*tables.METRICS[mode], *plan.metrics)):
-        spec = manager.find("metrics", name, MetricSpec)
-        if spec.needs is Needs.TENSOR and mode is not Mode.TENSOR:
-            raise UserError(
-                f'The metric "{name}" needs tensors, and these runs hold {mode.value} only.',
-                "Record both runs with task tensor, or leave the metric out.",
-            )
-        tools.append(_Tool(spec, spec.make(), tuple(f"{spec.name}.{column}" for column in spec.columns)))
-    return tools
-
-
-def _nothing_matched(target: Run, golden: Run) -> UserError:
-    lines: list[str] = []
-    goldens = golden.names()
-    for key in target.names()[:5]:
-        close = nearest(key, goldens, 1)
-        lines.append(f"{key}  (nearest in the golden: {close[0] if close else 'none'})")
-    with suppress(IndexError):
-        lines.append(f"the golden begins with {goldens[0]}")
-    return UserError(
-        "No row of the target has a partner in the golden.",
-        "Check that both runs are of one model and level; -f pairs calls whose counts differ, "
-        "-dm pairs names by a file. The target begins with:",
-        lines,
-    )

@@ -8,6 +8,8 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from probe_core.store.location import is_remote
+
 
 class StackMode(str, Enum):
     """Whether call stacks are shown: as found beside the target, always, or never."""
@@ -35,6 +37,13 @@ class Plan:
         highlight: Mark rows red and yellow.
         advise: Write the advisor's file.
         time_stamp: ``YYYYmmddHHMMSS``, part of the files' names.
+        steps: The steps to compare; all that both runs have where none is given.
+        ranks: The ranks to compare; likewise.
+        analyze: Find the first difference over all ranks, and write what ``-da`` writes.
+        jobs: Processors to use; 0 for all there are.
+        executor: Where comparisons run; None for processes where there are several, else here.
+        scheduler: The address of a cluster's scheduler, where the executor is one.
+        resume: Take up an interrupted comparison of the same runs: what is finished stays.
     """
 
     target: Path
@@ -50,6 +59,13 @@ class Plan:
     stack_path: Path | None = None
     highlight: bool = False
     advise: bool = True
+    steps: tuple[int, ...] = ()
+    ranks: tuple[int, ...] = ()
+    analyze: bool = False
+    jobs: int = 0
+    executor: str | None = None
+    scheduler: str | None = None
+    resume: bool = False
 
     def describe(self) -> dict[str, Any]:
         """The plan as plain data, for ``--print-plan``."""
@@ -57,7 +73,7 @@ class Plan:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Path):
+    if isinstance(value, Path) or is_remote(value):
         return str(value)
     if isinstance(value, Enum):
         return value.value

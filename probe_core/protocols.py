@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from probe_core.executors import Place, Pool
 from probe_core.matching.matching import Matching
 from probe_core.measure import OpenPair
 from probe_core.model import Cell, Colour, Mark, Measurement, Measurements, Row, Verdict
@@ -49,6 +50,22 @@ class Highlighter(Protocol):
 
     def mark(self, rows: Sequence[Row]) -> Mapping[int, Mark]:
         """The mark of each marked row, by its position in ``rows``."""
+
+
+class Executor(Protocol):
+    """A place where comparisons run: processes of this machine, a cluster."""
+
+    place: Place
+
+    def open(self, jobs: int, scheduler: str | None) -> Pool:
+        """Workers that take ``jobs`` calls at a time, fewer where there are no more; with 0, all there are.
+
+        ``scheduler`` is the address that was given with ``--scheduler``. What is called, with its arguments
+        and its result, can be pickled.
+
+        Raises:
+            UserError: There is no such scheduler, or no worker.
+        """
 
 
 class TableWriter(Protocol):

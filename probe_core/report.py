@@ -8,6 +8,7 @@ from pathlib import Path
 
 from probe_core.model import GRAVITY, Advice, Counts, Level, Mode, Row, Suspect
 from probe_core.suspects import Op, Suspects, suspect_of
+from probe_core.uninitialised import Uninitialised
 
 
 @dataclass(slots=True)
@@ -22,19 +23,22 @@ class Report:
     op_count: int = 0
     counts: Counts = field(default_factory=Counts)
     finder: Suspects = field(default_factory=Suspects)
+    uninitialised: Uninitialised = field(default_factory=Uninitialised)
     first_failure: Suspect | None = None
     unreadable: list[str] = field(default_factory=list)
     unreadable_count: int = 0
     files: list[Path] = field(default_factory=list)
     advice: Advice | None = None
     notes: list[str] = field(default_factory=list)
+    regions: list[str] = field(default_factory=list)
     interrupted: bool = False
     seconds: float = 0.0
 
     @property
     def level(self) -> Level:
-        """The gravest level of any row."""
+        """The gravest level of any row; calls that do not line up are worth a warning."""
         found = [level for level, count in self.counts.levels.items() if count]
+        found += [Level.WARNING] if self.regions else []
         return max(found, key=GRAVITY.__getitem__, default=Level.PASS)
 
     @property
@@ -43,9 +47,13 @@ class Report:
         return self.finder.found
 
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
-        """Take in the rows of one op; ``lines`` says where each stands in the files."""
+        """Take in the rows of one op; ``lines`` says where each stands in the files.
+
+        Memory that nothing was written to yet counts like any row, and is no suspect.
+        """
         self.op_count += 1
-        for row, line in zip(rows, lines):
+        unset = self.uninitialised.among(op.key, rows)
+        for place, (row, line) in enumerate(zip(rows, lines)):
             self.counts.levels[row.verdict.level] += 1
             if row.pair.matched:
                 self.counts.matched += 1
@@ -53,6 +61,9 @@ class Report:
                 self.counts.target_only += 1
             else:
                 self.counts.golden_only += 1
-            if self.first_failure is None and row.verdict.failed:
+            if self.first_failure is None and row.verdict.failed and place not in unset:
                 self.first_failure = suspect_of(op, rows, row, line, "")
+        if unset:
+            computed = [place for place in range(len(rows)) if place not in unset]
+            rows, lines = [rows[place] for place in computed], [lines[place] for place in computed]
         self.finder.add(op, rows, lines)

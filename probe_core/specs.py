@@ -122,4 +122,4 @@ class ReferenceSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSpec(Spec):
-    """Where work items run."""
+    """Where comparisons run (makes a ``protocols.Executor``)."""

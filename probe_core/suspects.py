@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from probe_core.model import Drift, Kind, Level, Row, Side, Suspect
+from probe_core.model import Drift, How, Kind, Level, Row, Side, Suspect
 from probe_core.store.names import is_gradient
 from probe_core.store.stack import own_frame
 from probe_core.table import reasons_of
@@ -33,9 +33,14 @@ class Op:
 
 
 class Suspects:
-    """Finds the calls where the runs part, of four sorts; ``found`` gives the first sort there is."""
+    """Finds the calls where the runs part, of four sorts; ``found`` gives the first sort there is.
 
-    def __init__(self) -> None:
+    ``earlier`` are those of a comparison that was made before, and is not made again.
+    """
+
+    def __init__(self, earlier: Sequence[Suspect] = ()) -> None:
+        self._earlier = list(earlier)
+        self._region_took_in_bad = False
         self._failing: dict[int, list[Suspect]] = {phase: [] for phase in range(4)}
         self._drifting: list[Suspect] = []
         self._noise = 0.0
@@ -53,7 +58,8 @@ class Suspects:
         noted beside the forward call of its module: neither says much while a forward call is suspect.
         """
         failing = self._failing
-        return failing[FORWARD] or self._drifting or failing[BACKWARD] or failing[GRADIENT] or failing[BEHIND]
+        ours = failing[FORWARD] or self._drifting or failing[BACKWARD] or failing[GRADIENT] or failing[BEHIND]
+        return self._earlier or ours
 
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Look at the rows of one op; ``lines`` says where each stands in the files."""
@@ -70,6 +76,9 @@ class Suspects:
     def _find_failing(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Keep an op that differs though its inputs agree, or the first one whose inputs differ."""
         bad = [(row, line) for row, line in zip(rows, lines) if row.verdict.level is Level.ERROR]
+        ends = [row for row in rows if row.pair.how is How.REGION and row.pair.side.is_source]
+        if any(row.pair.matched for row in ends):
+            self._region_took_in_bad = any(row.verdict.level is Level.ERROR for row in ends)
         if not bad:
             return
         phase = _phase(op.key)
@@ -85,6 +94,10 @@ class Suspects:
             found, what = arguments[0], "was called with another argument"
         elif parameters:
             found, what = parameters[0], "holds other parameters"
+        elif bad[0][0].pair.how is How.REGION and not inputs:
+            if self._region_took_in_bad:
+                return
+            found, what = bad[0], "comes out of calls that do not line up, into which went what agrees"
         elif not inputs:
             found, what = bad[0], "differs although its inputs agree"
         elif not kept and phase != BEHIND:

@@ -13,6 +13,7 @@ from probe_core.plan import Plan
 from probe_core.protocols import Reporter, TableWriter
 from probe_core.specs import ReporterSpec
 from probe_core.store.atomic import AtomicFile, make_directory
+from probe_core.store.layout import RunPair
 from probe_core.table import Table
 
 
@@ -29,20 +30,21 @@ class Output:
     """Writes rows to every format of the plan."""
 
     def __init__(
-        self, plan: Plan, manager: Manager, label: str, table: Table, row_count: int, is_debug: bool
+        self, plan: Plan, manager: Manager, pair: RunPair, table: Table, row_count: int, is_debug: bool
     ) -> None:
-        self._plan = plan
+        self._directory = plan.output / pair.part
+        self._time_stamp = plan.time_stamp
         self._table = table
         self._row_count = row_count
-        self._label = f"_{label}" if label else ""
+        self._label = f"_{pair.label}" if pair.label else ""
         self._sinks: list[_Sink] = []
         specs = [manager.find("reporters", name, ReporterSpec) for name in plan.formats]
-        make_directory(plan.output)
+        make_directory(self._directory)
         stem = f"{'debug_' if is_debug else ''}compare_result{self._label}_{plan.time_stamp}"
         try:
             for spec in specs:
                 reporter: Reporter = spec.make()
-                file = AtomicFile(plan.output / f"{stem}{spec.suffix}")
+                file = AtomicFile(self._directory / f"{stem}{spec.suffix}")
                 writer = reporter.open(file.temporary, table.headers, row_count)
                 self._sinks.append(_Sink(reporter, file, writer))
         except OSError as error:
@@ -50,8 +52,8 @@ class Output:
             raise self._failed(error) from None
 
     def line(self, row: int) -> str:
-        """Where the row with 0-based number ``row`` stands in the first file."""
-        return self._sinks[0].reporter.line(row, self._row_count)
+        """Where the row with 0-based number ``row`` stands in the first file; without a file, its ordinal."""
+        return self._sinks[0].reporter.line(row, self._row_count) if self._sinks else str(row + 1)
 
     def write(self, rows: Sequence[Row]) -> None:
         """Append rows to every file."""
@@ -90,7 +92,7 @@ class Output:
 
     def write_advice(self, advice: Advice) -> Path:
         """The advisor's file: where, which row, what to do."""
-        file = AtomicFile(self._plan.output / f"advisor{self._label}_{self._plan.time_stamp}.txt")
+        file = AtomicFile(self._directory / f"advisor{self._label}_{self._time_stamp}.txt")
         text = f"Line: {advice.line}\nSuspect Nodes: {advice.node}\nExpert Advice: {advice.text}\n"
         try:
             file.temporary.write_text(text, "utf-8", errors="replace")
@@ -101,6 +103,6 @@ class Output:
 
     def _failed(self, error: OSError) -> UserError:
         return UserError(
-            f"The result cannot be written to {self._plan.output}: {error.strerror or error}.",
+            f"The result cannot be written to {self._directory}: {error.strerror or error}.",
             "Free some space there, or give another directory with -o.",
         )

@@ -2,30 +2,29 @@
 
 from __future__ import annotations
 
-import gc
 import json
-import os
 import time
 from pathlib import Path
 
 import click
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED, FOUND, INTERRUPTED, MISTAKE
-from probe_core.cli.options import CompareFile, read_compare_file
+from probe_core.cli.main import FINISHED
+from probe_core.cli.options import CompareFile, Location, Numbers, read_compare_file
+from probe_core.cli.running import run_plan
 from probe_core.errors import UserError
+from probe_core.executors import tune_process
 from probe_core.manager import Manager
-from probe_core.model import GRAVITY, Level
+from probe_core.model import Level
 from probe_core.plan import Plan, StackMode
-from probe_core.report import Report
 
 DEFAULT_OUTPUT = "./output"
 FAIL_ON = (Level.WARNING.value, Level.ERROR.value)
 
 
 @click.command()
-@click.argument("target", required=False, type=click.Path(path_type=Path))
-@click.argument("golden", required=False, type=click.Path(path_type=Path))
+@click.argument("target", required=False, type=Location())
+@click.argument("golden", required=False, type=Location())
 @click.option(
     "-i",
     "--input_path",
@@ -60,7 +59,9 @@ FAIL_ON = (Level.WARNING.value, Level.ERROR.value)
     is_flag=True,
     help="Pair calls whose names differ in the call count.",
 )
-@click.option("--matcher", metavar="NAME", help="Pair with this matcher of a plugin.")
+@click.option(
+    "--match", "--matcher", "matcher", metavar="NAME", help="Pair with this matcher: exact, fuzzy, align, …"
+)
 @click.option("-hl", "--highlight", is_flag=True, help="Mark suspicious rows red and yellow.")
 @click.option(
     "-dm",
@@ -79,11 +80,23 @@ FAIL_ON = (Level.WARNING.value, Level.ERROR.value)
 @click.option(
     "--format",
     "formats",
-    default="xlsx",
-    show_default=True,
     metavar="NAME[,NAME…]",
-    help="Formats of the result.",
+    help="Formats of the result.  [default: xlsx]",
 )
+@click.option(
+    "-da",
+    "--diff_analyze",
+    "--diff-analyze",
+    "analyze",
+    is_flag=True,
+    help="Find the first difference over all ranks; writes JSON, and tables only with --format.",
+)
+@click.option("--step", "steps", type=Numbers(), default=(), help="Compare these steps only.")
+@click.option("--rank", "ranks", type=Numbers(), default=(), help="Compare these ranks only.")
+@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processors to use.  [default: all]")
+@click.option("--executor", metavar="NAME", help="Where comparisons run: threads, processes, dask, …")
+@click.option("--scheduler", metavar="ADDRESS", help="Scheduler of a cluster, such as tcp://host:8786.")
+@click.option("--resume", is_flag=True, help="Take up an interrupted comparison; finished ranks stay.")
 @click.option(
     "--fail-on", type=click.Choice(FAIL_ON), help="Exit with 1 when a row is this grave, or graver."
 )
@@ -103,18 +116,28 @@ def compare(
     highlight: bool,
     data_mapping: Path | None,
     metrics: tuple[str, ...],
-    formats: str,
+    formats: str | None,
+    analyze: bool,
+    steps: tuple[int, ...],
+    ranks: tuple[int, ...],
+    jobs: int | None,
+    executor: str | None,
+    scheduler: str | None,
+    resume: bool,
     fail_on: str | None,
     print_plan: bool,
 ) -> int:
     """Compare two recorded runs and say where they part.
 
     TARGET is the run under test, GOLDEN the reference: a dump.json, a rank directory, a step
-    directory, or a dump directory with one step.
+    directory, or a dump directory; a path, or a URL such as s3://bucket/npu_dump. Steps and ranks that
+    both have are compared with each other.
 
     \b
     probe compare npu_dump gpu_dump -o out
+    probe compare npu_dump gpu_dump -o out --step 0 --rank 0-3 --jobs 4
     probe compare --framework pytorch -i compare.json -o out -hl
+    probe compare npu_dump/step0 gpu_dump/step0 -o out -da
     """
     runs = _runs(target, golden, input_path)
     if fuzzy_match and matcher:
@@ -128,62 +151,25 @@ def compare(
         matcher=matcher or matcher_name(fuzzy_match),
         mapping=data_mapping,
         metrics=metrics,
-        formats=_formats(formats),
+        formats=chosen_formats(formats, analyze),
         stack=stack_choice(runs.stack, stack_mode),
         stack_path=runs.stack,
         highlight=highlight,
-        advise=not compare_only,
+        advise=not compare_only and not (analyze and formats is None),
+        steps=steps,
+        ranks=ranks,
+        analyze=analyze,
+        jobs=jobs or 0,
+        executor=executor or ("dask" if scheduler else None),
+        scheduler=scheduler,
+        resume=resume,
     )
     if print_plan:
         console.show(json.dumps(plan.describe(), indent=2, ensure_ascii=False))
         return FINISHED
-    _tune_process()
+    tune_process()
     manager = ctx.find_object(Manager) or Manager()
     return run_plan(plan, manager, Level(fail_on) if fail_on else None, brief=not runs.print_log)
-
-
-def _tune_process() -> None:
-    """Make this process, which does nothing else, quick at comparing.
-
-    Rows make few cycles, so searching for them rarely is enough. No metric of ours multiplies matrices,
-    so OpenBLAS need not start the threads that would idle in a loop from numpy's import on.
-    """
-    gc.set_threshold(50_000, 20, 100)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-
-def run_plan(plan: Plan, manager: Manager, fail_on: Level | None = None, *, brief: bool = False) -> int:
-    """Run a plan with progress and summary, rank by rank; the exit code.
-
-    A rank that cannot be compared is said to, and the others are compared.
-    """
-    from probe_core.pipeline import compare_files
-    from probe_core.store.layout import pair_ranks
-
-    ranks = pair_ranks(plan.target, plan.golden)
-    reports: list[Report] = []
-    failed = False
-    for label, target, golden in ranks:
-        try:
-            with console.progress(label):
-                report = compare_files(plan, manager, label, target, golden)
-        except UserError as error:
-            if len(ranks) == 1:
-                raise
-            console.error(f"{label}: {error.what}", error.fix, error.choices)
-            failed = True
-            continue
-        reports.append(report)
-        console.summary(report, brief=brief)
-        if report.interrupted:
-            break
-    if any(report.interrupted for report in reports):
-        return INTERRUPTED
-    if failed or any(report.unreadable_count for report in reports):
-        return MISTAKE
-    if fail_on and any(GRAVITY[report.level] >= GRAVITY[fail_on] for report in reports):
-        return FOUND
-    return FINISHED
 
 
 def _runs(target: Path | None, golden: Path | None, input_path: Path | None) -> CompareFile:
@@ -199,7 +185,10 @@ def _runs(target: Path | None, golden: Path | None, input_path: Path | None) -> 
     return CompareFile(target, golden, None, True)
 
 
-def _formats(text: str) -> tuple[str, ...]:
+def chosen_formats(text: str | None, analyze: bool = False) -> tuple[str, ...]:
+    """The formats in ``text``; without one a workbook, or nothing besides what ``-da`` writes itself."""
+    if text is None:
+        return () if analyze else ("xlsx",)
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:
         raise UserError("--format names no format.", "For example --format xlsx,csv.")

@@ -5,19 +5,28 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from probe_core.errors import printable
 from probe_core.progress import watched
+from probe_core.store.stack import own_frames
 
 if TYPE_CHECKING:
-    from probe_core.report import Report
+    from pathlib import Path
 
-SHOWN_FILES = 12
+    from probe_core.difference.analysis import Analysis, Found
+    from probe_core.ranks import Finished
+    from probe_core.report import Report
+    from probe_core.store.layout import Pairing
+
+SHOWN_RANKS = 20
+SHOWN_NODES = 5
+SHOWN_FRAMES = 3
 
 
 def prepare() -> None:
@@ -72,10 +81,13 @@ def close_broken_pipe() -> None:
 
 
 @contextmanager
-def progress(label: str = "") -> Iterator[None]:
-    """A bar for each phase of the work on a terminal, nothing in a pipe."""
+def progress(label: str = "") -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """A bar for each phase of the work on a terminal, nothing in a pipe.
+
+    Lines that are printed within the context that the block is given stand above the bar.
+    """
     if not sys.stderr.isatty():
-        yield
+        yield nullcontext
         return
     bar: Any = None
     phase = ""
@@ -90,9 +102,17 @@ def progress(label: str = "") -> Iterator[None]:
             bar.render_progress()
         bar.update(done - bar.pos)
 
+    @contextmanager
+    def above() -> Iterator[None]:
+        nonlocal bar
+        if bar is not None:
+            bar.render_finish()
+            bar = None
+        yield
+
     try:
         with watched(watch):
-            yield
+            yield above
     finally:
         if bar is not None:
             bar.render_finish()
@@ -107,8 +127,8 @@ _LEVELS = (
 """How the summary words and colours each level, gravest first."""
 
 
-def summary(report: Report, *, brief: bool = False) -> None:
-    """What a comparison came to: counts, first suspects (not in brief), files."""
+def summary(report: Report, *, brief: bool = False, one_of_many: bool = False) -> None:
+    """What a comparison came to: counts, first suspects (not in brief; one of one among many), files."""
     counts = report.counts
     head = f"{report.label}: " if report.label else ""
     show(
@@ -123,10 +143,14 @@ def summary(report: Report, *, brief: bool = False) -> None:
     alone = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
     show(f"  {', '.join(parts)}; {counts.matched:,} rows matched, {alone}")
     if not brief:
-        _suspects(report)
+        _suspects(report, 1 if one_of_many else len(report.suspects))
+    if report.regions:
+        show(f"  calls that do not line up, in {len(report.regions)} place(s):")
+    for line in report.regions[:SHOWN_NODES]:
+        show(f"    {printable(line)}")
     for line in report.notes:
         show(f"  note: {printable(line)}")
-    for path in report.files[:SHOWN_FILES]:
+    for path in report.files:
         show(f"  wrote {path}")
     if report.interrupted:
         warn(f"interrupted after {counts.rows:,} of {report.row_count:,} rows; the files hold those.")
@@ -138,12 +162,90 @@ def summary(report: Report, *, brief: bool = False) -> None:
         )
 
 
-def _suspects(report: Report) -> None:
+def _suspects(report: Report, count: int) -> None:
     show("  first suspects:" if report.suspects else "  no suspects")
-    for suspect in report.suspects:
+    for suspect in report.suspects[:count]:
         show(f"    {click.style(printable(suspect.row), bold=True)}  (row {suspect.line})")
         show(f"        {printable(suspect.why)}")
         if suspect.module:
             show(f"        in {printable(suspect.module, 200)}")
         if suspect.where:
             show(f"        {printable(suspect.where, 200)}")
+
+
+def failed(finished: Finished) -> None:
+    """A rank that could not be compared."""
+    assert finished.error is not None
+    error(f"{finished.pair.name}: {finished.error.what}", finished.error.fix, finished.error.choices)
+
+
+def ranks(pairing: Pairing, finished: Sequence[Finished], files: Sequence[Path]) -> None:
+    """What the comparison of many ranks came to."""
+    reports = [one.report for one in finished if one.report is not None]
+    differ = [one.pair.name for one in finished if one.report is not None and one.report.suspects]
+    kept = sum(one.resumed for one in finished)
+    lost = [one.pair.name for one in finished if one.report is None]
+    text = f"{len(reports)} of {len(pairing.pairs)} comparisons finished"
+    show(f"{text}, {kept} of them in an earlier run" if kept else text)
+    show(f"  differ: {_names(differ)}" if differ else "  none has a suspect")
+    if lost:
+        show(f"  failed: {_names(lost)}")
+    for path in files:
+        show(f"  wrote {path}")
+    if len(reports) < len(pairing.pairs):
+        note("  --resume compares what is left, and keeps what is finished.")
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:SHOWN_RANKS])
+    return shown if len(names) <= SHOWN_RANKS else f"{shown} and {len(names) - SHOWN_RANKS} more"
+
+
+def first_difference(analysis: Analysis) -> None:
+    """Where the ranks of a step part first: the op, why it is the first, its values side by side."""
+    where = f"{analysis.part}: " if analysis.part else ""
+    if not analysis.found:
+        show(f"{where}no difference beyond rounding in {len(analysis.ranks)} rank(s)")
+        return
+    show(f"{where}first difference among {len(analysis.ranks)} rank(s):")
+    for one in analysis.found[:SHOWN_NODES]:
+        _node(one)
+    if len(analysis.found) > SHOWN_NODES:
+        show(f"  and {len(analysis.found) - SHOWN_NODES} more that no other explains")
+    show(f"  wrote {analysis.file}")
+
+
+def _node(one: Found) -> None:
+    facts = one.node.facts
+    show(f"  rank {one.node.rank}: {click.style(printable(facts.op), bold=True)}")
+    show(f"      {printable(one.node.why)}")
+    if facts.within:
+        show(f"      in {printable(facts.within[0], 200)}")
+    for frame in islice(own_frames(one.stack), SHOWN_FRAMES):
+        show(f"      {printable(frame, 200)}")
+    lines = [("", "NPU", "Bench", "")]
+    for item in one.items:
+        name = str(item["NPU Name"]).removeprefix(f"{facts.op}.")
+        lines.append((name, _values(item, "NPU"), _values(item, "Bench"), _mark(item)))
+    widths = [max(len(line[column]) for line in lines) for column in range(3)]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths))
+        show(f"      {'  '.join(cells)}  {line[3]}".rstrip())
+
+
+def _values(item: Mapping[str, Any], side: str) -> str:
+    """One side of a value on a line: its statistics or its checksum."""
+    checksum = item.get("NPU MD5" if side == "NPU" else "BENCH MD5")
+    if checksum is not None:
+        return printable(str(checksum), 40)
+    numbers = [item.get(f"{side} {name}") for name in ("max", "min", "mean", "l2norm")]
+    if len(set(map(str, numbers))) == 1:
+        return printable(str(numbers[0]), 40)
+    return " ".join(f"{number:.5g}" if isinstance(number, float) else str(number) for number in numbers)
+
+
+def _mark(item: Mapping[str, Any]) -> str:
+    found = item["difference"]
+    if found["state"] == "differs":
+        return click.style("differs", fg="red")
+    return str(found["why"] or "not judged") if found["state"] == "unjudged" else ""

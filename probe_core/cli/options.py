@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
+
 from probe_core.errors import UserError, nearest
 from probe_core.store.jsonstream import load_object
+from probe_core.store.location import location
 
 KEYS = ("npu_path", "bench_path", "stack_path", "is_print_compare_log")
 FUNCTION_KEYS = {
@@ -17,6 +20,8 @@ FUNCTION_KEYS = {
     "stack_json_path": "stack_path",
     "is_print_compare_log": "is_print_compare_log",
 }
+LARGEST_NUMBER = 1_000_000
+"""Behind which a number is no step or rank that anyone has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +66,41 @@ def parse_input(value: Mapping[str, Any], what: str, keys: Mapping[str, str]) ->
     if not isinstance(print_log, bool):
         raise UserError(f'{what}: "is_print_compare_log" must be true or false.', "Write true or false.")
     return CompareFile(
-        Path(found["npu_path"]),
-        Path(found["bench_path"]),
+        location(found["npu_path"]),
+        location(found["bench_path"]),
         Path(stack) if stack else None,
         print_log,
     )
+
+
+class Location(click.ParamType):  # type: ignore[type-arg]
+    """A path, or the URL of a place that fsspec knows."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """The path that the text means."""
+        return location(value)
+
+
+class Numbers(click.ParamType):  # type: ignore[type-arg]
+    """Whole numbers and ranges of them: ``0,2-4``."""
+
+    name = "number[,number…]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """The numbers, each once, in order."""
+        if isinstance(value, tuple):
+            return value
+        found: set[int] = set()
+        for part in str(value).split(","):
+            first, dash, last = part.strip().partition("-")
+            if not first.isdecimal() or (dash and not last.isdecimal()):
+                self.fail(f'"{part}" is no number and no range such as 2-4.', param, ctx)
+            ends = int(first), int(last) if dash else int(first)
+            if ends[1] < ends[0] or ends[1] > LARGEST_NUMBER:
+                self.fail(f'"{part}" is no range such as 2-4.', param, ctx)
+            found.update(range(ends[0], ends[1] + 1))
+        return tuple(sorted(found))

@@ -1,9 +1,9 @@
 """The longest common subsequence of two runs' calls, with equal names as the tie-break.
 
-Weighted LCS: a pair counts ``PAIR``, and one more where the full names are equal, so that pairs
-come first and equal names second. Equal heads and tails are taken off first (an optimal
-alignment pairs them, for no pair counts more). The rest is solved row by row on numpy vectors
-with Hirschberg's division, so memory stays linear: Hirschberg, "A linear space algorithm for
+Weighted LCS: a pair counts ``PAIR``, ``CONTENT`` more where the content is alike, and one more where the
+full names are equal, so that pairs come first, content second and equal names last. Equal heads and tails are
+taken off first (an optimal alignment pairs them, for no pair counts more). The rest is solved row by row on
+numpy vectors with Hirschberg's division, so memory stays linear: Hirschberg, "A linear space algorithm for
 computing maximal common subsequences", CACM 18 (1975).
 """
 
@@ -14,8 +14,10 @@ from typing import Any
 
 import numpy as np
 
-PAIR = 1 << 32
-"""Weight of a pair; larger than any number of equal names."""
+PAIR = 1 << 42
+"""Weight of a pair; larger than that of any number of like contents and equal names."""
+CONTENT = 1 << 21
+"""Weight of a like content; larger than any number of equal names."""
 
 SMALL = 1 << 22
 """Cells that are solved at once, with a table to trace back in."""
@@ -24,7 +26,12 @@ IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def align(
-    ours: Sequence[int], theirs: Sequence[int], our_names: Sequence[str], their_names: Sequence[str]
+    ours: Sequence[int],
+    theirs: Sequence[int],
+    our_names: Sequence[str],
+    their_names: Sequence[str],
+    our_contents: Sequence[int] | None = None,
+    their_contents: Sequence[int] | None = None,
 ) -> Iterator[tuple[int, int]]:
     """Pairs of positions, in order, of the best alignment.
 
@@ -33,10 +40,14 @@ def align(
         theirs: The same for the golden.
         our_names: Full names of the target's calls.
         their_names: Full names of the golden's calls.
+        our_contents: What each call of the target holds, as a code; nothing where it is not known.
+        their_contents: The same for the golden.
     """
     names: dict[str, int] = {}
-    a = _Calls(np.array(ours, np.int64), _codes(our_names, names), 0)
-    b = _Calls(np.array(theirs, np.int64), _codes(their_names, names), 0)
+    a = _Calls(np.array(ours, np.int64), _codes(our_names, names), _contents(our_contents, len(ours)), 0)
+    b = _Calls(
+        np.array(theirs, np.int64), _codes(their_names, names), _contents(their_contents, len(theirs)), 0
+    )
     head = 0
     while head < min(len(a), len(b)) and a.same(head, b, head):
         head += 1
@@ -52,23 +63,32 @@ def _codes(names: Sequence[str], known: dict[str, int]) -> IntArray:
     return np.array([known.setdefault(name, len(known)) for name in names], np.int64)
 
 
+def _contents(codes: Sequence[int] | None, count: int) -> IntArray:
+    return np.zeros(count, np.int64) if codes is None else np.array(codes, np.int64)
+
+
 class _Calls:
     """A stretch of one run's calls, and where in the run it begins."""
 
-    def __init__(self, codes: IntArray, names: IntArray, start: int) -> None:
-        self.codes, self.names, self.start = codes, names, start
+    def __init__(self, codes: IntArray, names: IntArray, contents: IntArray, start: int) -> None:
+        self.codes, self.names, self.contents, self.start = codes, names, contents, start
 
     def __len__(self) -> int:
         return len(self.codes)
 
     def same(self, at: int, other: _Calls, other_at: int) -> bool:
-        return bool(self.codes[at] == other.codes[other_at] and self.names[at] == other.names[other_at])
+        return bool(
+            self.codes[at] == other.codes[other_at]
+            and self.names[at] == other.names[other_at]
+            and self.contents[at] == other.contents[other_at]
+        )
 
     def part(self, start: int, end: int) -> _Calls:
-        return _Calls(self.codes[start:end], self.names[start:end], self.start + start)
+        part = slice(start, end)
+        return _Calls(self.codes[part], self.names[part], self.contents[part], self.start + start)
 
     def reversed(self) -> _Calls:
-        return _Calls(self.codes[::-1], self.names[::-1], 0)
+        return _Calls(self.codes[::-1], self.names[::-1], self.contents[::-1], 0)
 
 
 def _solve(a: _Calls, b: _Calls) -> Iterator[tuple[int, int]]:
@@ -91,13 +111,14 @@ def _rows(a: _Calls, b: _Calls) -> Iterator[IntArray]:
     row = np.zeros(len(b) + 1, np.int64)
     yield row
     places: dict[int, IntArray] = {}
-    for code, name in zip(a.codes.tolist(), a.names.tolist()):
+    for code, name, content in zip(a.codes.tolist(), a.names.tolist(), a.contents.tolist()):
         columns = places.get(code)
         if columns is None:
             columns = places[code] = np.flatnonzero(b.codes == code)
         if len(columns):
             best = row.copy()
             weights = row[columns] + PAIR + (b.names[columns] == name)
+            weights += CONTENT * (b.contents[columns] == content)
             best[columns + 1] = np.maximum(best[columns + 1], weights)
             row = np.maximum.accumulate(best)
         yield row

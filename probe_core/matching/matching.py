@@ -11,12 +11,23 @@ import bisect
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from probe_core.model import How, Pair, Record, Slot
 from probe_core.store.names import canonical
 from probe_core.store.run import Run
 
 NONE = -1
+
+
+class Region(NamedTuple):
+    """A stretch of calls between two pairs that have no partner: of the target, and of the golden.
+
+    Calls are given by the indices of their records; either side may be empty.
+    """
+
+    target: tuple[int, ...]
+    golden: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -27,11 +38,13 @@ class Matching:
         how: How the pairs came together.
         partners: The golden slot's number for each target slot, or NONE.
         mapped: The target slots that a mapping file paired instead.
+        regions: Where two aligned runs do not line up.
     """
 
     how: How = How.NAME
     partners: array[int] = field(default_factory=lambda: array("q"))
     mapped: frozenset[int] = frozenset()
+    regions: list[Region] = field(default_factory=list)
 
     @property
     def matched(self) -> int:
@@ -111,23 +124,32 @@ class RowOrder:
         for partner in matching.partners:
             if partner != NONE:
                 self._held[partner] = 1
+        self._ours_apart = _slots_apart((region.target for region in matching.regions), target)
+        self._theirs_apart = _slots_apart((region.golden for region in matching.regions), golden)
         self.golden_only = len(self._held) - self._held.count(1)
         self.row_count = len(matching.partners) + self.golden_only
 
     def __iter__(self) -> Iterator[OpRows]:
+        return self.ops(0, len(self._target))
+
+    def ops(self, start: int, stop: int) -> Iterator[OpRows]:
+        """The rows of the target's records from ``start`` to before ``stop``."""
         record_at = _Cursor(self._golden, self._starts)
         shown = bytearray(len(self._held))
-        front = tuple(self._lonely(0, record_at))
-        number = 0
-        for record in self._target.records():
+        number = self._target.starts[start]
+        for partner in self._matching.partners[:number]:
+            if partner != NONE:
+                shown[partner] = 1
+        front = tuple(self._lonely(0, record_at)) if start == 0 else ()
+        for record in map(self._target.record, range(start, stop)):
             pairs: list[Pair] = list(front)
             front = ()
             for slot in record.slots:
                 partner = self._matching.partners[number]
-                how = How.MAPPED if number in self._matching.mapped else self._matching.how
+                how = self._how(number)
                 number += 1
                 if partner == NONE:
-                    pairs.append(Pair(slot, None))
+                    pairs.append(Pair(slot, None, how if how is How.REGION else How.NAME))
                     continue
                 pairs.append(Pair(slot, record_at(partner), how))
                 if not shown[partner]:
@@ -137,11 +159,26 @@ class RowOrder:
         if front:
             yield OpRows("", front)
 
+    def _how(self, number: int) -> How:
+        if number in self._ours_apart:
+            return How.REGION
+        return How.MAPPED if number in self._matching.mapped else self._matching.how
+
     def _lonely(self, start: int, record_at: _Cursor) -> Iterator[Pair]:
         number = start
         while number < len(self._held) and not self._held[number]:
-            yield Pair(None, record_at(number))
+            yield Pair(None, record_at(number), How.REGION if number in self._theirs_apart else How.NAME)
             number += 1
+
+
+def _slots_apart(regions: Iterable[Sequence[int]], run: Run) -> frozenset[int]:
+    """The numbers of the slots of the records in regions."""
+    return frozenset(
+        number
+        for records in regions
+        for record in records
+        for number in range(run.starts[record], run.starts[record + 1])
+    )
 
 
 class _Cursor:

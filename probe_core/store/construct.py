@@ -34,6 +34,10 @@ class Construct:
                 parents[sys.intern(child)] = sys.intern(parent)
         return cls(parents)
 
+    def modules(self) -> set[str]:
+        """All modules that something was called in."""
+        return set(self._parents.values())
+
     def ancestors(self, key: str) -> list[str]:
         """The modules around ``key``, innermost first."""
         found: list[str] = []

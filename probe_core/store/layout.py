@@ -1,21 +1,83 @@
-"""Finding the run that a path means.
+"""Finding the runs that two paths mean, and which of them are compared with each other.
 
-A path may be a ``dump.json`` or ``debug.json``, a rank directory, a step directory, or the
-root of a dump. Whatever names one run is taken; whatever names several lists them.
+A path may be a ``dump.json`` or ``debug.json``, a rank directory, a step directory, or the root of a dump
+with one step or several, below ``graph`` and ``pynative`` where MindSpore made both. Steps pair by their
+number and ranks by theirs, never by position. A single ``rank`` or ``proc123`` carries no number and pairs
+with whatever the other side has one of, or with its rank 0.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from probe_core.errors import UserError
 
 FILES = ("dump.json", "debug.json")
-_STEP = re.compile(r"step\d+$")
-_RANK = re.compile(r"(rank(\d*)|proc(\d+))$")
+PARTS = ("graph", "pynative")
 SINGLE = ""
-"""The label of a rank directory that carries no rank number."""
+"""The label of a comparison that is the only one."""
+_STEP = re.compile(r"step(\d+)$")
+_RANK = re.compile(r"(?:rank(\d*)|proc(\d+))$")
+
+
+@dataclass(frozen=True, slots=True)
+class RunPair:
+    """Two record files that are compared, and what their comparison is called.
+
+    Attributes:
+        target: The record file of the run under test.
+        golden: That of the reference run.
+        part: The directory below the output that the results go to, such as ``step0``; empty for the
+            output itself.
+        label: ``rank{n}`` where a run has several ranks, else empty.
+        rank: The number of the rank; 0 where none is known.
+    """
+
+    target: Path
+    golden: Path
+    part: str = ""
+    label: str = SINGLE
+    rank: int = 0
+
+    @property
+    def name(self) -> str:
+        """What a person knows the comparison by; empty for a single one."""
+        return "/".join(part for part in (self.part, self.label) if part)
+
+
+@dataclass(slots=True)
+class Pairing:
+    """What is compared with what, and what is left over.
+
+    Attributes:
+        pairs: The comparisons, by step and rank.
+        missing: What only one side has, in sentences.
+        damaged: Directories that should hold a run and do not, in sentences.
+    """
+
+    pairs: list[RunPair] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    damaged: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    """A rank of one run: its directory's name, its number where it has one, its record files.
+
+    ``given`` is True for one that a path named by itself.
+    """
+
+    name: str
+    number: int | None
+    files: tuple[Path, ...]
+    given: bool = False
+
+
+_Steps = dict[str, Path]
+"""The step directories of a path, by their place below it; a path that is no root stands under ``""``."""
 
 
 def is_run_file(path: Path) -> bool:
@@ -23,16 +85,50 @@ def is_run_file(path: Path) -> bool:
     return path.name.endswith(FILES)
 
 
-def find_ranks(path: Path, kind: str | None = None) -> dict[str, Path]:
-    """The runs below ``path`` by rank: ``{"": file}`` for one, ``{"rank0": file, …}`` for several.
+def rank_number(name: str) -> int | None:
+    """The number in a rank directory's name; None for a bare ``rank`` and for a process."""
+    found = _RANK.match(name)
+    return int(found[1]) if found and found[1] else None
+
+
+def pair_runs(
+    target: Path, golden: Path, steps: Collection[int] = (), ranks: Collection[int] = ()
+) -> Pairing:
+    """Which record files of the target are compared with which of the golden.
 
     Args:
-        path: A record file, or a rank, step or dump directory.
-        kind: ``dump.json`` or ``debug.json`` where only that file will do.
+        target: The run under test.
+        golden: The reference run.
+        steps: The steps to compare; all that both have where none is given.
+        ranks: The ranks to compare; all that both have where none is given.
 
     Raises:
-        UserError: Nothing there, or several steps or files to choose from.
+        UserError: A path that cannot be read or holds no run, two ranks of one number, or nothing that
+            both sides have.
     """
+    pairing = Pairing()
+    sides = _chosen(_steps(target), target, steps), _chosen(_steps(golden), golden, steps)
+    common = _common_steps(sides, (target, golden), pairing)
+    for ours, theirs in common:
+        part = (ours or theirs) if len(common) > 1 else ""
+        _pair_ranks(sides[0][ours], sides[1][theirs], part, frozenset(ranks), pairing)
+    if not pairing.pairs:
+        problems = [*pairing.damaged, *pairing.missing]
+        raise UserError(
+            f"{target} and {golden} have no rank in common.",
+            "Give the directories of two ranks to compare them whatever their numbers."
+            if problems
+            else "Check the paths.",
+            problems,
+        )
+    return pairing
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+def _steps(path: Path) -> _Steps:
+    """The steps below ``path``; the path itself, under ``""``, where it is a step, a rank or a file."""
     try:
         path.stat()
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have
@@ -49,71 +145,187 @@ def find_ranks(path: Path, kind: str | None = None) -> dict[str, Path]:
                 "Give a file whose name ends in one of these, or its directory:",
                 FILES,
             )
-        return {SINGLE: path}
-    own = _files_in(path, kind)
-    if own:
-        return {SINGLE: _only(own, path, "record files")}
-    steps = _directories(path, _STEP)
-    if steps:
-        return find_ranks(_only(steps, path, "steps"), kind)
-    ranks = _directories(path, _RANK)
-    runs = {rank.name: files for rank in ranks if (files := _files_in(rank, kind))}
-    if not runs:
+        return {"": path}
+    names = _names(path)
+    if not any(name in names for name in FILES):
+        found = {name: path / name for name in _in_order(names, _STEP)}
+        for part in PARTS:
+            if part in names and (path / part).is_dir():
+                inner = _in_order(_names(path / part), _STEP)
+                found |= {f"{part}/{name}": path / part / name for name in inner}
+        if found:
+            return found
+    return {"": path}
+
+
+def _chosen(steps: _Steps, path: Path, wanted: Collection[int]) -> _Steps:
+    if not wanted:
+        return steps
+    if "" in steps:
         raise UserError(
-            f"There is no {' or '.join([kind] if kind else FILES)} in {path}.",
+            f"{path} is not the root of a dump, so no step of it can be chosen.",
+            "Leave --step out, or give the directory that holds the step directories.",
+        )
+    chosen = {name: step for name, step in steps.items() if _step_number(name) in wanted}
+    lacking = sorted(set(wanted) - {_step_number(name) for name in chosen})
+    if lacking:
+        raise UserError(f"{path} has no step {_list(lacking)}.", "It has these:", list(steps))
+    return chosen
+
+
+def _step_number(name: str) -> int:
+    return int(name.rpartition("step")[2])
+
+
+def _common_steps(
+    sides: tuple[_Steps, _Steps], paths: tuple[Path, Path], pairing: Pairing
+) -> list[tuple[str, str]]:
+    """The steps of both sides that are compared: equal names, or the only one with a step given by itself."""
+    ours, theirs = sides
+    if "" in ours or "" in theirs:
+        for steps, path in zip(sides, paths):
+            if len(steps) > 1:
+                raise UserError(
+                    f"{path} holds several steps.",
+                    "Give one of them, or choose one with --step:",
+                    [str(step) for step in steps.values()],
+                )
+        return [(next(iter(ours)), next(iter(theirs)))]
+    common = [name for name in ours if name in theirs]
+    if not common:
+        raise UserError(
+            f"{paths[0]} holds {', '.join(ours)} and {paths[1]} holds {', '.join(theirs)}.",
+            "Give the directories of two steps to compare them whatever their numbers.",
+        )
+    for who, own, other in (("target", ours, theirs), ("golden", theirs, ours)):
+        alone = [name for name in own if name not in other]
+        if alone:
+            pairing.missing.append(f"Only the {who} has {_some(alone)}.")
+    return [(name, name) for name in common]
+
+
+# -- ranks -----------------------------------------------------------------------------------------
+
+
+def _pair_ranks(ours: Path, theirs: Path, part: str, wanted: frozenset[int], pairing: Pairing) -> None:
+    """Add the pairs of two steps, or of whatever two paths hold, to the pairing."""
+    targets, goldens = _ranks(ours, pairing), _ranks(theirs, pairing)
+    alone = len(targets) == len(goldens) == 1
+    if alone and any(rank.number is None or rank.given for rank in (*targets, *goldens)):
+        number = next((rank.number for rank in (*targets, *goldens) if rank.number is not None), 0)
+        common = {number: (targets[0], goldens[0])}
+        left: tuple[Sequence[int], Sequence[int]] = (), ()
+    else:
+        first, second = (_by_number(*side) for side in ((targets, ours, goldens), (goldens, theirs, targets)))
+        common = {number: (first[number], second[number]) for number in sorted(first.keys() & second.keys())}
+        left = sorted(first.keys() - common.keys()), sorted(second.keys() - common.keys())
+    lacking = sorted(wanted - common.keys())
+    if lacking:
+        raise UserError(
+            f"Not both of {ours} and {theirs} have rank {_list(lacking)}.",
+            "Both have these:",
+            [str(number) for number in common],
+        )
+    where = f" in {part}" if part else ""
+    for who, numbers in zip(("target", "golden"), left):
+        if numbers and not wanted:
+            pairing.missing.append(f"Only the {who} has rank {_list(numbers)}{where}.")
+    for number, (target, golden) in common.items():
+        if not wanted or number in wanted:
+            label = SINGLE if alone else f"rank{number}"
+            for one, other in _pair_files(target, golden, f"rank {number}{where}", pairing):
+                pairing.pairs.append(RunPair(one, other, part, label, number))
+
+
+def _ranks(path: Path, pairing: Pairing) -> list[_Rank]:
+    """The ranks in a step directory; the one that a rank directory or a file is."""
+    if path.is_file():
+        return [_Rank(path.parent.name, rank_number(path.parent.name), (path,), given=True)]
+    names = _names(path)
+    own = tuple(path / name for name in FILES if name in names)
+    if own:
+        return [_Rank(path.name, rank_number(path.name), own, given=True)]
+    directories = [name for name in _in_order(names, _RANK) if (path / name).is_dir()]
+    found: list[_Rank] = []
+    for name in directories:
+        try:
+            inside = _names(path / name)
+        except UserError as error:
+            pairing.damaged.append(error.what)
+            continue
+        files = tuple(path / name / file for file in FILES if file in inside)
+        if files:
+            found.append(_Rank(name, rank_number(name), files))
+        else:
+            pairing.damaged.append(f"There is no {' or '.join(FILES)} in {path / name}.")
+    if not found:
+        raise UserError(
+            f"There is no {' or '.join(FILES)} in {path}{' or its ranks' if directories else ''}.",
             "Give a dump.json, or a rank, step or dump directory that holds one.",
         )
-    found = {name: _only(files, path / name, "record files") for name, files in runs.items()}
-    return {SINGLE: next(iter(found.values()))} if len(found) == 1 else found
+    return found
 
 
-def _directories(path: Path, pattern: re.Pattern[str]) -> list[Path]:
+def _by_number(ranks: Sequence[_Rank], path: Path, others: Sequence[_Rank]) -> dict[int, _Rank]:
+    """The ranks by their numbers; a single one without number is rank 0, unless it was given by itself."""
+    if len(ranks) == 1 and ranks[0].given and ranks[0].number is None:
+        raise UserError(
+            f"{path} is one rank, and the other run has several.",
+            "Give one of them, or choose it with --rank:",
+            [str(file) for rank in others for file in rank.files],
+        )
+    found: dict[int, _Rank] = {}
+    for rank in ranks:
+        number = rank.number or 0
+        if number in found:
+            raise UserError(
+                f"{path} holds two ranks of number {number}: {found[number].name} and {rank.name}.",
+                "Move one of them away, or give the directory of one.",
+            )
+        found[number] = rank
+    return found
+
+
+def _pair_files(target: _Rank, golden: _Rank, what: str, pairing: Pairing) -> list[tuple[Path, Path]]:
+    """The record files of two ranks, each sort with its own; two that were given are left to the readers."""
+    if target.given and golden.given and len(target.files) == len(golden.files) == 1:
+        return [(target.files[0], golden.files[0])]
+    found = [(one, other) for one in target.files for other in golden.files if _kind(one) == _kind(other)]
+    if not found:
+        pairing.damaged.append(
+            f"The target holds {target.files[0].name} of {what}, and the golden {golden.files[0].name}; "
+            "compare dump.json with dump.json, or debug.json with debug.json."
+        )
+    return found
+
+
+def _kind(path: Path) -> str:
+    return next(name for name in FILES if path.name.endswith(name))
+
+
+# -- directories -----------------------------------------------------------------------------------
+
+
+def _names(path: Path) -> list[str]:
+    """What a directory holds, in no order."""
     try:
-        entries = [entry for entry in path.iterdir() if pattern.match(entry.name) and entry.is_dir()]
+        return [entry.name for entry in path.iterdir()]
     except OSError as error:
         raise UserError(
             f"{path} cannot be read: {error.strerror or error}.", "Check its permissions."
         ) from None
-    return sorted(entries, key=lambda entry: _number(entry.name))
 
 
-def _number(name: str) -> tuple[int, str]:
-    digits = re.search(r"\d+$", name)
-    return (int(digits.group()) if digits else -1, name)
+def _in_order(names: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
+    """The names that the pattern knows, by their numbers."""
+    numbered = ((pattern.match(name), name) for name in names)
+    known = [(int(next(filter(None, found.groups()), -1)), name) for found, name in numbered if found]
+    return [name for _, name in sorted(known)]
 
 
-def rank_number(name: str) -> int:
-    """The number in a rank directory's name; -1 for a bare ``rank``."""
-    return _number(name)[0]
+def _list(numbers: Sequence[int]) -> str:
+    return ", ".join(map(str, numbers[:20])) + (f" and {len(numbers) - 20} more" if len(numbers) > 20 else "")
 
 
-def _files_in(directory: Path, kind: str | None) -> list[Path]:
-    return [directory / name for name in FILES if kind in (None, name) and (directory / name).is_file()]
-
-
-def _only(paths: list[Path], parent: Path, what: str) -> Path:
-    if len(paths) == 1:
-        return paths[0]
-    raise UserError(f"{parent} holds several {what}.", "Give one of them:", [str(path) for path in paths])
-
-
-def pair_ranks(target: Path, golden: Path) -> list[tuple[str, Path, Path]]:
-    """Which record file of the target is compared with which of the golden: (label, target, golden).
-
-    The label is empty for a single run and ``rank{n}`` for each of several; ranks pair by
-    position after sorting by number, as many on one side as on the other.
-    """
-    targets, goldens = find_ranks(target), find_ranks(golden)
-    if set(targets) == {SINGLE} and set(goldens) == {SINGLE}:
-        return [(SINGLE, targets[SINGLE], goldens[SINGLE])]
-    if len(targets) != len(goldens):
-        several, path = (targets, target) if len(targets) > len(goldens) else (goldens, golden)
-        raise UserError(
-            f"{target} holds {len(targets)} rank(s) and {golden} holds {len(goldens)}.",
-            f"Give directories with the same number of ranks, or choose one rank of {path}:",
-            [str(file) for file in several.values()],
-        )
-    return [
-        (f"rank{max(rank_number(name), 0)}", ours, theirs)
-        for (name, ours), theirs in zip(targets.items(), goldens.values())
-    ]
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

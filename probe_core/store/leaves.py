@@ -10,7 +10,7 @@ import zlib
 from functools import lru_cache
 from typing import Any
 
-from probe_core.model import Kind, Record, Side, Slot, Statistic, Statistics, Value
+from probe_core.model import Kind, Record, Side, Slot, Statistic, Statistics, Transfer, Value
 from probe_core.store.names import is_debug, is_gradient
 
 FIELDS = (
@@ -85,12 +85,25 @@ def _walk(value: Any, prefix: str, path: str, side: Side, slots: list[Slot], dep
                 raise error.inside(f"[{number}]") from None
     elif isinstance(value, dict) and not isinstance(value.get("type"), str):
         if value.get("class_type") == "torch.distributed.P2POp":
-            _walk_member(value.get("tensor"), "tensor", prefix, path, side, slots, depth + 1)
+            _walk_transfer(value, prefix, path, side, slots, depth)
             return
         for key, item in value.items():
             _walk_member(item, key, prefix, _join(path, key), side, slots, depth + 1)
     else:
         _append(value, prefix, path, side, slots)
+
+
+def _walk_transfer(
+    value: dict[str, Any], prefix: str, path: str, side: Side, slots: list[Slot], depth: int
+) -> None:
+    """Append the slots of a P2POp: its tensor, with what it is for."""
+    start = len(slots)
+    _walk_member(value.get("tensor"), "tensor", prefix, path, side, slots, depth + 1)
+    op, peer = value.get("op"), value.get("peer")
+    if isinstance(op, str) and type(peer) is int:
+        slots[start:] = [
+            slot._replace(value=slot.value._replace(p2p=Transfer(op, peer))) for slot in slots[start:]
+        ]
 
 
 def _append(value: Any, prefix: str, path: str, side: Side, slots: list[Slot]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
@@ -11,25 +10,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from probe_core.errors import UnreadableTensor, UserError
+from probe_core.errors import UserError
 from probe_core.model import Mode, Record, Value
 from probe_core.progress import tell
 from probe_core.store import jsonstream
 from probe_core.store.construct import Construct
 from probe_core.store.jsonstream import JsonCursor, JsonError
 from probe_core.store.leaves import FieldError, record_of
-from probe_core.store.packed import PACKED_FILE, PackedTensors, place_in
 from probe_core.store.stack import Stacks
+from probe_core.store.tensors import TensorLoader, tensors_in
 
 TENSOR_DIRECTORY = "dump_tensor_data"
 STACK_FILE = "stack.json"
 CONSTRUCT_FILE = "construct.json"
-PACKED_SUFFIX = ".pt"
-"""What a leaf's file name has behind the name that its tensor has in the packed file."""
 TOLD_EVERY = 4 << 20
 """Bytes between two words on how far the reading is."""
 KEPT_SLOTS = 120_000
@@ -46,13 +43,6 @@ def collection_paused() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-class TensorLoader(Protocol):
-    """Reads one tensor file into an array without running anything the file contains."""
-
-    def __call__(self, path: str, /) -> np.ndarray[Any, Any]:
-        """The tensor in ``path``; raises UnreadableTensor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +73,6 @@ class Run:
     def __init__(self, path: Path, framework: str, load: TensorLoader) -> None:
         self.path = path
         self.is_debug = path.name.endswith("debug.json")
-        self._load = load
         self._names: list[str] = []
         self._begins = array("q")
         self._ends = array("q")
@@ -97,8 +86,7 @@ class Run:
         self.mode = self._mode()
         self._file = path.open("rb")
         self._stacks: Stacks | None = None
-        self._tensors = str(path.parent / TENSOR_DIRECTORY)
-        self._packed = PackedTensors.find(path.parent / TENSOR_DIRECTORY)
+        self._tensors = tensors_in(path.parent / TENSOR_DIRECTORY, load)
 
     # -- reading -----------------------------------------------------------------------
 
@@ -108,7 +96,7 @@ class Run:
         told = 0
         try:
             with self.path.open("rb") as file:
-                size = os.fstat(file.fileno()).st_size
+                size = self.path.stat().st_size
                 cursor = JsonCursor(file)
                 found = cursor.peek()
                 if not found:
@@ -228,27 +216,10 @@ class Run:
     def tensor(self, value: Value) -> np.ndarray[Any, Any]:
         """The data of a tensor value, mapped and not copied where the file allows it.
 
-        It is read from the packed file where that holds it, else from a file of its own.
-
         Raises:
             UnreadableTensor: no such file, or a file that is not what it claims.
         """
-        name = value.data_name
-        assert name is not None
-        packed = self._packed
-        if packed is not None and (entry := name.removesuffix(PACKED_SUFFIX)) in packed:
-            return packed.load(entry)
-        try:
-            return self._load(place_in(self._tensors, name))
-        except FileNotFoundError:
-            if packed is None:
-                raise UnreadableTensor(f"there is no {name}", missing=True) from None
-            if packed.problem is not None:
-                raise UnreadableTensor(packed.problem) from None
-            raise UnreadableTensor(f"there is no {name}, and none in {PACKED_FILE}", missing=True) from None
-        except (OSError, ValueError) as error:  # ValueError: a name that no file can have
-            message = getattr(error, "strerror", None) or "no file can have this name"
-            raise UnreadableTensor(f"{name}: {message}") from None
+        return self._tensors(value)
 
     # -- the call stacks ---------------------------------------------------------------
 
@@ -273,4 +244,4 @@ class Run:
     def close(self) -> None:
         """Let the files go; tensors handed out stay readable."""
         self._file.close()
-        self._packed = None
+        self._tensors.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from probe_core.errors import UserError
@@ -40,12 +40,16 @@ class Stacks:
         return self._frames.get(key)
 
 
-def own_frame(frames: Sequence[str]) -> str:
-    """The innermost frame outside framework and recorder, on one line; an empty text if there is none."""
+def own_frames(frames: Sequence[str]) -> Iterator[str]:
+    """The frames outside framework and recorder, innermost first, each on one line."""
     for frame in frames:
         if not any(part in frame for part in NOT_THE_CALLER):
-            return " ".join(frame.split())
-    return ""
+            yield " ".join(frame.split())
+
+
+def own_frame(frames: Sequence[str]) -> str:
+    """The innermost frame outside framework and recorder; an empty text if there is none."""
+    return next(own_frames(frames), "")
 
 
 def _is_group(value: list[object]) -> bool:

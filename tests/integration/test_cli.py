@@ -98,7 +98,7 @@ def test_ranks_are_compared_one_by_one(probe: Any, runs: Any, tmp_path: Path, mo
     assert probe("compare", "-i", "compare.json", "-o", tmp_path) == 0
     names = sorted(re.sub(r"\d{14}", "T", path.name) for path in tmp_path.iterdir())
     assert names == ["advisor_rank0_T.txt", "advisor_rank1_T.txt",
-                     "compare_result_rank0_T.xlsx", "compare_result_rank1_T.xlsx"]  # fmt: skip
+                     "compare_result_rank0_T.xlsx", "compare_result_rank1_T.xlsx", "compare_summary_T.xlsx"]  # fmt: skip
     assert "1.05 against 1.0" in probe.out
 
 

@@ -16,6 +16,7 @@ from mutations.case import MARKER
 
 RESULT = re.compile(
     r"(debug_)?compare_result(_rank\d+)?_\d{14}\.(csv|jsonl|xlsx)|advisor(_rank\d+)?_\d{14}\.txt"
+    r"|compare_summary_\d{14}\.(csv|jsonl|xlsx)|compare_progress_\d{14}\.jsonl"
 )
 FORMULA = re.compile(r"[=+@＝＋－＠％%\t\r-]")
 

@@ -15,6 +15,7 @@ from probe_metrics import kernel
 from probe_metrics.kernel import sums
 
 from probe_core import ahead
+from probe_core import engine as core_engine
 from probe_core.ahead import announce, opened_ahead
 from probe_core.measure import OpenPair
 from probe_core.testing import pair_of
@@ -29,8 +30,9 @@ LARGE = ahead.LARGE // 4
 
 @pytest.fixture(autouse=True)
 def engine(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiled engine, whichever is asked for outside."""
+    """The compiled engine, whichever is asked for outside, and threads to measure on."""
     monkeypatch.setattr(kernel, "_compiled", compiled)
+    monkeypatch.setattr(core_engine, "_threads", 2)
 
 
 def pair(count: int, seed: int = 0) -> OpenPair:

@@ -26,6 +26,7 @@ from probe_metrics import blocked, kernel
 from probe_metrics.tally import NO_TOTALS, SUMS, Tally, Units
 from probe_metrics.ulp_units import units_of
 
+from probe_core import engine as core_engine
 from probe_core.measure import BLOCK, PIECE
 from probe_core.testing import pair_of
 
@@ -227,7 +228,8 @@ def test_threads_do_not_change_a_bit(
     units = alternatives(ours, theirs)[-1]
     expected = bits(blocked.measure(target, golden, units))
     for threads in (1, 2, 5, 64):
-        monkeypatch.setattr(compiled, "THREADS", threads)
+        monkeypatch.setattr(core_engine, "_threads", threads)
+        monkeypatch.setattr(compiled, "MOST_THREADS", threads)
         assert bits(compiled.measure(target, golden, units)) == expected, threads
 
 

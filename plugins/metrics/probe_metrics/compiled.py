@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 
 import numpy as np
 
+from probe_core import engine
 from probe_metrics import _kernel
 from probe_metrics.tally import NO_TOTALS, Array, Tally, Totals, Units
 
@@ -17,7 +17,8 @@ CODES = {
          "uint8", "uint16", "uint32", "uint64", "bool")
     )
 }  # fmt: skip
-THREADS = min(8, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+MOST_THREADS = 8
+"""Behind which memory, and not the processors, sets the pace."""
 
 _codes: dict[np.dtype[np.generic], int] = {}
 
@@ -33,13 +34,17 @@ def supports(target: Array, golden: Array, units: Units | None) -> bool:
 
 def measure(target: Array, golden: Array, units: Units | None, totals: Totals = NO_TOTALS) -> Tally:
     """The tally of two flat arrays of one length, with no element but theirs."""
-    return Tally._make(_kernel.measure(*_request(target, golden, units), THREADS, totals))
+    return Tally._make(_kernel.measure(*_request(target, golden, units), _threads(), totals))
 
 
 def measure_many(requests: Iterable[tuple[Array, Array, Units | None]]) -> list[Tally]:
     """The tallies of several pairs as ``measure`` takes them; the interpreter's lock is let go but once."""
-    found = _kernel.measure_many([_request(*request) for request in requests], THREADS)
+    found = _kernel.measure_many([_request(*request) for request in requests], _threads())
     return [Tally._make(tally) for tally in found]
+
+
+def _threads() -> int:
+    return min(MOST_THREADS, engine.threads())
 
 
 def _request(target: Array, golden: Array, units: Units | None) -> tuple[Array, Array, int, int, float]:

@@ -55,6 +55,8 @@ def probe_policies() -> list[PolicySpec]:
                    "probe_metrics.statistics_result:StatisticsResult", SEED, ("statistics",)),
         PolicySpec("checksum", "Pass where checksum, shape and dtype agree",
                    "probe_metrics.checksum_result:ChecksumResult", SEED, ("checksum",)),
+        PolicySpec("first_difference", "whether values differ beyond rounding, for -da",
+                   "probe_metrics.first_difference:FirstDifference", "probe"),
     ]  # fmt: skip
 
 

@@ -32,18 +32,20 @@ def compare(
         data_mapping: A yaml file that pairs row names, or the names themselves.
 
     Returns:
-        A report for each pair of ranks.
+        A report for each pair of ranks, in their order.
 
     Raises:
-        UserError: An argument of the wrong type, or input that cannot be compared.
+        UserError: An argument of the wrong type, or input that cannot be compared. A rank that cannot be is
+            named when the others are done; their results are there.
     """
     from probe_core.cli import console
     from probe_core.cli.compare import matcher_name, stack_choice, time_stamp
     from probe_core.cli.options import FUNCTION_KEYS, parse_input
     from probe_core.errors import UserError
     from probe_core.manager import Manager
-    from probe_core.pipeline import compare as run
     from probe_core.plan import Plan
+    from probe_core.ranks import Ranks
+    from probe_core.summary import write_summary
 
     flags = {
         "stack_mode": stack_mode,
@@ -71,12 +73,25 @@ def compare(
         stack_path=runs.stack,
         highlight=highlight,
         advise=auto_analyze,
+        executor="threads",
     )
-    reports = list(run(plan, Manager()))
-    if runs.print_log:
-        for report in reports:
-            console.summary(report)
-    return reports
+    manager = Manager()
+    ranks = Ranks(plan, manager)
+    for line in (*ranks.pairing.missing, *ranks.pairing.damaged):
+        console.warn(line)
+    for finished in ranks.run():
+        if finished.report is not None and runs.print_log:
+            console.summary(finished.report, one_of_many=ranks.several)
+    errors = [(one.pair.name, one.error) for one in ranks.finished if one.error is not None]
+    if ranks.several:
+        write_summary(ranks.plan, manager, ranks.finished)
+        if errors:
+            raise UserError(
+                f"{len(errors)} of {len(ranks.finished)} ranks cannot be compared; the others are.",
+                "Mend these, or leave them out:",
+                [f"{name}: {error.what}" for name, error in errors],
+            )
+    return [one.report for one in ranks.finished if one.report is not None]
 
 
 def compare_distributed(

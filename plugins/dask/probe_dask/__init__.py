@@ -1,0 +1,1 @@
+"""Comparisons on a dask cluster."""

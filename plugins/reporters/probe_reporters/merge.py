@@ -1,0 +1,415 @@
+"""The results of several ranks merged: for each metric a table with a column a rank (spec/compare 13)."""
+
+from __future__ import annotations
+
+import errno
+import io
+import re
+import time
+import warnings
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from probe_core.errors import UserError, nearest
+from probe_core.model import Cell, Mode
+from probe_core.progress import tell
+from probe_core.protocols import TableWriter
+from probe_core.store.atomic import AtomicFile, make_directory
+from probe_core.table import LARGEST_SHEET
+from probe_reporters.csv import CsvReporter
+from probe_reporters.jsonl import JsonlReporter
+from probe_reporters.lines import sheet_row
+from probe_reporters.results import (
+    AGAIN,
+    CHOICES,
+    NAME,
+    ResultFile,
+    Warn,
+    find_results,
+    mode_of,
+    read_headers,
+    read_rows,
+)
+from probe_reporters.text import excel_text
+from probe_reporters.xlsx import _ROWS, _STYLE, COMPRESSION, EPOCH, LARGE, _entry
+
+FORMATS = ("xlsx", "csv", "jsonl")
+"""The formats of the merged table."""
+LARGEST_TITLE = 31
+"""Characters that Excel takes for the name of a sheet."""
+NARROWEST, WIDEST = 20, 80
+"""Widths of the columns, in characters."""
+SHOWN = 8
+"""Names and ranks that one message lists."""
+
+_STEM = re.compile(
+    r"(?:Module|Cell)\..+?(?=\.(?:forward|backward|parameters_grad)(?:\.|$))|.+?(?=\.[0-9]+(?:\.|$))"
+)
+_NOT_IN_TITLE = re.compile(r"[\[\]:*?/\\]")
+
+Key = tuple[str, int]
+"""A row of the merged table: its name, and the how-manieth of that name in each rank."""
+
+
+@dataclass(frozen=True, slots=True)
+class MergeConfig:
+    """What to merge: the rows whose name holds one of ``apis`` and a dot; no ``metrics`` are all of them."""
+
+    apis: tuple[str, ...]
+    metrics: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What was written, and the names of the files that were damaged and so left out."""
+
+    files: tuple[Path, ...]
+    ranks: tuple[int, ...]
+    metrics: tuple[str, ...]
+    row_count: int
+    damaged: tuple[str, ...]
+
+
+def merge_results(
+    directory: Path,
+    output: Path,
+    config: MergeConfig,
+    *,
+    format: str = "xlsx",
+    time_stamp: str | None = None,
+    warn: Warn | None = None,
+) -> Merged:
+    """Merge the result files of the ranks in ``directory`` into tables in ``output``.
+
+    Args:
+        format: ``xlsx`` is one workbook with a sheet a metric, ``csv`` and ``jsonl`` a file a metric.
+        time_stamp: Part of the files' names; now, when left out.
+        warn: Told of what is left out and why; Python's warnings, when left out.
+
+    Raises:
+        UserError: Fewer than two ranks can be merged, their modes are mixed and no metrics are chosen,
+            none of the APIs is in any of them, or the output cannot be written.
+    """
+    if format not in FORMATS:
+        raise UserError(f'There is no format "{format}" of merged results.', "Choose one of:", FORMATS)
+    warn = warn or _warn
+    damaged: list[str] = []
+
+    def spoilt(file: ResultFile, error: UserError) -> None:
+        warn(f"{error.what} {error.fix} Rank {file.rank} is left out.")
+        damaged.append(file.path.name)
+
+    modes = _modes(find_results(directory, warn), warn, spoilt)
+    metrics = config.metrics or _all_metrics(directory, modes)
+    files = _holding(metrics, modes, warn)
+    _check_count(directory, files)
+    selection = _Selection(config.apis)
+    ranks: list[_Rank] = []
+    for done, file in enumerate(files):
+        tell("reading results", done, len(files))
+        try:
+            ranks.append(_read(file, metrics, selection))
+        except UserError as error:
+            spoilt(file, error)
+    tell("reading results", len(files), len(files))
+    _check_count(directory, ranks)
+    selection.report(ranks, warn)
+    table = _Table(metrics, ranks, selection.order(ranks))
+    stem = f"multi_ranks_compare_merge_{{}}{time_stamp or time.strftime('%Y%m%d%H%M%S')}.{format}"
+    written = _write(table, output, stem, format)
+    numbers = tuple(rank.number for rank in ranks)
+    return Merged(written, numbers, metrics, len(table.keys), tuple(damaged))
+
+
+class MergeWarning(UserWarning):
+    """Something was left out of a merged table."""
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, MergeWarning, stacklevel=3)
+
+
+# -- which files and metrics ----------------------------------------------------------------
+
+
+def _modes(
+    files: Sequence[ResultFile], warn: Warn, spoilt: Callable[[ResultFile, UserError], None]
+) -> dict[ResultFile, Mode]:
+    """The files with a table that can be merged, and the mode of each."""
+    modes: dict[ResultFile, Mode] = {}
+    for file in files:
+        try:
+            mode = mode_of(read_headers(file.path))
+        except UserError as error:
+            spoilt(file, error)
+            continue
+        if mode is None:
+            what = f'"{file.path.name}" lacks columns: it holds all metrics of no mode.'
+            spoilt(file, UserError(what, AGAIN))
+        elif mode not in CHOICES:
+            warn(f'"{file.path.name}" holds checksums, which cannot be merged. It is left out.')
+        else:
+            modes[file] = mode
+    return modes
+
+
+def _all_metrics(directory: Path, modes: dict[ResultFile, Mode]) -> tuple[str, ...]:
+    """The metrics of the one mode that all files have."""
+    _check_count(directory, modes)
+    if len(set(modes.values())) > 1:
+        raise UserError(
+            f'The ranks in "{directory}" were compared in different modes.',
+            "Name metrics of one mode under compare_index, or keep the ranks of one mode in the directory:",
+            _some([f"{file.path.name}: {mode.value}" for file, mode in modes.items()]),
+        )
+    return CHOICES[next(iter(modes.values()))]
+
+
+def _holding(metrics: Sequence[str], modes: dict[ResultFile, Mode], warn: Warn) -> list[ResultFile]:
+    """The files whose mode has all ``metrics``."""
+    files = []
+    for file, mode in modes.items():
+        lacking = [metric for metric in metrics if metric not in CHOICES[mode]]
+        if lacking:
+            warn(f'"{file.path.name}" is of mode {mode.value}, which has no "{lacking[0]}". It is left out.')
+        else:
+            files.append(file)
+    if len({modes[file] for file in files}) > 1:
+        warn("Ranks of different modes are merged; their numbers do not mean the same.")
+    return files
+
+
+def _check_count(directory: Path, ranks: Sequence[object] | dict[ResultFile, Mode]) -> None:
+    if len(ranks) < 2:
+        held = "the result of one rank only" if ranks else "no result of a rank"
+        raise UserError(
+            f'"{directory}" holds {held} that can be merged; two are needed.',
+            "Give the directory with the results of all ranks with -i; "
+            "they are named compare_result_rank{n}_{14 digits}.xlsx, .csv or .jsonl.",
+        )
+
+
+def _some(items: Sequence[str]) -> list[str]:
+    more = len(items) - SHOWN
+    return list(items) if more <= 1 else [*items[:SHOWN], f"and {more} more"]
+
+
+# -- which rows -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Rank:
+    """The wanted rows of one rank, and the numbers of the APIs that they belong to."""
+
+    number: int
+    rows: dict[Key, list[Cell]]
+    found: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    """All merged tables: one a metric, with the same rows."""
+
+    metrics: Sequence[str]
+    ranks: Sequence[_Rank]
+    keys: Sequence[Key]
+
+    @property
+    def headers(self) -> list[str]:
+        return [NAME, *(f"rank{rank.number}" for rank in self.ranks)]
+
+    def rows(self, metric: int, start: int, stop: int) -> Iterator[list[Cell]]:
+        """Some rows of the table of a metric; None where a rank has no such row."""
+        for key in self.keys[start:stop]:
+            found = (rank.rows.get(key) for rank in self.ranks)
+            yield [key[0], *(cells[metric] if cells is not None else None for cells in found)]
+
+
+class _Selection:
+    """The rows that the configuration asks for, and the APIs met while looking for them."""
+
+    def __init__(self, apis: Sequence[str]) -> None:
+        self._apis = apis
+        self._parts = [f"{api}." for api in apis]
+        self._met: set[str] = set()
+
+    def hits(self, name: str) -> list[int]:
+        """The numbers of the APIs that the row ``name`` belongs to."""
+        stem = _STEM.match(name)
+        self._met.add(stem[0] if stem else name)
+        return [number for number, part in enumerate(self._parts) if part in name]
+
+    def order(self, ranks: Sequence[_Rank]) -> list[Key]:
+        """All rows: by the first API that they belong to, then as they appear, rank by rank."""
+        groups: list[dict[Key, None]] = [{} for _ in self._parts]
+        for rank in ranks:
+            for key in rank.rows:
+                groups[self.hits(key[0])[0]].setdefault(key)
+        return list(chain.from_iterable(groups))
+
+    def report(self, ranks: Sequence[_Rank], warn: Warn) -> None:
+        """Tell of APIs that ranks lack.
+
+        Raises:
+            UserError: No rank has any of them.
+        """
+        if not any(rank.rows for rank in ranks):
+            raise UserError(
+                "No rank has a row of any API listed under api.",
+                "Write them as the rows' names begin, such as Distributed.all_reduce or "
+                "Distributed.all_reduce.0.forward. Listed:",
+                _some([f'"{api}"{self._nearest(api)}' for api in self._apis]),
+            )
+        for number, api in enumerate(self._apis):
+            lacking = [f"rank{rank.number}" for rank in ranks if number not in rank.found]
+            if len(lacking) == len(ranks):
+                warn(f'No rank has a row of "{api}"{self._nearest(api)}.')
+            elif lacking:
+                warn(f'"{api}" has no row in {", ".join(_some(lacking))}; the cells there are blank.')
+
+    def _nearest(self, api: str) -> str:
+        close = nearest(api, sorted(self._met))
+        return f"  (nearest: {', '.join(close)})" if close else ""
+
+
+def _read(file: ResultFile, metrics: Sequence[str], selection: _Selection) -> _Rank:
+    """The wanted rows of a file; a name that comes again is the next of its name."""
+    found: set[int] = set()
+    counts: dict[str, int] = {}
+    rows: dict[Key, list[Cell]] = {}
+
+    def wanted(name: str) -> bool:
+        hits = selection.hits(name)
+        found.update(hits)
+        return bool(hits)
+
+    for name, cells in read_rows(file.path, metrics, wanted):
+        place = counts.get(name, 0)
+        counts[name] = place + 1
+        rows[name, place] = cells
+    return _Rank(file.rank, rows, frozenset(found))
+
+
+# -- the files ------------------------------------------------------------------------------
+
+
+def _write(table: _Table, output: Path, stem: str, format: str) -> tuple[Path, ...]:
+    """Write all files of ``table``, or none; ``stem`` has a place for the metric."""
+    make_directory(output)
+    files: list[AtomicFile] = []
+
+    def new(label: str) -> Path:
+        files.append(AtomicFile(output / stem.format(label)))
+        return files[-1].temporary
+
+    try:
+        if format == "xlsx":
+            _write_book(new(""), table)
+        else:
+            for number, metric in enumerate(table.metrics):
+                _write_lines(new(f"{metric.replace(' ', '_')}_"), table, number, format)
+        return tuple(file.commit() for file in files)
+    except OSError as error:
+        raise UserError(
+            f'The merged result cannot be written to "{output}": {error.strerror or error}.',
+            "Free some space there, or give another directory with -o.",
+        ) from None
+    finally:
+        for file in files:
+            file.discard()
+
+
+def _write_lines(path: Path, table: _Table, metric: int, format: str) -> None:
+    reporter = CsvReporter() if format == "csv" else JsonlReporter()
+    writer: TableWriter = reporter.open(path, table.headers, len(table.keys))
+    try:
+        for row in table.rows(metric, 0, len(table.keys)):
+            writer.write(row, None)
+        writer.close()
+    except BaseException:
+        with suppress(OSError):
+            writer.abandon()
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Sheet:
+    title: str
+    metric: int
+    start: int
+    stop: int
+
+
+def _sheets(table: _Table) -> list[_Sheet]:
+    """A sheet a metric, or several of equal length where one does not hold the rows."""
+    count = len(table.keys)
+    parts = max(1, -(-count // LARGEST_SHEET))
+    length = max(1, -(-count // parts))
+    return [
+        _Sheet(
+            _title(metric, f"_part_{part}" if parts > 1 else ""), number, start, min(start + length, count)
+        )
+        for number, metric in enumerate(table.metrics)
+        for part, start in enumerate(range(0, max(1, count), length))
+    ]
+
+
+def _title(metric: str, suffix: str) -> str:
+    return _NOT_IN_TITLE.sub("_", metric)[: LARGEST_TITLE - len(suffix)] + suffix
+
+
+def _write_book(path: Path, table: _Table) -> None:
+    """XlsxWriter makes the workbook around empty sheets, and the rows are put into those."""
+    sheets = {f"xl/worksheets/sheet{number}.xml": sheet for number, sheet in enumerate(_sheets(table), 1)}
+    with (
+        zipfile.ZipFile(_empty_book(table, list(sheets.values()))) as empty,
+        zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION) as book,
+    ):
+        for name in empty.namelist():
+            sheet = sheets.get(name)
+            if sheet is None:
+                book.writestr(_entry(name), empty.read(name))
+                continue
+            large = (sheet.stop - sheet.start) * len(table.headers) > LARGE
+            try:
+                with book.open(_entry(name), "w", force_zip64=large) as file:
+                    for part in _sheet_parts(table, sheet, empty.read(name)):
+                        file.write(part)
+            except RuntimeError as error:  # what zipfile says of more than 2 GiB in its small form
+                raise OSError(errno.EFBIG, "a sheet takes more than 2 GiB; write csv instead") from error
+
+
+def _sheet_parts(table: _Table, sheet: _Sheet, empty: bytes) -> Iterator[bytes]:
+    before, behind = _ROWS.split(empty)
+    (bold,) = _STYLE.findall(empty)[:1]
+    yield before + b"<sheetData>" + sheet_row(table.headers, 1, int(bold), excel_text)
+    for number, row in enumerate(table.rows(sheet.metric, sheet.start, sheet.stop), 2):
+        yield sheet_row(row, number, 0, excel_text)
+    yield b"</sheetData>" + behind
+
+
+def _empty_book(table: _Table, sheets: Sequence[_Sheet]) -> io.BytesIO:
+    """A workbook with frozen headers, widths and filters, and no rows."""
+    import xlsxwriter
+
+    memory = io.BytesIO()
+    book = xlsxwriter.Workbook(memory, {"in_memory": True})
+    book.set_properties({"created": EPOCH})
+    bold = book.add_format({"bold": True})
+    last = len(table.headers) - 1
+    width = min(WIDEST, max((len(name) for name, _ in table.keys), default=0) + 2)
+    for sheet in sheets:
+        length = sheet.stop - sheet.start
+        page = book.add_worksheet(sheet.title)
+        page.freeze_panes(1, 1)
+        page.set_column(0, 0, max(NARROWEST, width))
+        page.set_column(1, last, NARROWEST)
+        page.write_blank(0, 0, None, bold)
+        page.write_blank(length, last, None, bold)  # how far the sheet reaches
+        page.autofilter(0, 0, length, last)
+    book.close()
+    return memory

@@ -1,0 +1,183 @@
+"""``probe merge_result``: parse, merge, sum up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from probe_core.cli import console
+from probe_core.cli.main import FINISHED, MISTAKE
+from probe_core.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from probe_reporters.merge import MergeConfig
+
+DEFAULT_OUTPUT = "./output"
+KEYS = ("api", "compare_index")
+EXAMPLE = "For example:"
+EXAMPLE_LINES = ("api:", "  - Distributed.all_reduce", "compare_index:", "  - MaxAbsErr")
+SHOWN = 8
+"""Ranks that the summary lists."""
+LARGEST_CONFIG = 1 << 20
+"""Bytes of a configuration that is still read."""
+
+
+@click.command()
+@click.option(
+    "-i",
+    "--input_dir",
+    "--input-dir",
+    "directory",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Directory with the results of all ranks (compare_result_rank{n}_… .xlsx, .csv or .jsonl).",
+)
+@click.option(
+    "-o",
+    "--output_dir",
+    "--output-dir",
+    "output",
+    is_flag=False,
+    flag_value=DEFAULT_OUTPUT,
+    default=DEFAULT_OUTPUT,
+    type=click.Path(path_type=Path),
+    help="Directory of the merged result; created when absent.  [default: ./output]",
+)
+@click.option(
+    "-config",
+    "--config",
+    "--config_path",
+    "--config-path",
+    "config",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Yaml file: a list api of APIs, and a list compare_index of metrics (all when left out).",
+)
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(("xlsx", "csv", "jsonl")),
+    default="xlsx",
+    show_default=True,
+    help="One workbook, or a file for each metric.",
+)
+def merge_result(directory: Path, output: Path, config: Path, format_: str) -> int:
+    """Merge the results of several ranks, so that each metric shows all ranks side by side.
+
+    \b
+    probe merge_result -i results -o merged -config config.yaml
+    """
+    from probe_reporters.merge import merge_results
+
+    asked, said = read_config(config), list[str]()
+    try:
+        with console.progress():
+            merged = merge_results(directory, output, asked, format=format_, warn=said.append)
+    finally:
+        for text in said:
+            console.warn(text)
+    ranks = ", ".join(str(rank) for rank in merged.ranks[:SHOWN])
+    if len(merged.ranks) > SHOWN:
+        ranks += f", … {merged.ranks[-1]}"
+    metrics = f"{len(merged.metrics)} metric{'s' if len(merged.metrics) > 1 else ''}"
+    console.show(f"{merged.row_count:,} rows of {len(merged.ranks):,} ranks ({ranks}) merged, {metrics}")
+    for path in merged.files:
+        console.show(f"  wrote {path}")
+    if merged.damaged:
+        console.error(
+            f"{len(merged.damaged)} damaged result file(s) were left out.",
+            "Compare these ranks again, then merge again.",
+            merged.damaged,
+        )
+        return MISTAKE
+    return FINISHED
+
+
+# -- the configuration ----------------------------------------------------------------------
+
+
+def read_config(path: Path) -> MergeConfig:
+    """What the yaml file ``path`` asks for.
+
+    Raises:
+        UserError: The file cannot be read, or says something else than which APIs and metrics to merge.
+    """
+    from probe_reporters.merge import MergeConfig
+
+    value = _load(path)
+    what = f'The configuration "{path}"'
+    if not isinstance(value, dict):
+        raise UserError(f"{what} is no mapping with the key api.", EXAMPLE, EXAMPLE_LINES)
+    for key in value:
+        if key not in KEYS:
+            close = nearest(str(key), KEYS, 1)
+            hint = f"Did you mean {close[0]}? Known keys:" if close else "Known keys:"
+            raise UserError(f'{what} has an unknown key "{key}".', hint, KEYS)
+    apis = _texts(value.get("api"), f"{what}: api", EXAMPLE)
+    if not apis:
+        raise UserError(f"{what} lists no API under api.", EXAMPLE, EXAMPLE_LINES)
+    asked = value.get("compare_index")
+    metrics = () if asked is None else _texts(asked, f"{what}: compare_index", "Leave it out for all, or:")
+    _check_metrics(what, metrics)
+    return MergeConfig(apis, metrics)
+
+
+def _load(path: Path) -> Any:
+    import yaml
+
+    try:
+        if path.is_file() and path.stat().st_size > LARGEST_CONFIG:
+            raise UserError(f'The configuration "{path}" is larger than 1 MiB.', "Give a yaml file.")
+        return yaml.safe_load(path.read_bytes().decode("utf-8-sig"))
+    except OSError as error:
+        raise UserError(
+            f'The configuration "{path}" cannot be read: {error.strerror or error}.',
+            "Check the path given with -config.",
+        ) from None
+    except UnicodeDecodeError:
+        raise UserError(f'The configuration "{path}" is not UTF-8.', "Save it as UTF-8.") from None
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f" at line {mark.line + 1}" if mark else ""
+        raise UserError(
+            f'The configuration "{path}" is not valid yaml{where}.', EXAMPLE, EXAMPLE_LINES
+        ) from None
+
+
+def _texts(value: Any, what: str, fix: str) -> tuple[str, ...]:
+    """The texts in the list ``value``, each once."""
+    if not isinstance(value, list):
+        held = "is missing" if value is None else "is not a list"
+        raise UserError(f"{what} {held}.", fix, EXAMPLE_LINES)
+    for number, item in enumerate(value, 1):
+        if not isinstance(item, str) or not item.strip():
+            held = "is empty" if item is None or isinstance(item, str) else f"is {_kind(item)}, not a text"
+            raise UserError(
+                f"{what}, entry {number}, {held}.", "Write one name an entry, in quotes if need be."
+            )
+    return tuple(dict.fromkeys(value))
+
+
+def _kind(item: object) -> str:
+    kinds = {bool: "true or false", int: "a number", float: "a number", list: "a list", dict: "a mapping"}
+    return kinds.get(type(item), "something else")
+
+
+def _check_metrics(what: str, metrics: Iterable[str]) -> None:
+    from probe_reporters.results import CHOICES
+
+    known = list(dict.fromkeys(name for choices in CHOICES.values() for name in choices))
+    for metric in metrics:
+        if metric not in known:
+            close = nearest(metric, known, 1)
+            hint = f"Did you mean {close[0]}? Known metrics:" if close else "Known metrics:"
+            raise UserError(f'{what}: compare_index has an unknown metric "{metric}".', hint, known)
+    if not any(set(metrics) <= set(choices) for choices in CHOICES.values()):
+        raise UserError(
+            f"{what}: compare_index mixes metrics of different modes, which no result has all.",
+            "Choose among those of one mode:",
+            [f"{mode.value}: {', '.join(choices)}" for mode, choices in CHOICES.items()],
+        )

@@ -1,0 +1,347 @@
+"""Result files of comparisons, read again: which ones of a directory belong to ranks, and their rows."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import warnings
+import zipfile
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import chain, islice, repeat
+from pathlib import Path
+from typing import Any
+
+from probe_core.errors import UserError
+from probe_core.model import Cell, Mode
+from probe_core.table import COLUMNS, CONSISTENT, OWN, spell
+from probe_reporters.text import neutralise
+
+FORMATS = ("jsonl", "csv", "xlsx")
+"""The formats that can be read, the preferred first."""
+LARGEST_FILE = 1 << 30
+"""Bytes of a file that is still read (spec/compare 15)."""
+LARGEST_FIELD = 1 << 26
+"""Characters of a csv field; a call stack takes more than Python's 131,072 now and then."""
+EXCEL_ROWS = 1_048_576
+
+NAME = "NPU Name"
+TARGET_MAX, GOLDEN_MAX = "NPU max", "Bench max"
+AGAIN = "Compare that rank again, or copy its file again."
+
+METRICS: dict[Mode, tuple[str, ...]] = {
+    mode: tuple(c.header for c in columns if not c.source.startswith(("target.", "golden.", OWN)))
+    for mode, columns in COLUMNS.items()
+    if mode is not Mode.MD5
+}
+"""The metric columns of each mode that can be merged."""
+CHOICES: dict[Mode, tuple[str, ...]] = {
+    mode: (*metrics, CONSISTENT.header) for mode, metrics in METRICS.items()
+}
+"""What may be merged of each mode (spec/compare 13)."""
+_SIGNS = {**METRICS, Mode.MD5: ("NPU MD5", "BENCH MD5")}
+
+_RANKED = re.compile(r"compare_result_rank([0-9]+)(?:-rank\1)?_([0-9]{14})\.(jsonl|csv|xlsx)")
+_NO_RANK = re.compile(r"compare_result_(?:rank_|rank-rank_)?[0-9]{14}\..*")
+_OTHERS = (
+    "debug_compare_result_",
+    "compare_summary_",
+    "advisor_",
+    "diff_analyze_",
+    "multi_ranks_compare_merge_",
+)
+_NUMBER = re.compile(r"[+-]?[0-9]{1,400}(\.[0-9]*)?([eE][+-]?[0-9]+)?")
+_BOOLEANS = {"True": True, "False": False}
+
+Warn = Callable[[str], None]
+"""Told what is left out, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResultFile:
+    """The table of one rank."""
+
+    rank: int
+    path: Path
+    time_stamp: str
+
+    @property
+    def order(self) -> tuple[int, str]:
+        """Sorts the files of one rank and time: the preferred format first, then by name."""
+        return FORMATS.index(self.path.suffix[1:]), self.path.name
+
+
+# -- which files ----------------------------------------------------------------------------
+
+
+def find_results(directory: Path, warn: Warn) -> list[ResultFile]:
+    """One result file a rank, in the order of the ranks.
+
+    Of several times of a rank the newest is taken; of several formats of one time jsonl, then csv, then
+    xlsx. ``warn`` is told of each file that is left out and might have been meant.
+
+    Raises:
+        UserError: ``directory`` cannot be listed.
+    """
+    ranks: dict[int, list[ResultFile]] = {}
+    for path in _listed(directory):
+        named = _RANKED.fullmatch(path.name)
+        if named and path.is_file():
+            ranks.setdefault(int(named[1]), []).append(ResultFile(int(named[1]), path, named[2]))
+        elif named:
+            warn(f'"{path.name}" is no file. It is left out.')
+        elif path.suffix[1:].lower() in FORMATS and not path.name.startswith(_OTHERS):
+            warn(f'"{path.name}" {_why_not(path)}. It is left out.')
+    return [_newest(rank, ranks[rank], warn) for rank in sorted(ranks)]
+
+
+def _listed(directory: Path) -> list[Path]:
+    fix = "Give the directory that holds the result files of all ranks with -i."
+    if directory.is_file():
+        raise UserError(f'"{directory}" is a file.', fix)
+    try:
+        return sorted(directory.iterdir())
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f'The directory "{directory}" cannot be read: {getattr(error, "strerror", None) or error}.', fix
+        ) from None
+
+
+def _why_not(path: Path) -> str:
+    if path.stem.endswith("_interrupted"):
+        return "is the result of an interrupted comparison"
+    if _NO_RANK.fullmatch(path.name):
+        return "is the result of a single rank without number"
+    return 'is not named like the result of a rank, "compare_result_rank{n}_{14 digits}"'
+
+
+def _newest(rank: int, files: Sequence[ResultFile], warn: Warn) -> ResultFile:
+    newest = max(file.time_stamp for file in files)
+    chosen = min((file for file in files if file.time_stamp == newest), key=lambda file: file.order)
+    older = [f'"{file.path.name}"' for file in files if file.time_stamp != newest]
+    if older:
+        warn(
+            f'Of rank {rank} the newest result is taken, "{chosen.path.name}"; left out: {", ".join(older)}.'
+        )
+    return chosen
+
+
+# -- what is in a file ----------------------------------------------------------------------
+
+
+def read_headers(path: Path) -> list[str]:
+    """The headers of the result file ``path``.
+
+    Raises:
+        UserError: The file is damaged, or too large.
+    """
+    with _checked(path), closing(_READERS[path.suffix](path)) as parts:
+        for part in parts:
+            return part.headers
+    raise UserError(f'"{path.name}" is empty.', AGAIN)
+
+
+def mode_of(headers: Sequence[str]) -> Mode | None:
+    """The mode whose columns are among ``headers``; a metric that was asked for besides changes nothing.
+
+    Where the columns of two modes are complete, the table is of the mode whose columns come first.
+    """
+    complete = [mode for mode, signs in _SIGNS.items() if set(signs) <= set(headers)]
+    return min(complete, key=lambda mode: headers.index(_SIGNS[mode][0]), default=None)
+
+
+def read_rows(
+    path: Path, metrics: Sequence[str], wanted: Callable[[str], bool]
+) -> Iterator[tuple[str, list[Cell]]]:
+    """The name and the cells under ``metrics`` of each row whose name is ``wanted``, in the file's order.
+
+    A metric that says nothing (``N/A``, ``unsupported``, ``Nan``, an empty cell) is replaced by the maxima
+    of both sides.
+
+    Raises:
+        UserError: The file is damaged, or too large, or lacks a column.
+    """
+    columns = (NAME, TARGET_MAX, GOLDEN_MAX, *metrics)
+    with _checked(path):
+        for part in _READERS[path.suffix](path):
+            missing = [column for column in columns if column not in part.headers]
+            if missing:
+                raise UserError(f'"{path.name}"{part.place} has no column "{missing[0]}".', AGAIN)
+            for row in part.rows(columns):
+                name = neutralise(str(row[0]))
+                if wanted(name):
+                    yield name, _cells(row)
+
+
+_SILENT = frozenset({"", "N/A", "unsupported", "Nan", "nan", "NaN"})
+
+
+def _cells(row: Sequence[object]) -> list[Cell]:
+    """The metrics of a row that begins with its name and the two maxima."""
+    _, target, golden, *found = row
+    cells: list[Cell] = []
+    for value in found:
+        text = _text(value)
+        if value is None or text in _SILENT:
+            cells.append(f"NPU:{_text(target)}  Bench:{_text(golden)}")
+        elif isinstance(value, bool):
+            cells.append(value)
+        else:
+            cells.append(spell(value) if isinstance(value, (int, float)) else _parsed(text))
+    return cells
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return neutralise(value).strip()
+    return str(spell(value)) if value is None or isinstance(value, (int, float)) else str(value)
+
+
+def _parsed(text: str) -> Cell:
+    """A number or a boolean that was written as text: csv has nothing else, and a workbook may."""
+    if text in _BOOLEANS:
+        return _BOOLEANS[text]
+    found = _NUMBER.fullmatch(text)
+    if not found:
+        return text
+    return spell(float(text) if found[1] or found[2] else int(text))
+
+
+# -- the formats ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """One table of a file: where it is, its headers, and its rows cut down to the columns asked for."""
+
+    place: str
+    headers: list[str]
+    rows: Callable[[Sequence[str]], Iterator[Sequence[object]]]
+
+
+_Parts = Generator[_Part, None, None]
+
+
+def _damaged(path: Path, where: str, why: str) -> UserError:
+    return UserError(f'"{path.name}" is damaged{where}: {why}.', AGAIN)
+
+
+@contextmanager
+def _checked(path: Path) -> Iterator[None]:
+    """Refuses a file that is too large, and says what is wrong with one that cannot be read."""
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise UserError(
+                f'"{path.name}" is larger than 1 GiB.', "Compare fewer ops at a time, or write csv instead."
+            )
+        yield
+    except UnicodeDecodeError:
+        raise UserError(f'"{path.name}" is not UTF-8.', f"Save it as UTF-8. {AGAIN}") from None
+    except OSError as error:
+        raise UserError(f'"{path.name}" cannot be read: {error.strerror or error}.', AGAIN) from None
+
+
+def _csv_parts(path: Path) -> _Parts:
+    csv.field_size_limit(max(csv.field_size_limit(), LARGEST_FIELD))
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        lines = csv.reader(file, strict=True)
+
+        def line() -> list[str] | None:
+            try:
+                return next(lines, None)
+            except csv.Error as error:
+                raise _damaged(path, f" at line {lines.line_num}", str(error)) from None
+
+        headers = line() or []
+
+        def rows(columns: Sequence[str]) -> Iterator[Sequence[object]]:
+            places = [headers.index(column) for column in columns]
+            while (row := line()) is not None:
+                if len(row) == len(headers):
+                    yield [row[place] for place in places]
+                elif row:
+                    why = f"it has {len(row)} cells, the header {len(headers)}"
+                    raise _damaged(path, f" at line {lines.line_num}", why)
+
+        if headers:
+            yield _Part("", headers, rows)
+
+
+def _jsonl_parts(path: Path) -> _Parts:
+    with path.open(encoding="utf-8-sig") as file:
+
+        def objects() -> Iterator[tuple[int, dict[str, Any]]]:
+            for number, text in enumerate(file, 1):
+                if text.strip():
+                    yield number, _object(path, number, text)
+
+        def rows(columns: Sequence[str]) -> Iterator[Sequence[object]]:
+            for number, row in chain(first, found):
+                try:
+                    yield [row[column] for column in columns]
+                except KeyError as error:
+                    raise _damaged(path, f" at line {number}", f"the row has no {error}") from None
+
+        found = objects()
+        first = list(islice(found, 1))
+        if first:
+            yield _Part("", list(first[0][1]), rows)
+
+
+def _object(path: Path, number: int, text: str) -> dict[str, Any]:
+    try:
+        row = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _damaged(path, f" at line {number}", "it is not JSON, or was cut off") from None
+    if not isinstance(row, dict):
+        raise _damaged(path, f" at line {number}", "it is not a JSON object")
+    return row
+
+
+def _xlsx_parts(path: Path) -> _Parts:
+    import openpyxl
+
+    try:
+        with zipfile.ZipFile(path) as parts, suppress(KeyError):
+            if parts.getinfo("xl/sharedStrings.xml").file_size > LARGEST_FILE:
+                raise UserError(f'"{path.name}" holds more than 1 GiB of text.', "Write csv instead.")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            book = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
+        try:
+            for sheet in book.worksheets:
+                sheet.reset_dimensions()
+                found = islice(sheet.iter_rows(values_only=True), EXCEL_ROWS)
+                head = next(found, ())
+                if any(cell is not None for cell in head):
+                    place = f', sheet "{sheet.title}",' if len(book.worksheets) > 1 else ""
+                    yield _sheet_part(path, place, [str(cell) for cell in head], found)
+        finally:
+            book.close()
+    except (UserError, MemoryError, OSError):
+        raise
+    except Exception as error:  # openpyxl checks little: a bad file ends in whatever it stumbles over
+        why = "it is not an Excel workbook, or was cut off"
+        raise _damaged(path, "", why) from error
+
+
+def _sheet_part(path: Path, place: str, headers: list[str], found: Iterator[Sequence[object]]) -> _Part:
+    def rows(columns: Sequence[str]) -> Iterator[Sequence[object]]:
+        places = [headers.index(column) for column in columns]
+        for number, row in enumerate(found, 2):
+            full = row if len(row) >= len(headers) else [*row, *repeat(None, len(headers) - len(row))]
+            if full[places[0]] is not None:
+                yield [full[column] for column in places]
+            elif any(cell is not None for cell in row):
+                raise _damaged(path, f"{place} at row {number}", f"it has no {NAME}")
+
+    return _Part(place, headers, rows)
+
+
+_READERS: dict[str, Callable[[Path], _Parts]] = {
+    ".jsonl": _jsonl_parts,
+    ".csv": _csv_parts,
+    ".xlsx": _xlsx_parts,
+}

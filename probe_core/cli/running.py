@@ -1,0 +1,60 @@
+"""Running a plan at the command line: progress, summaries, and what exit code they come to."""
+
+from __future__ import annotations
+
+from probe_core.cli import console
+from probe_core.cli.main import FINISHED, FOUND, INTERRUPTED, MISTAKE
+from probe_core.manager import Manager
+from probe_core.model import GRAVITY, Level
+from probe_core.plan import Plan
+from probe_core.report import Report
+
+
+def run_plan(plan: Plan, manager: Manager, fail_on: Level | None = None, *, brief: bool = False) -> int:
+    """Run a plan with progress and summary, rank by rank; the exit code.
+
+    A rank that cannot be compared is said to, and the others are compared.
+    """
+    from probe_core.ranks import Ranks
+    from probe_core.summary import write_summary
+
+    ranks = Ranks(plan, manager)
+    for line in ranks.pairing.missing:
+        console.warn(line)
+    for line in ranks.pairing.damaged:
+        console.error(line, "Record that rank again, or leave it out with --rank.")
+    interrupted = False
+    try:
+        with console.progress() as above:
+            for finished in ranks.run():
+                if finished.report is None:
+                    assert finished.error is not None
+                    if not ranks.several:
+                        raise finished.error
+                    with above():
+                        console.failed(finished)
+                else:
+                    with above():
+                        console.summary(finished.report, brief=brief, one_of_many=ranks.several)
+    except KeyboardInterrupt:
+        interrupted = True
+    reports = [one.report for one in ranks.finished if one.report is not None]
+    if ranks.several:
+        files = [] if interrupted else write_summary(ranks.plan, manager, ranks.finished)
+        console.ranks(ranks.pairing, ranks.finished, files)
+    if plan.analyze and not interrupted:
+        from probe_core.difference.analysis import analyze
+
+        for analysis in analyze(ranks.plan, ranks.pairing.pairs):
+            console.first_difference(analysis)
+    if interrupted or any(report.interrupted for report in reports):
+        return INTERRUPTED
+    return _code(reports, ranks.pairing.damaged, len(reports) < len(ranks.finished), fail_on)
+
+
+def _code(reports: list[Report], damaged: list[str], failed: bool, fail_on: Level | None) -> int:
+    if failed or damaged or any(report.unreadable_count for report in reports):
+        return MISTAKE
+    if fail_on and any(GRAVITY[report.level] >= GRAVITY[fail_on] for report in reports):
+        return FOUND
+    return FINISHED

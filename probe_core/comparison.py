@@ -1,0 +1,298 @@
+"""Two runs opened and matched, and the rows of their ops: measured and judged as they are asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
+from math import prod
+from operator import itemgetter
+from pathlib import Path
+
+from probe_core import table as tables
+from probe_core.ahead import Ahead, opened_ahead
+from probe_core.errors import UserError, nearest
+from probe_core.manager import Manager
+from probe_core.matching.matching import Region, RowOrder
+from probe_core.measure import OpenPair
+from probe_core.model import How, Level, Mark, Measurement, Mode, Pair, Reason, Row, Verdict
+from probe_core.opening import open_runs
+from probe_core.plan import Plan, StackMode
+from probe_core.protocols import Highlighter, Matcher, Metric, Policy
+from probe_core.specs import HighlightSpec, MatcherSpec, MetricSpec, Needs, PolicySpec, ReporterSpec, address
+from probe_core.store.names import is_gradient, without_count
+from probe_core.store.run import Run
+from probe_core.suspects import Op
+
+UNREADABLE_KEPT = 5
+REGION_SHOWN = 6
+"""Calls of a region that are named."""
+ROW_COST = 16_384
+"""Elements that take as long to measure as all else that a row takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tool:
+    """A metric at work: its spec, what its factory made, and what its measurements are called."""
+
+    spec: MetricSpec
+    metric: Metric
+    names: tuple[str, ...]
+
+
+class Comparison:
+    """Two opened runs, matched, with the metrics and the policy that fit what they hold."""
+
+    def __init__(self, plan: Plan, manager: Manager, target: Path, golden: Path) -> None:
+        self.plan = plan
+        self.notes: list[str] = []
+        self.unreadable: list[str] = []
+        self.unreadable_count = 0
+        for name in plan.formats:  # a mistyped format is said before anything is read
+            manager.find("reporters", name, ReporterSpec)
+        self.target, self.golden = open_runs(plan, manager, target, golden)
+        self.mode = self.target.mode
+        self.is_debug = self.target.is_debug
+        self._tools = _tools(plan, manager, self.mode)
+        self._metrics = frozenset(tool.spec.name for tool in self._tools)
+        ahead = dict.fromkeys(tool.spec.ahead for tool in self._tools if tool.spec.ahead)
+        self._ahead: list[Ahead] = [address(function) for function in ahead]
+        policy = manager.find("policies", tables.POLICIES[self.mode], PolicySpec)
+        self._policy: Policy = policy.make()
+        self._difference: Policy | None = None
+        if plan.analyze and not self.is_debug:
+            self._difference = manager.find("policies", tables.DIFFERENCE, PolicySpec).make()
+        name = plan.matcher if plan.mapping is None else "mapping"
+        matcher: Matcher = manager.find("matchers", name, MatcherSpec).make()
+        matching = matcher.match(self.target, self.golden, plan)
+        if not matching.matched:
+            raise _nothing_matched(self.target, self.golden)
+        self._order = RowOrder(matching, self.target, self.golden)
+        self.row_count = self._order.row_count
+        self.regions = [_region(region, self.target, self.golden) for region in matching.regions]
+        self._shifted = self._find_shifted()
+        self._highlighters = self._highlights(manager)
+        stack = self._use_stacks()
+        extra = [
+            (tool.spec.name, column)
+            for tool in self._tools
+            if tool.spec.name in plan.metrics and tool.spec.name not in tables.METRICS[self.mode]
+            for column in tool.spec.columns
+        ]
+        self.table = tables.Table(self.mode, stack=stack, extra=extra)
+        self.difference_table = self._table_of_differences(stack) if self._difference else None
+
+    def ops(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[str, list[Row]]]:
+        """The rows of each op in the order of the table; of the target, from ``start`` to before ``stop``."""
+        stop = len(self.target) if stop is None else stop
+        ahead = opened_ahead(self._opened(start, stop), self._ahead)
+        for (_, op), opened in groupby(ahead, key=itemgetter(0)):
+            yield op, self._rows(op, (pair for _, pair in opened if pair is not None))
+
+    def chunks(self, count: int) -> list[tuple[int, int]]:
+        """The target's ops cut into some ``count`` stretches of equal cost: first, and behind the last."""
+        costs = [
+            sum(ROW_COST + prod(slot.value.shape or ()) for slot in record.slots)
+            for record in self.target.records()
+        ]
+        share = sum(costs) / max(1, count)
+        chunks: list[tuple[int, int]] = []
+        start, cost = 0, 0
+        for number, own in enumerate(costs):
+            cost += own
+            if cost >= share or number == len(costs) - 1:
+                chunks.append((start, number + 1))
+                start, cost = number + 1, 0
+        return chunks
+
+    def take_unreadable(self, lines: Sequence[str], count: int) -> None:
+        """Note tensor files that someone else could not read for us."""
+        self.unreadable_count += count
+        self.unreadable += lines[: UNREADABLE_KEPT - len(self.unreadable)]
+
+    def describe(self, op: str) -> Op:
+        """What the report wants to know of an op."""
+        return Op(op, self.target.construct.ancestors(op), without_count(op) in self._shifted)
+
+    def close(self) -> None:
+        """Let both runs go."""
+        self.target.close()
+        self.golden.close()
+
+    # -- one op ------------------------------------------------------------------------------
+
+    def _opened(self, start: int, stop: int) -> Iterator[tuple[tuple[int, str], OpenPair | None]]:
+        """All pairs, opened, each with the number and the name of its op; None for an op without rows."""
+        for number, op in enumerate(self._order.ops(start, stop)):
+            label = number, op.op
+            for pair in op.pairs:
+                yield label, OpenPair(pair, self.mode, self.target, self.golden, self._metrics)
+            if not op.pairs:
+                yield label, None
+
+    def _rows(self, op: str, pairs: Iterable[OpenPair]) -> list[Row]:
+        stack = None if is_gradient(op) else self.target.stack_of(op)
+        rows: list[Row] = []
+        for pair in pairs:
+            own = stack if pair.pair.target is not None else None
+            rows.append(self._row(op, pair, own))
+            stack = None if own is not None else stack
+        for highlighter in self._highlighters:
+            for position, mark in highlighter.mark(rows).items():
+                rows[position] = _marked(rows[position], mark)
+        return rows
+
+    def _row(self, op: str, opened: OpenPair, stack: tuple[str, ...] | None) -> Row:
+        try:
+            measurements: dict[str, Measurement] = {}
+            for tool in self._tools:
+                measurements.update(zip(tool.names, _measure(tool, opened)))
+            verdict: Verdict = self._policy.judge(opened, measurements)
+            difference = self._difference.judge(opened, measurements) if self._difference else None
+        finally:
+            opened.close()
+        if opened.unreadable is not None and not opened.unreadable.missing:
+            self.take_unreadable([str(opened.unreadable)], 1)
+        notes = _notes(opened.pair, self.mode)
+        if opened.pair.how is How.REGION and not opened.pair.matched:
+            verdict = verdict._replace(level=Level.SKIP)  # the region is one finding, not one a row
+        return Row(opened.pair, op, measurements, verdict, notes, None, stack, difference)
+
+    # -- setting up --------------------------------------------------------------------------
+
+    def _table_of_differences(self, stack: bool) -> tables.Table:
+        """The columns of ``-da``: those of statistics or checksums, and with tensors their metrics."""
+        if self.mode is not Mode.TENSOR:
+            return tables.Table(self.mode, stack=stack)
+        metrics = [
+            (tool.spec.name, column)
+            for tool in self._tools
+            if tool.spec.name in tables.METRICS[Mode.TENSOR]
+            for column in tool.spec.columns
+        ]
+        return tables.Table(Mode.STATISTICS, stack=stack, extra=metrics)
+
+    def _highlights(self, manager: Manager) -> list[Highlighter]:
+        if not self.plan.highlight or self.mode is Mode.MD5 or self.is_debug:
+            return []
+        if self.row_count > tables.LARGEST_SHEET:
+            self.notes.append(f"{self.row_count:,} rows do not fit one sheet, so nothing is highlighted.")
+            return []
+        return [
+            manager.find("highlighters", name, HighlightSpec).make() for name in manager.names("highlighters")
+        ]
+
+    def _find_shifted(self) -> frozenset[str]:
+        """The APIs that one run calls more often, where pairs go by the number of the call."""
+        if self.plan.matcher != "exact" or self.is_debug:
+            return frozenset()
+        ours, theirs = (
+            Counter(without_count(name) for name in run.names() if not name.startswith("Module."))
+            for run in (self.target, self.golden)
+        )
+        shifted = {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]}
+        if shifted:
+            first = next(name for name in map(without_count, self.target.names()) if name in shifted)
+            self.notes.append(
+                f"{len(shifted)} API(s) are called more often in one run, {first} first; their rows may be "
+                "mispaired and are no suspects. -f pairs calls in order."
+            )
+        return frozenset(shifted)
+
+    def _use_stacks(self) -> bool:
+        path = self.plan.stack_path or self.target.stack_path
+        if self.is_debug or self.plan.stack is StackMode.HIDE:
+            return False
+        if self.plan.stack is StackMode.AUTO and not path.is_file():
+            return False
+        self.target.use_stacks(path)
+        return True
+
+
+def _region(region: Region, target: Run, golden: Run) -> str:
+    """What a person is told of a stretch of calls without partners."""
+    ours, theirs = (
+        _some([run.names()[index] for index in side])
+        for run, side in ((target, region.target), (golden, region.golden))
+    )
+    if ours and theirs:
+        return f"changed: {ours} for {theirs}"
+    return f"inserted: {ours}" if ours else f"missing: {theirs}"
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:REGION_SHOWN])
+    return shown if len(names) <= REGION_SHOWN else f"{shown} and {len(names) - REGION_SHOWN} more"
+
+
+def _marked(row: Row, mark: Mark) -> Row:
+    return row._replace(mark=mark)
+
+
+def _measure(tool: _Tool, pair: OpenPair) -> Sequence[Measurement]:
+    columns = tool.spec.columns
+    obstacle = pair.obstacle if tool.spec.needs is Needs.TENSOR else pair.recorded_obstacle
+    if obstacle is not None:
+        return [Measurement(None, obstacle)] * len(columns)
+    try:
+        measured = tool.metric.measure(pair)
+        if len(measured) != len(columns):
+            raise ValueError(f"{len(measured)} measurements for {len(columns)} columns")
+        return measured
+    except Exception as error:  # a stranger's metric must not end the comparison
+        return [Measurement.failed(error)] * len(columns)
+
+
+def _notes(pair: Pair, mode: Mode) -> tuple[Reason, ...]:
+    """What the tables say of a pair besides its measurements (decisions D2, D7, D13, D20)."""
+    target, golden = pair.target, pair.golden
+    region = (Reason("region"),) if pair.how is How.REGION else ()
+    if target is None:
+        return (Reason("no_target"), *region)
+    if golden is None:
+        return (Reason("no_golden"), *region)
+    notes: list[Reason] = [*region]
+    ours, theirs = target.value, golden.value
+    if ours.requires_grad != theirs.requires_grad:
+        notes.append(Reason("requires_grad"))
+    if ours.dtype != theirs.dtype and ours.extent == theirs.extent:
+        notes.append(Reason("dtype"))
+    if mode is Mode.TENSOR and pair.scalars_differ:
+        notes.append(Reason("scalar_differs"))
+    if pair.how is How.FUZZY and target.name != golden.name:
+        notes.append(Reason("fuzzy"))
+    return tuple(notes)
+
+
+def _tools(plan: Plan, manager: Manager, mode: Mode) -> list[_Tool]:
+    tools: list[_Tool] = []
+    wanted = [*tables.METRICS[mode], *plan.metrics]
+    if plan.analyze and mode is Mode.TENSOR:  # its file shows statistics as well
+        wanted += tables.METRICS[Mode.STATISTICS]
+    for name in dict.fromkeys(wanted):
+        spec = manager.find("metrics", name, MetricSpec)
+        if spec.needs is Needs.TENSOR and mode is not Mode.TENSOR:
+            raise UserError(
+                f'The metric "{name}" needs tensors, and these runs hold {mode.value} only.',
+                "Record both runs with task tensor, or leave the metric out.",
+            )
+        tools.append(_Tool(spec, spec.make(), tuple(f"{spec.name}.{column}" for column in spec.columns)))
+    return tools
+
+
+def _nothing_matched(target: Run, golden: Run) -> UserError:
+    lines: list[str] = []
+    goldens = golden.names()
+    for key in target.names()[:5]:
+        close = nearest(key, goldens, 1)
+        lines.append(f"{key}  (nearest in the golden: {close[0] if close else 'none'})")
+    with suppress(IndexError):
+        lines.append(f"the golden begins with {goldens[0]}")
+    return UserError(
+        "No row of the target has a partner in the golden.",
+        "Check that both runs are of one model and level; -f pairs calls whose counts differ, "
+        "-dm pairs names by a file. The target begins with:",
+        lines,
+    )

@@ -1,0 +1,190 @@
+"""``compare_result_rank{r}_{ts}.json``: the rows of one rank, op by op, with what the search goes by.
+
+Layout and names are the seed's (spec/compare 12.1); ``difference``, ``communication`` and ``module`` are
+additions of this project's.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from probe_core.collectives.calls import Call, Peer, api_of, apis, call_of
+from probe_core.difference.facts import DIFFERS, Apart, OpFacts, apart
+from probe_core.errors import UserError
+from probe_core.model import Cell, Record, Row, Side, Slot
+from probe_core.store.atomic import AtomicFile
+from probe_core.store.jsonstream import JsonCursor, JsonError, parse
+from probe_core.table import Table
+from probe_core.uninitialised import Uninitialised
+
+NONE = "None"
+
+
+class RankFile:
+    """Writes the file of one rank as its rows pass by."""
+
+    def __init__(self, path: Path, table: Table) -> None:
+        self._file = AtomicFile(path)
+        self._table = table
+        self._uninitialised = Uninitialised()
+        try:
+            self._out: TextIO = self._file.temporary.open("w", encoding="utf-8", newline="\n")
+        except OSError as error:
+            raise _refused(path, error) from None
+        self._between = "{"
+
+    def write(self, op: str, rows: Sequence[Row], within: Sequence[str]) -> None:
+        """Append an op with its rows; ``within`` names the modules around it."""
+        unset = self._uninitialised.among(op, rows)
+        values = [apart(row, computed=place not in unset) for place, row in enumerate(rows)]
+        entry: dict[str, Any] = {"is_same": all(value.state != DIFFERS for value in values)}
+        call = _call(op, rows)
+        if call is not None:
+            entry["communication"] = _plain_call(call)
+        if within:
+            entry["module"] = list(within)
+        entry["op_items"] = [self._item(op, row, value) for row, value in zip(rows, values)]
+        text = json.dumps(entry, indent=4, allow_nan=False).replace("\n", "\n    ")
+        try:
+            self._out.write(f"{self._between}\n    {json.dumps(op)}: {text}")
+        except OSError as error:
+            raise _refused(self._file.path, error) from None
+        self._between = ","
+
+    def close(self, *, interrupted: bool = False) -> Path:
+        """Complete the file; that of an interrupted comparison says so in its name."""
+        path = self._file.path
+        try:
+            self._out.write("{}\n" if self._between == "{" else "\n}\n")
+            self._out.close()
+        except OSError as error:
+            self.discard()
+            raise _refused(path, error) from None
+        return self._file.commit(path.with_name(f"{path.stem}_interrupted.json") if interrupted else path)
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+        try:
+            self._out.close()
+        except OSError:
+            pass
+        finally:
+            self._file.discard()
+
+    def _item(self, op: str, row: Row, value: Apart) -> dict[str, Any]:
+        item: dict[str, Any] = dict(zip(self._table.headers, map(_finite, self._table.cells(row))))
+        if row.stack is not None:
+            item["NPU_Stack_Info"] = list(row.stack)
+        ours, theirs = (_transfer(slot) for slot in row.pair[:2])
+        item |= {
+            "state": value.side.value,
+            "api_origin_name": op,
+            "NPU P2POp op": ours[0],
+            "Bench P2POp op": theirs[0],
+            "NPU P2POp peer": ours[1],
+            "Bench P2POp peer": theirs[1],
+            "difference": _plain_apart(value),
+        }
+        return item
+
+
+def _refused(path: Path, error: OSError) -> UserError:
+    return UserError(
+        f"The result cannot be written to {path.parent}: {error.strerror or error}.",
+        "Free some space there, or give another directory with -o.",
+    )
+
+
+def _finite(cell: Cell) -> Cell:
+    return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell
+
+
+def _transfer(slot: Slot | None) -> tuple[str, str]:
+    p2p = slot.value.p2p if slot is not None else None
+    return (p2p.op, str(p2p.peer)) if p2p else (NONE, NONE)
+
+
+def _call(op: str, rows: Sequence[Row]) -> Call | None:
+    if api_of(op) is None:
+        return None
+    return call_of(Record(0, op, tuple(row.pair.target for row in rows if row.pair.target is not None)))
+
+
+def _plain_call(call: Call) -> dict[str, Any]:
+    return {
+        "api": call.api.name,
+        "group": list(call.group),
+        "root": call.root,
+        "peers": [[peer.rank, peer.sends] for peer in call.peers],
+    }
+
+
+def _plain_apart(value: Apart) -> dict[str, Any]:
+    return {
+        "state": value.state,
+        "distance": "inf" if math.isinf(value.distance) else value.distance,
+        "scale": value.scale,
+        "noise": value.noise,
+        "jump": value.jump,
+        "scalar": value.is_scalar,
+        "why": value.why,
+    }
+
+
+# -- reading ---------------------------------------------------------------------------------------
+
+
+def read(path: Path) -> Iterator[OpFacts]:
+    """The ops in the file of one rank, in its order.
+
+    Raises:
+        UserError: The file is not what ``RankFile`` writes.
+    """
+    try:
+        with path.open("rb") as file:
+            cursor = JsonCursor(file)
+            for op in cursor.members():
+                start, end, entry = cursor.skip()
+                yield _facts(op, entry, (start, end))
+    except (JsonError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(
+            f"{path} is no result of -da that can be analysed: {error}.", "Compare that rank again."
+        ) from None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.", "Compare again.") from None
+
+
+def entry_at(path: Path, place: tuple[int, int]) -> dict[str, Any]:
+    """The entry that lies at ``place`` in the file of one rank, as JSON gives it."""
+    with path.open("rb") as file:
+        file.seek(place[0])
+        entry: dict[str, Any] = parse(file.read(place[1] - place[0]))
+    return entry
+
+
+def _facts(op: str, entry: dict[str, Any], place: tuple[int, int]) -> OpFacts:
+    values = [
+        Apart(
+            item["NPU Name"],
+            Side(item["state"]),
+            found["state"],
+            float(found["distance"]),
+            float(found["scale"]),
+            float(found["noise"]),
+            float(found["jump"]),
+            found["scalar"],
+            found["why"],
+        )
+        for item in entry["op_items"]
+        for found in (item["difference"],)
+    ]
+    plain = entry.get("communication")
+    call = None
+    if plain is not None:
+        peers = tuple(Peer(int(rank), bool(sends)) for rank, sends in plain["peers"])
+        call = Call(apis()[plain["api"]], tuple(plain["group"]), plain["root"], peers)
+    return OpFacts(op, tuple(values), call, tuple(entry.get("module", ())), place)

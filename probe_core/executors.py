@@ -1,0 +1,115 @@
+"""Where comparisons run: in threads of this process or in processes of their own, built in like plugins.
+
+An executor gives a pool with the interface of ``concurrent.futures``, which cluster engines have as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
+from enum import Enum
+from typing import Any, NamedTuple
+
+from probe_core import engine
+from probe_core.errors import UserError
+
+
+class Place(Enum):
+    """Where the workers of a pool are."""
+
+    HERE = "in this process"
+    MACHINE = "in processes of this machine"
+    CLUSTER = "on other machines, or as good as"
+
+
+PRELOADED = ("probe_core.worker",)
+"""What every process of a pool needs, imported once where processes are forked from a server."""
+
+
+class Pool(NamedTuple):
+    """Workers, and how many calls they take at a time."""
+
+    executor: Executor
+    size: int
+
+
+class Threads:
+    """Threads of this process: no start to wait for, one interpreter for all."""
+
+    place = Place.HERE
+
+    def open(self, jobs: int, scheduler: str | None) -> Pool:
+        """A pool of ``jobs`` threads."""
+        _refuse(scheduler, "threads")
+        jobs = jobs or engine.cores()
+        return Pool(ThreadPoolExecutor(jobs, "probe"), jobs)
+
+
+class Processes:
+    """Processes of this machine, each with an interpreter of its own."""
+
+    place = Place.MACHINE
+
+    def open(self, jobs: int, scheduler: str | None) -> Pool:
+        """A pool of ``jobs`` processes."""
+        _refuse(scheduler, "processes")
+        jobs = jobs or engine.cores()
+        context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
+        if hasattr(os, "fork"):
+            context.set_forkserver_preload(list(PRELOADED))
+        return Pool(ProcessPoolExecutor(jobs, context, prepare_process), jobs)
+
+
+def _refuse(scheduler: str | None, name: str) -> None:
+    if scheduler is not None:
+        raise UserError(
+            f"The executor {name} has no scheduler.", "Leave --scheduler out, or choose --executor dask."
+        )
+
+
+def tune_process() -> None:
+    """Make a process that does nothing else quick at comparing.
+
+    Rows make few cycles, so searching for them rarely is enough. No metric of ours multiplies matrices,
+    so OpenBLAS need not start the threads that would idle in a loop from numpy's import on.
+    """
+    gc.set_threshold(50_000, 20, 100)
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+# -- in a process of a pool ------------------------------------------------------------------------
+
+
+class _Busy:
+    """Whether the process is at a call now, which Ctrl-C ends as it ends one in the main process."""
+
+    now = False
+
+
+def prepare_process() -> None:
+    """Set a new process up: Ctrl-C ends the call that it is at, and nothing else."""
+    tune_process()
+    engine.use_threads(1)
+    with contextlib.suppress(ValueError):  # not in the main thread of its process
+        signal.signal(signal.SIGINT, _interrupted)
+
+
+def _interrupted(*_: Any) -> None:
+    if _Busy.now:
+        raise KeyboardInterrupt
+
+
+@contextmanager
+def busy() -> Iterator[None]:
+    """While the block runs, Ctrl-C ends it with KeyboardInterrupt."""
+    _Busy.now = True
+    try:
+        yield
+    finally:
+        _Busy.now = False

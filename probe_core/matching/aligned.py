@@ -1,0 +1,267 @@
+"""Matching by alignment: for runs with inserted, missing, fused or renumbered calls (``--match align``).
+
+Modules pair by their place in the model. The calls in each pair of modules are two streams, which are
+aligned: calls that are alike in name, places, shapes, sort of dtypes and content, and are the only ones so on
+either side, are anchors (as the unique lines are in Bram Cohen's patience diff); between anchors the longest
+common subsequence of what is alike but for the content. Backward calls follow their forward calls. What is
+left over between two pairs is a region of n calls for m, and is compared where it begins and where it ends.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from probe_core.matching.alignment import align
+from probe_core.matching.matching import NONE, Matching, Region, partners_of
+from probe_core.model import How, Kind, Record, Slot
+from probe_core.plan import Plan
+from probe_core.store.construct import Construct
+from probe_core.store.names import canonical, is_debug, is_gradient, without_count
+from probe_core.store.run import Run
+
+_MODULE = re.compile(r"Module\.(?:(.*)\.)?[^.]+\.(forward|backward|parameters_grad)(?:\.(\d+))?$")
+Place = tuple[str, str, int]
+"""A module's path in the model, its phase, and its ordinal; whatever its class is called."""
+
+
+class Aligned:
+    """Pairs calls by what they are and do, whatever their number."""
+
+    def match(self, target: Run, golden: Run, plan: Plan) -> Matching:
+        """The matching of two aligned runs, with the regions where they do not line up."""
+        streams = _Streams(target, golden)
+        calls = dict(streams.pairs())
+        partners = array("q")
+        for index in range(len(target)):
+            partners.extend(partners_of(target, index, golden, calls.get(index)))
+        matching = Matching(How.ALIGNED, partners)
+        for region in _regions(target, golden, calls):
+            _pair_ends(matching, region, target, golden)
+            matching.regions.append(region)
+        return matching
+
+
+def place_of(key: str) -> Place | None:
+    """Where in the model a module record stands; None for other records."""
+    found = _MODULE.match(key)
+    return (found[1] or "", found[2], int(found[3] or 0)) if found else None
+
+
+class _Call(NamedTuple):
+    """A call in its stream: what it may pair on, its content as a number, its name."""
+
+    record: int
+    kind: int
+    content: int
+    name: str
+
+
+class _Streams:
+    """The calls of both runs, by the modules that both have."""
+
+    def __init__(self, target: Run, golden: Run) -> None:
+        self._runs = target, golden
+        self._codes: dict[object, int] = {}
+        self._common = _places(target.construct) & _places(golden.construct)
+        self._streams = [self._sorted(run) for run in self._runs]
+
+    def pairs(self) -> Iterable[tuple[int, int]]:
+        """The indices of the records that pair, of target and golden."""
+        target, golden = self._runs
+        found = dict(_by_place(target, golden))
+        ours, theirs = self._streams
+        for home, calls in ours.items():
+            found.update(_aligned(calls, theirs.get(home, [])))
+        taken = set(found.values())
+        for index, partner in list(found.items()):  # a backward call has the number of its forward call
+            for own, other in _backward(target.names()[index], golden.names()[partner]):
+                one, two = target.find(own), golden.find(other)
+                if one is not None and two is not None and one not in found and two not in taken:
+                    found[one] = two
+                    taken.add(two)
+        rest = [[call for call in stream if call.record not in known]
+                for stream, known in ((self._backward(0), found), (self._backward(1), taken))]  # fmt: skip
+        found.update(_aligned(*rest))
+        return found.items()
+
+    def _sorted(self, run: Run) -> dict[Place | None, list[_Call]]:
+        """The forward calls of a run, by the innermost module around them that both runs have."""
+        streams: dict[Place | None, list[_Call]] = {}
+        for record in run.records():
+            if place_of(record.key) is None and not is_debug(record.key) and not _is_backward(record.key):
+                streams.setdefault(self._home(run, record.key), []).append(self._call(record))
+        return streams
+
+    def _backward(self, side: int) -> list[_Call]:
+        run = self._runs[side]
+        keys = enumerate(run.names())
+        return [self._call(run.record(i)) for i, key in keys if _is_backward(key) and place_of(key) is None]
+
+    def _home(self, run: Run, key: str) -> Place | None:
+        for module in run.construct.ancestors(key):
+            place = place_of(module)
+            if place in self._common:
+                return place
+        return None
+
+    def _call(self, record: Record) -> _Call:
+        kind = without_count(record.key), tuple(_form(slot) for slot in record.slots)
+        content = tuple(_content(slot) for slot in record.slots if slot.value.kind is Kind.TENSOR)
+        return _Call(record.index, self._code(kind), self._code((kind, content)), canonical(record.key))
+
+    def _code(self, value: object) -> int:
+        return self._codes.setdefault(value, len(self._codes))
+
+
+def _form(slot: Slot) -> object:
+    dtype = slot.value.dtype
+    return slot.side, slot.path, slot.value.extent, "float" if "float" in dtype.lower() else dtype
+
+
+def _content(slot: Slot) -> object:
+    """What a tensor holds, to three digits, which rounding hardly changes; or its checksum."""
+    value = slot.value
+    numbers = tuple(f"{n:.2e}" if isinstance(n, float) else n for n in value.statistics)
+    return numbers if any(n is not None for n in numbers) else value.checksum
+
+
+def _is_backward(key: str) -> bool:
+    return key.endswith(".backward")
+
+
+def _backward(target: str, golden: str) -> Iterable[tuple[str, str]]:
+    if target.endswith(".forward") and golden.endswith(".forward"):
+        yield f"{target.removesuffix('forward')}backward", f"{golden.removesuffix('forward')}backward"
+
+
+def _places(construct: Construct) -> set[Place]:
+    return {place for place in map(place_of, construct.modules()) if place is not None}
+
+
+def _by_place(target: Run, golden: Run) -> Iterable[tuple[int, int]]:
+    """Modules, gradients of parameters and saved variables, which have names of their own."""
+    theirs: dict[object, int] = {}
+    for index, key in enumerate(golden.names()):
+        name = _own_name(key)
+        if name is not None:
+            theirs.setdefault(name, index)
+    for index, key in enumerate(target.names()):
+        name = _own_name(key)
+        if name is not None and name in theirs:
+            yield index, theirs.pop(name)
+
+
+def _own_name(key: str) -> object:
+    if is_debug(key) or is_gradient(key):
+        return place_of(canonical(key)) or canonical(key)
+    return place_of(key)
+
+
+# -- two streams -----------------------------------------------------------------------------------
+
+
+def _aligned(ours: Sequence[_Call], theirs: Sequence[_Call]) -> Iterable[tuple[int, int]]:
+    """The pairs of two streams: anchors, and between them the best alignment."""
+    start = (0, 0)
+    for anchor in [*_anchors(ours, theirs), (len(ours), len(theirs))]:
+        one, two = ours[start[0] : anchor[0]], theirs[start[1] : anchor[1]]
+        found = align(
+            [call.kind for call in one],
+            [call.kind for call in two],
+            [call.name for call in one],
+            [call.name for call in two],
+            [call.content for call in one],
+            [call.content for call in two],
+        )
+        yield from ((one[i].record, two[j].record) for i, j in found)
+        if anchor[0] < len(ours):
+            yield ours[anchor[0]].record, theirs[anchor[1]].record
+        start = anchor[0] + 1, anchor[1] + 1
+
+
+def _anchors(ours: Sequence[_Call], theirs: Sequence[_Call]) -> list[tuple[int, int]]:
+    """Positions of calls whose content only they have, as many as there are in one order."""
+    counts = Counter(call.content for call in ours), Counter(call.content for call in theirs)
+    where = {call.content: place for place, call in enumerate(theirs) if counts[1][call.content] == 1}
+    pairs = [
+        (place, where[call.content])
+        for place, call in enumerate(ours)
+        if counts[0][call.content] == 1 and call.content in where
+    ]
+    return _longest_rising(pairs)
+
+
+def _longest_rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The longest choice of pairs whose second numbers rise, as the first ones do (Fredman, 1975)."""
+    ends: list[int] = []
+    tails: list[int] = []
+    before: list[int] = []
+    for number, (_, second) in enumerate(pairs):
+        length = bisect_left(ends, second)
+        before.append(tails[length - 1] if length else NONE)
+        ends[length : length + 1] = [second]
+        tails[length : length + 1] = [number]
+    found: list[tuple[int, int]] = []
+    number = tails[-1] if tails else NONE
+    while number != NONE:
+        found.append(pairs[number])
+        number = before[number]
+    return found[::-1]
+
+
+# -- regions ---------------------------------------------------------------------------------------
+
+
+def _regions(target: Run, golden: Run, calls: dict[int, int]) -> Iterable[Region]:
+    """The stretches of calls between two pairs that have no partner, of either run."""
+    taken = set(calls.values())
+    stretch: list[int] = []
+    seen: set[int] = set()
+    before = NONE
+    for index in range(len(target) + 1):
+        partner = calls.get(index) if index < len(target) else len(golden)
+        if partner is None:
+            stretch.append(index)
+            continue
+        others: list[int] = []
+        position = before + 1
+        while position < len(golden) and position not in taken and position not in seen:
+            others.append(position)
+            position += 1
+        seen.update(others)
+        if stretch or others:
+            yield Region(tuple(stretch), tuple(others))
+        stretch, before = [], partner
+    left = [position for position in range(len(golden)) if position not in taken and position not in seen]
+    if left:
+        yield Region((), tuple(left))
+
+
+def _pair_ends(matching: Matching, region: Region, target: Run, golden: Run) -> None:
+    """Pair what flows into a changed region, and what comes out of it, where their shapes agree."""
+    if not region.target or not region.golden:
+        return
+    ends = (
+        (region.target[0], region.golden[0], True),
+        (region.target[-1], region.golden[-1], False),
+    )
+    for ours, theirs, into in ends:
+        free = [
+            (place, slot) for place, slot in enumerate(golden.record(theirs).slots) if _is_end(slot, into)
+        ]
+        for place, slot in enumerate(target.record(ours).slots):
+            if not _is_end(slot, into):
+                continue
+            found = next((one for one in free if one[1].value.extent == slot.value.extent), None)
+            if found is not None:
+                free.remove(found)
+                matching.partners[target.starts[ours] + place] = golden.starts[theirs] + found[0]
+
+
+def _is_end(slot: Slot, into: bool) -> bool:
+    return slot.value.kind is Kind.TENSOR and slot.side.is_source is into

@@ -1,0 +1,179 @@
+"""Compare the ranks and steps of two runs: spread over workers, resumed where they were interrupted.
+
+With as many comparisons as workers or more, each worker compares whole ranks and writes their files. With
+fewer, on a cluster or in processes that were asked for, ranks are compared one after another and each is
+measured in chunks by all workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import BrokenExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from probe_core import engine
+from probe_core.errors import UserError
+from probe_core.executors import Place, Pool
+from probe_core.journal import Journal, key_of
+from probe_core.manager import Manager
+from probe_core.plan import Plan
+from probe_core.progress import tell
+from probe_core.protocols import Executor
+from probe_core.report import Report
+from probe_core.specs import ExecutorSpec
+from probe_core.spread import as_finished, lost, opened
+from probe_core.store.layout import Pairing, RunPair, pair_runs
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A comparison that ended: with a report, or with the mistake that prevented it.
+
+    ``resumed`` is True for one that an earlier run had finished.
+    """
+
+    pair: RunPair
+    report: Report | None = None
+    error: UserError | None = None
+    resumed: bool = False
+
+
+@dataclass
+class Ranks:
+    """The comparisons that a plan means.
+
+    Attributes:
+        plan: The plan; its time stamp is that of the run that it takes up.
+        pairing: What is compared with what, and what is missing.
+        finished: What has ended so far, in the order of the pairs.
+    """
+
+    plan: Plan
+    manager: Manager
+    pairing: Pairing = field(init=False)
+    finished: list[Finished] = field(default_factory=list)
+    _journal: Journal | None = None
+
+    def __post_init__(self) -> None:
+        self.pairing = pair_runs(self.plan.target, self.plan.golden, self.plan.steps, self.plan.ranks)
+        if self.several:
+            found = Journal.resume(self.plan) if self.plan.resume else None
+            if found is not None:
+                self.plan = replace(self.plan, time_stamp=found.time_stamp)
+            self._journal = found or Journal(self.plan)
+
+    @property
+    def several(self) -> bool:
+        """True where there is more than one comparison to make."""
+        return len(self.pairing.pairs) > 1
+
+    def run(self) -> Iterator[Finished]:
+        """Make all comparisons; each as it ends, those of an earlier run first.
+
+        Raises:
+            UserError: A single comparison that cannot be made; workers that are not to be had, or gone.
+            KeyboardInterrupt: Interrupted; what came to an end by then was given.
+        """
+        if self._journal is None:
+            yield self._keep(self._single())
+            return
+        done = self._journal.finished
+        self._journal.begin()
+        for pair in self.pairing.pairs:
+            if key_of(pair) in done:
+                yield self._keep(Finished(pair, done[key_of(pair)], resumed=True))
+        left = [pair for pair in self.pairing.pairs if key_of(pair) not in done]
+        for finished in self._spread(left):
+            if finished.report is not None and not finished.report.interrupted:
+                self._journal.add(finished.pair, finished.report)
+            yield self._keep(finished)
+            tell("comparing ranks", len(self.finished), len(self.pairing.pairs))
+            if finished.report is not None and finished.report.interrupted:
+                raise KeyboardInterrupt
+        if all(one.report is not None and not one.report.interrupted for one in self.finished):
+            self._journal.end()
+
+    def _keep(self, finished: Finished) -> Finished:
+        self.finished.append(finished)
+        order = {key_of(pair): number for number, pair in enumerate(self.pairing.pairs)}
+        self.finished.sort(key=lambda one: order[key_of(one.pair)])
+        return finished
+
+    # -- where they run ----------------------------------------------------------------------------
+
+    def _single(self) -> Finished:
+        pair = self.pairing.pairs[0]
+        if self.plan.executor is None or self._executor.place is Place.HERE:
+            engine.use_threads(self.plan.jobs)
+            return Finished(pair, self._compare(pair))
+        with opened(self._pool) as pool:
+            return Finished(pair, self._compare(pair, pool))
+
+    def _spread(self, pairs: list[RunPair]) -> Iterator[Finished]:
+        if not pairs:
+            return
+        if self.plan.executor is None and self._jobs == 1:
+            engine.use_threads(1)
+            yield from map(self._guarded, pairs)
+            return
+        if self.plan.executor is not None and self._executor.place is not Place.HERE:
+            with opened(self._pool) as pool:
+                if len(pairs) < pool.size:
+                    yield from (self._guarded(pair, pool) for pair in pairs)
+                    return
+        yield from self._whole(pairs)
+
+    def _whole(self, pairs: list[RunPair]) -> Iterator[Finished]:
+        """Whole ranks, each compared by a worker."""
+        from probe_core.worker import compare_apart
+
+        place = self._executor.place
+        threads = 1 if place is Place.CLUSTER else max(1, self._jobs // min(self._jobs, len(pairs)))
+        calls = [(self.plan, pair, threads, self.manager if place is Place.HERE else None) for pair in pairs]
+        for pair in pairs:
+            self.manager.notify("probe_run_started", target=str(pair.target), golden=str(pair.golden))
+        for number, outcome in as_finished(self._pool, compare_apart, calls):
+            pair = pairs[number]
+            if isinstance(outcome, Report):
+                self.manager.notify("probe_run_finished", report=outcome)
+                yield Finished(pair, outcome)
+            elif isinstance(outcome, UserError):
+                yield Finished(pair, error=outcome)
+            elif isinstance(outcome, (BrokenExecutor, KeyboardInterrupt)) or _is_killed(outcome):
+                yield Finished(pair, error=lost(outcome))
+            else:
+                raise outcome
+
+    def _guarded(self, pair: RunPair, pool: Pool | None = None) -> Finished:
+        try:
+            return Finished(pair, self._compare(pair, pool))
+        except UserError as error:
+            return Finished(pair, error=error)
+
+    def _compare(self, pair: RunPair, pool: Pool | None = None) -> Report:
+        from probe_core.pipeline import compare_pair
+
+        return compare_pair(self.plan, self.manager, pair, pool)
+
+    @property
+    def _jobs(self) -> int:
+        return self.plan.jobs or engine.cores()
+
+    @cached_property
+    def _executor(self) -> Executor:
+        made: Executor = self.manager.find(
+            "executors", self.plan.executor or "processes", ExecutorSpec
+        ).make()
+        return made
+
+    def _pool(self) -> Pool:
+        jobs = self.plan.jobs
+        if self.plan.executor is None:  # no more processes than there are ranks for
+            jobs = min(self._jobs, len(self.pairing.pairs))
+        return self._executor.open(jobs, self.plan.scheduler)
+
+
+def _is_killed(error: BaseException) -> bool:
+    """True where a cluster gave a call up because its workers died over it."""
+    return type(error).__name__ == "KilledWorker"

@@ -1,0 +1,96 @@
+"""Values that were recorded before anything was computed: buffers to receive into, ``torch.empty``.
+
+They differ from run to run and mean nothing. A value is one where it comes out of an API that only makes
+room, where an API overwrites it without looking, or where the same pair of values was one before and has
+merely passed through an API that had nothing else to work on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from probe_core.collectives.calls import api_of, is_buffer
+from probe_core.model import Kind, Pair, Row, Side, Slot, Value
+
+REMEMBERED = 4096
+"""Values kept at a time; memory that is never written to is rare."""
+
+
+@cache
+def _apis() -> dict[str, frozenset[str]]:
+    import yaml
+
+    text = files(__package__).joinpath("uninitialised.yaml").read_text("utf-8")
+    return {kind: frozenset(names) for kind, names in yaml.safe_load(text).items()}
+
+
+class Uninitialised:
+    """Finds such values as the rows of each op pass by, in the order of the run."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, None] = {}
+
+    def among(self, op: str, rows: Sequence[Row]) -> frozenset[int]:
+        """The positions in ``rows`` of values that were not computed yet."""
+        name = _name(op)
+        inputs = [position for position, row in enumerate(rows) if _is_input(row)]
+        found = {position for position in inputs if self._is_room(op, name, rows[position])}
+        apis = _apis()
+        passes_on = bool(inputs) and found.issuperset(inputs) and name not in apis["overwrites"]
+        if name in apis["creates"] or name in apis["overwrites_a_part"] or (passes_on and not api_of(op)):
+            for position, row in enumerate(rows):
+                if row.pair.side is Side.OUTPUT and _is_tensor(row.pair):
+                    found.add(position)
+                    self._remember(row.pair)
+        return frozenset(found)
+
+    def _is_room(self, op: str, name: str, row: Row) -> bool:
+        """Whether an input is memory that nothing was written to."""
+        pair = row.pair
+        slot = pair.target or pair.golden
+        assert slot is not None
+        apis = _apis()
+        head = slot.path.partition(".")[0]
+        if head in apis["keywords"] or (
+            head == "0" and name in apis["overwrites"] | apis["overwrites_a_part"]
+        ):
+            return True
+        api = api_of(op)
+        if api is not None and is_buffer(api, slot):
+            return True
+        return bool(self._known) and _print(pair) in self._known
+
+    def _remember(self, pair: Pair) -> None:
+        self._known[_print(pair)] = None
+        if len(self._known) > REMEMBERED:
+            del self._known[next(iter(self._known))]
+
+
+def _name(op: str) -> str:
+    """``empty_like`` of ``Torch.empty_like.0.forward``; of other names something that no API is called."""
+    parts = op.split(".")
+    return parts[-3] if len(parts) >= 4 and parts[-1] == "forward" else ""
+
+
+def _is_input(row: Row) -> bool:
+    return row.pair.side is Side.INPUT and _is_tensor(row.pair)
+
+
+def _is_tensor(pair: Pair) -> bool:
+    slot = pair.target or pair.golden
+    return slot is not None and slot.value.kind is Kind.TENSOR
+
+
+def _print(pair: Pair) -> Any:
+    return _value_print(pair.target), _value_print(pair.golden)
+
+
+def _value_print(slot: Slot | None) -> Any:
+    if slot is None:
+        return None
+    value: Value = slot.value
+    numbers = tuple(map(repr, value.statistics))  # nan equals nan here
+    return value.dtype, value.extent, value.checksum, numbers
