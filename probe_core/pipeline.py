@@ -20,6 +20,7 @@ from probe_core.progress import tell
 from probe_core.report import Report
 from probe_core.spread import in_order
 from probe_core.store.layout import RunPair, pair_runs
+from probe_core.uninitialised import Uninitialised
 from probe_core.worker import measure_chunk
 from probe_core.writing import Output
 
@@ -91,9 +92,11 @@ def _write(
     )
     output = Output(plan, manager, pair, comparison.table, comparison.row_count, comparison.is_debug)
     differences = _rank_file(comparison, pair)
+    uninitialised = Uninitialised(pair.rank)
     done = 0
     try:
-        for op, rows in ops:
+        for op, measured in ops:
+            rows = uninitialised.judged(op, measured)
             lines = [output.line(done + offset) for offset in range(len(rows))]
             output.write(rows)
             described = comparison.describe(op)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from probe_core.model import GRAVITY, Advice, Counts, Level, Mode, Row, Suspect
 from probe_core.suspects import Op, Suspects, suspect_of
-from probe_core.uninitialised import Uninitialised
 
 
 @dataclass(slots=True)
@@ -23,7 +22,6 @@ class Report:
     op_count: int = 0
     counts: Counts = field(default_factory=Counts)
     finder: Suspects = field(default_factory=Suspects)
-    uninitialised: Uninitialised = field(default_factory=Uninitialised)
     first_failure: Suspect | None = None
     unreadable: list[str] = field(default_factory=list)
     unreadable_count: int = 0
@@ -47,13 +45,9 @@ class Report:
         return self.finder.found
 
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
-        """Take in the rows of one op; ``lines`` says where each stands in the files.
-
-        Memory that nothing was written to yet counts like any row, and is no suspect.
-        """
+        """Take in the rows of one op; ``lines`` says where each stands in the files."""
         self.op_count += 1
-        unset = self.uninitialised.among(op.key, rows)
-        for place, (row, line) in enumerate(zip(rows, lines)):
+        for row, line in zip(rows, lines):
             self.counts.levels[row.verdict.level] += 1
             if row.pair.matched:
                 self.counts.matched += 1
@@ -61,9 +55,6 @@ class Report:
                 self.counts.target_only += 1
             else:
                 self.counts.golden_only += 1
-            if self.first_failure is None and row.verdict.failed and place not in unset:
+            if self.first_failure is None and row.verdict.failed:
                 self.first_failure = suspect_of(op, rows, row, line, "")
-        if unset:
-            computed = [place for place in range(len(rows)) if place not in unset]
-            rows, lines = [rows[place] for place in computed], [lines[place] for place in computed]
         self.finder.add(op, rows, lines)

@@ -12,9 +12,10 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from probe_core.collectives.calls import api_of, is_buffer
-from probe_core.model import Kind, Pair, Row, Side, Slot, Value
+from probe_core.collectives.calls import Flow, api_of, call_of, is_buffer
+from probe_core.model import Kind, Level, Pair, Reason, Record, Row, Side, Slot, Value, Verdict
 
+NOT_COMPUTED = Reason("evidence", "not computed yet")
 REMEMBERED = 4096
 """Values kept at a time; memory that is never written to is rare."""
 
@@ -28,16 +29,29 @@ def _apis() -> dict[str, frozenset[str]]:
 
 
 class Uninitialised:
-    """Finds such values as the rows of each op pass by, in the order of the run."""
+    """Finds such values as the rows of each op pass by, in the order of the run.
 
-    def __init__(self) -> None:
+    ``rank`` is the number of the rank whose run it is: what a broadcast overwrites depends on it.
+    """
+
+    def __init__(self, rank: int = 0) -> None:
+        self._rank = rank
         self._known: dict[Any, None] = {}
+
+    def judged(self, op: str, rows: list[Row]) -> list[Row]:
+        """The rows of an op, those of such values with verdicts that say nothing; their labels stay."""
+        for position in self.among(op, rows):
+            row = rows[position]
+            silent = Verdict(Level.SKIP, row.verdict.label)
+            unknown = None if row.difference is None else Verdict(Level.SKIP, "", (NOT_COMPUTED,))
+            rows[position] = row._replace(verdict=silent, difference=unknown)
+        return rows
 
     def among(self, op: str, rows: Sequence[Row]) -> frozenset[int]:
         """The positions in ``rows`` of values that were not computed yet."""
         name = _name(op)
         inputs = [position for position, row in enumerate(rows) if _is_input(row)]
-        found = {position for position in inputs if self._is_room(op, name, rows[position])}
+        found = {position for position in inputs if self._is_room(op, name, rows[position], rows)}
         apis = _apis()
         passes_on = bool(inputs) and found.issuperset(inputs) and name not in apis["overwrites"]
         if name in apis["creates"] or name in apis["overwrites_a_part"] or (passes_on and not api_of(op)):
@@ -47,7 +61,7 @@ class Uninitialised:
                     self._remember(row.pair)
         return frozenset(found)
 
-    def _is_room(self, op: str, name: str, row: Row) -> bool:
+    def _is_room(self, op: str, name: str, row: Row, rows: Sequence[Row]) -> bool:
         """Whether an input is memory that nothing was written to."""
         pair = row.pair
         slot = pair.target or pair.golden
@@ -58,10 +72,21 @@ class Uninitialised:
             head == "0" and name in apis["overwrites"] | apis["overwrites_a_part"]
         ):
             return True
-        api = api_of(op)
-        if api is not None and is_buffer(api, slot):
+        if row.pair.target is not None and self._is_filled(op, row.pair.target, rows):
             return True
         return bool(self._known) and _print(pair) in self._known
+
+    def _is_filled(self, op: str, slot: Slot, rows: Sequence[Row]) -> bool:
+        """Whether a communication call overwrites an input: a buffer, or what another rank broadcasts."""
+        api = api_of(op)
+        if api is None:
+            return False
+        if is_buffer(api, slot):
+            return True
+        if api.flow is not Flow.FROM_ROOT or api.fills != api.gives:
+            return False
+        call = call_of(Record(0, op, tuple(row.pair.target for row in rows if row.pair.target is not None)))
+        return call is not None and call.root != self._rank
 
     def _remember(self, pair: Pair) -> None:
         self._known[_print(pair)] = None

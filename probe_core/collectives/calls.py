@@ -140,4 +140,6 @@ def _number(slot: Slot | None) -> int | None:
 
 def is_buffer(api: Api, slot: Slot) -> bool:
     """True for an input that the call overwrites without looking at it."""
+    if slot.value.p2p is not None:
+        return "recv" in slot.value.p2p.op
     return slot.side is Side.INPUT and argument_of(api, slot) == api.fills != api.gives

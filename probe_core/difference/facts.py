@@ -79,17 +79,18 @@ class OpFacts:
         return (value for value in self.values if value.side.is_source and value.is_scalar)
 
 
-def apart(row: Row, *, computed: bool) -> Apart:
-    """How far the two sides of a row are apart; ``computed`` is False for memory not yet written to."""
+def apart(row: Row) -> Apart:
+    """How far the two sides of a row are apart."""
     slot = row.pair.target or row.pair.golden
     assert slot is not None
     verdict = row.difference
     is_scalar = slot.value.kind is not Kind.TENSOR
-    if verdict is None or verdict.level is Level.SKIP or not computed:
-        why = "" if computed else "not computed yet"
+    if verdict is None:
+        return Apart(slot.name, slot.side, UNJUDGED, is_scalar=is_scalar)
+    why = "; ".join(reason.detail for reason in verdict.reasons if reason.code == "evidence")
+    if verdict.level is Level.SKIP:
         return Apart(slot.name, slot.side, UNJUDGED, is_scalar=is_scalar, why=why)
     drift = verdict.drift
-    why = "; ".join(reason.detail for reason in verdict.reasons if reason.code == "evidence")
     state = DIFFERS if verdict.level is Level.ERROR else SAME
     if drift is None:
         distance = math.inf if state == DIFFERS else 0.0

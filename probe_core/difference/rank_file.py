@@ -19,7 +19,6 @@ from probe_core.model import Cell, Record, Row, Side, Slot
 from probe_core.store.atomic import AtomicFile
 from probe_core.store.jsonstream import JsonCursor, JsonError, parse
 from probe_core.table import Table
-from probe_core.uninitialised import Uninitialised
 
 NONE = "None"
 
@@ -30,7 +29,6 @@ class RankFile:
     def __init__(self, path: Path, table: Table) -> None:
         self._file = AtomicFile(path)
         self._table = table
-        self._uninitialised = Uninitialised()
         try:
             self._out: TextIO = self._file.temporary.open("w", encoding="utf-8", newline="\n")
         except OSError as error:
@@ -39,8 +37,7 @@ class RankFile:
 
     def write(self, op: str, rows: Sequence[Row], within: Sequence[str]) -> None:
         """Append an op with its rows; ``within`` names the modules around it."""
-        unset = self._uninitialised.among(op, rows)
-        values = [apart(row, computed=place not in unset) for place, row in enumerate(rows)]
+        values = [apart(row) for row in rows]
         entry: dict[str, Any] = {"is_same": all(value.state != DIFFERS for value in values)}
         call = _call(op, rows)
         if call is not None:
