@@ -10,7 +10,7 @@ import gc
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from enum import Enum
@@ -28,8 +28,9 @@ class Place(Enum):
     CLUSTER = "on other machines, or as good as"
 
 
-PRELOADED = ("probe_core.worker",)
-"""What every process of a pool needs, imported once where processes are forked from a server."""
+PRELOADED = ("probe_core.worker", "probe_core.pipeline", "ml_dtypes", "yaml")
+"""What every process of a pool needs and nothing in the environment changes, imported once in the server that
+processes are forked from."""
 
 
 class Pool(NamedTuple):
@@ -63,7 +64,8 @@ class Processes:
         context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
         if hasattr(os, "fork"):
             context.set_forkserver_preload(list(PRELOADED))
-        return Pool(ProcessPoolExecutor(jobs, context, prepare_process), jobs)
+        ours = {name: text for name, text in os.environ.items() if name.startswith("PROBE_")}
+        return Pool(ProcessPoolExecutor(jobs, context, prepare_process, (ours,)), jobs)
 
 
 def _refuse(scheduler: str | None, name: str) -> None:
@@ -92,8 +94,14 @@ class _Busy:
     now = False
 
 
-def prepare_process() -> None:
-    """Set a new process up: Ctrl-C ends the call that it is at, and nothing else."""
+def prepare_process(variables: Mapping[str, str]) -> None:
+    """Set a new process up: Ctrl-C ends the call that it is at, and nothing else.
+
+    ``variables`` are ours in the environment as they are now; the server may have started with others.
+    """
+    for name in [name for name in os.environ if name.startswith("PROBE_")]:
+        del os.environ[name]
+    os.environ.update(variables)
     tune_process()
     engine.use_threads(1)
     with contextlib.suppress(ValueError):  # not in the main thread of its process

@@ -19,6 +19,7 @@ from probe_core.store.stack import own_frames
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from probe_core.collectives.run_check import StepCheck
     from probe_core.difference.analysis import Analysis, Found
     from probe_core.ranks import Finished
     from probe_core.report import Report
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 SHOWN_RANKS = 20
 SHOWN_NODES = 5
+SHOWN_BREACHES = 10
 SHOWN_FRAMES = 3
 
 
@@ -249,3 +251,20 @@ def _mark(item: Mapping[str, Any]) -> str:
     if found["state"] == "differs":
         return click.style("differs", fg="red")
     return str(found["why"] or "not judged") if found["state"] == "unjudged" else ""
+
+
+def collectives(one: StepCheck) -> None:
+    """What came of checking the communication of one step."""
+    found = one.check
+    where = f"{one.step}: " if one.step else ""
+    show(
+        f"{where}{found.kept + len(found.breaches):,} communication calls of {len(one.ranks)} ranks checked, "
+        f"{len(found.breaches):,} break their law"
+    )
+    for breach in found.breaches[:SHOWN_BREACHES]:
+        show(f"  rank {breach.rank}: {click.style(printable(breach.op), bold=True)}")
+        show(f"      should have received {breach.law}; {breach.evidence}")
+    if len(found.breaches) > SHOWN_BREACHES:
+        show(f"  and {len(found.breaches) - SHOWN_BREACHES} more")
+    for reason, count in found.unchecked.items():
+        show(f"  {count:,} call(s) not checked: {reason}")

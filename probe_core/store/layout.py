@@ -124,6 +124,24 @@ def pair_runs(
     return pairing
 
 
+def ranks_of(path: Path, steps: Collection[int] = ()) -> dict[str, dict[int, Path]]:
+    """The ``dump.json`` of each rank of one run, by the step's place below ``path`` and the rank's number.
+
+    Raises:
+        UserError: A path that cannot be read or holds no run, or two ranks of one number.
+    """
+    found: dict[str, dict[int, Path]] = {}
+    for name, step in _chosen(_steps(path), path, steps).items():
+        ranks = _by_number(_ranks(step, Pairing()), step, ())
+        records = {number: _records_of(rank) for number, rank in ranks.items()}
+        found[name] = {number: file for number, file in records.items() if file is not None}
+    return found
+
+
+def _records_of(rank: _Rank) -> Path | None:
+    return next((file for file in rank.files if file.name.endswith(FILES[0])), None)
+
+
 # -- steps -----------------------------------------------------------------------------------------
 
 
@@ -268,7 +286,7 @@ def _ranks(path: Path, pairing: Pairing) -> list[_Rank]:
 
 def _by_number(ranks: Sequence[_Rank], path: Path, others: Sequence[_Rank]) -> dict[int, _Rank]:
     """The ranks by their numbers; a single one without number is rank 0, unless it was given by itself."""
-    if len(ranks) == 1 and ranks[0].given and ranks[0].number is None:
+    if others and len(ranks) == 1 and ranks[0].given and ranks[0].number is None:
         raise UserError(
             f"{path} is one rank, and the other run has several.",
             "Give one of them, or choose it with --rank:",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,10 @@ import click
 
 from probe_core.cli import console
 from probe_core.cli.main import FINISHED, MISTAKE
+from probe_core.cli.options import Location
 from probe_core.errors import UserError, nearest
+from probe_core.manager import Manager
+from probe_core.specs import ReporterSpec
 
 if TYPE_CHECKING:
     from probe_reporters.merge import MergeConfig
@@ -31,7 +35,6 @@ LARGEST_CONFIG = 1 << 20
     "--input_dir",
     "--input-dir",
     "directory",
-    required=True,
     type=click.Path(path_type=Path),
     help="Directory with the results of all ranks (compare_result_rank{n}_… .xlsx, .csv or .jsonl).",
 )
@@ -52,7 +55,6 @@ LARGEST_CONFIG = 1 << 20
     "--config_path",
     "--config-path",
     "config",
-    required=True,
     type=click.Path(path_type=Path),
     help="Yaml file: a list api of APIs, and a list compare_index of metrics (all when left out).",
 )
@@ -64,12 +66,56 @@ LARGEST_CONFIG = 1 << 20
     show_default=True,
     help="One workbook, or a file for each metric.",
 )
-def merge_result(directory: Path, output: Path, config: Path, format_: str) -> int:
+@click.option(
+    "--check-collectives",
+    "run",
+    type=Location(),
+    metavar="RUN",
+    help="Check the communication of the ranks of this run, recorded with tensors; with -i or without.",
+)
+@click.pass_context
+def merge_result(
+    ctx: click.Context,
+    directory: Path | None,
+    output: Path,
+    config: Path | None,
+    format_: str,
+    run: Path | None,
+) -> int:
     """Merge the results of several ranks, so that each metric shows all ranks side by side.
 
     \b
     probe merge_result -i results -o merged -config config.yaml
+    probe merge_result --check-collectives npu_dump/step0 -o merged
     """
+    if run is None and (directory is None or config is None):
+        raise UserError(
+            "Results to merge are needed.",
+            "Give their directory with -i and what to merge with -config, or a run with --check-collectives.",
+        )
+    if (directory is None) is not (config is None):
+        raise UserError("-i and -config go together.", "Give both, or leave both out.")
+    code = FINISHED
+    if directory is not None and config is not None:
+        code = _merge(directory, output, config, format_)
+    if run is not None:
+        _check(ctx.find_object(Manager) or Manager(), run, output, format_)
+    return code
+
+
+def _check(manager: Manager, run: Path, output: Path, format_: str) -> None:
+    from probe_core.collectives.run_check import check_run, write_check
+
+    with console.progress():
+        checks = check_run(run, manager)
+    for one in checks:
+        console.collectives(one)
+    spec = manager.find("reporters", format_, ReporterSpec)
+    if any(one.check.breaches for one in checks):
+        console.show(f"  wrote {write_check(checks, output, time.strftime('%Y%m%d%H%M%S'), spec)}")
+
+
+def _merge(directory: Path, output: Path, config: Path, format_: str) -> int:
     from probe_reporters.merge import merge_results
 
     asked, said = read_config(config), list[str]()
