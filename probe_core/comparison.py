@@ -197,7 +197,7 @@ class Comparison:
             first = next(name for name in map(without_count, self.target.names()) if name in shifted)
             self.notes.append(
                 f"{len(shifted)} API(s) are called more often in one run, {first} first; their rows may be "
-                "mispaired and are no suspects. -f pairs calls in order."
+                "mispaired and are no suspects. -f pairs calls in order, --match align by what they are."
             )
         return frozenset(shifted)
 

@@ -10,14 +10,17 @@ import gc
 import multiprocessing
 import os
 import signal
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from probe_core import engine
 from probe_core.errors import UserError
+
+T = TypeVar("T")
 
 
 class Place(Enum):
@@ -65,7 +68,27 @@ class Processes:
         if hasattr(os, "fork"):
             context.set_forkserver_preload(list(PRELOADED))
         ours = {name: text for name, text in os.environ.items() if name.startswith("PROBE_")}
-        return Pool(ProcessPoolExecutor(jobs, context, prepare_process, (ours,)), jobs)
+        return Pool(_Workers(jobs, context, prepare_process, (ours,)), jobs)
+
+
+class _Workers(ProcessPoolExecutor):
+    """Processes that do not import the script that started them: what they are asked to do, we bring along.
+
+    So a script may compare without the guard that Python asks of those that start processes.
+    """
+
+    def submit(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        """Have a process call the function; processes start here, as they are needed."""
+        main = sys.modules["__main__"]
+        names = ("__file__", "__spec__")
+        hidden: dict[str, Any] = {name: main.__dict__[name] for name in names if name in main.__dict__}
+        for name in hidden:
+            del main.__dict__[name]
+        main.__spec__ = None
+        try:
+            return super().submit(function, *args, **kwargs)
+        finally:
+            main.__dict__.update(hidden)
 
 
 def _refuse(scheduler: str | None, name: str) -> None:

@@ -17,8 +17,9 @@ from probe_core.errors import UserError
 from probe_core.model import Counts, Level, Mode, Side, Suspect
 from probe_core.plan import Plan
 from probe_core.report import Report
-from probe_core.store.atomic import FILE_MODE, make_directory
+from probe_core.store.atomic import FILE_MODE, make_directory, remove_leftovers
 from probe_core.store.layout import RunPair
+from probe_core.store.location import location
 from probe_core.suspects import Suspects
 
 PREFIX = "compare_progress_"
@@ -57,6 +58,8 @@ class Journal:
                     journal._path = path
                     journal.time_stamp = path.stem.removeprefix(PREFIX)
                     journal.finished = dict(_still_valid(lines[1:]))
+                    for directory in (plan.output, *plan.output.glob("**/step*")):
+                        remove_leftovers(directory, journal.time_stamp)
                     return journal
         return None
 
@@ -118,7 +121,9 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
 def _still_valid(lines: list[dict[str, Any]]) -> Iterator[tuple[str, Report]]:
     for line in lines:
         with suppress(OSError, LookupError, TypeError, ValueError):
-            unchanged = all(_fingerprint(Path(path)) == [path, *rest] for path, *rest in line["record_files"])
+            unchanged = all(
+                _fingerprint(location(path)) == [path, *rest] for path, *rest in line["record_files"]
+            )
             report = _report(line["report"])
             if unchanged and all(file.is_file() for file in report.files):
                 yield str(line["pair"]), report
@@ -163,8 +168,8 @@ def _report(plain: dict[str, Any]) -> Report:
     ]
     return Report(
         plain["label"],
-        Path(plain["target"]),
-        Path(plain["golden"]),
+        location(plain["target"]),
+        location(plain["golden"]),
         Mode(plain["mode"]),
         plain["row_count"],
         plain["op_count"],

@@ -74,7 +74,8 @@ def _rank_file(comparison: Comparison, pair: RunPair) -> RankFile | None:
     """The file of ``-da``, where that is asked for; variables saved on their own have no first one."""
     if comparison.difference_table is None:
         return None
-    return RankFile(rank_file_of(comparison.plan, pair), comparison.difference_table)
+    path = rank_file_of(comparison.plan, pair)
+    return RankFile(path, comparison.difference_table, lambda op: comparison.target.find(op) is not None)
 
 
 def _write(
@@ -91,7 +92,11 @@ def _write(
         regions=comparison.regions,
     )
     output = Output(plan, manager, pair, comparison.table, comparison.row_count, comparison.is_debug)
-    differences = _rank_file(comparison, pair)
+    try:
+        differences = _rank_file(comparison, pair)
+    except BaseException:
+        output.discard()
+        raise
     uninitialised = Uninitialised(pair.rank)
     done = 0
     try:
@@ -101,7 +106,7 @@ def _write(
             output.write(rows)
             described = comparison.describe(op)
             if differences is not None:
-                differences.write(op, rows, described.ancestors)
+                differences.write(described, rows)
             report.add(described, rows, lines)
             done += len(rows)
             tell("comparing", done, comparison.row_count)

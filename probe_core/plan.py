@@ -10,6 +10,8 @@ from typing import Any
 
 from probe_core.store.location import is_remote
 
+DEFAULT_FORMATS = ("xlsx",)
+
 
 class StackMode(str, Enum):
     """Whether call stacks are shown: as found beside the target, always, or never."""
@@ -54,7 +56,7 @@ class Plan:
     matcher: str = "exact"
     mapping: Path | Mapping[str, str] | None = None
     metrics: tuple[str, ...] = ()
-    formats: tuple[str, ...] = ("xlsx",)
+    formats: tuple[str, ...] = DEFAULT_FORMATS
     stack: StackMode = StackMode.AUTO
     stack_path: Path | None = None
     highlight: bool = False

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from probe_core import engine
 from probe_core.errors import UserError
@@ -19,11 +20,13 @@ from probe_core.journal import Journal, key_of
 from probe_core.manager import Manager
 from probe_core.plan import Plan
 from probe_core.progress import tell
-from probe_core.protocols import Executor
 from probe_core.report import Report
 from probe_core.specs import ExecutorSpec
 from probe_core.spread import as_finished, lost, opened
 from probe_core.store.layout import Pairing, RunPair, pair_runs
+
+if TYPE_CHECKING:
+    from probe_core.protocols import Executor
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,11 @@ class Finished:
     report: Report | None = None
     error: UserError | None = None
     resumed: bool = False
+
+    @property
+    def interrupted(self) -> bool:
+        """True where the report is of the rows that there were when it was interrupted."""
+        return self.report is not None and self.report.interrupted
 
 
 @dataclass
@@ -85,13 +93,13 @@ class Ranks:
                 yield self._keep(Finished(pair, done[key_of(pair)], resumed=True))
         left = [pair for pair in self.pairing.pairs if key_of(pair) not in done]
         for finished in self._spread(left):
-            if finished.report is not None and not finished.report.interrupted:
+            if finished.report is not None and not finished.interrupted:
                 self._journal.add(finished.pair, finished.report)
             yield self._keep(finished)
             tell("comparing ranks", len(self.finished), len(self.pairing.pairs))
-            if finished.report is not None and finished.report.interrupted:
-                raise KeyboardInterrupt
-        if all(one.report is not None and not one.report.interrupted for one in self.finished):
+        if any(one.interrupted for one in self.finished):
+            raise KeyboardInterrupt
+        if not any(one.error for one in self.finished):
             self._journal.end()
 
     def _keep(self, finished: Finished) -> Finished:
@@ -115,12 +123,12 @@ class Ranks:
             return
         if self.plan.executor is None and self._jobs == 1:
             engine.use_threads(1)
-            yield from map(self._guarded, pairs)
+            yield from self._one_by_one(pairs)
             return
         if self.plan.executor is not None and self._executor.place is not Place.HERE:
             with opened(self._pool) as pool:
                 if len(pairs) < pool.size:
-                    yield from (self._guarded(pair, pool) for pair in pairs)
+                    yield from self._one_by_one(pairs, pool)
                     return
         yield from self._whole(pairs)
 
@@ -145,11 +153,16 @@ class Ranks:
             else:
                 raise outcome
 
-    def _guarded(self, pair: RunPair, pool: Pool | None = None) -> Finished:
-        try:
-            return Finished(pair, self._compare(pair, pool))
-        except UserError as error:
-            return Finished(pair, error=error)
+    def _one_by_one(self, pairs: list[RunPair], pool: Pool | None = None) -> Iterator[Finished]:
+        """Rank after rank, each here or in chunks on the workers of a pool."""
+        for pair in pairs:
+            try:
+                finished = Finished(pair, self._compare(pair, pool))
+            except UserError as error:
+                finished = Finished(pair, error=error)
+            yield finished
+            if finished.interrupted:
+                return
 
     def _compare(self, pair: RunPair, pool: Pool | None = None) -> Report:
         from probe_core.pipeline import compare_pair

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from probe_core.errors import UserError
 from probe_core.manager import Manager
 from probe_core.model import Cell, Level
 from probe_core.plan import Plan
-from probe_core.protocols import Reporter
 from probe_core.ranks import Finished
 from probe_core.specs import ReporterSpec
 from probe_core.store.atomic import AtomicFile, make_directory
+
+if TYPE_CHECKING:
+    from probe_core.protocols import Reporter
 
 HEADERS = (
     "Step", "Rank", "Mode", "Rows", "Ops", "Differ", "To check", "Agree", "Not measured", "Matched",

@@ -53,7 +53,8 @@ class Uninitialised:
         inputs = [position for position, row in enumerate(rows) if _is_input(row)]
         found = {position for position in inputs if self._is_room(op, name, rows[position], rows)}
         apis = _apis()
-        passes_on = bool(inputs) and found.issuperset(inputs) and name not in apis["overwrites"]
+        passes_on = bool(inputs) and found.issuperset(inputs)
+        passes_on = passes_on and name not in apis["overwrites"] and name not in apis["takes_the_shape"]
         if name in apis["creates"] or name in apis["overwrites_a_part"] or (passes_on and not api_of(op)):
             for position, row in enumerate(rows):
                 if row.pair.side is Side.OUTPUT and _is_tensor(row.pair):
@@ -72,7 +73,7 @@ class Uninitialised:
             head == "0" and name in apis["overwrites"] | apis["overwrites_a_part"]
         ):
             return True
-        if row.pair.target is not None and self._is_filled(op, row.pair.target, rows):
+        if any(side is not None and self._is_filled(op, side, rows) for side in row.pair[:2]):
             return True
         return bool(self._known) and _print(pair) in self._known
 
@@ -89,7 +90,10 @@ class Uninitialised:
         return call is not None and call.root != self._rank
 
     def _remember(self, pair: Pair) -> None:
-        self._known[_print(pair)] = None
+        ours, theirs = _print(pair)
+        if ours == theirs:  # zeros, as likely as not; what is equal misleads nobody
+            return
+        self._known[ours, theirs] = None
         if len(self._known) > REMEMBERED:
             del self._known[next(iter(self._known))]
 
@@ -105,8 +109,7 @@ def _is_input(row: Row) -> bool:
 
 
 def _is_tensor(pair: Pair) -> bool:
-    slot = pair.target or pair.golden
-    return slot is not None and slot.value.kind is Kind.TENSOR
+    return any(slot is not None and slot.value.kind is Kind.TENSOR for slot in pair[:2])
 
 
 def _print(pair: Pair) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 from probe_core.errors import UserError
 from probe_core.manager import Manager
 from probe_core.model import Advice, Row
-from probe_core.plan import Plan
+from probe_core.plan import DEFAULT_FORMATS, Plan
 from probe_core.protocols import Reporter, TableWriter
 from probe_core.specs import ReporterSpec
 from probe_core.store.atomic import AtomicFile, make_directory
@@ -38,7 +38,8 @@ class Output:
         self._row_count = row_count
         self._label = f"_{pair.label}" if pair.label else ""
         self._sinks: list[_Sink] = []
-        specs = [manager.find("reporters", name, ReporterSpec) for name in plan.formats]
+        formats = plan.formats or (DEFAULT_FORMATS if is_debug else ())  # -da writes nothing of variables
+        specs = [manager.find("reporters", name, ReporterSpec) for name in formats]
         make_directory(self._directory)
         stem = f"{'debug_' if is_debug else ''}compare_result{self._label}_{plan.time_stamp}"
         try:

@@ -16,7 +16,7 @@ from probe_core.errors import UserError
 from probe_core.executors import tune_process
 from probe_core.manager import Manager
 from probe_core.model import Level
-from probe_core.plan import Plan, StackMode
+from probe_core.plan import DEFAULT_FORMATS, Plan, StackMode
 
 DEFAULT_OUTPUT = "./output"
 FAIL_ON = (Level.WARNING.value, Level.ERROR.value)
@@ -188,7 +188,7 @@ def _runs(target: Path | None, golden: Path | None, input_path: Path | None) -> 
 def chosen_formats(text: str | None, analyze: bool = False) -> tuple[str, ...]:
     """The formats in ``text``; without one a workbook, or nothing besides what ``-da`` writes itself."""
     if text is None:
-        return () if analyze else ("xlsx",)
+        return () if analyze else DEFAULT_FORMATS
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:
         raise UserError("--format names no format.", "For example --format xlsx,csv.")

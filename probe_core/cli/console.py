@@ -183,18 +183,18 @@ def failed(finished: Finished) -> None:
 
 def ranks(pairing: Pairing, finished: Sequence[Finished], files: Sequence[Path]) -> None:
     """What the comparison of many ranks came to."""
-    reports = [one.report for one in finished if one.report is not None]
+    whole = [one for one in finished if one.report is not None and not one.interrupted]
     differ = [one.pair.name for one in finished if one.report is not None and one.report.suspects]
     kept = sum(one.resumed for one in finished)
     lost = [one.pair.name for one in finished if one.report is None]
-    text = f"{len(reports)} of {len(pairing.pairs)} comparisons finished"
+    text = f"{len(whole)} of {len(pairing.pairs)} comparisons finished"
     show(f"{text}, {kept} of them in an earlier run" if kept else text)
     show(f"  differ: {_names(differ)}" if differ else "  none has a suspect")
     if lost:
         show(f"  failed: {_names(lost)}")
     for path in files:
         show(f"  wrote {path}")
-    if len(reports) < len(pairing.pairs):
+    if len(whole) < len(pairing.pairs):
         note("  --resume compares what is left, and keeps what is finished.")
 
 
@@ -208,6 +208,8 @@ def first_difference(analysis: Analysis) -> None:
     where = f"{analysis.part}: " if analysis.part else ""
     if not analysis.found:
         show(f"{where}no difference beyond rounding in {len(analysis.ranks)} rank(s)")
+        if analysis.unjudged:
+            show(f"  {analysis.judged:,} values judged, {analysis.unjudged:,} not: no partner, or no data")
         return
     show(f"{where}first difference among {len(analysis.ranks)} rank(s):")
     for one in analysis.found[:SHOWN_NODES]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from probe_core.difference.facts import UNJUDGED
 from probe_core.difference.rank_file import entry_at, read
 from probe_core.difference.search import Node, first_differences
+from probe_core.messages import NOT_AVAILABLE
 from probe_core.plan import Plan
 from probe_core.store.atomic import write_text
 from probe_core.store.layout import RunPair
@@ -42,12 +45,16 @@ class Analysis:
         part: The directory of the step below the output; empty for the output itself.
         ranks: The ranks that were searched.
         found: The ops that no other difference explains, earliest first.
+        judged: How many values could be judged.
+        unjudged: How many could not: without a partner, not recorded, not computed yet.
         file: The file that says so; None where nothing was found.
     """
 
     part: str
     ranks: tuple[int, ...]
     found: tuple[Found, ...]
+    judged: int
+    unjudged: int
     file: Path | None
 
 
@@ -75,14 +82,16 @@ def analyze(plan: Plan, pairs: Sequence[RunPair]) -> list[Analysis]:
 
 
 def _analyze(plan: Plan, part: str, ranks: Mapping[int, Path]) -> Analysis:
-    nodes = first_differences({rank: list(read(path)) for rank, path in ranks.items()})
+    ops = {rank: list(read(path)) for rank, path in ranks.items()}
+    nodes = first_differences(ops)
+    states = Counter(value.state == UNJUDGED for own in ops.values() for op in own for value in op.values)
     found = tuple(
         Found(node, tuple(entry_at(ranks[node.rank], node.facts.place)["op_items"])) for node in nodes
     )
     file = plan.output / part / f"diff_analyze_{plan.time_stamp}.json" if found else None
     if file is not None:
         write_text(file, json.dumps(_content(found), indent=2) + "\n")
-    return Analysis(part, tuple(ranks), found, file)
+    return Analysis(part, tuple(ranks), found, states[False], states[True], file)
 
 
 def _content(found: Sequence[Found]) -> dict[str, list[dict[str, Any]]]:
@@ -91,7 +100,7 @@ def _content(found: Sequence[Found]) -> dict[str, list[dict[str, Any]]]:
     for one in found:
         data = {
             side: {
-                item["NPU Name"]: {column: item[column] for column in SHOWN if column in item}
+                _row_name(item): {column: item[column] for column in SHOWN if column in item}
                 for item in one.items
                 if (item["state"] in ("input", "parameters")) is (side == "input")
             }
@@ -107,6 +116,11 @@ def _content(found: Sequence[Found]) -> dict[str, list[dict[str, Any]]]:
             }
         )
     return content
+
+
+def _row_name(item: Mapping[str, Any]) -> str:
+    ours, theirs = item["NPU Name"], item["Bench Name"]
+    return str(theirs if ours == NOT_AVAILABLE else ours)
 
 
 def _has_stack(item: Mapping[str, Any]) -> bool:

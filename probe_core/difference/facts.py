@@ -38,14 +38,19 @@ class Apart(NamedTuple):
     is_scalar: bool = False
     why: str = ""
 
+    @property
+    def is_exact(self) -> bool:
+        """True where nothing is rounded, so that any difference is one."""
+        return not self.noise and math.isfinite(self.distance)
+
     def times(self, scale: float, noise: float) -> float:
         """How many times what rounding explains the distance is, relative to ``scale``."""
         if self.state == UNJUDGED or not self.distance:
             return 0.0
-        noise = max(noise, self.noise)
-        if not scale or not noise:
+        if not scale or self.is_exact:
             return math.inf
-        return self.distance / scale / noise
+        noise = max(noise, self.noise)
+        return self.distance / scale / noise if noise else math.inf
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,25 +8,34 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
 from probe_core.collectives.calls import Call, Peer, api_of, apis, call_of
 from probe_core.difference.facts import DIFFERS, Apart, OpFacts, apart
 from probe_core.errors import UserError
-from probe_core.model import Cell, Record, Row, Side, Slot
+from probe_core.model import Cell, Level, Reason, Record, Row, Side, Slot, Verdict
 from probe_core.store.atomic import AtomicFile
 from probe_core.store.jsonstream import JsonCursor, JsonError, parse
+from probe_core.suspects import Op
 from probe_core.table import Table
 
 NONE = "None"
+INDENT = "    "
+"""That of the seed's file; a row stands on one line, which is a third of the bytes and of the time."""
+_OP = re.compile(r"(.+?\.(?:forward|backward)(?:\.\d+)?)\.(?:input|output|parameters|kwargs)\b")
 
 
 class RankFile:
-    """Writes the file of one rank as its rows pass by."""
+    """Writes the file of one rank as its rows pass by.
 
-    def __init__(self, path: Path, table: Table) -> None:
+    ``is_known`` says whether the target has an op of that name; one of the golden alone stands for itself.
+    """
+
+    def __init__(self, path: Path, table: Table, is_known: Callable[[str], bool]) -> None:
+        self._is_known = is_known
         self._file = AtomicFile(path)
         self._table = table
         try:
@@ -35,19 +44,37 @@ class RankFile:
             raise _refused(path, error) from None
         self._between = "{"
 
-    def write(self, op: str, rows: Sequence[Row], within: Sequence[str]) -> None:
-        """Append an op with its rows; ``within`` names the modules around it."""
+    def write(self, described: Op, rows: Sequence[Row]) -> None:
+        """Append an op with its rows; where its calls may be mispaired none is judged."""
+        ops: dict[str, list[Row]] = {}
+        for row in rows:
+            own = self._own_op(row, described.key)
+            ops.setdefault(own, []).append(_mispaired(row) if described.shifted else row)
+        for op, own_rows in ops.items():
+            self._write(op, own_rows, described.ancestors if op == described.key else ())
+
+    def _own_op(self, row: Row, op: str) -> str:
+        """The op that a row is of: of the golden's, which stands behind the target's, the golden's own."""
+        if row.pair.target is not None or row.pair.golden is None:
+            return op
+        found = _OP.match(row.pair.golden.name)
+        return op if found is None or self._is_known(found[1]) else found[1]
+
+    def _write(self, op: str, rows: Sequence[Row], within: Sequence[str]) -> None:
         values = [apart(row) for row in rows]
-        entry: dict[str, Any] = {"is_same": all(value.state != DIFFERS for value in values)}
+        head: dict[str, Any] = {"is_same": all(value.state != DIFFERS for value in values)}
         call = _call(op, rows)
         if call is not None:
-            entry["communication"] = _plain_call(call)
+            head["communication"] = _plain_call(call)
         if within:
-            entry["module"] = list(within)
-        entry["op_items"] = [self._item(op, row, value) for row, value in zip(rows, values)]
-        text = json.dumps(entry, indent=4, allow_nan=False).replace("\n", "\n    ")
+            head["module"] = list(within)
+        lines = [f"{INDENT}{INDENT}{json.dumps(name)}: {json.dumps(part)}," for name, part in head.items()]
+        items = (self._item(op, row, value) for row, value in zip(rows, values))
+        shown = f",\n{INDENT * 3}".join(json.dumps(item, allow_nan=False) for item in items)
+        lines.append(f'{INDENT}{INDENT}"op_items": [\n{INDENT * 3}{shown}\n{INDENT}{INDENT}]')
+        text = "{\n" + "\n".join(lines) + f"\n{INDENT}}}"
         try:
-            self._out.write(f"{self._between}\n    {json.dumps(op)}: {text}")
+            self._out.write(f"{self._between}\n{INDENT}{json.dumps(op)}: {text}")
         except OSError as error:
             raise _refused(self._file.path, error) from None
         self._between = ","
@@ -87,6 +114,11 @@ class RankFile:
             "difference": _plain_apart(value),
         }
         return item
+
+
+def _mispaired(row: Row) -> Row:
+    why = Reason("evidence", "calls may be mispaired; see --match align")
+    return row._replace(difference=Verdict(Level.SKIP, "", (why,)))
 
 
 def _refused(path: Path, error: OSError) -> UserError:

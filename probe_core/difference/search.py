@@ -20,13 +20,18 @@ nothing.
 
 from __future__ import annotations
 
+import re
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 
 from probe_core.collectives.calls import Call, Flow
 from probe_core.difference.facts import DIFFERS, Apart, OpFacts
 from probe_core.store.names import is_gradient
+
+_IN_OP = re.compile(r".*?\.(?:forward|backward)\.(?:\d+\.)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,8 +130,36 @@ def first_differences(ranks: Mapping[int, Sequence[OpFacts]]) -> list[Node]:
 
 def _in_time(ops: Iterable[OpFacts]) -> list[OpFacts]:
     """The ops in the order of their effects: gradients of parameters are recorded before they are made."""
-    found = list(ops)
+    found = _modules_last(list(ops))
     return [op for op in found if not is_gradient(op.op)] + [op for op in found if is_gradient(op.op)]
+
+
+def _modules_last(ops: list[OpFacts]) -> list[OpFacts]:
+    """Modules behind the calls within them, whichever was noted first; inner ones before outer ones."""
+    ends: dict[str, int] = {}
+    for place, op in enumerate(ops):
+        for module in op.within:
+            ends[module] = place
+
+    def order(place: int) -> tuple[int, int]:
+        end = ends.get(ops[place].op, place)
+        return (end, len(ops) - place) if end > place else (place, 0)
+
+    return [ops[place] for place in sorted(range(len(ops)), key=order)]
+
+
+@cache
+def _own_scale() -> frozenset[str]:
+    import yaml
+
+    text = files(__package__).joinpath("scales.yaml").read_text("utf-8")
+    return frozenset(yaml.safe_load(text)["own_scale"])
+
+
+def _has_own_scale(key: str) -> bool:
+    """Whether the output of an op does not grow with its inputs."""
+    parts = key.split(".")
+    return len(parts) > 3 and parts[-3].rstrip("_") in _own_scale()
 
 
 def _worst(values: Iterable[Apart], noise: float, scale: float = 0.0) -> tuple[float, Apart | None]:
@@ -144,14 +177,20 @@ def _compute(walker: _Walker, op: OpFacts) -> None:
     past = walker.past
     past.noise = max([past.noise, *(value.noise for value in op.values)])
     taken, whose = _worst(op.inputs(), past.noise)
-    scale = max((value.scale for value in op.inputs()), default=0.0)
+    scale = 0.0 if _has_own_scale(op.op) else max((value.scale for value in op.inputs()), default=0.0)
     given, result = _worst(op.outputs(), past.noise, scale)
     if walker.may_name(op):
-        if result is not None and given > 1 and given > result.jump * taken:
+        if (
+            result is not None
+            and given > 1
+            and given > result.jump * taken
+            and not (taken and result.is_exact)
+        ):
             walker.name(op, _own_doing(op, result))
         elif whose is not None and taken > 1 and taken > whose.jump * past.worst:
             walker.name(op, f"takes in values that differ, and nothing before it does ({_told(whose)})")
-    past.worst = max(past.worst, taken, given)
+    own, _ = _worst(op.outputs(), past.noise)  # so it will be taken in, and is explained from here on
+    past.worst = max(past.worst, taken, own)
 
 
 def _own_doing(op: OpFacts, result: Apart) -> str:
@@ -165,7 +204,7 @@ def _own_doing(op: OpFacts, result: Apart) -> str:
 
 
 def _told(value: Apart) -> str:
-    short = value.row.rpartition("forward.")[2].rpartition("backward.")[2]
+    short = _IN_OP.sub("", value.row)
     return f"{short}: {value.why}" if value.why else short
 
 
@@ -193,10 +232,25 @@ class _Meetings:
                 moved = True
         if moved:
             return
-        if groups:  # some rank never makes this call: its record is not complete
+        # some rank never makes its part of a call: its record is not complete
+        receiving = [walker for walker in waiting if self._is_in_vain(walker)]
+        if groups and not receiving:
             self._collective(max(groups, key=lambda one: len(one[0]) / max(1, one[1]))[0])
         else:
-            self._transfer(waiting[0], force=True)
+            self._transfer((receiving or waiting)[0], force=True)
+
+    def _is_in_vain(self, walker: _Walker) -> bool:
+        """True for a rank that waits for what another never sends on what is left of its record."""
+        op = walker.op
+        if op is None or op.call is None or op.call.api.flow not in (Flow.RECEIVE, Flow.EXCHANGE):
+            return False
+        for peer in op.call.peers:
+            if not peer.sends and not self._sent.get((peer.rank, walker.rank)) and peer.rank in self._walkers:
+                other = self._walkers[peer.rank]
+                left = (one.call for one in other.ops[other.at :] if one.call is not None)
+                if not any(p.sends and p.rank == walker.rank for call in left for p in call.peers):
+                    return True
+        return False
 
     # -- between two ranks -------------------------------------------------------------------------
 
@@ -212,6 +266,10 @@ class _Meetings:
             self._has_sent.add(me)
             self._send(walker, op, call)
         wanted = Counter(peer.rank for peer in call.peers if not peer.sends)
+        if call.api.flow is Flow.RECEIVE and not wanted:  # from whoever sends
+            wanted = Counter([rank for rank in self._walkers if self._sent.get((rank, walker.rank))][:1])
+            if not wanted and not force:
+                return False
         here = walker.rank
         lacking = [one for one, count in wanted.items() if len(self._sent.get((one, here), ())) < count]
         if any(source in self._walkers for source in lacking) and not force:
@@ -276,6 +334,7 @@ class _Meetings:
             for walker in sources:
                 joint.learn(walker.past)
         worst = max((given[walker.rank] for walker in sources), default=0.0)
+        scale = max((one.scale for walker in sources if walker.op for one in walker.op.inputs()), default=0.0)
         unknown = self._not_compared(first.call, [walker.rank for walker in members], flow, root)
         for walker, op in zip(members, calls):
             assert op is not None and op.call is not None
@@ -284,7 +343,7 @@ class _Meetings:
             if flow is not Flow.TO_ROOT or walker.rank == root:
                 walker.past.learn(joint)
                 if flow is not Flow.NONE:
-                    _deliver(walker, op, worst, unknown)
+                    _deliver(walker, op, worst, unknown, scale)
             walker.past.layer = joint.layer + 1
             walker.step()
             walker.place = 0
@@ -311,16 +370,18 @@ def _look_at_inputs(walker: _Walker, op: OpFacts) -> float:
     return taken
 
 
-def _deliver(walker: _Walker, op: OpFacts, given: float, unknown: Sequence[int]) -> None:
+def _deliver(walker: _Walker, op: OpFacts, given: float, unknown: Sequence[int], scale: float = 0.0) -> None:
     """Name a call that delivers values that differ though what was sent agrees."""
     past = walker.past
-    got, whose = _worst(op.outputs(), past.noise)
+    got, whose = _worst(op.outputs(), past.noise, scale)
     if whose is not None and got > 1 and got > whose.jump * max(given, past.worst) and walker.may_name(op):
         if unknown:
             who = ", ".join(map(str, unknown))
             why = f"delivers values that differ ({_told(whose)}); rank {who}, which may have sent them, "
             why += "is not compared"
         else:
-            why = f"delivers values that differ although all that was sent agrees ({_told(whose)})"
+            argument = next((value for value in op.arguments() if value.state == DIFFERS), None)
+            why = f"was called with another argument ({_told(argument)}) and " if argument is not None else ""
+            why += f"delivers values that differ although all that was sent agrees ({_told(whose)})"
         walker.name(op, why)
-    past.worst = max(past.worst, got)
+    past.worst = max(past.worst, got, _worst(op.outputs(), past.noise)[0])

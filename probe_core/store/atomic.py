@@ -51,6 +51,26 @@ class AtomicFile:
         self.temporary.unlink(missing_ok=True)
 
 
+def remove_leftovers(directory: Path, part: str) -> None:
+    """Remove temporary files whose names hold ``part`` and whose process, which was killed, is gone."""
+    for path in directory.glob(f".*{part}*.part"):
+        process = path.name.split(".")[-2]
+        if process.isdecimal() and not _is_alive(int(process)):
+            path.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    if os.name == "nt":  # where asking might end it
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace ``path`` by a file that holds ``text``; a reader sees the old one or the new one."""
     file = AtomicFile(path)

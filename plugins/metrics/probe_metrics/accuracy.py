@@ -100,6 +100,12 @@ def eps(dtype: str) -> float:
     return float(finfo(getattr(ml_dtypes, dtype, None) or np.dtype(dtype)).eps)
 
 
+def least(dtype: str) -> float:
+    """The smallest number above 0 of a floating-point dtype, by its name."""
+    finfo: Any = ml_dtypes.finfo
+    return float(finfo(getattr(ml_dtypes, dtype, None) or np.dtype(dtype)).smallest_subnormal)
+
+
 def _failed(label: str, evidence: str) -> Verdict:
     return Verdict(Level.ERROR, label, (Reason("evidence", evidence),), failed=label == NO)
 

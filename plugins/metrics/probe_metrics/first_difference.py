@@ -6,7 +6,7 @@ import math
 
 from probe_core.measure import OpenPair
 from probe_core.model import Drift, Kind, Level, Measurements, Reason, Value, Verdict
-from probe_metrics.accuracy import eps
+from probe_metrics.accuracy import eps, least
 from probe_metrics.kernel import sums
 from probe_metrics.statistics import as_float, is_number
 from probe_metrics.thresholds import thresholds
@@ -26,6 +26,7 @@ class FirstDifference:
     def __init__(self) -> None:
         limits = thresholds("drift")
         self._jump = float(limits["jump"])
+        self._floor: dict[str, float] = {name: limits["subnormals"] * least(name) for name in limits["noise"]}
         self._noise: dict[str, float] = {n: count * eps(n) for n, count in limits["noise"].items()}
 
     def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
@@ -44,15 +45,22 @@ class FirstDifference:
         if pair.measurable:
             return self._by_tensor(pair, target, golden)
         if target.checksum is not None and golden.checksum is not None:
-            return self._by_checksum(target, golden)
+            found = self._by_checksum(target, golden)
+            if found.level is not Level.SKIP or target.statistics.max is None:
+                return found
         return self._by_statistics(target, golden)
 
     def _by_tensor(self, pair: OpenPair, target: Value, golden: Value) -> Verdict:
         found = pair.once(sums)
         if not found.aligned:
             return _differs("nan or inf stand at different places")
-        root = math.sqrt(found.tally.size)
-        return self._by_distance(found.distance / root, found.golden_norm / root, target, golden, "rms")
+        are_whole = pair.target.dtype == pair.golden.dtype and pair.golden.dtype.kind in "iu"
+        if are_whole and not found.distance and not found.tally.equal:
+            return _differs("whole numbers that float64 does not tell apart")
+        size = found.tally.size
+        distance = _rms(found.distance, size, found.tally.max_absolute)
+        scale = _rms(found.golden_norm, size, found.golden_largest)
+        return self._by_distance(distance, scale, target, golden, "rms")
 
     def _by_checksum(self, target: Value, golden: Value) -> Verdict:
         if target.dtype != golden.dtype:
@@ -69,10 +77,13 @@ class FirstDifference:
             if is_number(one) and is_number(other)
         ]
         for name, one, other in both:
+            if type(one) is type(other) is int and one != other and float(one) == float(other):
+                return _differs(f"{name} {one} against {other}")
             if isinstance(one, (bool, str)) and isinstance(other, (bool, str)) and one != other:
                 return _differs(f"{name} {one!r:.24} against {other!r:.24}")
         if not pairs:
-            return _skip("nothing on record") if both[0][1] is None else Verdict(Level.PASS, "")
+            nothing = both[0][1] is None or both[0][2] is None
+            return _skip("nothing on record") if nothing else Verdict(Level.PASS, "")
         for name, one, other in pairs:
             if math.isfinite(one) != math.isfinite(other) or (
                 not math.isfinite(one) and repr(one) != repr(other)
@@ -91,6 +102,10 @@ class FirstDifference:
 
     def _by_distance(self, distance: float, scale: float, target: Value, golden: Value, what: str) -> Verdict:
         noise = self._of(target, golden)
+        if not noise and what in ("mean", "norm"):  # of whole numbers, computed in floating point
+            noise = self._noise["float32"]
+        if distance <= self._least(target, golden):
+            distance = 0.0
         drift = Drift(distance, scale, noise, self._jump)
         relative = drift.relative_to(scale)
         if relative <= noise:
@@ -99,14 +114,27 @@ class FirstDifference:
         evidence = Reason("evidence", f"{what} {relative:.3g} apart, {explained}")
         return Verdict(Level.ERROR, "", (evidence,), drift=drift)
 
+    def _least(self, target: Value, golden: Value) -> float:
+        """Differences up to this are rounding however small the values are: a few of the least numbers."""
+        return max(self._floor.get(_name(value.dtype), 0.0) for value in (target, golden))
+
     def _of(self, target: Value, golden: Value) -> float:
         """What rounding explains in the coarser of both dtypes, 0 where nothing is rounded."""
         return max(self._dtype_noise(target.dtype), self._dtype_noise(golden.dtype))
 
     def _dtype_noise(self, dtype: str) -> float:
-        name = dtype.rpartition(".")[2].lower()
-        real = {"complex64": "float32", "complex128": "float64"}.get(name, name)
-        return self._noise.get(real, 0.0)
+        return self._noise.get(_name(dtype), 0.0)
+
+
+def _name(dtype: str) -> str:
+    """The name of a recorded dtype, of a complex one that of its parts."""
+    name = dtype.rpartition(".")[2].lower()
+    return {"complex64": "float32", "complex128": "float64"}.get(name, name)
+
+
+def _rms(norm: float, size: int, largest: float) -> float:
+    """The root mean square of a norm; where the norm left float64, no more than the largest element."""
+    return min(norm / math.sqrt(size), largest)
 
 
 def _differs(why: str) -> Verdict:

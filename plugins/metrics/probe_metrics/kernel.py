@@ -136,7 +136,10 @@ def _scaled(pair: OpenPair, *scales: float) -> tuple[float, float, float, float]
             special = ~np.isfinite(target)
             target[special] = golden[special] = 0
             ours, theirs, apart = (
-                side / scale for side, scale in zip((target, golden, target - golden), scales)
+                (side.view(np.float64) / scale).view(
+                    side.dtype
+                )  # a complex number by parts: scales may be tiny
+                for side, scale in zip((target, golden, target - golden), scales)
             )
             for position, (one, other) in enumerate(
                 ((ours, ours), (theirs, theirs), (apart, apart), (theirs, ours))
