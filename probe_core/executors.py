@@ -11,6 +11,8 @@ import multiprocessing
 import os
 import signal
 import sys
+import tempfile
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -34,6 +36,11 @@ class Place(Enum):
 PRELOADED = ("probe_core.worker", "probe_core.pipeline", "ml_dtypes", "yaml")
 """What every process of a pool needs and nothing in the environment changes, imported once in the server that
 processes are forked from."""
+
+
+LONGEST_DIRECTORY = 70
+"""Characters of the temporary directory in which the server that processes are forked from finds room for its
+socket, whose path may have some hundred."""
 
 
 class Pool(NamedTuple):
@@ -64,8 +71,9 @@ class Processes:
         """A pool of ``jobs`` processes."""
         _refuse(scheduler, "processes")
         jobs = jobs or engine.cores()
-        context = multiprocessing.get_context("forkserver" if hasattr(os, "fork") else "spawn")
-        if hasattr(os, "fork"):
+        can_fork = hasattr(os, "fork") and len(tempfile.gettempdir()) <= LONGEST_DIRECTORY
+        context = multiprocessing.get_context("forkserver" if can_fork else "spawn")
+        if can_fork:
             context.set_forkserver_preload(list(PRELOADED))
         ours = {name: text for name, text in os.environ.items() if name.startswith("PROBE_")}
         return Pool(_Workers(jobs, context, prepare_process, (ours,)), jobs)
@@ -125,10 +133,19 @@ def prepare_process(variables: Mapping[str, str]) -> None:
     for name in [name for name in os.environ if name.startswith("PROBE_")]:
         del os.environ[name]
     os.environ.update(variables)
+    threading.Thread(target=_end_with_parent, name="probe-parent", daemon=True).start()
     tune_process()
     engine.use_threads(1)
     with contextlib.suppress(ValueError):  # not in the main thread of its process
         signal.signal(signal.SIGINT, _interrupted)
+
+
+def _end_with_parent() -> None:
+    """End with whoever sends the calls: killed, they leave their workers waiting for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _interrupted(*_: Any) -> None:

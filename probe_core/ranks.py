@@ -16,13 +16,14 @@ from typing import TYPE_CHECKING
 from probe_core import engine
 from probe_core.errors import UserError
 from probe_core.executors import Place, Pool
-from probe_core.journal import Journal, key_of
+from probe_core.journal import Journal
 from probe_core.manager import Manager
 from probe_core.plan import Plan
 from probe_core.progress import tell
 from probe_core.report import Report
 from probe_core.specs import ExecutorSpec
 from probe_core.spread import as_finished, lost, opened
+from probe_core.store.atomic import remove_leftovers
 from probe_core.store.layout import Pairing, RunPair, pair_runs
 
 if TYPE_CHECKING:
@@ -86,12 +87,14 @@ class Ranks:
         if self._journal is None:
             yield self._keep(self._single())
             return
-        done = self._journal.finished
         self._journal.begin()
+        left: list[RunPair] = []
         for pair in self.pairing.pairs:
-            if key_of(pair) in done:
-                yield self._keep(Finished(pair, done[key_of(pair)], resumed=True))
-        left = [pair for pair in self.pairing.pairs if key_of(pair) not in done]
+            report = self._journal.finished(pair)
+            if report is None:
+                left.append(pair)
+            else:
+                yield self._keep(Finished(pair, report, resumed=True))
         for finished in self._spread(left):
             if finished.report is not None and not finished.interrupted:
                 self._journal.add(finished.pair, finished.report)
@@ -104,8 +107,8 @@ class Ranks:
 
     def _keep(self, finished: Finished) -> Finished:
         self.finished.append(finished)
-        order = {key_of(pair): number for number, pair in enumerate(self.pairing.pairs)}
-        self.finished.sort(key=lambda one: order[key_of(one.pair)])
+        order = {id(pair): number for number, pair in enumerate(self.pairing.pairs)}
+        self.finished.sort(key=lambda one: order[id(one.pair)])
         return finished
 
     # -- where they run ----------------------------------------------------------------------------
@@ -115,6 +118,9 @@ class Ranks:
         if self.plan.executor is None or self._executor.place is Place.HERE:
             engine.use_threads(self.plan.jobs)
             return Finished(pair, self._compare(pair))
+        return self._chunked(pair)
+
+    def _chunked(self, pair: RunPair) -> Finished:
         with opened(self._pool) as pool:
             return Finished(pair, self._compare(pair, pool))
 
@@ -127,9 +133,10 @@ class Ranks:
             return
         if self.plan.executor is not None and self._executor.place is not Place.HERE:
             with opened(self._pool) as pool:
-                if len(pairs) < pool.size:
-                    yield from self._one_by_one(pairs, pool)
-                    return
+                size = pool.size
+            if len(pairs) < size:
+                yield from self._one_by_one(pairs, in_chunks=True)
+                return
         yield from self._whole(pairs)
 
     def _whole(self, pairs: list[RunPair]) -> Iterator[Finished]:
@@ -141,6 +148,7 @@ class Ranks:
         calls = [(self.plan, pair, threads, self.manager if place is Place.HERE else None) for pair in pairs]
         for pair in pairs:
             self.manager.notify("probe_run_started", target=str(pair.target), golden=str(pair.golden))
+        interrupted = False
         for number, outcome in as_finished(self._pool, compare_apart, calls):
             pair = pairs[number]
             if isinstance(outcome, Report):
@@ -148,16 +156,21 @@ class Ranks:
                 yield Finished(pair, outcome)
             elif isinstance(outcome, UserError):
                 yield Finished(pair, error=outcome)
-            elif isinstance(outcome, (BrokenExecutor, KeyboardInterrupt)) or _is_killed(outcome):
+            elif isinstance(outcome, BrokenExecutor) or _is_killed(outcome):
+                remove_leftovers(self.plan.output / pair.part, self.plan.time_stamp)
                 yield Finished(pair, error=lost(outcome))
+            elif isinstance(outcome, KeyboardInterrupt):  # before it had anything to keep
+                interrupted = True
             else:
                 raise outcome
+        if interrupted:
+            raise KeyboardInterrupt
 
-    def _one_by_one(self, pairs: list[RunPair], pool: Pool | None = None) -> Iterator[Finished]:
-        """Rank after rank, each here or in chunks on the workers of a pool."""
+    def _one_by_one(self, pairs: list[RunPair], *, in_chunks: bool = False) -> Iterator[Finished]:
+        """Rank after rank, each here or in chunks on the workers of a pool, which may not outlive it."""
         for pair in pairs:
             try:
-                finished = Finished(pair, self._compare(pair, pool))
+                finished = self._chunked(pair) if in_chunks else Finished(pair, self._compare(pair))
             except UserError as error:
                 finished = Finished(pair, error=error)
             yield finished

@@ -94,7 +94,9 @@ def _outcome(future: Future[Any]) -> Any:
     """
     try:
         error = future.exception()
-    except CancelledError:  # we cancel nothing that we wait for
+    except CancelledError as cancelled:  # we cancel nothing that we wait for
+        error = cancelled
+    if isinstance(error, CancelledError):
         raise UserError(
             "The workers are gone: their scheduler ended or cannot be reached any more.",
             "What was finished is kept; start the scheduler again and compare with --resume.",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from probe_core.protocols import Reporter
 
 HEADERS = (
-    "Step", "Rank", "Mode", "Rows", "Ops", "Differ", "To check", "Agree", "Not measured", "Matched",
+    "Step", "Rank", "File", "Mode", "Rows", "Ops", "Differ", "To check", "Agree", "Not measured", "Matched",
     "Only NPU", "Only Bench", "First suspect", "Why", "Module", "Line of code", "Error",
 )  # fmt: skip
 LEVELS = (Level.ERROR, Level.WARNING, Level.PASS, Level.SKIP)
@@ -54,10 +54,10 @@ def write_summary(plan: Plan, manager: Manager, finished: Sequence[Finished]) ->
 def cells(finished: Finished) -> list[Cell]:
     """The row of one rank."""
     pair, report = finished.pair, finished.report
-    place: list[Cell] = [pair.part, pair.rank]
+    place: list[Cell] = [pair.part, pair.rank, pair.target.name]
     if report is None:
         assert finished.error is not None
-        return [*place, *[""] * (len(HEADERS) - 3), finished.error.what]
+        return [*place, *[""] * (len(HEADERS) - len(place) - 1), finished.error.what]
     counts = report.counts
     suspect = report.suspects[0] if report.suspects else None
     where = [suspect.row, suspect.why, suspect.module, suspect.where] if suspect else [""] * 4

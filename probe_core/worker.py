@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import warnings
 from functools import cache
+from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, NamedTuple
 
 from probe_core import engine
@@ -79,4 +80,5 @@ def _opened(plan: Plan, pair: RunPair) -> Comparison:
             _open.comparison.close()
         _open.comparison = None
         _open.comparison, _open.key = Comparison(plan, _manager(), pair.target, pair.golden), key
+        Finalize(None, _open.comparison.close, exitpriority=1)
     return _open.comparison

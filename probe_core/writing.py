@@ -34,6 +34,7 @@ class Output:
     ) -> None:
         self._directory = plan.output / pair.part
         self._time_stamp = plan.time_stamp
+        self._sort = "debug_" if pair.one_of_two else ""
         self._table = table
         self._row_count = row_count
         self._label = f"_{pair.label}" if pair.label else ""
@@ -78,6 +79,8 @@ class Output:
                 if interrupted:
                     path = path.with_name(f"{path.stem}_interrupted{path.suffix}")
                 finished.append(sink.file.commit(path))
+                if not interrupted:  # what an earlier run left of these rows
+                    path.with_name(f"{path.stem}_interrupted{path.suffix}").unlink(missing_ok=True)
         except OSError as error:
             self.discard()
             raise self._failed(error) from None
@@ -93,7 +96,7 @@ class Output:
 
     def write_advice(self, advice: Advice) -> Path:
         """The advisor's file: where, which row, what to do."""
-        file = AtomicFile(self._directory / f"advisor{self._label}_{self._time_stamp}.txt")
+        file = AtomicFile(self._directory / f"{self._sort}advisor{self._label}_{self._time_stamp}.txt")
         text = f"Line: {advice.line}\nSuspect Nodes: {advice.node}\nExpert Advice: {advice.text}\n"
         try:
             file.temporary.write_text(text, "utf-8", errors="replace")

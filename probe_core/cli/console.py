@@ -209,7 +209,8 @@ def first_difference(analysis: Analysis) -> None:
     if not analysis.found:
         show(f"{where}no difference beyond rounding in {len(analysis.ranks)} rank(s)")
         if analysis.unjudged:
-            show(f"  {analysis.judged:,} values judged, {analysis.unjudged:,} not: no partner, or no data")
+            text = f"{analysis.judged:,} values judged, {analysis.unjudged:,} not"
+            show(f"  {text}: without a partner, without data, or in calls that may be mispaired")
         return
     show(f"{where}first difference among {len(analysis.ranks)} rank(s):")
     for one in analysis.found[:SHOWN_NODES]:

@@ -97,7 +97,8 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
         found: set[int] = set()
         for part in str(value).split(","):
             first, dash, last = part.strip().partition("-")
-            if not first.isdecimal() or (dash and not last.isdecimal()):
+            digits = [first, last] if dash else [first]
+            if any(not text.isdecimal() or len(text) > len(str(LARGEST_NUMBER)) for text in digits):
                 self.fail(f'"{part}" is no number and no range such as 2-4.', param, ctx)
             ends = int(first), int(last) if dash else int(first)
             if ends[1] < ends[0] or ends[1] > LARGEST_NUMBER:

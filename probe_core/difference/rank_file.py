@@ -88,7 +88,10 @@ class RankFile:
         except OSError as error:
             self.discard()
             raise _refused(path, error) from None
-        return self._file.commit(path.with_name(f"{path.stem}_interrupted.json") if interrupted else path)
+        partial = path.with_name(f"{path.stem}_interrupted.json")
+        if not interrupted:
+            partial.unlink(missing_ok=True)
+        return self._file.commit(partial if interrupted else path)
 
     def discard(self) -> None:
         """Leave nothing behind."""

@@ -162,6 +162,19 @@ def _has_own_scale(key: str) -> bool:
     return len(parts) > 3 and parts[-3].rstrip("_") in _own_scale()
 
 
+def _scale_of(op: OpFacts) -> float:
+    """What the outputs of an op are measured against besides their own scale: 0 where nothing is.
+
+    Gradients of a module's parameters are measured against each other: one that is zero in theory, such as
+    that of a bias in front of a normalisation, holds nothing but rounding.
+    """
+    if is_gradient(op.op):
+        return max((value.scale for value in op.values), default=0.0)
+    if _has_own_scale(op.op):
+        return 0.0
+    return max((value.scale for value in op.inputs()), default=0.0)
+
+
 def _worst(values: Iterable[Apart], noise: float, scale: float = 0.0) -> tuple[float, Apart | None]:
     """The largest difference among values, in multiples of rounding, and whose it is."""
     worst, whose = 0.0, None
@@ -177,7 +190,7 @@ def _compute(walker: _Walker, op: OpFacts) -> None:
     past = walker.past
     past.noise = max([past.noise, *(value.noise for value in op.values)])
     taken, whose = _worst(op.inputs(), past.noise)
-    scale = 0.0 if _has_own_scale(op.op) else max((value.scale for value in op.inputs()), default=0.0)
+    scale = _scale_of(op)
     given, result = _worst(op.outputs(), past.noise, scale)
     if walker.may_name(op):
         if (

@@ -16,11 +16,14 @@ from pathlib import Path
 from probe_core.errors import UserError
 
 FILES = ("dump.json", "debug.json")
+TENSOR_DIRECTORY = "dump_tensor_data"
+STACK_FILE = "stack.json"
+CONSTRUCT_FILE = "construct.json"
 PARTS = ("graph", "pynative")
 SINGLE = ""
 """The label of a comparison that is the only one."""
-_STEP = re.compile(r"step(\d+)$")
-_RANK = re.compile(r"(?:rank(\d*)|proc(\d+))$")
+_STEP = re.compile(r"step(\d{1,9})$")
+_RANK = re.compile(r"(?:rank(\d{0,9})|proc(\d{1,9}))$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +37,7 @@ class RunPair:
             output itself.
         label: ``rank{n}`` where a run has several ranks, else empty.
         rank: The number of the rank; 0 where none is known.
+        one_of_two: True for a debug.json beside a dump.json that is compared as well.
     """
 
     target: Path
@@ -41,11 +45,13 @@ class RunPair:
     part: str = ""
     label: str = SINGLE
     rank: int = 0
+    one_of_two: bool = False
 
     @property
     def name(self) -> str:
         """What a person knows the comparison by; empty for a single one."""
-        return "/".join(part for part in (self.part, self.label) if part)
+        file = self.target.name if self.one_of_two else ""
+        return "/".join(part for part in (self.part, self.label, file) if part)
 
 
 @dataclass(slots=True)
@@ -111,7 +117,12 @@ def pair_runs(
     common = _common_steps(sides, (target, golden), pairing)
     for ours, theirs in common:
         part = (ours or theirs) if len(common) > 1 else ""
-        _pair_ranks(sides[0][ours], sides[1][theirs], part, frozenset(ranks), pairing)
+        try:
+            _pair_ranks(sides[0][ours], sides[1][theirs], part, frozenset(ranks), pairing)
+        except UserError as error:
+            if len(common) == 1:
+                raise
+            pairing.damaged.append(error.what)
     if not pairing.pairs:
         problems = [*pairing.damaged, *pairing.missing]
         raise UserError(
@@ -132,7 +143,10 @@ def ranks_of(path: Path, steps: Collection[int] = ()) -> dict[str, dict[int, Pat
     """
     found: dict[str, dict[int, Path]] = {}
     for name, step in _chosen(_steps(path), path, steps).items():
-        ranks = _by_number(_ranks(step, Pairing()), step, ())
+        pairing = Pairing()
+        ranks = _by_number(_ranks(step, (), pairing), step, (), pairing)
+        if pairing.damaged:
+            raise UserError(pairing.damaged[0], "Mend or move that directory away, and check again.")
         records = {number: _records_of(rank) for number, rank in ranks.items()}
         found[name] = {number: file for number, file in records.items() if file is not None}
     return found
@@ -166,11 +180,11 @@ def _steps(path: Path) -> _Steps:
         return {"": path}
     names = _names(path)
     if not any(name in names for name in FILES):
-        found = {name: path / name for name in _in_order(names, _STEP)}
+        found = {name: path / name for name in _in_order(names, _STEP) if (path / name).is_dir()}
         for part in PARTS:
             if part in names and (path / part).is_dir():
-                inner = _in_order(_names(path / part), _STEP)
-                found |= {f"{part}/{name}": path / part / name for name in inner}
+                inner = [path / part / name for name in _in_order(_names(path / part), _STEP)]
+                found |= {f"{part}/{step.name}": step for step in inner if step.is_dir()}
         if found:
             return found
     return {"": path}
@@ -227,22 +241,25 @@ def _common_steps(
 
 def _pair_ranks(ours: Path, theirs: Path, part: str, wanted: frozenset[int], pairing: Pairing) -> None:
     """Add the pairs of two steps, or of whatever two paths hold, to the pairing."""
-    targets, goldens = _ranks(ours, pairing), _ranks(theirs, pairing)
-    alone = len(targets) == len(goldens) == 1
+    targets, goldens = _ranks(ours, wanted, pairing), _ranks(theirs, wanted, pairing)
+    alone = len(targets) == len(goldens) == 1 and not (wanted and _has_several(ours, theirs))
     if alone and any(rank.number is None or rank.given for rank in (*targets, *goldens)):
         number = next((rank.number for rank in (*targets, *goldens) if rank.number is not None), 0)
         common = {number: (targets[0], goldens[0])}
         left: tuple[Sequence[int], Sequence[int]] = (), ()
     else:
-        first, second = (_by_number(*side) for side in ((targets, ours, goldens), (goldens, theirs, targets)))
+        first = _by_number(targets, ours, goldens, pairing)
+        second = _by_number(goldens, theirs, targets, pairing)
         common = {number: (first[number], second[number]) for number in sorted(first.keys() & second.keys())}
         left = sorted(first.keys() - common.keys()), sorted(second.keys() - common.keys())
     lacking = sorted(wanted - common.keys())
     if lacking:
+        everything = Pairing()
+        _pair_ranks(ours, theirs, part, frozenset(), everything)
         raise UserError(
             f"Not both of {ours} and {theirs} have rank {_list(lacking)}.",
             "Both have these:",
-            [str(number) for number in common],
+            [str(number) for number in dict.fromkeys(pair.rank for pair in everything.pairs)],
         )
     where = f" in {part}" if part else ""
     for who, numbers in zip(("target", "golden"), left):
@@ -251,12 +268,19 @@ def _pair_ranks(ours: Path, theirs: Path, part: str, wanted: frozenset[int], pai
     for number, (target, golden) in common.items():
         if not wanted or number in wanted:
             label = SINGLE if alone else f"rank{number}"
-            for one, other in _pair_files(target, golden, f"rank {number}{where}", pairing):
-                pairing.pairs.append(RunPair(one, other, part, label, number))
+            for place, (one, other) in enumerate(
+                _pair_files(target, golden, f"rank {number}{where}", pairing)
+            ):
+                pairing.pairs.append(RunPair(one, other, part, label, number, one_of_two=place > 0))
 
 
-def _ranks(path: Path, pairing: Pairing) -> list[_Rank]:
-    """The ranks in a step directory; the one that a rank directory or a file is."""
+def _has_several(*paths: Path) -> bool:
+    """True where a step holds more than one rank."""
+    return any(len(_in_order(_names(path), _RANK)) > 1 for path in paths if not path.is_file())
+
+
+def _ranks(path: Path, wanted: Collection[int], pairing: Pairing) -> list[_Rank]:
+    """The ranks in a step directory that are wanted; the one that a rank directory or a file is."""
     if path.is_file():
         return [_Rank(path.parent.name, rank_number(path.parent.name), (path,), given=True)]
     names = _names(path)
@@ -266,6 +290,8 @@ def _ranks(path: Path, pairing: Pairing) -> list[_Rank]:
     directories = [name for name in _in_order(names, _RANK) if (path / name).is_dir()]
     found: list[_Rank] = []
     for name in directories:
+        if wanted and rank_number(name) not in (None, *wanted):
+            continue
         try:
             inside = _names(path / name)
         except UserError as error:
@@ -276,7 +302,7 @@ def _ranks(path: Path, pairing: Pairing) -> list[_Rank]:
             found.append(_Rank(name, rank_number(name), files))
         else:
             pairing.damaged.append(f"There is no {' or '.join(FILES)} in {path / name}.")
-    if not found:
+    if not found and not (directories and wanted):
         raise UserError(
             f"There is no {' or '.join(FILES)} in {path}{' or its ranks' if directories else ''}.",
             "Give a dump.json, or a rank, step or dump directory that holds one.",
@@ -284,8 +310,13 @@ def _ranks(path: Path, pairing: Pairing) -> list[_Rank]:
     return found
 
 
-def _by_number(ranks: Sequence[_Rank], path: Path, others: Sequence[_Rank]) -> dict[int, _Rank]:
-    """The ranks by their numbers; a single one without number is rank 0, unless it was given by itself."""
+def _by_number(
+    ranks: Sequence[_Rank], path: Path, others: Sequence[_Rank], pairing: Pairing
+) -> dict[int, _Rank]:
+    """The ranks by their numbers; a single one without number is rank 0, unless it was given by itself.
+
+    Two of one number are neither compared, and said to be damaged.
+    """
     if others and len(ranks) == 1 and ranks[0].given and ranks[0].number is None:
         raise UserError(
             f"{path} is one rank, and the other run has several.",
@@ -293,15 +324,16 @@ def _by_number(ranks: Sequence[_Rank], path: Path, others: Sequence[_Rank]) -> d
             [str(file) for rank in others for file in rank.files],
         )
     found: dict[int, _Rank] = {}
+    doubled: dict[int, str] = {}
     for rank in ranks:
         number = rank.number or 0
         if number in found:
-            raise UserError(
-                f"{path} holds two ranks of number {number}: {found[number].name} and {rank.name}.",
-                "Move one of them away, or give the directory of one.",
+            doubled[number] = (
+                f"{path} holds two ranks of number {number}: {found[number].name} and {rank.name}."
             )
         found[number] = rank
-    return found
+    pairing.damaged += doubled.values()
+    return {number: rank for number, rank in found.items() if number not in doubled}
 
 
 def _pair_files(target: _Rank, golden: _Rank, what: str, pairing: Pairing) -> list[tuple[Path, Path]]:
@@ -314,6 +346,11 @@ def _pair_files(target: _Rank, golden: _Rank, what: str, pairing: Pairing) -> li
             f"The target holds {target.files[0].name} of {what}, and the golden {golden.files[0].name}; "
             "compare dump.json with dump.json, or debug.json with debug.json."
         )
+    for who, one, other in (("target", target, golden), ("golden", golden, target)):
+        kinds = {_kind(file) for file in other.files}
+        alone = [file.name for file in one.files if _kind(file) not in kinds]
+        if found and alone:
+            pairing.missing.append(f"Only the {who} has {', '.join(alone)} of {what}.")
     return found
 
 

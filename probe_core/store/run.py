@@ -20,13 +20,11 @@ from probe_core.progress import tell
 from probe_core.store import jsonstream
 from probe_core.store.construct import Construct
 from probe_core.store.jsonstream import JsonCursor, JsonError
+from probe_core.store.layout import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY
 from probe_core.store.leaves import FieldError, record_of
 from probe_core.store.stack import Stacks
 from probe_core.store.tensors import TensorLoader, tensors_in
 
-TENSOR_DIRECTORY = "dump_tensor_data"
-STACK_FILE = "stack.json"
-CONSTRUCT_FILE = "construct.json"
 TOLD_EVERY = 4 << 20
 """Bytes between two words on how far the reading is."""
 KEPT_SLOTS = 120_000

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -85,9 +86,11 @@ class RemoteTensors(Tensors):
         source = self._remote / name
         try:
             source.fs.get_file(source.path, str(local))
-        except BaseException:
+        except BaseException as error:
             local.unlink(missing_ok=True)
-            raise
+            if isinstance(error, OSError) or not isinstance(error, Exception):
+                raise
+            raise OSError(errno.EIO, str(error) or type(error).__name__) from None  # clients have their own
         return local
 
     def _read(self, name: str) -> np.ndarray[Any, Any]:

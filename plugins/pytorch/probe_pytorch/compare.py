@@ -82,15 +82,17 @@ def compare(
     for finished in ranks.run():
         if finished.report is not None and runs.print_log:
             console.summary(finished.report, one_of_many=ranks.several)
-    errors = [(one.pair.name, one.error) for one in ranks.finished if one.error is not None]
+    errors = [f"{one.pair.name}: {one.error.what}" for one in ranks.finished if one.error is not None]
+    errors += ranks.pairing.damaged
+    count = len(ranks.finished) + len(ranks.pairing.damaged)
     if ranks.several:
         write_summary(ranks.plan, manager, ranks.finished)
-        if errors:
-            raise UserError(
-                f"{len(errors)} of {len(ranks.finished)} ranks cannot be compared; the others are.",
-                "Mend these, or leave them out:",
-                [f"{name}: {error.what}" for name, error in errors],
-            )
+    if errors:
+        raise UserError(
+            f"{len(errors)} of {count} ranks cannot be compared; the others are.",
+            "Mend these, or leave them out:",
+            errors,
+        )
     return [one.report for one in ranks.finished if one.report is not None]
 
 

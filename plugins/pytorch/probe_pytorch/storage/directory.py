@@ -12,7 +12,7 @@ from typing import IO
 
 from probe_core.errors import UserError
 from probe_core.store.atomic import FILE_MODE, make_directory, write_text
-from probe_core.store.run import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY
+from probe_core.store.layout import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY
 from probe_pytorch.storage.tensors import remove_tensors
 
 DUMP_FILE, DEBUG_FILE, ERROR_FILE = "dump.json", "debug.json", "dump_error_info.log"
