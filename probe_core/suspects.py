@@ -40,7 +40,8 @@ class Suspects:
 
     def __init__(self, earlier: Sequence[Suspect] = ()) -> None:
         self._earlier = list(earlier)
-        self._region_took_in_bad = False
+        self._region_took_in_bad: bool | None = None
+        self._in_region = False
         self._failing: dict[int, list[Suspect]] = {phase: [] for phase in range(4)}
         self._drifting: list[Suspect] = []
         self._noise = 0.0
@@ -76,8 +77,12 @@ class Suspects:
     def _find_failing(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Keep an op that differs though its inputs agree, or the first one whose inputs differ."""
         bad = [(row, line) for row, line in zip(rows, lines) if row.verdict.level is Level.ERROR]
-        ends = [row for row in rows if row.pair.how is How.REGION and row.pair.side.is_source]
-        if any(row.pair.matched for row in ends):
+        region = [row for row in rows if row.pair.how is How.REGION and row.pair.target is not None]
+        if region and not self._in_region:
+            self._region_took_in_bad = None
+        self._in_region = bool(region)
+        ends = [row for row in region if row.pair.matched and row.pair.side.is_source]
+        if ends:
             self._region_took_in_bad = any(row.verdict.level is Level.ERROR for row in ends)
         if not bad:
             return
@@ -95,9 +100,12 @@ class Suspects:
         elif parameters:
             found, what = parameters[0], "holds other parameters"
         elif bad[0][0].pair.how is How.REGION and not inputs:
-            if self._region_took_in_bad:
+            known = self._region_took_in_bad is not None
+            if self._region_took_in_bad or (not known and kept):
                 return
-            found, what = bad[0], "comes out of calls that do not line up, into which went what agrees"
+            what = "comes out of calls that do not line up"
+            what += ", into which went what agrees" if known else ""
+            found = bad[0]
         elif not inputs:
             found, what = bad[0], "differs although its inputs agree"
         elif not kept and phase != BEHIND:

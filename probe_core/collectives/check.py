@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from probe_core.collectives import laws
-from probe_core.collectives.calls import Call, Flow, argument_of, call_of
+from probe_core.collectives.calls import Call, Flow, api_of, argument_of, call_of
 from probe_core.collectives.laws import Expected
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Kind, Record, Side, Slot
@@ -112,13 +112,14 @@ def check(runs: Mapping[int, Run]) -> Check:
         runs: The opened ranks by number.
     """
     found = Check()
+    world = _world(runs)
     for members in _meetings(runs):
         try:
-            results = list(_judge(members))
+            results = list(_judge(members, world))
         except _Unknown as reason:
             found.unchecked[str(reason)] = found.unchecked.get(str(reason), 0) + len(members)
             continue
-        except ValueError as error:
+        except (ValueError, TypeError, IndexError) as error:
             text = f"their arguments do not fit together ({error})"
             found.unchecked[text] = found.unchecked.get(text, 0) + len(members)
             continue
@@ -134,6 +135,7 @@ def _meetings(runs: Mapping[int, Run]) -> Iterator[list[_Made]]:
     """The calls that belong together: the k-th of a kind in a group, the k-th from one rank to another."""
     meetings: dict[object, list[_Made]] = {}
     counts: dict[object, int] = {}
+    taking = {rank for rank, run in runs.items() if _takes_from_anyone(run)}
     for rank, run in sorted(runs.items()):
         for record in run.records():
             call = call_of(record)
@@ -142,7 +144,13 @@ def _meetings(runs: Mapping[int, Run]) -> Iterator[list[_Made]]:
             if call.api.flow in (Flow.SEND, Flow.RECEIVE):
                 peer = call.peers[0].rank if call.peers else -1
                 ends = (rank, peer) if call.api.flow is Flow.SEND else (peer, rank)
-                kind: object = ("transfer", ends)
+                named = {
+                    argument_of(call.api, slot): slot for slot in record.slots if slot.side is Side.INPUT
+                }
+                tag = named["tag"].value.statistics.max if "tag" in named else 0
+                kind: object = ("transfer", ends, tag)
+                if ends[1] in taking or ends[0] == -1:
+                    kind = ("anyone", rank, record.key)
             else:
                 kind = (call.api.name, call.group)
             number = counts.get((rank, kind), 0)
@@ -151,13 +159,35 @@ def _meetings(runs: Mapping[int, Run]) -> Iterator[list[_Made]]:
     yield from meetings.values()
 
 
-def _judge(members: Sequence[_Made]) -> Iterator[tuple[_Made, str, str]]:
+def _world(runs: Mapping[int, Run]) -> range:
+    """All ranks there must have been: those on record, named, or with a place in a list (one a rank)."""
+    last = max(runs)
+    for run in runs.values():
+        for record in run.records():
+            call = call_of(record)
+            if call is None:
+                continue
+            last = max([last, *call.group, call.root or 0, *(peer.rank for peer in call.peers)])
+            if not call.group and call.api.fills and call.api.gives:
+                paths = [slot.path.split(".") for slot in record.slots if slot.side is Side.OUTPUT]
+                last = max(
+                    [last, *(int(path[1]) for path in paths if len(path) == 2 and path[1].isdecimal())]
+                )
+    return range(last + 1)
+
+
+def _takes_from_anyone(run: Run) -> bool:
+    calls = (call_of(record) for record in run.records() if api_of(record.key))
+    return any(call and call.api.flow is Flow.RECEIVE and not call.peers for call in calls)
+
+
+def _judge(members: Sequence[_Made], world: Sequence[int]) -> Iterator[tuple[_Made, str, str]]:
     """Each rank that receives in a call, what it should receive in words, and how it does not."""
     call = members[0].call
     if call.api.flow in (Flow.SEND, Flow.RECEIVE):
         yield from _transferred(members)
         return
-    group = call.group or tuple(made.rank for made in members)
+    group = call.group or world
     by_rank = {made.rank: made for made in members}
     if set(group) != set(by_rank):
         raise _Unknown("a rank of the group is not on record")

@@ -24,7 +24,7 @@ from probe_core.store.construct import Construct
 from probe_core.store.names import canonical, is_debug, is_gradient, without_count
 from probe_core.store.run import Run
 
-_MODULE = re.compile(r"Module\.(?:(.*)\.)?[^.]+\.(forward|backward|parameters_grad)(?:\.(\d+))?$")
+_MODULE = re.compile(r"(?:Module|Cell)\.(?:(.*)\.)?[^.]+\.(forward|backward|parameters_grad)(?:\.(\d+))?$")
 Place = tuple[str, str, int]
 """A module's path in the model, its phase, and its ordinal; whatever its class is called."""
 
@@ -67,16 +67,26 @@ class _Streams:
     def __init__(self, target: Run, golden: Run) -> None:
         self._runs = target, golden
         self._codes: dict[object, int] = {}
-        self._common = _places(target.construct) & _places(golden.construct)
-        self._streams = [self._sorted(run) for run in self._runs]
+        self._modules_paired = dict(self._modules())
+        self._homes = self._pair_homes()
+        own = set(self._homes), set(self._homes.values())
+        self._streams = [self._sorted(run, known) for run, known in zip(self._runs, own)]
 
     def pairs(self) -> Iterable[tuple[int, int]]:
         """The indices of the records that pair, of target and golden."""
         target, golden = self._runs
         found = dict(_by_place(target, golden))
+        found.update(self._modules_paired)
         ours, theirs = self._streams
         for home, calls in ours.items():
-            found.update(_aligned(calls, theirs.get(home, [])))
+            found.update(_aligned(calls, theirs.get(self._partner_of(home), [])))
+        behind = {place_of(key): index for index, key in enumerate(golden.names())}
+        for index, key in enumerate(target.names()):
+            place = place_of(key)
+            if place is not None and place[1] == "backward":
+                partner = behind.get(self._homes.get(place, place))
+                if partner is not None:
+                    found[index] = partner
         taken = set(found.values())
         for index, partner in list(found.items()):  # a backward call has the number of its forward call
             for own, other in _backward(target.names()[index], golden.names()[partner]):
@@ -84,17 +94,19 @@ class _Streams:
                 if one is not None and two is not None and one not in found and two not in taken:
                     found[one] = two
                     taken.add(two)
-        rest = [[call for call in stream if call.record not in known]
-                for stream, known in ((self._backward(0), found), (self._backward(1), taken))]  # fmt: skip
+        rest = [
+            [one for one in self._backward(side) if one.record not in known and not self._follows(side, one)]
+            for side, known in enumerate((found, taken))
+        ]
         found.update(_aligned(*rest))
         return found.items()
 
-    def _sorted(self, run: Run) -> dict[Place | None, list[_Call]]:
+    def _sorted(self, run: Run, known: set[Place]) -> dict[Place | None, list[_Call]]:
         """The forward calls of a run, by the innermost module around them that both runs have."""
         streams: dict[Place | None, list[_Call]] = {}
         for record in run.records():
             if place_of(record.key) is None and not is_debug(record.key) and not _is_backward(record.key):
-                streams.setdefault(self._home(run, record.key), []).append(self._call(record))
+                streams.setdefault(self._home(run, record.key, known), []).append(self._call(record))
         return streams
 
     def _backward(self, side: int) -> list[_Call]:
@@ -102,10 +114,45 @@ class _Streams:
         keys = enumerate(run.names())
         return [self._call(run.record(i)) for i, key in keys if _is_backward(key) and place_of(key) is None]
 
-    def _home(self, run: Run, key: str) -> Place | None:
+    def _follows(self, side: int, call: _Call) -> bool:
+        """True for a backward call whose forward call is on record: it pairs as that one does."""
+        return self._runs[side].find(f"{call.name.removesuffix('backward')}forward") is not None
+
+    def _modules(self) -> Iterable[tuple[int, int]]:
+        """Calls of modules by the path of the module; those of one by what they hold, in order."""
+        streams: list[dict[str, list[_Call]]] = [{}, {}]
+        for run, stream in zip(self._runs, streams):
+            for record in run.records():
+                place = place_of(record.key)
+                if place is not None and place[1] == "forward":
+                    content = tuple(_content(slot) for slot in record.slots if slot.value.kind is Kind.TENSOR)
+                    kind = self._code(place[:2])
+                    call = _Call(record.index, kind, self._code((kind, content)), record.key)
+                    stream.setdefault(place[0], []).append(call)
+        for path, calls in streams[0].items():
+            yield from _aligned(calls, streams[1].get(path, []))
+
+    def _pair_homes(self) -> dict[Place, Place]:
+        """The modules around calls that both runs have, of the target and of the golden."""
+        target, golden = self._runs
+        theirs = _places(golden.construct)
+        homes = {place: place for place in _places(target.construct) & theirs}
+        recorded = {place_of(key) for run in self._runs for key in run.names()}
+        homes = {one: other for one, other in homes.items() if one not in recorded}
+        for index, partner in self._modules_paired.items():
+            one, other = place_of(target.names()[index]), place_of(golden.names()[partner])
+            assert one is not None and other is not None
+            homes[one] = other
+            homes[one[0], "backward", one[2]] = other[0], "backward", other[2]
+        return homes
+
+    def _partner_of(self, home: Place | None) -> Place | None:
+        return None if home is None else self._homes[home]
+
+    def _home(self, run: Run, key: str, known: set[Place]) -> Place | None:
         for module in run.construct.ancestors(key):
             place = place_of(module)
-            if place in self._common:
+            if place is not None and place in known:
                 return place
         return None
 
@@ -120,7 +167,12 @@ class _Streams:
 
 def _form(slot: Slot) -> object:
     dtype = slot.value.dtype
+    if slot.value.kind is Kind.SCALAR and dtype in _NUMBERS:
+        dtype = "number"
     return slot.side, slot.path, slot.value.extent, "float" if "float" in dtype.lower() else dtype
+
+
+_NUMBERS = frozenset({"<class 'int'>", "<class 'float'>", "<class 'bool'>"})
 
 
 def _content(slot: Slot) -> object:
@@ -159,7 +211,7 @@ def _by_place(target: Run, golden: Run) -> Iterable[tuple[int, int]]:
 def _own_name(key: str) -> object:
     if is_debug(key) or is_gradient(key):
         return place_of(canonical(key)) or canonical(key)
-    return place_of(key)
+    return None
 
 
 # -- two streams -----------------------------------------------------------------------------------
@@ -187,7 +239,12 @@ def _aligned(ours: Sequence[_Call], theirs: Sequence[_Call]) -> Iterable[tuple[i
 def _anchors(ours: Sequence[_Call], theirs: Sequence[_Call]) -> list[tuple[int, int]]:
     """Positions of calls whose content only they have, as many as there are in one order."""
     counts = Counter(call.content for call in ours), Counter(call.content for call in theirs)
-    where = {call.content: place for place, call in enumerate(theirs) if counts[1][call.content] == 1}
+    kinds = Counter(call.kind for call in (*ours, *theirs))  # alone of its kind, content tells nothing more
+    where = {
+        call.content: place
+        for place, call in enumerate(theirs)
+        if counts[1][call.content] == 1 and kinds[call.kind] > 2
+    }
     pairs = [
         (place, where[call.content])
         for place, call in enumerate(ours)
