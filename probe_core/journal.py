@@ -39,6 +39,7 @@ class Journal:
         self._path = plan.output / f"{PREFIX}{plan.time_stamp}.jsonl"
         self._plan = _identity(plan)
         self._lines: dict[str, dict[str, Any]] = {}
+        self._read: dict[str, list[Any]] = {}
         self.time_stamp = plan.time_stamp
 
     @classmethod
@@ -63,12 +64,13 @@ class Journal:
 
         It counts while what was read is what it was, by sizes and times, and its results are there.
         """
+        read = self._read[_key(pair)] = _read(pair)
         line = self._lines.get(_key(pair))
         if line is None:
             return None
         with suppress(OSError, LookupError, TypeError, ValueError):
             report = report_from(line["report"])
-            if line["read"] == _read(pair) and all(file.is_file() for file in report.files):
+            if line["read"] == read and all(file.is_file() for file in report.files):
                 return report
         return None
 
@@ -82,7 +84,8 @@ class Journal:
 
     def add(self, pair: RunPair, report: Report) -> None:
         """Note that a rank is finished."""
-        self._append({"pair": _key(pair), "read": _read(pair), "report": report_to(report)})
+        read = self._read.get(_key(pair)) or _read(pair)  # as it was before it was compared
+        self._append({"pair": _key(pair), "read": read, "report": report_to(report)})
 
     def end(self) -> None:
         """All is done: nothing is left to resume."""

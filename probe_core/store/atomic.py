@@ -68,7 +68,10 @@ def _is_alive(process: int) -> bool:
         return False
     except OSError:
         return True
-    return True
+    try:  # one that ended and is not yet missed by its parent is gone as well, where the system tells
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (OSError, IndexError):
+        return True
 
 
 def write_text(path: Path, text: str) -> None:

@@ -115,14 +115,16 @@ def pair_runs(
     pairing = Pairing()
     sides = _chosen(_steps(target), target, steps), _chosen(_steps(golden), golden, steps)
     common = _common_steps(sides, (target, golden), pairing)
+    refused: list[UserError] = []
     for ours, theirs in common:
         part = (ours or theirs) if len(common) > 1 else ""
         try:
             _pair_ranks(sides[0][ours], sides[1][theirs], part, frozenset(ranks), pairing)
         except UserError as error:
-            if len(common) == 1:
-                raise
-            pairing.damaged.append(error.what)
+            refused.append(error)
+    if refused and not pairing.pairs:
+        raise refused[0]
+    pairing.damaged += [error.what for error in refused]
     if not pairing.pairs:
         problems = [*pairing.damaged, *pairing.missing]
         raise UserError(

@@ -10,7 +10,7 @@ import os
 import re
 from pathlib import Path
 from typing import Any, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from probe_core.errors import UserError
 
@@ -26,8 +26,10 @@ def location(text: str | os.PathLike[str]) -> Path:
     if not isinstance(text, str) or not _URL.match(text):
         return cast(Path, text) if is_remote(text) else Path(text)
     if text.lower().startswith("file://"):
-        parts = urlsplit(text)
-        path = unquote(parts.path)
+        host, slash, rest = text[len("file://") :].partition("/")
+        if host not in ("", "localhost"):
+            raise UserError(f"{text} lies on the machine {host}.", "Give a path of this machine.")
+        path = unquote(slash + rest)
         return Path(path[1:] if re.match(r"/[A-Za-z]:", path) else path)
     try:
         import upath

@@ -65,7 +65,7 @@ def _connect(scheduler: str) -> Any:
     # of its own, for whoever listens there and is no scheduler may let us wait without end
     threading.Thread(target=connect, name="probe-dask", daemon=True).start()
     try:
-        return answer.result(PATIENCE + 2)
+        return answer.result(PATIENCE)
     except Exception as error:
         why = str(error).splitlines()[0] if str(error) else "no answer"
         raise UserError(
