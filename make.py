@@ -73,8 +73,11 @@ def lint() -> None:
 
 
 def bench() -> None:
-    """Run the benchmarks, or those of ``kernel``, ``compare`` or ``record`` (after ``test`` has set up)."""
-    scripts = {"kernel": "kernel.py", "compare": "compare_runs.py", "record": "record_steps.py"}
+    """Run the benchmarks, or ``kernel``, ``compare``, ``ranks`` or ``record`` (after ``test`` has set up)."""
+    scripts = {
+        "kernel": "kernel.py", "compare": "compare_runs.py", "ranks": "many_ranks.py",
+        "record": "record_steps.py",
+    }  # fmt: skip
     chosen = sys.argv[2:3] if sys.argv[2:3] and sys.argv[2] in scripts else list(scripts)
     for name in chosen:
         arguments = (argument for argument in sys.argv[2:] if argument not in scripts)

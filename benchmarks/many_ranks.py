@@ -1,6 +1,6 @@
 """Wall time of comparing eight ranks with ``--jobs 1`` and with more: ``python many_ranks.py [CALLS]``.
 
-Eight ranks of the runs *big* (see make_runs.py) with CALLS calls each (64: 256 MiB a side and rank), compared
+Eight ranks of the runs *big* (see make_runs.py) with CALLS calls each (96: 384 MiB a side and rank), compared
 to csv REPEATS times for each number of jobs, in turn; a line gives the medians and their ratio to one job.
 
 PROBE_BENCH   where the runs are kept between calls; else they are made in a temporary directory
@@ -38,7 +38,7 @@ def made(home: Path, calls: int) -> Path:
 
 def main() -> None:
     """Print the table."""
-    calls = int(sys.argv[1]) if len(sys.argv) > 1 else 64
+    calls = int(sys.argv[1]) if len(sys.argv) > 1 else 96
     with tempfile.TemporaryDirectory() as temporary:
         runs = made(Path(os.environ.get("PROBE_BENCH", temporary)), calls)
         numbers = sorted({1, 2, engine.cores()})

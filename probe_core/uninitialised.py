@@ -40,6 +40,8 @@ class Uninitialised:
 
     def judged(self, op: str, rows: list[Row]) -> list[Row]:
         """The rows of an op, those of such values with verdicts that say nothing; their labels stay."""
+        if not any(_is_doubtful(row) for row in rows):  # what agrees misleads nobody
+            return rows
         for position in self.among(op, rows):
             row = rows[position]
             silent = Verdict(Level.SKIP, row.verdict.label)
@@ -96,6 +98,12 @@ class Uninitialised:
         self._known[ours, theirs] = None
         if len(self._known) > REMEMBERED:
             del self._known[next(iter(self._known))]
+
+
+def _is_doubtful(row: Row) -> bool:
+    return row.verdict.level is not Level.PASS or (
+        row.difference is not None and row.difference.level is not Level.PASS
+    )
 
 
 def _name(op: str) -> str:
