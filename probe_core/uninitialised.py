@@ -39,12 +39,12 @@ class Uninitialised:
         self._known: dict[Any, None] = {}
 
     def judged(self, op: str, rows: list[Row]) -> list[Row]:
-        """The rows of an op, those of such values with verdicts that say nothing; their labels stay."""
+        """The rows of an op, those of such values with verdicts that say nothing; their cells stay."""
         if not any(_is_doubtful(row) for row in rows):  # what agrees misleads nobody
             return rows
         for position in self.among(op, rows):
             row = rows[position]
-            silent = Verdict(Level.SKIP, row.verdict.label)
+            silent = row.verdict._replace(level=Level.SKIP, failed=False, drift=None)
             unknown = None if row.difference is None else Verdict(Level.SKIP, "", (NOT_COMPUTED,))
             rows[position] = row._replace(verdict=silent, difference=unknown)
         return rows
