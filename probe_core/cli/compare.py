@@ -91,8 +91,8 @@ FAIL_ON = (Level.WARNING.value, Level.ERROR.value)
     is_flag=True,
     help="Find the first difference over all ranks; writes JSON, and tables only with --format.",
 )
-@click.option("--step", "steps", type=Numbers(), default=(), help="Compare these steps only.")
-@click.option("--rank", "ranks", type=Numbers(), default=(), help="Compare these ranks only.")
+@click.option("--step", "steps", type=Numbers(), default=(), help="Compare these steps only: 0,2-4.")
+@click.option("--rank", "ranks", type=Numbers(), default=(), help="Compare these ranks only: 0-3,8.")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processors to use.  [default: all]")
 @click.option("--executor", metavar="NAME", help="Where comparisons run: threads, processes, dask, …")
 @click.option("--scheduler", metavar="ADDRESS", help="Scheduler of a cluster, such as tcp://host:8786.")
