@@ -14,9 +14,7 @@ import dataclasses
 import importlib
 import json
 import os
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -25,11 +23,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.distributed.nn.functional as differentiable
+from rank_processes import PATIENCE, run_ranks
 from torch import Tensor, nn
 from training import PROGRAMS, VARIANTS, Built, Outcome, Recorder, StepFunction, seed, train
-
-PATIENCE = 120
-"""Seconds until ranks that wait for each other are given up."""
 
 
 def ddp(model: nn.Module, step: StepFunction, optimizer: torch.optim.Optimizer) -> Built:
@@ -192,27 +188,7 @@ def launch(setup: str, out: Path, *arguments: str, world: int = 2) -> list[Outco
     """The outcome of each rank of ``distributed_training.py SETUP OUT ARGUMENTS``; ``out`` is a new directory."""
     out.mkdir(parents=True)
     command = [sys.executable, str(Path(__file__)), setup, str(out), *arguments]
-    ranks, logs = [], [out / f"rank{rank}.log" for rank in range(world)]
-    try:
-        for rank, log in enumerate(logs):
-            place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
-            with log.open("wb") as file:
-                ranks.append(
-                    subprocess.Popen(command, env=os.environ | place, stdout=file, stderr=subprocess.STDOUT)
-                )
-        end = time.monotonic() + PATIENCE
-        while any(rank.poll() is None for rank in ranks) and not any(rank.returncode for rank in ranks):
-            if time.monotonic() > end:
-                break
-            time.sleep(0.05)
-    finally:
-        for rank in ranks:
-            if rank.poll() is None:
-                rank.kill()
-            rank.wait()
-    if any(rank.returncode for rank in ranks):
-        ends = [f"rank {rank}: {log.read_text('utf-8', 'replace')[-3000:]}" for rank, log in enumerate(logs)]
-        raise RuntimeError("\n".join(ends))
+    run_ranks(command, out, world)
     return [Outcome(**json.loads((out / f"rank{rank}.json").read_text())) for rank in range(world)]
 
 

@@ -13,9 +13,7 @@ import argparse
 import ctypes
 import itertools
 import os
-import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -24,12 +22,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from rank_processes import PATIENCE, run_ranks
 from recording import Recording
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-PATIENCE = 120
-"""Seconds until ranks that wait for each other are given up."""
 SPLIT = 2
 """How many ranks share a layer."""
 VOCABULARY, BATCH, LENGTH, WIDTH, INNER = 32, 4, 6, 16, 32
@@ -390,30 +387,7 @@ def launch(
     command = [sys.executable, str(Path(__file__)), str(out), "--task", *tasks]
     command += ["--level", level, "--steps", str(steps), "--rubbish", str(next(_rubbish))]
     command += ["--fault", fault, "--fault-rank", str(rank)] if fault else []
-    ranks, logs = [], [out / f"rank{number}.log" for number in range(world)]
-    try:
-        for number, log in enumerate(logs):
-            place = {"RANK": str(number), "LOCAL_RANK": str(number), "WORLD_SIZE": str(world)}
-            with log.open("wb") as file:
-                ranks.append(
-                    subprocess.Popen(command, env=os.environ | place, stdout=file, stderr=subprocess.STDOUT)
-                )
-        end = time.monotonic() + PATIENCE
-        while any(one.poll() is None for one in ranks) and not any(one.returncode for one in ranks):
-            if time.monotonic() > end:
-                break
-            time.sleep(0.05)
-    finally:
-        for one in ranks:
-            if one.poll() is None:
-                one.kill()
-            one.wait()
-    if any(one.returncode for one in ranks):
-        ends = [
-            f"rank {number} ended with {one.returncode}: {log.read_text('utf-8', 'replace')[-3000:]}"
-            for number, (one, log) in enumerate(zip(ranks, logs))
-        ]
-        raise RuntimeError("\n".join(ends))
+    run_ranks(command, out, world)
     return out
 
 
