@@ -22,10 +22,8 @@ def opened(make: Callable[[], Pool]) -> Iterator[Pool]:
     pool = make()
     try:
         yield pool
-    except BaseException:
+    finally:
         pool.executor.shutdown(wait=True, cancel_futures=True)
-        raise
-    pool.executor.shutdown(wait=True, cancel_futures=True)
 
 
 def as_finished(
