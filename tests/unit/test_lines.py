@@ -25,7 +25,9 @@ from openpyxl import load_workbook
 from openpyxl.utils import get_column_letter
 from openpyxl.utils.escape import unescape
 from probe_reporters import plain_lines
-from probe_reporters.text import LARGEST_TEXT, excel_text, neutralise
+from probe_reporters.text import LARGEST_TEXT, excel_text
+
+from probe_core.spreadsheet_text import neutralise
 
 if importlib.util.find_spec("probe_reporters._lines") is None and "CI" not in os.environ:
     pytest.skip("probe_reporters._lines is not built: there was no C++ compiler", allow_module_level=True)

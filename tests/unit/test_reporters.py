@@ -12,9 +12,9 @@ import pytest
 from openpyxl import load_workbook
 from probe_reporters.csv import CsvReporter
 from probe_reporters.jsonl import JsonlReporter
-from probe_reporters.text import clean, neutralise
 
 from probe_core.model import Colour
+from probe_core.spreadsheet_text import clean, neutralise
 
 HEADERS = ("NPU Name", "Cosine", "Err_message")
 

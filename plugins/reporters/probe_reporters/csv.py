@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from probe_core.model import Cell, Colour
+from probe_core.spreadsheet_text import neutralise
 from probe_reporters.lines import csv_line
-from probe_reporters.text import neutralise
 
 BUFFER = 1 << 20
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from probe_core.model import Cell, Colour
-from probe_reporters.text import clean
+from probe_core.spreadsheet_text import clean
 
 
 class JsonlReporter:
