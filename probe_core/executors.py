@@ -10,16 +10,13 @@ import gc
 import multiprocessing
 import os
 import signal
-import sys
-import tempfile
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from enum import Enum
 from typing import Any, NamedTuple, TypeVar
 
-from probe_core import engine
+from probe_core import engine, processes
 from probe_core.errors import UserError
 
 T = TypeVar("T")
@@ -36,11 +33,6 @@ class Place(Enum):
 PRELOADED = ("probe_core.worker", "probe_core.pipeline", "ml_dtypes", "yaml")
 """What every process of a pool needs and nothing in the environment changes, imported once in the server that
 processes are forked from."""
-
-
-LONGEST_DIRECTORY = 70
-"""Characters of the temporary directory in which the server that processes are forked from finds room for its
-socket, whose path may have some hundred."""
 
 
 class Pool(NamedTuple):
@@ -71,32 +63,20 @@ class Processes:
         """A pool of ``jobs`` processes."""
         _refuse(scheduler, "processes")
         jobs = jobs or engine.cores()
-        can_fork = hasattr(os, "fork") and len(tempfile.gettempdir()) <= LONGEST_DIRECTORY
-        context = multiprocessing.get_context("forkserver" if can_fork else "spawn")
-        if can_fork:
+        method = processes.start_method()
+        context = multiprocessing.get_context(method)
+        if method == "forkserver":
             context.set_forkserver_preload(list(PRELOADED))
-        ours = {name: text for name, text in os.environ.items() if name.startswith("PROBE_")}
-        return Pool(_Workers(jobs, context, prepare_process, (ours,)), jobs)
+        return Pool(_Workers(jobs, context, prepare_process, (processes.our_variables(),)), jobs)
 
 
 class _Workers(ProcessPoolExecutor):
-    """Processes that do not import the script that started them: what they are asked to do, we bring along.
-
-    So a script may compare without the guard that Python asks of those that start processes.
-    """
+    """Processes that do not import the script that started them; we bring along what they are asked to do."""
 
     def submit(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Have a process call the function; processes start here, as they are needed."""
-        main = sys.modules["__main__"]
-        names = ("__file__", "__spec__")
-        hidden: dict[str, Any] = {name: main.__dict__[name] for name in names if name in main.__dict__}
-        for name in hidden:
-            del main.__dict__[name]
-        main.__spec__ = None
-        try:
+        with processes.hidden_main():
             return super().submit(function, *args, **kwargs)
-        finally:
-            main.__dict__.update(hidden)
 
 
 def _refuse(scheduler: str | None, name: str) -> None:
@@ -130,22 +110,13 @@ def prepare_process(variables: Mapping[str, str]) -> None:
 
     ``variables`` are ours in the environment as they are now; the server may have started with others.
     """
-    for name in [name for name in os.environ if name.startswith("PROBE_")]:
-        del os.environ[name]
-    os.environ.update(variables)
-    threading.Thread(target=_end_with_parent, name="probe-parent", daemon=True).start()
+    processes.take_variables(variables)
+    processes.end_with_parent()
     tune_process()
     engine.use_threads(1)
     with contextlib.suppress(ValueError):  # not in the main thread of its process
         signal.signal(signal.SIGINT, _interrupted)
-
-
-def _end_with_parent() -> None:
-    """End with whoever sends the calls: killed, they leave their workers waiting for ever."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+    processes.let_interrupts_in()
 
 
 def _interrupted(*_: Any) -> None:
