@@ -1,0 +1,48 @@
+"""The NPU's fused operators in higher precision (spec: pre-check guide 6).
+
+``operators.yaml`` lists them with the addresses of their definitions. Reading it needs no torch; torch is
+imported with the first definition that is made.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from probe_core.specs import ReferenceSpec, address
+from probe_pytorch.precheck.references.operator import FusedOperator
+
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def specs() -> list[ReferenceSpec]:
+    """A reference for each fused operator of the list; ``make`` gives a ``FusedOperator``."""
+    return [
+        ReferenceSpec(
+            name=name,
+            summary=entry["summary"],
+            factory=partial(_fused_operator, name, entry),
+            api=f"NPU.{name}",
+            framework="pytorch",
+        )
+        for name, entry in _listed().items()
+    ]
+
+
+def _listed() -> dict[str, dict[str, Any]]:
+    text = files(__package__).joinpath("operators.yaml").read_text("utf-8")
+    listed: dict[str, dict[str, Any]] = yaml.load(text, _LOADER)
+    return listed
+
+
+def _fused_operator(name: str, entry: dict[str, Any]) -> FusedOperator:
+    compared = entry.get("compare_outputs")
+    return FusedOperator(
+        name,
+        address(entry["definition"]),
+        grad_output=entry.get("grad_output"),
+        compare_outputs=None if compared is None else tuple(compared),
+    )

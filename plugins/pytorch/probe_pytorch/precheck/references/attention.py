@@ -1,0 +1,121 @@
+"""Attention in float64 (spec: pre-check guide 6)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from probe_pytorch.precheck.references.attention_layouts import (
+    TND,
+    Heads,
+    merge_heads,
+    sequences,
+    split_heads,
+)
+from probe_pytorch.precheck.references.attention_masks import EVERYTHING, Masking
+from probe_pytorch.precheck.references.checks import check, check_broadcasts
+
+MASKED = -40000.0
+"""What is added to masked scores, after the scale (spec: pre-check guide 6)."""
+
+REPEATS = 8
+"""How often the operator repeats the maximum and the sum of a row, along a last axis of their own."""
+
+
+Attention = tuple[Tensor, Tensor, Tensor]
+"""The result, and the maximum and the sum of each row of the softmax, which are kept for the backward."""
+
+
+def npu_fusion_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    head_num: int,
+    input_layout: str,
+    pse: Tensor | None = None,
+    padding_mask: Tensor | None = None,
+    atten_mask: Tensor | None = None,
+    scale: float = 1.0,
+    keep_prob: float = 1.0,
+    pre_tockens: int = EVERYTHING,
+    next_tockens: int = EVERYTHING,
+    inner_precise: int = 0,
+    prefix: Sequence[int] | None = None,
+    actual_seq_qlen: Sequence[int] | None = None,
+    actual_seq_kvlen: Sequence[int] | None = None,
+    sparse_mode: int = 0,
+    gen_mask_parallel: bool = True,
+    sync: bool = False,
+    softmax_layout: str = "",
+    sink: Tensor | None = None,
+) -> Attention:
+    """softmax(scale·(q kᵀ + pse) + mask)·v in float64, with the maximum and the sum of each row's softmax.
+
+    Nothing is dropped: ``keep_prob`` is taken as 1. Fewer heads of key and value than ``head_num``, the heads
+    of the query, are shared by groups of query heads. Masked scores get −40000 added, so that a row that is
+    masked as a whole comes out as if nothing of it were masked. ``scale`` is 1 where it is not given, as the
+    operator's documentation has it (the older tool took 1/√d). For masks see ``attention_masks.Masking``.
+
+    All three are float64. ``out`` is laid out as the query; maximum and sum are (B, N, S, 8), for the layout
+    TND (T, N, 8), and carry no gradient. The operator's further outputs (reserved, seed, offset, length of
+    the dropout mask) are not given.
+
+    Raises:
+        ValueError: The layout or ``sparse_mode`` is unknown, shapes do not fit, or an argument is given that
+            this definition leaves out (``padding_mask``, ``prefix``, ``sink``, ``pse`` for TND).
+    """
+    for name, argument in (("padding_mask", padding_mask), ("prefix", prefix), ("sink", sink)):
+        check(argument is None, f"{name} is given, for which there is no definition.")
+    masking = Masking(atten_mask, sparse_mode, pre_tockens, next_tockens, is_longest=input_layout == TND)
+    heads = split_heads(query.double(), key.double(), value.double(), head_num, input_layout)
+    if input_layout == TND:
+        check(pse is None, "pse is given, for which there is no definition in the layout TND.")
+        return _attend_each(heads, sequences(heads, actual_seq_qlen, actual_seq_kvlen), masking, scale)
+    out, largest, total = _attend(heads, pse, masking, scale)
+    return merge_heads(out, input_layout), largest, total
+
+
+def _attend(heads: Heads, pse: Tensor | None, masking: Masking, scale: float) -> Attention:
+    """Attention of heads laid out as (B, N, S, D)."""
+    query = heads.query
+    groups = query.shape[1] // heads.key.shape[1]
+    key, value = (tensor.repeat_interleave(groups, 1) for tensor in (heads.key, heads.value))
+    scores = query @ key.transpose(-1, -2)
+    if pse is not None:
+        check_broadcasts(pse, scores.shape, "pse")
+        scores = scores + pse
+    scores = scores * scale
+    mask = masking.of(scores)
+    if mask is not None:
+        check_broadcasts(mask, scores.shape, "atten_mask")
+        scores = scores + mask.to(scores) * MASKED
+    out = torch.softmax(scores, -1) @ value
+    with torch.no_grad():
+        largest = scores.amax(-1, keepdim=True)
+        total = (scores - largest).exp().sum(-1, keepdim=True)
+    return out, largest.repeat(1, 1, 1, REPEATS), total.repeat(1, 1, 1, REPEATS)
+
+
+def _attend_each(
+    heads: Heads, parts: Sequence[tuple[slice, slice]], masking: Masking, scale: float
+) -> Attention:
+    """Attention of heads laid out as (T, N, D), each sequence by itself; where there is none, zeros."""
+    results = []
+    for ours, theirs in parts:
+        part = Heads(heads.query[ours], heads.key[theirs], heads.value[theirs])
+        if part.query.shape[0] and part.key.shape[0]:
+            batch = Heads(*(tensor.transpose(0, 1).unsqueeze(0) for tensor in part))
+            result = _attend(batch, None, masking, scale)
+            results.append([tensor.squeeze(0).transpose(0, 1) for tensor in result])
+        else:
+            results.append(_zeros(heads, part.query.shape[0]))
+    results.append(_zeros(heads, heads.query.shape[0] - (parts[-1][0].stop if parts else 0)))
+    out, largest, total = (torch.cat(tensors) for tensors in zip(*results))
+    return out, largest, total
+
+
+def _zeros(heads: Heads, tokens: int) -> list[Tensor]:
+    count, length = heads.query.shape[1], heads.value.shape[-1]
+    return [heads.query.new_zeros(tokens, count, width) for width in (length, REPEATS, REPEATS)]

@@ -1,0 +1,39 @@
+"""The gate of a mixture of experts (spec: pre-check guide 6)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from probe_pytorch.precheck.references.checks import check
+
+
+def npu_moe_gating_top_k_softmax(
+    x: Tensor, finished: Tensor | None = None, k: int = 1
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The ``k`` largest probabilities of each row of ``x`` (…, experts), their experts, and their places.
+
+    Of equal probabilities the first expert comes first. Rows that are ``finished`` (…,) get the number of
+    experts in the place of each expert. The places count 0, 1, 2, … down the rows, choice by choice. All
+    three outputs have shape (…, k); experts and places are int32.
+
+    Probabilities that are equal only in 16 or 32 bits may be told apart here, and their experts then differ
+    from the operator's.
+
+    Raises:
+        ValueError: ``k`` is not from 1 to the number of experts, or ``finished`` does not fit the rows.
+    """
+    check(x.dim() > 0, "x is a scalar, but needs an axis of experts.")
+    experts = x.shape[-1]
+    check(0 < k <= experts, f"k is {k}, but there are {experts} experts.")
+    values, order = torch.sort(torch.softmax(x, -1), stable=True, dim=-1, descending=True)
+    chosen = order[..., :k].to(torch.int32)
+    if finished is not None:
+        check(
+            finished.shape == x.shape[:-1],
+            f"finished has shape {tuple(finished.shape)}, but the rows of x have {tuple(x.shape[:-1])}.",
+        )
+        chosen = chosen.masked_fill((finished != 0).unsqueeze(-1), experts)
+    rows = x.shape[:-1].numel()
+    places = torch.arange(rows * k, dtype=torch.int32, device=x.device).reshape(k, rows).T
+    return values[..., :k], chosen, places.reshape(chosen.shape)

@@ -1,0 +1,45 @@
+"""Operators that move elements: transposition with a new shape, sorting (spec: pre-check guide 6)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from probe_pytorch.precheck.references.checks import axis_of, check
+
+
+def npu_confusion_transpose(
+    x: Tensor, perm: Sequence[int], shape: Sequence[int], transpose_first: bool
+) -> Tensor:
+    """``x`` permuted and then given ``shape``, or the other way round.
+
+    The gradient has the shape of ``x``. The older tool gave it the shape ``shape`` and, with
+    ``transpose_first``, undid the two steps in the wrong order.
+
+    Raises:
+        ValueError: ``perm`` is no permutation of the axes, or ``shape`` has another number of elements.
+    """
+    sizes = tuple(shape)
+    check(
+        sizes.count(-1) == 1 or math.prod(sizes) == x.numel(),
+        f"shape is {sizes}, but x has {x.numel()} elements.",
+    )
+    axes = x.dim() if transpose_first else len(sizes)
+    check(
+        sorted(axis % axes if axes else axis for axis in perm) == list(range(axes)),
+        f"perm is {tuple(perm)}, which is no permutation of {axes} axes.",
+    )
+    if transpose_first:
+        return x.permute(tuple(perm)).reshape(sizes)
+    return x.reshape(sizes).permute(tuple(perm))
+
+
+def npu_sort_v2(x: Tensor, dim: int = -1, descending: bool = False, *, out: Tensor | None = None) -> Tensor:
+    """The values of ``x`` sorted along ``dim``, without their places; ``out`` is left as it is.
+
+    Raises:
+        ValueError: There is no such axis.
+    """
+    return x.sort(axis_of(x, dim), descending=descending).values
