@@ -41,6 +41,24 @@ def probe_commands() -> list[CommandSpec]:
             "Compare two recorded runs and say where they part.",
             "probe_core.cli.compare:compare",
         ),
+        *(
+            CommandSpec(
+                name,
+                f"Run every recorded API alone, against a reference{how}.",
+                f"probe_core.cli.run_ut:{made}",
+            )
+            for name, made, how in (
+                ("run_ut", "run_ut", ""),
+                ("multi_run_ut", "multi_run_ut", ", in several processes"),
+                ("acc_check", "run_ut", " (run_ut)"),
+                ("multi_acc_check", "multi_run_ut", ", in several processes (multi_run_ut)"),
+            )
+        ),
+        CommandSpec(
+            "api_precision_compare",
+            "Judge what run_ut found on one device by what it found on another.",
+            "probe_core.cli.api_precision_compare:api_precision_compare",
+        ),
         CommandSpec(
             "plugins",
             "List the installed plugins, what each gives, and what is broken.",

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
         ReaderSpec,
         ReferenceSpec,
         ReporterSpec,
+        RunnerSpec,
+        StandardSpec,
+        StatusRuleSpec,
     )
 
 GROUP = "probe"
@@ -124,6 +127,39 @@ def probe_references(framework: str | None) -> list[ReferenceSpec]:  # type: ign
 
         return [ReferenceSpec(name="exp", summary="exp in float64", api="Torch.exp",
                               factory="my_package.references:Exp")]
+    """
+
+
+@hookspec
+def probe_runners() -> list[RunnerSpec]:  # type: ignore[empty-body]
+    """What runs recorded calls alone, for the pre-check. Called when a pre-check is planned.
+
+    Example::
+
+        return [RunnerSpec(name="mine", summary="runs calls of my framework", framework="mine",
+                           factory="my_package.runner:Runner")]
+    """
+
+
+@hookspec
+def probe_status_rules() -> list[StatusRuleSpec]:  # type: ignore[empty-body]
+    """First stages of the pre-check: the status of one output. Called when a pre-check is planned.
+
+    Example::
+
+        return [StatusRuleSpec(name="mine", summary="my rule", framework="mine",
+                               factory="my_package.rule:Rule")]
+    """
+
+
+@hookspec
+def probe_standards() -> list[StandardSpec]:  # type: ignore[empty-body]
+    """Precision standards of the pre-check. Called when a pre-check is planned.
+
+    Example::
+
+        return [StandardSpec(name="mine", summary="my team's bound", label="mine",
+                             apis="my_package:apis.yaml", factory="my_package.bound:Bound")]
     """
 
 

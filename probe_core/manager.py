@@ -30,7 +30,10 @@ from probe_core.specs import (
     ReaderSpec,
     ReferenceSpec,
     ReporterSpec,
+    RunnerSpec,
     Spec,
+    StandardSpec,
+    StatusRuleSpec,
 )
 
 S = TypeVar("S", bound=Spec)
@@ -49,6 +52,9 @@ KINDS: dict[str, type[Spec]] = {
     "dumpers": DumperSpec,
     "name_rules": NameRule,
     "references": ReferenceSpec,
+    "runners": RunnerSpec,
+    "status_rules": StatusRuleSpec,
+    "standards": StandardSpec,
     "executors": ExecutorSpec,
 }
 

@@ -1,7 +1,7 @@
 """The group of commands, and what becomes of errors.
 
-Exit codes: 0 finished; 1 ``--fail-on`` found what it asks for; 2 the input is at fault; 70 a
-defect of probe; 130 interrupted.
+Exit codes: 0 finished; 1 ``--fail-on`` found what it asks for; 2 the input is at fault; 3 finished, but
+some of what was run took its process with it; 70 a defect of probe; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from probe_core.errors import UserError
 from probe_core.manager import Manager, PluginWarning
 from probe_core.specs import CommandSpec
 
-FINISHED, FOUND, MISTAKE, DEFECT, INTERRUPTED = 0, 1, 2, 70, 130
+FINISHED, FOUND, MISTAKE, LOST, DEFECT, INTERRUPTED = 0, 1, 2, 3, 70, 130
 ISSUES = "the project's issue tracker"
 
 

@@ -20,7 +20,7 @@ def make_directory(path: Path) -> None:
     except FileExistsError:
         raise UserError(f"{path} is a file.", "Give a directory.") from None
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have
-        raise _refused(path, error) from None
+        raise refused(path, error) from None
     if not os.access(path, os.W_OK | os.X_OK):
         raise UserError(
             f"The output directory {path} is not writable.",
@@ -43,7 +43,7 @@ class AtomicFile:
             self.temporary.replace(final)
         except OSError as error:
             self.discard()
-            raise _refused(final, error) from None
+            raise refused(final, error) from None
         return final
 
     def discard(self) -> None:
@@ -81,11 +81,12 @@ def write_text(path: Path, text: str) -> None:
         file.temporary.write_text(text, "utf-8")
     except OSError as error:
         file.discard()
-        raise _refused(path, error) from None
+        raise refused(path, error) from None
     file.commit()
 
 
-def _refused(path: Path, error: Exception) -> UserError:
+def refused(path: Path, error: Exception) -> UserError:
+    """What is said where ``path`` takes no data."""
     return UserError(
         f'"{path}" cannot be written: {getattr(error, "strerror", None) or "no such path"}.',
         "Give another directory, or free some space there.",

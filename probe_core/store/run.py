@@ -203,9 +203,12 @@ class Run:
         """The record at ``index``."""
         if index < len(self._kept):
             return self._kept[index]
+        return record_of(index, self._names[index], self.fields(index))
+
+    def fields(self, index: int) -> Any:
+        """The record at ``index`` as the file has it."""
         self._file.seek(self._begins[index])
-        data = self._file.read(self._ends[index] - self._begins[index])
-        return record_of(index, self._names[index], jsonstream.parse(data))
+        return jsonstream.parse(self._file.read(self._ends[index] - self._begins[index]))
 
     def records(self) -> Iterator[Record]:
         """All records, in the order of the run."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from probe_core.hookspecs import hookimpl
-from probe_core.specs import HighlightSpec, MetricSpec, Needs, PolicySpec
+from probe_core.specs import HighlightSpec, MetricSpec, Needs, PolicySpec, StandardSpec, StatusRuleSpec
 
 if TYPE_CHECKING:
     from probe_core.model import Advice
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 AHEAD = "probe_metrics.kernel:measure_ahead"
 SEED = "whole-net comparison guide, 8.3"
+APIS = "probe_metrics.precheck:apis.yaml"
 
 
 @hookimpl
@@ -67,6 +68,39 @@ def probe_highlighters() -> list[HighlightSpec]:
         HighlightSpec("red_yellow", "marks outputs that are worse than their inputs",
                       "probe_metrics.highlight:Highlight", SEED,
                       ("cosine", "max_error", "error_ratio", "statistics")),
+    ]  # fmt: skip
+
+
+@hookimpl
+def probe_standards() -> list[StandardSpec]:
+    """The precision standards of the pre-check."""
+    return [
+        StandardSpec("binary_consistency", "no element differs",
+                     "probe_metrics.precheck.binary_consistency:BinaryConsistency",
+                     "二进制一致法", "Binary Consistency", APIS, "exact"),
+        StandardSpec("absolute_threshold", "no element's error is over its bound",
+                     "probe_metrics.precheck.absolute_threshold:AbsoluteThreshold",
+                     "绝对阈值法", "Absolute Threshold", APIS),
+        StandardSpec("ulp", "few elements with a large error in ulp, or fewer than on the GPU",
+                     "probe_metrics.precheck.ulp:UlpError", "ULP误差比对法", "ULP Error", APIS),
+        StandardSpec("dual_thousandth", "nearly all elements are within a thousandth",
+                     "probe_metrics.precheck.dual_thousandth:DualThousandth",
+                     "双千指标法", "Dual Thousandth", APIS),
+        StandardSpec("accumulative_error", "errors of long sums within one bound, to either side alike",
+                     "probe_metrics.precheck.accumulative_error:AccumulativeError",
+                     "累积误差比对法", "Accumulative Error", APIS),
+        StandardSpec("benchmark_ratio", "errors no larger than the GPU's, by their ratio",
+                     "probe_metrics.precheck.benchmark_ratio:BenchmarkRatio",
+                     "标杆比对法", "Benchmark Ratio", APIS, "rest"),
+    ]  # fmt: skip
+
+
+@hookimpl
+def probe_status_rules() -> list[StatusRuleSpec]:
+    """The first stage of the pre-check, for every framework."""
+    return [
+        StatusRuleSpec("first_stage", "cosine, largest error and shares of small relative errors; exact for "
+                       "integers", "probe_metrics.precheck.first_stage:FirstStage"),
     ]  # fmt: skip
 
 

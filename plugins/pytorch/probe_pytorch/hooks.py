@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probe_core.hookspecs import hookimpl
-from probe_core.specs import CommandSpec, DumperSpec, ReaderSpec
+from probe_core.specs import CommandSpec, DumperSpec, ReaderSpec, ReferenceSpec, RunnerSpec
 
 
 @hookimpl
@@ -32,6 +32,28 @@ def probe_dumpers() -> list[DumperSpec]:
             factory="probe_pytorch.debugger:PrecisionDebugger",
         )
     ]
+
+
+@hookimpl
+def probe_runners() -> list[RunnerSpec]:
+    """What runs recorded calls of torch alone."""
+    return [
+        RunnerSpec(
+            name="pytorch",
+            summary="runs calls of torch on an NPU, a GPU or the CPU, and in a raised dtype on the CPU",
+            framework="pytorch",
+            factory="probe_pytorch.precheck.runner:PyTorchRunner",
+            preload=("torch", "probe_pytorch.precheck.runner"),
+        )
+    ]
+
+
+@hookimpl
+def probe_references() -> list[ReferenceSpec]:
+    """The NPU's fused operators in higher precision."""
+    from probe_pytorch.precheck.references import specs
+
+    return specs()
 
 
 @hookimpl

@@ -1,0 +1,167 @@
+"""The first stage of the pre-check: the status of one output, by what a single machine can tell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from probe_core.precheck.model import Array, Judged, Message, Output, Status
+from probe_metrics.precheck.binary_consistency import TOPK, TOPK_HINT, error_rate
+from probe_metrics.precheck.closeness import cosine, extrema, shares_below
+from probe_metrics.precheck.distribution import distributions_agree, zeros_agree
+from probe_metrics.precheck.elements import Elements, Flat
+from probe_metrics.precheck.thresholds import first_stage, of_kind
+from probe_metrics.precheck.verdicts import passes
+
+TYPE_DIFFERS = Message("bench and npu output type is different.")
+NO_BENCH = Message("Bench output is None, skip this test.")
+NO_ELEMENTS = Message("输出没有元素 (no elements)", "no elements")
+INF_NAN_DIFFER = Message("inf/nan不一致 (inf/nan differ)", "inf/nan differ")
+ONE_ELEMENT = Message(
+    "All the data in device dump data is scalar. A single element has no direction: its cosine is left out."
+)
+ONE_SIDE_ZERO = Message("一侧的数据全为0，余弦相似度无意义", "One side is all zero: there is no cosine")
+RANDOM = Message("随机数不逐元素比较", "Random numbers are not compared element by element")
+RANDOM_DIFFERS = Message(
+    "ERROR: 两侧随机数的分布不同（不逐元素比较）",
+    "ERROR: the random numbers of both sides are distributed differently (they are not compared element by "
+    "element)",
+)
+VALUES = (bool, int, float, str, complex)
+
+
+class FirstStage:
+    """The status of one output, with the numbers that it took.
+
+    Outputs that differ in type, shape or class of dtype are errors. Integers and bool are to be equal, real
+    numbers close: in cosine, then in the largest error, then in the share of elements with a small relative
+    error. Inf and nan are to be alike, and are left out. Source: pre-check guide 7, decisions A3, A7, A8, B1,
+    B7, B8, B11, B30. Random numbers are compared by their distribution (this project's own rule).
+    """
+
+    def __init__(self) -> None:
+        self._limits = first_stage()
+
+    def judge(self, output: Output) -> Judged:
+        """The status of one output."""
+        judged = self._judge(output)
+        if judged.status is Status.ERROR and output.api == TOPK:
+            return judged._replace(messages=(*judged.messages, TOPK_HINT))
+        return judged
+
+    def _judge(self, output: Output) -> Judged:
+        bench, device = output.bench, output.device
+        if type(bench) is not type(device):
+            return Judged(Status.ERROR, messages=(TYPE_DIFFERS,))
+        if bench is None:
+            return Judged(Status.SKIP, messages=(NO_BENCH,))
+        if not isinstance(bench, Array):
+            return _judge_value(output)
+        kind = _class(bench)
+        problem = _unlike(bench, device, kind)
+        if problem is not None:
+            return problem
+        if self._limits["dropout"]["word"] in output.api:
+            return Judged(passes(zeros_agree(bench, device, self._limits["dropout"])), shown=False)
+        if output.is_random:
+            alike = distributions_agree(bench, device, self._limits["random"])
+            return Judged(passes(alike), messages=(RANDOM if alike else RANDOM_DIFFERS,))
+        if kind == FLOAT:
+            return self._judge_floats(output)
+        if output.api in self._limits["quantisation"]["apis"]:
+            return self._judge_quantised(output)
+        rate = output.once(error_rate)
+        return Judged(passes(rate == 0), {"error_rate": rate}, (_only_error_rate(device),))
+
+    def _judge_quantised(self, output: Output) -> Judged:
+        """Rounding to integers may go either way (7.3)."""
+        distance = _largest_distance(output.device.values, output.bench.values)
+        ok = distance <= self._limits["quantisation"]["max_abs_error"]
+        return Judged(passes(ok), {"max_abs_error": distance})
+
+    def _judge_floats(self, output: Output) -> Judged:
+        elements, largest = output.once(Elements), output.once(extrema)
+        if largest.apart:
+            return Judged(Status.ERROR, messages=(INF_NAN_DIFFER,))
+        if not largest.size:
+            return Judged(Status.PASS)
+        numbers: dict[str, float | int] = {}
+        messages: tuple[Message, ...] = ()
+        ours, theirs = (side > self._limits["zero"] for side in (largest.device, largest.bench))
+        if largest.size == 1:
+            messages = (ONE_ELEMENT,)
+        elif ours != theirs:
+            return Judged(Status.ERROR, messages=(ONE_SIDE_ZERO,))
+        elif ours:
+            numbers["cosine"] = cosine(elements, largest)
+            if not numbers["cosine"] > self._limits["cosine"]:
+                return Judged(Status.ERROR, numbers)
+        numbers["max_abs_error"] = largest.error
+        if largest.error < elements.limit(self._limits["max_abs_error"]):
+            return Judged(Status.PASS, numbers, messages)
+        return Judged(self._judge_ratios(elements, numbers), numbers, messages)
+
+    def _judge_ratios(self, elements: Elements, numbers: dict[str, float | int]) -> Status:
+        """An error where the first ratio is missed, a warning where the second; fills in those looked at."""
+        keys = of_kind(self._limits["ratios"], elements.kind)
+        found = shares_below(elements, [self._limits[key] for key in keys])
+        for key, share, missed in zip(keys, found, (Status.ERROR, Status.WARNING)):
+            numbers[key] = share
+            if not share > 1 - self._limits[key]:
+                return missed
+        return Status.PASS
+
+
+FLOAT, INTEGER, BOOL, COMPLEX, OTHER = "float", "integer", "bool", "complex", "other"
+"""Classes of dtypes: those of one class may be compared."""
+BY_NUMPY_KIND = {"f": FLOAT, "i": INTEGER, "u": INTEGER, "b": BOOL, "c": COMPLEX}
+
+
+def _class(array: Array) -> str:
+    """All integers are one class, but for uint8, which goes with bool (A7)."""
+    dtype = array.values.dtype
+    return BOOL if dtype == np.uint8 else BY_NUMPY_KIND.get(dtype.kind, OTHER)
+
+
+def _unlike(bench: Array, device: Array, kind: str) -> Judged | None:
+    """What is to be said of two arrays without looking at their values; None where they can be compared."""
+    if bench.values.shape != device.values.shape:
+        shapes = f"{bench.values.shape}, {device.values.shape}"
+        message = Message(
+            f"bench与npu输出的shape不同: {shapes}", f"bench and npu output shape differ: {shapes}"
+        )
+        return Judged(Status.ERROR, messages=(message,))
+    if _class(device) != kind:
+        message = Message(f"bench {bench.dtype}, npu {device.dtype}: cannot compare.")
+        return Judged(Status.ERROR, messages=(message,))
+    if kind in (COMPLEX, OTHER):
+        return Judged(Status.SKIP, messages=(Message(f"{device.dtype}: not supported"),))
+    if not bench.values.size:
+        return Judged(Status.SKIP, messages=(NO_ELEMENTS,))
+    return None
+
+
+def _only_error_rate(array: Array) -> Message:
+    return Message(
+        f"{array.dtype}类型的数据仅以二进制一致错误率判定", f"{array.dtype} is judged by its error rate only"
+    )
+
+
+def _judge_value(output: Output) -> Judged:
+    """Plain values are to be equal, random ones aside; nan equals nan."""
+    bench, device = output.bench, output.device
+    if not isinstance(bench, VALUES):
+        return Judged(Status.SKIP, messages=(Message(f"{type(bench).__name__}: not supported"),))
+    if output.is_random:
+        return Judged(Status.PASS, messages=(RANDOM,))
+    equal = bench == device or (bench != bench and device != device)
+    return Judged(passes(equal), {"error_rate": 0 if equal else 1})
+
+
+def _largest_distance(first: Flat, second: Flat) -> int:
+    """The largest difference of two arrays of integers, exact."""
+    common: Any = np.uint64 if np.uint64 in (first.dtype, second.dtype) else np.int64
+    first, second = first.astype(common), second.astype(common)
+    apart: Flat = np.where(first > second, first - second, second - first)  # modulo 2^64, so
+    return int(apart.view(np.uint64).max())

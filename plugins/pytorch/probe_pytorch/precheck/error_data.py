@@ -1,0 +1,142 @@
+"""The data of a call that did not pass, and a script that shows what went wrong without probe."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from probe_core.precheck.model import Call
+from probe_core.store.atomic import write_text
+from probe_pytorch.precheck.apis import NPU, function_of
+from probe_pytorch.precheck.raising import tensors_in
+from probe_pytorch.precheck.rules import rules
+
+if TYPE_CHECKING:
+    from probe_pytorch.precheck.runner import Kept
+
+PLACES = {
+    "Functional": "torch.nn.functional",
+    "Tensor": "torch.Tensor",
+    "Torch": "torch",
+    "VF": "torch._VF",
+    "Aten": "torch.ops.aten",
+}
+_UNSAFE = re.compile(r"[^\w.\-]")
+
+
+def save(call: Call, kept: Kept, directory: Path, device: torch.device) -> Path:
+    """Write the tensors of a call as ``.pt`` files, and a script beside them; the script's path.
+
+    Inputs are as they were before the call, in the recorded dtypes. Tensors inside containers have a further
+    number or key in their names, and keyword arguments their keyword, so that none overwrites another.
+    """
+    name = _UNSAFE.sub("_", call.name)
+    arguments = kept.arguments
+    for part, value in (("input", arguments.positional), ("kwargs", arguments.keywords)):
+        _save_all(value, directory, f"{name}.forward.{part}")
+    _save_all(list(tensors_in(kept.bench.output)), directory, f"{name}.forward.output.bench")
+    _save_all(list(tensors_in(kept.device.output)), directory, f"{name}.forward.output.device")
+    _save_all([gradient for _, gradient in kept.gradients], directory, f"{name}.backward.input")
+    _save_all(kept.bench_gradients or [], directory, f"{name}.backward.output.bench")
+    _save_all(kept.device_gradients or [], directory, f"{name}.backward.output.device")
+    path = directory / f"{name}.py"
+    write_text(path, script(call, name, kept, device))
+    return path
+
+
+def _save_all(value: Any, directory: Path, name: str) -> None:
+    for place, tensor in _places(value, name):
+        torch.save(tensor.detach().cpu().clone(), directory / f"{place}.pt")
+
+
+def _places(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(value, torch.Tensor):
+        yield name, value
+    elif isinstance(value, (list, tuple)):
+        for i, item in enumerate(value):
+            yield from _places(item, f"{name}.{i}")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _places(item, f"{name}.{_UNSAFE.sub('_', str(key))}")
+
+
+# -- the script ------------------------------------------------------------------------------------
+
+
+def literal(value: Any, name: str) -> str:
+    """Python that makes ``value``; tensors are loaded from the files that lie beside the script."""
+    if isinstance(value, torch.Tensor):
+        return f"load({name + '.pt'!r}, requires_grad={value.requires_grad})"
+    if isinstance(value, torch.Size):
+        return f"torch.Size({list(value)})"
+    if isinstance(value, (list, tuple)):
+        inner = ", ".join(literal(item, f"{name}.{i}") for i, item in enumerate(value))
+        if isinstance(value, list):
+            return f"[{inner}]"
+        return f"({inner},)" if len(value) == 1 else f"({inner})"
+    if isinstance(value, dict):
+        pairs = (
+            f"{key!r}: {literal(item, f'{name}.' + _UNSAFE.sub('_', str(key)))}"
+            for key, item in value.items()
+        )
+        return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return f'float("{value}")'
+    if value is ...:
+        return "..."
+    if isinstance(value, torch.device):
+        return "DEVICE"
+    if isinstance(value, (torch.dtype, torch.memory_format)):
+        return str(value)
+    if value is None or isinstance(value, (bool, int, float, str, slice)):
+        return repr(value)
+    return repr(value.item()) if hasattr(value, "item") else repr(value)
+
+
+def _function(call: Call) -> tuple[str, str]:
+    """How the script calls the API, and what it imports for that."""
+    scope, api, _ = call.parts
+    if scope == NPU:
+        return f"torch_npu.{api}", "import torch_npu\n"
+    place = PLACES[scope]
+    name = getattr(function_of(scope, api), "__name__", api)
+    return f"{place}.{name if scope == 'Tensor' and api.startswith('__') else api}", ""
+
+
+def script(call: Call, name: str, kept: Kept, device: torch.device) -> str:
+    """A program that needs torch alone: runs the call on the device and as the reference, prints numbers."""
+    function, more = _function(call)
+    if device.type == "npu" and not more:
+        more = "import torch_npu\n"
+    arguments = kept.arguments
+    positional = [literal(value, f"{name}.forward.input.{i}") for i, value in enumerate(arguments.positional)]
+    keywords = [
+        f"{key!r}: {literal(value, f'{name}.forward.kwargs.' + _UNSAFE.sub('_', key))}"
+        for key, value in arguments.keywords.items()
+    ]
+    changed = rules("changed").get(call.api, {})
+    text = files(__package__).joinpath("script.txt").read_text("utf-8")
+    for mark, value in {
+        "@CALL@": call.name,
+        "@IMPORTS@": more,
+        "@DEVICE@": str(device),
+        "@FUNCTION@": function,
+        "@ARGUMENTS@": "".join(f"        {item},\n" for item in positional),
+        "@KEYWORDS@": "".join(f"        {item},\n" for item in keywords),
+        "@RAISE@": "{" + ", ".join(f"{low}: {high}" for low, high in kept.raising.to.items()) + "}",
+        "@FIRST@": str(kept.raising.first),
+        "@AUTOCAST@": str(kept.autocast),
+        "@OUTPUTS@": repr([i for i, _ in kept.gradients]),
+        "@GRADIENTS@": ", ".join(
+            f"load({f'{name}.backward.input.{i}.pt'!r})" for i in range(len(kept.gradients))
+        ),
+        "@CHANGED@": repr(dict(changed)),
+        "@SAVED@": repr(name if kept.has_reference else ""),
+    }.items():
+        text = text.replace(mark, value)
+    return text

@@ -1,0 +1,139 @@
+"""Tensors made from what was recorded of them: dtype, shape, largest and smallest value (guide 4.2).
+
+Each is drawn from a generator of its own, seeded by the call and the place in it, so that a call gives the
+same tensors whatever ran before it, and no two inputs of one shape are alike.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+
+
+class Unbuildable(Exception):
+    """An argument that cannot be rebuilt from what was recorded; the text says why."""
+
+
+def generator_for(seed: int, place: str) -> torch.Generator:
+    """The generator of the tensor at ``place``, such as ``Functional.linear.0.forward.input.1``."""
+    digest = hashlib.blake2b(f"{seed}/{place}".encode("utf-8", "surrogatepass"), digest_size=7).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest, "little"))
+
+
+def random_tensor(
+    leaf: Mapping[str, Any], dtype: torch.dtype, shape: tuple[int, ...], generator: torch.Generator
+) -> torch.Tensor:
+    """A tensor of the recorded range.
+
+    Raises:
+        Unbuildable: No range was recorded, or the dtype is none that can be drawn.
+    """
+    if 0 in shape:
+        return torch.empty(shape, dtype=dtype)
+    high, low = _original(leaf, "Max"), _original(leaf, "Min")
+    clean_high, clean_low = _cleaned(leaf, "Max", high), _cleaned(leaf, "Min", low)
+    for value in (high, low, clean_high, clean_low):
+        if not isinstance(value, (int, float)):
+            raise Unbuildable(
+                "Max and Min of an input were not recorded, so that it cannot be made up. SKIP."
+            )
+    if dtype is torch.bool:
+        least, most = int(min(clean_low, clean_high)), int(clean_high)
+        return torch.randint(least, most + 1, shape, generator=generator) > 0
+    if dtype.is_complex:
+        raise Unbuildable(f"{dtype} is not supported for random inputs; record with task tensor. SKIP.")
+    if dtype in INTEGERS:
+        return _edges(
+            _integers(clean_low, clean_high, dtype, shape, generator), low, high, clean_low, clean_high
+        )
+    if not dtype.is_floating_point:
+        raise Unbuildable(f"{dtype} is not supported for random inputs. SKIP.")
+    return _edges(
+        _floats(clean_low, clean_high, high, dtype, shape, generator), low, high, clean_low, clean_high
+    )
+
+
+def _original(leaf: Mapping[str, Any], name: str) -> Any:
+    """The statistic with inf and nan: the oldest recorder kept it under another name."""
+    return leaf.get(f"{name}_origin", leaf.get(name))
+
+
+def _cleaned(leaf: Mapping[str, Any], name: str, original: Any) -> Any:
+    """The statistic without inf and nan, where it was recorded."""
+    if f"{name}_except_inf_nan" in leaf:
+        found = leaf[f"{name}_except_inf_nan"]
+        return original if found is None else found
+    return leaf.get(name) if f"{name}_origin" in leaf else original
+
+
+def _integers(
+    low: float, high: float, dtype: torch.dtype, shape: tuple[int, ...], generator: torch.Generator
+) -> torch.Tensor:
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise Unbuildable("Max or Min of an integer input is not finite. SKIP.")
+    info = torch.iinfo(dtype)
+    least = min(max(int(low), info.min), info.max)
+    most = min(max(int(high), least), info.max)
+    top = min(most + 1, torch.iinfo(torch.int64).max)  # randint leaves its upper bound out
+    return torch.randint(least, max(top, least + 1), shape, generator=generator).to(dtype)
+
+
+def _floats(
+    low: float,
+    high: float,
+    original_high: float,
+    dtype: torch.dtype,
+    shape: tuple[int, ...],
+    generator: torch.Generator,
+) -> torch.Tensor:
+    if math.isnan(high):
+        return torch.full(shape, math.nan, dtype=dtype)
+    if math.isinf(high) and math.isinf(original_high) and high == low:
+        return torch.full(shape, high, dtype=torch.float32).to(dtype)
+    info = torch.finfo(dtype)
+    least = min(max(float(low), info.min), info.max) if not math.isnan(low) else float(high)
+    most = min(max(float(high), info.min), info.max)
+    wide = (
+        torch.float64
+        if dtype is torch.float64 or most - least > torch.finfo(torch.float32).max
+        else torch.float32
+    )
+    drawn = torch.rand(shape, generator=generator, dtype=wide)
+    if math.isinf(most - least):  # the range of float64 itself
+        return (drawn * most + (1 - drawn) * least).to(dtype)
+    return drawn.mul_(most - least).add_(least).clamp_(least, most).to(dtype)
+
+
+def _edges(
+    tensor: torch.Tensor, low: float, high: float, clean_low: float, clean_high: float
+) -> torch.Tensor:
+    """Put the recorded extremes, inf and nan where the guide puts them: first, second and last."""
+    flat = tensor.view(-1)
+    if math.isnan(high) or math.isnan(low):
+        if not tensor.is_floating_point():
+            return tensor
+        if flat.numel() <= 2:
+            flat[0] = math.nan
+            if not math.isnan(clean_high):
+                flat[-1] = clean_high
+            if flat.numel() == 1:
+                flat[0] = math.nan
+            return tensor
+        flat[1] = math.nan
+    elif math.isinf(high) and high == low:
+        return tensor
+    if not math.isnan(clean_low):
+        flat[0] = clean_low if tensor.is_floating_point() else int(clean_low)
+    if not math.isnan(clean_high):
+        flat[-1] = clean_high if tensor.is_floating_point() else int(clean_high)
+    if math.isinf(high):
+        flat[-1] = high
+    if math.isinf(low):
+        flat[0] = low
+    return tensor

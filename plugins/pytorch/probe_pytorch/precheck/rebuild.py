@@ -1,0 +1,251 @@
+"""The arguments of a recorded call, rebuilt: tensors from files or statistics, all else as it was."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from probe_core.errors import UnreadableTensor
+from probe_core.model import Value
+from probe_core.precheck.model import Call
+from probe_core.store.leaves import FieldError, leaf_of
+from probe_core.store.npy import load_npy
+from probe_core.store.tensors import Tensors
+from probe_pytorch.precheck.fitting import Given, fitted, rule_for
+from probe_pytorch.precheck.random_tensors import Unbuildable, generator_for, random_tensor
+from probe_pytorch.precheck.rules import rules
+from probe_pytorch.ptfile import load_pt
+
+DEPTH = 100
+_VIEWED = {"bfloat16": (np.uint16, torch.bfloat16), **{
+    name: (np.uint8, getattr(torch, name))
+    for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
+    if hasattr(torch, name)
+}}  # fmt: skip
+"""numpy lacks these: they are read as whole numbers of their size, and seen as what they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """What a call is made with, on the CPU, in the recorded dtypes; tensors say if they need a gradient."""
+
+    positional: list[Any]
+    keywords: dict[str, Any]
+
+
+class Rebuilder:
+    """Rebuilds the arguments of calls of one run.
+
+    Args:
+        tensors: Where the recorded data are.
+        seed: What random tensors are made from.
+        most: Bytes that one tensor may take.
+    """
+
+    def __init__(self, tensors: Tensors, seed: int, most: int) -> None:
+        self._tensors = tensors
+        self._seed = seed
+        self._most = most
+
+    def arguments(self, call: Call) -> Arguments:
+        """The arguments of the call's forward.
+
+        Raises:
+            Unbuildable: One that cannot be rebuilt, and why.
+        """
+        positional = call.forward.get("input_args", call.forward.get("input", []))
+        keywords = call.forward.get("input_kwargs") or {}
+        if not isinstance(positional, list) or not isinstance(keywords, dict):
+            raise Unbuildable("Its arguments are not recorded as lists and objects. SKIP.")
+        given = Given(positional, keywords)
+        name = f"{call.name}.forward"
+        walk = _Walk(self, call.api, given)
+        return Arguments(
+            [walk.value(item, f"{name}.input.{i}", i, 0) for i, item in enumerate(positional)],
+            {key: walk.value(item, f"{name}.kwargs.{key}", key, 0) for key, item in keywords.items()},
+        )
+
+    def gradients(self, call: Call) -> list[torch.Tensor | None]:
+        """The gradients that the call's backward was given, one an output; None where none was recorded."""
+        assert call.backward is not None
+        recorded = call.backward.get("input", [])
+        walk = _Walk(self, call.api, Given([], {}))
+        found = [
+            walk.value(item, f"{call.name}.backward.input.{i}", i, 0, fits=False)
+            for i, item in enumerate(recorded)
+        ]
+        flat: list[torch.Tensor | None] = []
+        for item in found:
+            flat += item if isinstance(item, (list, tuple)) else [item]
+        return [item.detach() if isinstance(item, torch.Tensor) else None for item in flat]
+
+    def gradient_like(self, call: Call, index: int, shape: torch.Size) -> torch.Tensor:
+        """A gradient of another shape than was recorded, of the recorded range."""
+        assert call.backward is not None
+        leaf = {**call.backward["input"][index], "shape": list(shape)}
+        leaf.pop("data_name", None)
+        return self.tensor(leaf, f"{call.name}.backward.input.{index}")
+
+    def tensor(self, leaf: Mapping[str, Any], place: str) -> torch.Tensor:
+        """One tensor: from its file where it has one, else made up.
+
+        Raises:
+            Unbuildable: It cannot be.
+        """
+        try:
+            value = leaf_of(dict(leaf), "")
+        except FieldError as error:
+            raise Unbuildable(f"{place}{error}. SKIP.") from None
+        dtype = getattr(torch, value.dtype.removeprefix("torch."), None)
+        if not isinstance(dtype, torch.dtype) or value.shape is None:
+            raise Unbuildable(f"torch {torch.__version__} has no dtype {value.dtype}. SKIP.")
+        if "layout" in leaf:
+            raise Unbuildable(f"Tensors of layout {leaf['layout']} cannot be rebuilt. SKIP.")
+        if math.prod(value.shape) * dtype.itemsize > self._most:
+            raise Unbuildable(f"A tensor of shape {list(value.shape)} takes more memory than there is. SKIP.")
+        name = value.data_name or _old_name(leaf)
+        if name is None or value.is_empty:
+            return random_tensor(leaf, dtype, value.shape, generator_for(self._seed, place))
+        return self._recorded(value._replace(data_name=name), dtype)
+
+    def _recorded(self, value: Value, dtype: torch.dtype) -> torch.Tensor:
+        try:
+            array = self._tensors(value)
+        except UnreadableTensor as error:
+            raise Unbuildable(f"{error}. SKIP.") from None
+        if array.shape != value.shape:
+            raise Unbuildable(
+                f"{value.data_name} holds shape {list(array.shape)} where {value.extent} was recorded. SKIP."
+            )
+        found = as_tensor(array)
+        if found.dtype != dtype:
+            raise Unbuildable(f"{value.data_name} holds {found.dtype} where {dtype} was recorded. SKIP.")
+        return found
+
+    def made(
+        self, leaf: Mapping[str, Any], api: str, place: str, at: int | str, given: Given, fits: bool
+    ) -> torch.Tensor:
+        """A tensor argument as the API takes it."""
+        tensor = self.tensor(leaf, place)
+        is_made_up = leaf.get("data_name") is None and _old_name(leaf) is None
+        rule = rule_for(api, at) if is_made_up and fits else None
+        if rule is not None:
+            tensor = fitted(tensor, api, rule, given, generator_for(self._seed, f"{place}/fitted"))
+        to = rules("dtypes").get(api, {}).get(str(tensor.dtype).removeprefix("torch."))
+        if to is not None:
+            tensor = tensor.to(getattr(torch, to))
+        if api in rules("hf32") and tensor.dtype is torch.float32:
+            tensor = hf32(tensor)
+        if leaf.get("requires_grad") is True and (tensor.is_floating_point() or tensor.is_complex()):
+            tensor.requires_grad_()
+        return tensor
+
+
+class _Walk:
+    """Through the arguments of one call."""
+
+    def __init__(self, rebuilder: Rebuilder, api: str, given: Given) -> None:
+        self._rebuilder = rebuilder
+        self._api = api
+        self._given = given
+
+    def value(self, item: Any, place: str, at: int | str, depth: int, fits: bool = True) -> Any:
+        """What one description stands for; ``at`` is the position or keyword that it is below."""
+        if depth > DEPTH:
+            raise Unbuildable("Its arguments are nested too deeply. SKIP.")
+        if isinstance(item, list):
+            return [self.value(part, f"{place}.{i}", at, depth + 1, False) for i, part in enumerate(item)]
+        if not isinstance(item, dict):
+            return item
+        if "dtype" in item and isinstance(item.get("type"), str):
+            if item["type"] == "numpy.ndarray":
+                leaf = {**item, "dtype": f"torch.{item['dtype']}"}
+                return self._rebuilder.tensor(leaf, place).numpy()
+            return self._rebuilder.made(item, self._api, place, at, self._given, fits)
+        if not isinstance(item.get("type"), str):
+            return {
+                key: self.value(part, f"{place}.{key}", at, depth + 1, False) for key, part in item.items()
+            }
+        return plain_value(item)
+
+
+def plain_value(item: Mapping[str, Any]) -> Any:
+    """The value that a description of something other than a tensor stands for (guide 4.1).
+
+    Raises:
+        Unbuildable: It is of a kind that cannot be rebuilt.
+    """
+    kind = item["type"]
+    value = item.get("value")
+    if kind == "torch.Size":
+        return torch.Size(value if isinstance(value, list) else [])
+    if kind == "slice":
+        return slice(*value) if isinstance(value, list) and 1 <= len(value) <= 3 else slice(None)
+    if kind == "ellipsis":
+        return ...
+    if kind == "torch.memory_format":
+        return _of_torch(str(item.get("format", value)), torch.memory_format)
+    if kind == "torch.dtype":
+        return _of_torch(str(value), torch.dtype)
+    if kind == "torch.device":
+        return torch.device("cpu")  # the side that runs the call puts its own there
+    if kind == "int" and isinstance(value, str):
+        return int(value, 16)
+    name = kind.removeprefix("numpy.")
+    if kind not in ("int", "float", "bool", "str", "complex") and hasattr(np, name):
+        found = getattr(np, name)
+        if (
+            isinstance(found, type)
+            and issubclass(found, np.generic)
+            and isinstance(value, (int, float, bool, str))
+        ):
+            return found(value)
+    if kind in ("torch.ProcessGroup",) or "value" not in item:
+        raise Unbuildable(f"An argument of type {kind} cannot be rebuilt. SKIP.")
+    return value
+
+
+def _of_torch(text: str, kind: type) -> Any:
+    found = getattr(torch, text.removeprefix("torch."), None)
+    if not isinstance(found, kind):
+        raise Unbuildable(f"torch {torch.__version__} has no {text}. SKIP.")
+    return found
+
+
+def as_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
+    """A tensor with a copy of the array's values; bfloat16 and float8 of ml_dtypes are torch's own.
+
+    Raises:
+        Unbuildable: torch has no such dtype.
+    """
+    array = np.array(array, order="C")
+    if array.dtype.name in _VIEWED:
+        stored, dtype = _VIEWED[array.dtype.name]
+        return torch.from_numpy(array.view(stored)).view(dtype)
+    try:
+        return torch.from_numpy(array)
+    except TypeError:
+        raise Unbuildable(f"torch {torch.__version__} has no dtype {array.dtype.name}. SKIP.") from None
+
+
+def hf32(tensor: torch.Tensor) -> torch.Tensor:
+    """float32 rounded to HF32, 11 bits of significand (guide: x → (((x >> 11) + 1) >> 1) << 12)."""
+    bits = tensor.detach().contiguous().view(torch.int32)
+    return ((((bits >> 11) + 1) >> 1) << 12).view(torch.float32)
+
+
+def load_any(path: str) -> np.ndarray[Any, Any]:
+    """The array in a ``.pt`` or ``.npy`` file."""
+    return load_npy(Path(path)) if path.endswith(".npy") else load_pt(path)
+
+
+def _old_name(leaf: Mapping[str, Any]) -> str | None:
+    """The file that the oldest recorders named by its path."""
+    path = leaf.get("datapath")
+    return path.replace("\\", "/").rpartition("/")[2] or None if isinstance(path, str) else None

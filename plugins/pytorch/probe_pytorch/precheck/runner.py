@@ -1,0 +1,316 @@
+"""Runs recorded calls of PyTorch alone, on a device and as the reference on the CPU."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+from probe_core.errors import UserError
+from probe_core.precheck.model import Call, Message, Outcome, Outputs, Skipped
+from probe_core.precheck.settings import RunnerOptions
+from probe_core.store.layout import TENSOR_DIRECTORY
+from probe_core.store.tensors import tensors_in as stored_in
+from probe_pytorch.precheck.rules import rules
+
+if TYPE_CHECKING:
+    import torch
+
+    from probe_pytorch.precheck.execution import Side
+    from probe_pytorch.precheck.raising import Raising
+    from probe_pytorch.precheck.rebuild import Arguments
+
+OUT = "function with out=... arguments don't support automatic differentiation, skip backward."
+NO_BACKWARD = "function backward result is None, skip backward."
+NOT_RECORDED = "No gradient of its outputs was recorded, skip backward."
+NEEDS_NONE = "None of its outputs has a gradient, skip backward."
+COMPOSED = Message(
+    "没有NPU，设备侧运行的是该融合算子的组合实现。",
+    "There is no NPU: the device ran the composed definition.",
+)
+MADE_DETERMINISTIC = Message("两侧均已关闭dropout。", "Its dropout is off on both sides.")
+SHARE_OF_MEMORY = 4
+"""No tensor may take more than this part of the machine's memory: both sides need copies of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What saving a call's data and its script takes."""
+
+    arguments: Arguments
+    gradients: tuple[tuple[int, torch.Tensor], ...]
+    device: Side
+    bench: Side
+    device_gradients: list[torch.Tensor | None] | None
+    bench_gradients: list[torch.Tensor | None] | None
+    raising: Raising
+    autocast: torch.dtype | None
+    has_reference: bool
+
+
+class PyTorchRunner:
+    """The runner of PyTorch; torch is imported when it is opened.
+
+    Args:
+        instead: Functions that the device runs in place of torch's, by the name of a record without its
+            count (``Functional.softmax``): kernels under development, or faults in tests.
+    """
+
+    def __init__(self, instead: Mapping[str, Callable[..., Any]] | None = None) -> None:
+        self._instead = instead or {}
+
+    def apis(self) -> Set[str]:
+        """The bare names of all APIs that can be recorded."""
+        import yaml
+
+        text = (files("probe_pytorch") / "capture" / "support_wrap_ops.yaml").read_text("utf-8")
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        return {name for names in yaml.load(text, loader).values() for name in names or ()}
+
+    def open(self, options: RunnerOptions) -> str:
+        """Get ready: torch, the device, the recorded data, the references of plugins.
+
+        Raises:
+            UserError: torch or the device is not there.
+        """
+        try:
+            import torch
+        except ModuleNotFoundError as error:
+            if (error.name or "").partition(".")[0] != "torch":
+                raise
+            raise UserError(
+                "Running APIs needs torch, which is not installed.", "Install torch, then try again."
+            ) from None
+        from probe_pytorch.precheck.devices import device_for
+        from probe_pytorch.precheck.rebuild import Rebuilder, load_any
+
+        torch.set_num_threads(options.threads)
+        self._options = options
+        self._device = device_for(options.device, options.jit_compile)
+        directory = options.dump.parent / TENSOR_DIRECTORY
+        self._rebuilder = Rebuilder(stored_in(directory, load_any), options.seed, memory() // SHARE_OF_MEMORY)
+        self._references = _references()
+        return str(self._device)
+
+    # -- running ---------------------------------------------------------------------------
+
+    def run(self, call: Call) -> Outcome:
+        """Run one call on both sides."""
+        from probe_pytorch.precheck.execution import run_forward, side_of
+        from probe_pytorch.precheck.outputs import plain
+        from probe_pytorch.precheck.raising import narrowed, raising_of
+        from probe_pytorch.precheck.random_tensors import generator_for
+
+        api = call.api
+        if api in rules("not_run"):
+            raise NotRun(f"API {call.name} in black list or not in white list. SKIP.")
+        spec = self._references.get(call.name.rpartition(".")[0])
+        reference = None if spec is None else spec.make()
+        function, bench_function, notes = self._functions(call, reference)
+        arguments = self._rebuilder.arguments(call)
+        notes += _make_deterministic(api, arguments)
+        _restore(api, arguments, call)
+        with_gradients = call.backward is not None and "out" not in arguments.keywords
+        seed = generator_for(self._options.seed, call.name).initial_seed() % (1 << 62)
+
+        device, autocast = self._run_device(call, function, arguments, with_gradients, seed)
+        raising = raising_of(api, arguments, autocast)
+        import torch
+
+        bench = side_of(arguments, torch.device("cpu"), raising, with_gradients)
+        run_forward(bench_function, bench, api, None, torch.device("cpu"), seed)
+        outputs = Outputs(bench=plain(bench.output), device=plain(narrowed(device.output, autocast)))
+        compared = getattr(reference, "compare_outputs", None)
+        if compared is not None:
+            outputs = _only(outputs, compared)
+        chosen = getattr(reference, "grad_output", None)
+        backward, gradients, of_device, of_bench = self._backward(
+            call, arguments, device, bench, autocast, chosen
+        )
+        kept = Kept(
+            arguments, gradients, device, bench, of_device, of_bench, raising, autocast, reference is not None
+        )
+        return Outcome(outputs, backward, is_random(api, arguments), notes, kept)
+
+    def _functions(
+        self, call: Call, reference: Any
+    ) -> tuple[Callable[..., Any], Callable[..., Any], tuple[Message, ...]]:
+        """What the device runs and what the reference runs."""
+        from probe_pytorch.precheck.apis import NPU, function_of, has_npu_function
+        from probe_pytorch.precheck.raising import composed
+
+        scope, api, _ = call.parts
+        if scope == NPU and reference is None:
+            raise NotRun(f"There is not bench function {api}. SKIP.")
+        if scope == NPU and not has_npu_function(api):
+            return composed(reference.forward), reference.forward, (COMPOSED,)
+        function = function_of(scope, api)
+        instead = self._instead.get(f"{scope}.{api}")
+        if instead is not None:
+            return instead, function if reference is None else reference.forward, ()
+        return function, function if reference is None else reference.forward, ()
+
+    def _run_device(
+        self, call: Call, function: Callable[..., Any], arguments: Arguments, with_gradients: bool, seed: int
+    ) -> tuple[Side, torch.dtype | None]:
+        """The device's side, run as the recorded run was: under autocast where only that gives its dtypes."""
+        from probe_pytorch.precheck.execution import run_forward, side_of
+        from probe_pytorch.precheck.raising import Raising, autocast_candidates, tensors_in
+
+        recorded = recorded_dtypes(call)
+        candidates = autocast_candidates(arguments, recorded)
+        failure: Exception | None = None
+        fallback: tuple[Side, torch.dtype | None] | None = None
+        for autocast in candidates:
+            side = side_of(arguments, self._device, Raising(), with_gradients)
+            try:
+                run_forward(function, side, call.api, autocast, self._device, seed)
+            except Exception as error:
+                failure = failure or error
+                continue
+            found = [t.dtype for t in tensors_in(side.output) if t.is_floating_point()]
+            if len(candidates) == 1 or not recorded or found[: len(recorded)] == recorded:
+                return side, autocast
+            fallback = fallback or (side, autocast)
+        if fallback is None:
+            assert failure is not None
+            raise failure
+        return fallback
+
+    def _backward(
+        self,
+        call: Call,
+        arguments: Arguments,
+        device: Side,
+        bench: Side,
+        autocast: torch.dtype | None,
+        grad_output: int | None,
+    ) -> tuple[Outputs | Skipped | None, tuple[tuple[int, Any], ...], Any, Any]:
+        from probe_pytorch.precheck.execution import gradient_pairs, run_backward
+        from probe_pytorch.precheck.outputs import plain
+        from probe_pytorch.precheck.raising import narrowed, tensors_in
+
+        if call.backward is None:
+            return None, (), None, None
+        if "out" in arguments.keywords:
+            return Skipped(OUT), (), None, None
+        if call.api in rules("no_backward"):
+            return Skipped(NO_BACKWARD), (), None, None
+        recorded = self._rebuilder.gradients(call)
+        if all(gradient is None for gradient in recorded):
+            return Skipped(NOT_RECORDED), (), None, None
+        if grad_output is None:
+            grad_output = rules("gradient_of_output").get(call.api)
+        outputs, chosen = gradient_pairs(device, recorded, grad_output)
+        if not outputs:
+            return Skipped(NEEDS_NONE), (), None, None
+        flat = list(tensors_in(device.output))
+        gradients = []
+        for i, k in zip(outputs, chosen):
+            gradient = recorded[k]
+            assert gradient is not None
+            if gradient.shape != flat[i].shape:  # such as after a mask that was made up
+                gradient = self._rebuilder.gradient_like(call, k, flat[i].shape)
+            gradients.append(gradient)
+        of_device = run_backward(device, outputs, gradients)
+        of_bench = run_backward(bench, outputs, gradients)
+        found = Outputs(bench=plain(of_bench), device=plain(narrowed(of_device, autocast)))
+        return found, tuple(zip(outputs, gradients)), of_device, of_bench
+
+    # -- saving ----------------------------------------------------------------------------
+
+    def save(self, call: Call, outcome: Outcome) -> str:
+        """Save the data of a call that did not pass, and the script that shows it."""
+        from probe_pytorch.precheck.error_data import save
+
+        assert self._options.error_directory is not None
+        if not isinstance(outcome.kept, Kept):
+            return ""
+        return str(save(call, outcome.kept, self._options.error_directory, self._device))
+
+
+class NotRun(Exception):
+    """A call that is left out, and why."""
+
+
+def recorded_dtypes(call: Call) -> list[torch.dtype]:
+    """The floating-point dtypes that the run's outputs had, where they were recorded."""
+    import torch
+
+    found: list[torch.dtype] = []
+
+    def walk(value: Any) -> None:
+        if isinstance(value, list):
+            for item in value:
+                walk(item)
+        elif isinstance(value, Mapping):
+            if isinstance(value.get("dtype"), str):
+                dtype = getattr(torch, value["dtype"].removeprefix("torch."), None)
+                if isinstance(dtype, torch.dtype) and dtype.is_floating_point:
+                    found.append(dtype)
+            elif not isinstance(value.get("type"), str):
+                for item in value.values():
+                    walk(item)
+
+    walk(call.forward.get("output"))
+    return found
+
+
+def is_random(api: str, arguments: Arguments) -> bool:
+    """Does the call draw random numbers?"""
+    return api in rules("random") and arguments.keywords.get("training", True) is not False
+
+
+def memory() -> int:
+    """Bytes of memory of the machine."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 16 << 30
+
+
+def _make_deterministic(api: str, arguments: Arguments) -> tuple[Message, ...]:
+    """Turn off what would make the call draw random numbers."""
+    rule = rules("made_deterministic").get(api)
+    if rule is None:
+        return ()
+    keyword, place, value = rule["keyword"], rule["position"], rule["value"]
+    if keyword in arguments.keywords:
+        before, arguments.keywords[keyword] = arguments.keywords[keyword], value
+    elif place < len(arguments.positional):
+        before, arguments.positional[place] = arguments.positional[place], value
+    else:
+        return ()
+    return (MADE_DETERMINISTIC,) if before != value else ()
+
+
+def _restore(api: str, arguments: Arguments, call: Call) -> None:
+    """Put back what records do not tell apart: a dtype by position, and a tuple that is an index."""
+    place = rules("dtype_by_position").get(api)
+    if place is not None and place < len(arguments.positional) and arguments.positional[place] is None:
+        dtypes = recorded_dtypes(call)
+        if dtypes:
+            arguments.positional[place] = dtypes[0]
+    if api in ("__getitem__", "__setitem__") and len(arguments.positional) > 1:
+        index = arguments.positional[1]
+        if isinstance(index, list) and (len(index) <= arguments.positional[0].ndim or None in index):
+            arguments.positional[1] = tuple(index)
+
+
+def _only(outputs: Outputs, numbers: tuple[int, ...]) -> Outputs:
+    return Outputs(*([side[i] for i in numbers] if isinstance(side, list) else side for side in outputs))
+
+
+def _references() -> dict[str, Any]:
+    """The references of all plugins, by the API without its count."""
+    from probe_core.manager import Manager
+    from probe_core.specs import ReferenceSpec
+
+    found: dict[str, Any] = {}
+    for item in Manager().contributions("references"):
+        spec = item.spec
+        if isinstance(spec, ReferenceSpec) and spec.framework in ("", "pytorch"):
+            found.setdefault(spec.api, spec)
+    return found

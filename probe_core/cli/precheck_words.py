@@ -1,0 +1,114 @@
+"""What the pre-check says at its end: how many APIs pass, the worst first, and how to look at one again."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+import click
+
+from probe_core.cli.console import show, warn
+from probe_core.errors import printable
+from probe_core.precheck.csvfile import message_text
+from probe_core.precheck.model import Detail, Result, Status
+
+if TYPE_CHECKING:
+    from probe_core.precheck.run import Checked, CheckPlan
+
+SHOWN = 5
+SHOWN_REASONS = 5
+_COLOURS = {Status.ERROR: "red", Status.WARNING: "yellow", Status.PASS: "green", Status.SKIP: None}
+_WORDS = {Status.ERROR: "fail", Status.WARNING: "to check", Status.PASS: "pass", Status.SKIP: "skipped"}
+_SHOWN_NUMBERS = (("cosine", "cosine"), ("max_abs_error", "max abs error"), ("thousandth", "within 1/1000"),
+                  ("max_relative_error", "max rel error"), ("error_rate", "unequal"),
+                  ("ulp_max", "max ulp"))  # fmt: skip
+
+
+def checked(found: Checked) -> None:
+    """The summary of a pre-check."""
+    text = f"{found.total:,} APIs checked"
+    show(f"{text}, {found.earlier:,} of them in an earlier run" if found.earlier else text)
+    parts = [
+        click.style(f"{found.counts[status]:,} {word}", fg=_COLOURS[status] if found.counts[status] else None)
+        for status, word in _WORDS.items()
+    ]
+    show(f"  {', '.join(parts)}")
+    worst = sorted(found.failed, key=badness, reverse=True)
+    if worst:
+        show("  worst first:")
+    for result in worst[:SHOWN]:
+        _failed(result, found.plan)
+    if len(worst) > SHOWN:
+        show(f"    and {len(worst) - SHOWN:,} more; see the result")
+    if found.reasons:
+        show("  skipped because:")
+    for reason, count in found.reasons.most_common(SHOWN_REASONS):
+        show(f"    {count:,} × {printable(reason, 160)}")
+    if found.error_directory is not None:
+        show(f"  data of what did not pass: {found.error_directory}")
+    show(f"  wrote {found.files.result}")
+    show(f"  wrote {found.files.details}")
+    if found.lost:
+        warn(f"{len(found.lost)} API(s) took their process with them: {found.lost[0].name}, …")
+
+
+def _failed(result: Result, plan: CheckPlan) -> None:
+    worst = worst_detail(result)
+    name = worst.name if worst else result.name
+    status = result.forward if result.forward is not Status.PASS else result.backward
+    show(f"    {click.style(printable(name), bold=True)}  {status.value if status else ''}")
+    if worst:
+        numbers = [f"{word} {worst.numbers[key]:.6g}" for key, word in _SHOWN_NUMBERS if key in worst.numbers]
+        if worst.device_dtype:
+            numbers.insert(0, f"{worst.device_dtype} {worst.shape}")
+        if numbers:
+            show(f"        {', '.join(numbers)}")
+        if worst.messages:
+            show(f"        {printable(message_text(worst.messages, 'en'))}")
+    show(f"        {again(result, plan)}")
+
+
+def again(result: Result, plan: CheckPlan) -> str:
+    """A command that shows a call again: its script where there is one, else this check of it alone."""
+    if result.script:
+        return f"{shlex.quote(sys.executable)} {shlex.quote(result.script)}"
+    devices = " ".join(plan.devices)
+    command = f"probe run_ut -api_info {shlex.quote(str(plan.dump))} --only {shlex.quote(result.name)}"
+    return f"{command}{f' -d {devices}' if devices else ''} -save_error_data"
+
+
+def badness(result: Result) -> tuple[int, float]:
+    """How bad an API is: its gravity, and how far its worst output is off."""
+    detail = worst_detail(result)
+    return int(Status.ERROR in (result.forward, result.backward)), _distance(detail) if detail else 0.0
+
+
+def worst_detail(result: Result) -> Detail | None:
+    """The output that is furthest off among those of the gravest status."""
+    for status in (Status.ERROR, Status.WARNING):
+        found = [detail for detail in result.details if detail.status is status]
+        if found:
+            return max(found, key=_distance)
+    return None
+
+
+def _distance(detail: Detail) -> float:
+    """How far an output is off, for ordering: without numbers furthest, then by direction and size."""
+    numbers = detail.numbers
+    if not numbers:
+        return math.inf
+    off = 1 - numbers.get("cosine", 1)
+    for key in ("error_rate", "max_relative_error", "max_abs_error"):
+        value = numbers.get(key)
+        if value is not None:
+            off += math.inf if math.isnan(value) else value
+            break
+    return off
+
+
+def reaches(found: Checked, level: str) -> bool:
+    """Did any API come to ``warning`` or ``error``, or worse?"""
+    levels = (Status.ERROR,) if level == "error" else (Status.ERROR, Status.WARNING)
+    return any(found.counts[status] for status in levels)

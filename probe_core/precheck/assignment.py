@@ -1,0 +1,130 @@
+"""Which standard judges which output: the lists that standards bring along, and those of the user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from probe_core.errors import UserError
+from probe_core.manager import Manager
+from probe_core.precheck.model import kind_of
+from probe_core.precheck.settings import RELEASES
+from probe_core.protocols import Standard
+from probe_core.specs import StandardSpec
+
+MEASURED = frozenset({"float16", "bfloat16", "float32"})
+"""Floating-point dtypes that the standards know."""
+
+UNMEASURED = frozenset({"float64", "double", "complex64", "complex128"})
+"""Dtypes that no standard judges (decision A4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A standard and what is known of it."""
+
+    spec: StandardSpec
+    standard: Standard
+
+
+class Assignment:
+    """The standards in use, and the lists by which one is chosen.
+
+    Args:
+        manager: Where the standards come from.
+        release: Whose thresholds and lists: ``seed`` or ``8.3``.
+        path: A yaml file of the user's, whose lists come before those of plugins.
+
+    Raises:
+        UserError: A list that cannot be read, or names a standard that is not installed.
+    """
+
+    def __init__(self, manager: Manager, release: str, path: Path | None = None) -> None:
+        self.release = release
+        specs = [manager.find("standards", name, StandardSpec) for name in manager.names("standards")]
+        if not specs:
+            raise UserError("No precision standard is installed.", "Install probe-metrics.")
+        self._chosen = {spec.name: Chosen(spec, spec.make()) for spec in specs}
+        self._by_api: dict[str, str] = {}
+        resources = dict.fromkeys(spec.apis for spec in specs if spec.apis)
+        for address in resources:
+            package, _, name = address.partition(":")
+            self._read(files(package).joinpath(name).read_text("utf-8"), address)
+        if path is not None:
+            try:
+                text = path.read_text("utf-8-sig")
+            except (OSError, ValueError) as error:
+                problem = getattr(error, "strerror", None) or "it is no text in UTF-8"
+                raise UserError(
+                    f"The list of standards {path} cannot be read: {problem}.", "Give a yaml file."
+                ) from None
+            self._read(text, str(path))
+        self._exact = _first(self._chosen, "exact")
+        self._rest = _first(self._chosen, "rest")
+
+    def _read(self, text: str, what: str) -> None:
+        import yaml
+
+        try:
+            lists = yaml.safe_load(text)
+        except (yaml.YAMLError, RecursionError):
+            raise UserError(f"{what} is no valid yaml.", "Mend the file.") from None
+        if not isinstance(lists, Mapping):
+            raise UserError(f"{what} must map standards to APIs.", "For example ulp: [matmul, linear].")
+        for name, apis in lists.items():
+            if name not in self._chosen:
+                raise UserError(
+                    f'{what} names a standard "{name}" that is not installed.',
+                    "Use these:",
+                    list(self._chosen),
+                )
+            for api in _apis(apis, self.release, f"{what}: {name}"):
+                self._by_api[api] = str(name)
+
+    @property
+    def own_columns(self) -> tuple[tuple[str, str, str], ...]:
+        """The columns that standards bring along."""
+        return tuple(dict.fromkeys(column for one in self._chosen.values() for column in one.spec.columns))
+
+    def of(self, api: str, dtype: str) -> Chosen | None:
+        """The standard for outputs of ``dtype`` (a framework's text) of the API; None where there is none.
+
+        The dtype comes first (decision B16): what is no floating-point number is judged exactly.
+        """
+        kind = kind_of(dtype)
+        if kind in UNMEASURED:
+            return None
+        if kind not in MEASURED:
+            return self._exact
+        name = self._by_api.get(api)
+        return self._chosen[name] if name is not None else self._rest
+
+
+def _first(chosen: Mapping[str, Chosen], judges: str) -> Chosen | None:
+    return next((one for one in chosen.values() if one.spec.judges == judges), None)
+
+
+def _apis(value: Any, release: str, what: str) -> Sequence[str]:
+    """The names in a list; inside, a mapping from a release to a list adds names from it on."""
+    found: list[str] = []
+    if not isinstance(value, list):
+        raise UserError(f"{what} must be a list of APIs.", "For example [matmul, linear].")
+    for item in value:
+        if isinstance(item, str):
+            found.append(item)
+        elif isinstance(item, Mapping) and all(
+            key in RELEASES and isinstance(inner, list) and all(isinstance(name, str) for name in inner)
+            for key, inner in item.items()
+        ):
+            for key, inner in item.items():
+                if RELEASES.index(release) >= RELEASES.index(key):
+                    found += inner
+        else:
+            raise UserError(
+                f"{what} holds {item!r}, which is no API.",
+                'Put a bare name, or {"8.3": [names]}; yaml quotes 8.3.',
+            )
+    return found

@@ -1,0 +1,105 @@
+"""What a worker process does: runs the calls that it is sent, and judges what they gave out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from probe_core.errors import UserError
+from probe_core.manager import Manager
+from probe_core.precheck.assignment import Assignment
+from probe_core.precheck.judging import Judge
+from probe_core.precheck.model import Call, Outcome, Result, Skipped, Status
+from probe_core.precheck.settings import RunnerOptions
+from probe_core.protocols import Runner, StatusRule
+from probe_core.specs import RunnerSpec, StatusRuleSpec
+
+LONGEST_MESSAGE = 1000
+FAILED = (Status.WARNING, Status.ERROR)
+
+
+def runner_of(manager: Manager, framework: str) -> RunnerSpec:
+    """What runs the calls of a framework, described.
+
+    Raises:
+        UserError: Nothing that is installed does.
+    """
+    specs = [item.spec for item in manager.contributions("runners")]
+    names = [spec.name for spec in specs if isinstance(spec, RunnerSpec) and spec.framework == framework]
+    if not names:
+        known = [spec.framework for spec in specs if isinstance(spec, RunnerSpec)]
+        raise UserError(
+            f'Calls of framework "{framework}" cannot be run alone.',
+            "These can be:" if known else f"Install probe-{framework}.",
+            known,
+        )
+    return manager.find("runners", names[0], RunnerSpec)
+
+
+def rule_of(manager: Manager, framework: str) -> StatusRule:
+    """The first stage of a framework: its own where there is one, else that of all.
+
+    Raises:
+        UserError: None is installed.
+    """
+    specs = [item.spec for item in manager.contributions("status_rules")]
+    for wanted in (framework, ""):
+        for spec in specs:
+            if isinstance(spec, StatusRuleSpec) and spec.framework == wanted:
+                rule: StatusRule = manager.find("status_rules", spec.name, StatusRuleSpec).make()
+                return rule
+    raise UserError("No rule for the status of an output is installed.", "Install probe-metrics.")
+
+
+@dataclass(frozen=True, slots=True)
+class Checking:
+    """How a worker sets itself up; can be pickled.
+
+    Attributes:
+        devices: One for each worker, again from the first where there are more workers.
+    """
+
+    framework: str
+    options: RunnerOptions
+    devices: Sequence[str]
+    release: str
+    standards: Path | None = None
+
+    def __call__(self, slot: int) -> Callable[[Call], Result]:
+        """What checks a call, in the worker with the number ``slot``.
+
+        Raises:
+            UserError: The device or the framework is not there.
+        """
+        manager = Manager()
+        runner: Runner = runner_of(manager, self.framework).make()
+        device = self.devices[slot % len(self.devices)]
+        runner.open(replace(self.options, device=device))
+        judge = Judge(rule_of(manager, self.framework), Assignment(manager, self.release, self.standards))
+        saves = self.options.error_directory is not None
+
+        def check(call: Call) -> Result:
+            outcome = outcome_of(runner, call)
+            result = judge.result(call, outcome)
+            if saves and (result.forward in FAILED or result.backward in FAILED):
+                return replace(result, script=runner.save(call, outcome))
+            return result
+
+        return check
+
+
+def outcome_of(runner: Runner, call: Call) -> Outcome:
+    """What running the call came to; what it raises becomes the reason why it was skipped."""
+    try:
+        return runner.run(call)
+    except MemoryError:
+        return skipped(call, "There is not enough memory to run it. SKIP.")
+    except Exception as error:  # whatever a framework raises for arguments that were made up
+        text = " ".join(str(error).split()) or type(error).__name__
+        return skipped(call, text[:LONGEST_MESSAGE])
+
+
+def skipped(call: Call, message: str) -> Outcome:
+    """A call that was not run."""
+    return Outcome(Skipped(message), None if call.backward is None else Skipped(message))

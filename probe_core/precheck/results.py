@@ -1,0 +1,240 @@
+"""The pair of files that a pre-check writes: one row an API, and one row an output.
+
+The details of an API are written first, then its row (decision B27), each with one call of the system; so
+whatever ends the process, what stands in the result file is whole, and the rest is done again on resume.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from probe_core.errors import UserError
+from probe_core.precheck import csvfile
+from probe_core.precheck.csvfile import BLANK, message_text, number_text, read_table
+from probe_core.precheck.model import Detail, Result
+from probe_core.precheck.tables import DETAILS, RESULT, Column
+from probe_core.store.atomic import FILE_MODE, AtomicFile, make_directory, refused
+
+RESULT_NAME = "accuracy_checking_result_{}.csv"
+DETAILS_NAME = "accuracy_checking_details_{}.csv"
+_RESULT = re.compile(r"accuracy_checking_result_(\d{14})\.csv")
+_DETAIL_NAME = re.compile(r"(.*)\.(?:forward|backward)\.output\.\d+")
+
+
+def api_of(name: str) -> str:
+    """The API that a row of the details is about; the name itself where it is none of an output."""
+    found = _DETAIL_NAME.fullmatch(name)
+    return found[1] if found else name
+
+
+class ResultFiles:
+    """Both files, open for appending.
+
+    Attributes:
+        result, details: Their paths.
+        time_stamp: The 14 digits in their names.
+        done: The APIs that stand in them already.
+    """
+
+    def __init__(self, result: Path, columns: Sequence[Column], language: str, precision: int) -> None:
+        self.result = result
+        self.time_stamp = result.stem[-14:]
+        self.details = result.with_name(DETAILS_NAME.format(self.time_stamp))
+        self.done: set[str] = set()
+        self._language = language
+        self._precision = precision
+        self._columns = columns
+        self._files: list[BinaryIO] = []
+
+    # -- opening ---------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls, directory: Path, time_stamp: str, columns: Sequence[Column], language: str, precision: int
+    ) -> ResultFiles:
+        """New files in ``directory``, which is made; the time stamp goes up where it is taken."""
+        make_directory(directory)
+        for _ in range(1000):
+            files = cls(directory / RESULT_NAME.format(time_stamp), columns, language, precision)
+            try:
+                files._open("xb")
+            except FileExistsError:
+                time_stamp = _next(time_stamp)
+                continue
+            except OSError as error:
+                raise refused(files.result, error) from None
+            files._write(files._files[0], csvfile.header(RESULT, language))
+            files._write(files._files[1], csvfile.header(columns, language))
+            return files
+        raise UserError(f"{directory} takes no new files.", "Give another directory with -o.")
+
+    @classmethod
+    def resume(cls, result: Path, columns: Sequence[Column], precision: int) -> ResultFiles:
+        """The files of an earlier run, without what it did not finish.
+
+        Raises:
+            UserError: The file was renamed, its details are not there, or either is damaged, or in use.
+        """
+        if not _RESULT.fullmatch(result.name):
+            raise UserError(
+                f'"{result.name}" is no name of a result file, please do not modify the result csv name.',
+                "Give accuracy_checking_result_ with the 14 digits of its time, and .csv.",
+            )
+        files = cls(result, columns, "zh", precision)
+        if not result.is_file():
+            raise UserError(f"There is no {result}.", "Give the result csv of the run to go on with.")
+        if not files.details.is_file():
+            raise UserError(
+                f"{files.details.name} is not beside {result.name}.",
+                "Keep both files of a run in one directory.",
+            )
+        try:
+            files._open("r+b")
+        except OSError as error:
+            raise refused(result, error) from None
+        try:
+            files._take_up()
+        except BaseException:
+            files.close()
+            raise
+        return files
+
+    def _open(self, mode: str) -> None:
+        self._files = [self.result.open(mode, buffering=0)]  # type: ignore[list-item]
+        try:
+            _lock(self._files[0], self.result)
+            self._files.append(self.details.open(mode, buffering=0))  # type: ignore[arg-type]
+        except BaseException:
+            self.close()
+            if mode == "xb":
+                self.result.unlink(missing_ok=True)
+            raise
+        for path in (self.result, self.details):
+            with suppress(OSError):
+                path.chmod(FILE_MODE)
+
+    def _take_up(self) -> None:
+        """Note what is done, and take out what was begun and not finished."""
+        result = read_table(self.result, RESULT, [column.key for column in RESULT], may_be_cut=True)
+        details = read_table(self.details, self._columns, [column.key for column in DETAILS], may_be_cut=True)
+        self._language = details.language
+        self._columns = details.columns
+        names = [row["name"].strip() for row in result.rows]
+        self.done = set(names)
+        if len(self.done) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise UserError(f"{self.result} has two rows for {twice}.", "Remove one of them, or check again.")
+        kept = [row for row in details.rows if api_of(row["name"].strip()) in self.done]
+        for file, table in zip(self._files, (result, details)):
+            if table.is_cut:
+                file.truncate(table.whole)
+            file.seek(0, os.SEEK_END)
+        if len(kept) < len(details.rows):
+            self._replace(self.details, self._columns, kept)
+            self._files[1].close()
+            self._files[1] = self.details.open("ab", buffering=0)
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def append(self, result: Result) -> None:
+        """Write the rows of an API.
+
+        Raises:
+            UserError: The disk is full, or the like; what was written before stays.
+        """
+        self._write(
+            self._files[1],
+            csvfile.lines(csvfile.cells(self._detail(detail), self._columns) for detail in result.details),
+        )
+        row = {
+            "name": result.name,
+            "forward": result.forward.value,
+            "backward": BLANK if result.backward is None else result.backward.value,
+            "message": message_text(result.messages, self._language) or BLANK,
+        }
+        self._write(self._files[0], csvfile.lines([csvfile.cells(row, RESULT)]))
+        self.done.add(result.name)
+
+    def _detail(self, detail: Detail) -> Mapping[str, str]:
+        found = {key: number_text(value, self._precision) for key, value in detail.numbers.items()}
+        found.update(
+            name=detail.name,
+            bench_dtype=detail.bench_dtype or BLANK,
+            device_dtype=detail.device_dtype or BLANK,
+            shape=detail.shape or BLANK,
+            status=detail.status.value,
+            message=message_text(detail.messages, self._language) or BLANK,
+        )
+        return found
+
+    def _write(self, file: BinaryIO, data: bytes) -> None:
+        start = file.tell()
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[file.write(view) :]
+        except OSError as error:
+            with suppress(OSError):
+                file.truncate(start)
+            raise refused(self.result if file is self._files[0] else self.details, error) from None
+
+    def finish(self, order: Sequence[str]) -> None:
+        """Put the rows into the order of the run, and close the files."""
+        place = {name: number for number, name in enumerate(order)}
+        for path, columns in ((self.result, RESULT), (self.details, tuple(self._columns))):
+            rows = read_table(path, columns, [column.key for column in columns]).rows
+            places = [place.get(api_of(row["name"].strip()), len(place)) for row in rows]
+            if places != sorted(places):
+                ordered = [row for _, row in sorted(zip(places, rows), key=lambda item: item[0])]
+                self._replace(path, columns, ordered)
+        self.close()
+
+    def _replace(self, path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, str]]) -> None:
+        file = AtomicFile(path)
+        body = csvfile.lines(csvfile.cells(row, columns) for row in rows)
+        try:
+            file.temporary.write_bytes(csvfile.header(columns, self._language) + body)
+        except OSError as error:
+            file.discard()
+            raise refused(path, error) from None
+        file.commit()
+
+    def remove(self) -> None:
+        """Take both files away, where nothing could be checked at all."""
+        self.close()
+        for path in (self.result, self.details):
+            path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let the files go."""
+        for file in self._files:
+            with suppress(OSError):
+                file.close()
+
+
+def _lock(file: BinaryIO, path: Path) -> None:
+    """Keep another pre-check from the file, where the system can."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UserError(
+            f"Another pre-check is writing {path.name}.", "Wait for it to end, or end it, then go on."
+        ) from None
+    except OSError:
+        return  # a file system without locks
+
+
+def _next(time_stamp: str) -> str:
+    """A time stamp one second later."""
+    moment = time.mktime(time.strptime(time_stamp, "%Y%m%d%H%M%S"))
+    return time.strftime("%Y%m%d%H%M%S", time.localtime(moment + 1))

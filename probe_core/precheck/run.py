@@ -1,0 +1,236 @@
+"""A whole pre-check: the calls of a run, checked in worker processes, written as they are finished."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from probe_core.engine import cores
+from probe_core.errors import UserError, nearest
+from probe_core.manager import Manager
+from probe_core.opening import open_run
+from probe_core.precheck.assignment import Assignment
+from probe_core.precheck.calls import RecordedCalls
+from probe_core.precheck.checking import Checking, rule_of, runner_of, skipped
+from probe_core.precheck.judging import Judge, whole
+from probe_core.precheck.model import Call, Detail, Message, Result, Status
+from probe_core.precheck.results import ResultFiles
+from probe_core.precheck.settings import RunnerOptions, Settings, check_names
+from probe_core.precheck.supervisor import Job, Lost, supervise
+from probe_core.precheck.tables import DETAILS, Column
+from probe_core.progress import tell
+from probe_core.specs import RunnerSpec
+from probe_core.store.atomic import make_directory
+
+PRELOADED = ("probe_core.precheck.checking",)
+"""What every worker process needs whatever the framework."""
+
+KEPT = 10_000
+"""How many results that did not pass are kept for the summary."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckPlan:
+    """What is to be checked, and how.
+
+    Attributes:
+        dump: The ``dump.json``.
+        output: The directory of both csv files.
+        time_stamp: When the program started, 14 digits.
+        framework: That of the run; None to find out.
+        devices: As given: none for an accelerator or the CPU, ``cpu``, or indices.
+        workers: How many processes.
+        timeout: Seconds that one call may take.
+        resume: The result csv of an earlier run to go on with.
+        distinct: Leave out calls that repeat an earlier one (``-f``).
+        only: Names of calls, or of APIs, to run and no other.
+        standards: A yaml file that assigns APIs to standards.
+    """
+
+    dump: Path
+    output: Path
+    time_stamp: str
+    framework: str | None = None
+    devices: tuple[str, ...] = ()
+    workers: int = 1
+    timeout: float = 600.0
+    resume: Path | None = None
+    distinct: bool = False
+    only: tuple[str, ...] = ()
+    save_error_data: bool = False
+    jit_compile: bool = False
+    settings: Settings = field(default_factory=Settings)
+    release: str = "seed"
+    language: str = "zh"
+    standards: Path | None = None
+    seed: int = 1234
+
+
+@dataclass(slots=True)
+class Checked:
+    """What a pre-check came to.
+
+    Attributes:
+        counts: How many APIs came to what, forward and backward together.
+        failed: Those that did not pass, in the order of their finishing.
+        reasons: Why calls were skipped, and how many.
+        lost: APIs that took their process with them.
+    """
+
+    plan: CheckPlan
+    files: ResultFiles
+    total: int = 0
+    earlier: int = 0
+    counts: Counter[Status] = field(default_factory=Counter)
+    failed: list[Result] = field(default_factory=list)
+    reasons: Counter[str] = field(default_factory=Counter)
+    lost: list[Result] = field(default_factory=list)
+    error_directory: Path | None = None
+
+    def note(self, result: Result) -> None:
+        """Count a finished API."""
+        status = whole([one for one in (result.forward, result.backward) if one is not None])
+        self.counts[status] += 1
+        if result.lost:
+            self.lost.append(result)
+        if status in (Status.ERROR, Status.WARNING) and len(self.failed) < KEPT:
+            self.failed.append(result)
+        if status is Status.SKIP and result.messages:
+            kind = result.name.rpartition(".")[0]
+            self.reasons[result.messages[0].text("en").replace(result.name, kind)] += 1
+
+
+def check_run(plan: CheckPlan, manager: Manager) -> Checked:
+    """Check the calls of a run, and write both files as they are finished.
+
+    Interrupted by Ctrl-C, what is finished stays in the files, and ``KeyboardInterrupt`` goes on.
+
+    Raises:
+        UserError: The run, a file, the device or the framework is not there, or the disk is full.
+    """
+    run = open_run(manager, plan.dump, plan.framework)
+    try:
+        calls = RecordedCalls(run)
+        framework = run.header.framework
+        spec = runner_of(manager, framework)
+        if plan.settings.white_list or plan.settings.black_list:
+            recorded = {".".join(name.split(".")[1:-1]) for name in calls.names}
+            check_names(plan.settings, spec.make().apis() | recorded)
+        judge = Judge(
+            rule_of(manager, framework), assignment := Assignment(manager, plan.release, plan.standards)
+        )
+        chosen = _chosen(calls, plan)
+        files = _open_files(plan, assignment)
+        checked = Checked(plan, files)
+        try:
+            _check(plan, calls, chosen, spec, judge, checked)
+            files.finish(calls.names)
+        except UserError:
+            if plan.resume is None and not files.done:  # such as a device that is not there
+                files.remove()
+            raise
+        finally:
+            files.close()
+        return checked
+    finally:
+        run.close()
+
+
+def _check(
+    plan: CheckPlan,
+    calls: RecordedCalls,
+    chosen: Sequence[int],
+    spec: RunnerSpec,
+    judge: Judge,
+    checked: Checked,
+) -> None:
+    files = checked.files
+    left = [index for index in chosen if calls.names[index] not in files.done]
+    checked.total = len(chosen)
+    checked.earlier = done = len(chosen) - len(left)
+    if plan.save_error_data:
+        checked.error_directory = plan.settings.error_data_path / f"ut_error_data{files.time_stamp}"
+        make_directory(checked.error_directory)
+    jobs: list[Job] = []
+    not_run: list[Call] = []
+    for index in left:
+        call = calls.call(index, plan.settings)
+        if call.problem:
+            not_run.append(call)
+        else:
+            jobs.append(Job(index, call, calls.cost(index)))
+    setup = Checking(
+        spec.framework,
+        RunnerOptions(
+            plan.dump,
+            jit_compile=plan.jit_compile,
+            error_directory=checked.error_directory,
+            threads=_threads(plan),
+            seed=plan.seed,
+        ),
+        plan.devices or ("",),
+        plan.release,
+        plan.standards,
+    )
+    with closing(
+        supervise(setup, jobs, plan.workers, plan.timeout, preload=(*PRELOADED, *spec.preload))
+    ) as answers:
+        for job, answer in answers:
+            result = lost_result(job.payload, answer.reason) if isinstance(answer, Lost) else answer
+            done = _finish(result, checked, done)
+    for call in not_run:
+        done = _finish(judge.result(call, skipped(call, call.problem)), checked, done)
+
+
+def _finish(result: Result, checked: Checked, done: int) -> int:
+    checked.files.append(result)
+    checked.note(result)
+    tell("checking", done + 1, checked.total)
+    return done + 1
+
+
+def lost_result(call: Call, reason: str) -> Result:
+    """The row of an API that took its process with it."""
+    message = Message(f"ERROR: {reason}")
+    details = [Detail(f"{call.name}.forward.output.0", Status.ERROR, messages=(message,))]
+    backward = None
+    if call.backward is not None:
+        backward = Status.SKIP
+        details.append(Detail(f"{call.name}.backward.output.0", Status.SKIP, messages=(message,)))
+    return Result(call.name, Status.ERROR, backward, (message,), details, lost=True)
+
+
+def _chosen(calls: RecordedCalls, plan: CheckPlan) -> list[int]:
+    """The places of the calls that are to get a row."""
+    chosen = list(calls.distinct()) if plan.distinct else list(range(len(calls)))
+    if not plan.only:
+        return chosen
+    wanted = set(plan.only)
+    apis = {name.rpartition(".")[0] for name in calls.names}
+    for name in plan.only:
+        if name not in apis and name not in calls.names:
+            close = nearest(name, [*apis, *calls.names])
+            raise UserError(
+                f'The run holds no call "{name}".',
+                "Nearest:" if close else "Give a name such as Functional.linear.0, or Functional.linear.",
+                close,
+            )
+    return [i for i in chosen if calls.names[i] in wanted or calls.names[i].rpartition(".")[0] in wanted]
+
+
+def _open_files(plan: CheckPlan, assignment: Assignment) -> ResultFiles:
+    columns = (*DETAILS, *(Column(*names) for names in assignment.own_columns))
+    digits = plan.settings.precision
+    if plan.resume is not None:
+        return ResultFiles.resume(plan.resume, columns, digits)
+    return ResultFiles.create(plan.output, plan.time_stamp, columns, plan.language, digits)
+
+
+def _threads(plan: CheckPlan) -> int:
+    """Threads of each worker: one on the CPU, where sums must not depend on the number of workers."""
+    if not plan.devices or plan.devices == ("cpu",):
+        return 1
+    return max(1, cores() // plan.workers)

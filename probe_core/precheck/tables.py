@@ -1,0 +1,93 @@
+"""The tables of the pre-check (spec/precheck 8 and 10) as columns: key, Chinese and English header."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Column(NamedTuple):
+    """A column: the key that the code knows it by, its header in the formats, and its English header."""
+
+    key: str
+    chinese: str
+    english: str
+
+    def header(self, language: str) -> str:
+        """The header in ``zh`` or ``en``."""
+        return self.english if language == "en" else self.chinese
+
+
+def _same(key: str, header: str) -> Column:
+    return Column(key, header, header)
+
+
+RESULT = (
+    _same("name", "API name"),
+    _same("forward", "Forward Test Success"),
+    _same("backward", "Backward Test Success"),
+    _same("message", "Message"),
+)
+
+NUMBERS = (
+    Column("cosine", "余弦相似度", "Cosine Similarity"),
+    Column("max_abs_error", "最大绝对误差", "Max Abs Error"),
+    Column("hundredth", "双百指标", "Dual Hundredth"),
+    Column("thousandth", "双千指标", "Dual Thousandth"),
+    Column("ten_thousandth", "双万指标", "Dual Ten-Thousandth"),
+    Column("error_rate", "二进制一致错误率", "Binary Error Rate"),
+    Column("error_balance", "误差均衡性", "Error Balance"),
+    Column("rmse", "均方根误差", "RMSE"),
+    Column("small_value_error_share", "小值域错误占比", "Small Value Error Share"),
+    Column("max_relative_error", "相对误差最大值", "Max Relative Error"),
+    Column("mean_relative_error", "相对误差平均值", "Mean Relative Error"),
+    Column("inf_nan_error_rate", "inf/nan错误率", "Inf/NaN Error Rate"),
+    Column("relative_error_rate", "相对误差错误率", "Relative Error Rate"),
+    Column("absolute_error_rate", "绝对误差错误率", "Absolute Error Rate"),
+    Column("ulp_max", "ULP误差最大值", "ULP Max"),
+    Column("ulp_mean", "ULP误差平均值", "ULP Mean"),
+    Column("ulp_share", "ULP误差大于阈值占比", "ULP Share over Limit"),
+)
+"""What is measured of an output, in the order of the details."""
+
+DETAILS = (
+    _same("name", "API Name"),
+    _same("bench_dtype", "Bench Dtype"),
+    _same("device_dtype", "DEVICE Dtype"),
+    _same("shape", "Shape"),
+    *NUMBERS,
+    _same("status", "Status"),
+    _same("message", "Message"),
+)
+
+COMPARE_RESULT = (_same("name", "API Name"), *RESULT[1:])
+
+COMPARE_DETAILS = (
+    _same("name", "API Name"),
+    Column("small_value_ratio", "小值域错误比值", "Small Value Error Ratio"),
+    Column("small_value_status", "小值域判定结果", "Small Value Result"),
+    Column("rmse_ratio", "均方根误差比值", "RMSE Ratio"),
+    Column("rmse_status", "均方根误差判定结果", "RMSE Result"),
+    Column("max_relative_ratio", "相对误差最大值比值", "Max Relative Error Ratio"),
+    Column("max_relative_status", "相对误差最大值判定结果", "Max Relative Error Result"),
+    Column("mean_relative_ratio", "相对误差平均值比值", "Mean Relative Error Ratio"),
+    Column("mean_relative_status", "相对误差平均值判定结果", "Mean Relative Error Result"),
+    Column("error_balance_ratio", "误差均衡性比值", "Error Balance Ratio"),
+    Column("error_balance_status", "误差均衡性判定结果", "Error Balance Result"),
+    Column("inf_nan_error_rate", "inf/nan错误率", "Inf/NaN Error Rate"),
+    Column("inf_nan_status", "inf/nan判定结果", "Inf/NaN Result"),
+    Column("relative_error_rate", "相对误差错误率", "Relative Error Rate"),
+    Column("relative_error_status", "相对误差判定结果", "Relative Error Result"),
+    Column("absolute_error_rate", "绝对误差错误率", "Absolute Error Rate"),
+    Column("absolute_error_status", "绝对误差判定结果", "Absolute Error Result"),
+    Column("error_rate", "二进制一致错误率", "Binary Error Rate"),
+    Column("error_rate_status", "二进制一致错误率判定结果", "Binary Error Rate Result"),
+    Column("ulp_mean", "ULP误差平均值", "ULP Mean"),
+    Column("ulp_share", "ULP误差大于阈值占比", "ULP Share over Limit"),
+    Column("ulp_share_ratio", "ULP误差大于阈值占比比值", "ULP Share Ratio"),
+    Column("ulp_status", "ULP误差判定结果", "ULP Result"),
+    Column("thousandth", "双千指标", "Dual Thousandth"),
+    Column("thousandth_status", "双千指标判定结果", "Dual Thousandth Result"),
+    Column("status", "比对结果", "Compare Result"),
+    Column("algorithm", "比对算法", "Compare Algorithm"),
+    _same("message", "Message"),
+)
