@@ -73,10 +73,10 @@ def lint() -> None:
 
 
 def bench() -> None:
-    """Run the benchmarks, or ``kernel``, ``compare``, ``ranks`` or ``record`` (after ``test`` has set up)."""
+    """Run the benchmarks, or one of them: ``kernel``, ``compare``, ``ranks``, ``check``, ``record``."""
     scripts = {
         "kernel": "kernel.py", "compare": "compare_runs.py", "ranks": "many_ranks.py",
-        "record": "record_steps.py",
+        "check": "check_calls.py", "record": "record_steps.py",
     }  # fmt: skip
     chosen = sys.argv[2:3] if sys.argv[2:3] and sys.argv[2] in scripts else list(scripts)
     for name in chosen:

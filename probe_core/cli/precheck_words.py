@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import shlex
 import sys
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
 
 from probe_core.cli.console import show, warn
 from probe_core.errors import printable
+from probe_core.precheck.calls import api_name
 from probe_core.precheck.csvfile import message_text
 from probe_core.precheck.model import Detail, Result, Status
 
@@ -28,20 +30,22 @@ _SHOWN_NUMBERS = (("cosine", "cosine"), ("max_abs_error", "max abs error"), ("th
 
 def checked(found: Checked) -> None:
     """The summary of a pre-check."""
-    text = f"{found.total:,} APIs checked"
+    text = f"{found.total:,} calls checked, of {len(found.apis):,} APIs"
     show(f"{text}, {found.earlier:,} of them in an earlier run" if found.earlier else text)
     parts = [
         click.style(f"{found.counts[status]:,} {word}", fg=_COLOURS[status] if found.counts[status] else None)
         for status, word in _WORDS.items()
     ]
     show(f"  {', '.join(parts)}")
-    worst = sorted(found.failed, key=badness, reverse=True)
-    if worst:
-        show("  worst first:")
-    for result in worst[:SHOWN]:
-        _failed(result, found.plan)
-    if len(worst) > SHOWN:
-        show(f"    and {len(worst) - SHOWN:,} more; see the result")
+    by_api: dict[str, list[Result]] = {}
+    for result in sorted(found.failed, key=badness, reverse=True):
+        by_api.setdefault(api_name(result.name), []).append(result)
+    if by_api:
+        show("  worst first, one call of each API:")
+    for api, results in islice(by_api.items(), SHOWN):
+        _failed(results, found.apis[api], found.plan)
+    if len(by_api) > SHOWN:
+        show(f"    and more of {len(by_api) - SHOWN:,} other API(s); see the result")
     if found.reasons:
         show("  skipped because:")
     for reason, count in found.reasons.most_common(SHOWN_REASONS):
@@ -54,11 +58,17 @@ def checked(found: Checked) -> None:
         warn(f"{len(found.lost)} API(s) took their process with them: {found.lost[0].name}, …")
 
 
-def _failed(result: Result, plan: CheckPlan) -> None:
+def _failed(results: list[Result], calls: int, plan: CheckPlan) -> None:
+    """The worst call of an API, and how many of its calls did not pass."""
+    result = results[0]
     worst = worst_detail(result)
     name = worst.name if worst else result.name
-    status = result.forward if result.forward is not Status.PASS else result.backward
-    show(f"    {click.style(printable(name), bold=True)}  {status.value if status else ''}")
+    errors = sum(Status.ERROR in (one.forward, one.backward) for one in results)
+    parts = [
+        f"{count} {word}" for count, word in ((errors, "fail"), (len(results) - errors, "to check")) if count
+    ]
+    parts.append(f"of {calls} {'call' if calls == 1 else 'calls'}")
+    show(f"    {click.style(printable(name), bold=True)}  ({', '.join(parts)})")
     if worst:
         numbers = [f"{word} {worst.numbers[key]:.6g}" for key, word in _SHOWN_NUMBERS if key in worst.numbers]
         if worst.device_dtype:

@@ -174,7 +174,7 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
 
 
 def _dump_file(path: Path) -> Path:
-    """The ``dump.json`` that a path means: itself, or the one in a directory."""
+    """The ``dump.json`` that a path means: itself, or the one in or below a directory."""
     if not path.is_dir():
         if not path.exists():
             raise UserError(f'There is no "{path}".', "Give the dump.json of a run.")
@@ -182,9 +182,11 @@ def _dump_file(path: Path) -> Path:
     if (path / "dump.json").is_file():
         return path / "dump.json"
     found = sorted(path.glob("**/dump.json"))
+    if len(found) == 1:
+        return found[0]
     raise UserError(
-        f"{path} holds no dump.json itself.",
-        "One of these is meant:" if found else "Give the dump.json of a run.",
+        f"{path} holds {'several runs' if found else 'no dump.json'}.",
+        "Give one of these:" if found else "Give the dump.json of a run.",
         [str(one) for one in found[:10]],
     )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -84,10 +84,11 @@ class Assignment:
             for api in _apis(apis, self.release, f"{what}: {name}"):
                 self._by_api[api] = str(name)
 
-    @property
-    def own_columns(self) -> tuple[tuple[str, str, str], ...]:
-        """The columns that standards bring along."""
-        return tuple(dict.fromkeys(column for one in self._chosen.values() for column in one.spec.columns))
+    def own_columns(self, apis: Iterable[str] | None = None) -> tuple[tuple[str, str, str], ...]:
+        """The columns that standards bring along: all, or of those that judge any of ``apis``."""
+        names = self._chosen if apis is None else {self._by_api.get(api) for api in apis}
+        found = (one.spec.columns for name, one in self._chosen.items() if name in names)
+        return tuple(dict.fromkeys(column for columns in found for column in columns))
 
     def of(self, api: str, dtype: str) -> Chosen | None:
         """The standard for outputs of ``dtype`` (a framework's text) of the API; None where there is none.

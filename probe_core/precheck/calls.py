@@ -22,6 +22,16 @@ NOT_COMPARED = frozenset({"Max", "Min", "Mean", "Norm", "md5", "data_name", "Max
 """Fields of a tensor that differ between two calls which are the same work (decision B25)."""
 
 
+def api_name(call: str) -> str:
+    """The API that a call is one of: its name without the count, such as ``Functional.linear``."""
+    return call.rpartition(".")[0]
+
+
+def bare_name(call: str) -> str:
+    """The same without the type: ``linear``, ``linalg.inv``; what lists of APIs name."""
+    return api_name(call).partition(".")[2]
+
+
 class RecordedCalls:
     """The calls of one run, in the order of their first record.
 
@@ -89,8 +99,7 @@ class RecordedCalls:
             return f"{parts[0]} APIs are not supported for run ut. SKIP."
         if len(parts) not in (3, 4) or not parts[-1].isdecimal():
             return f"API {printable(name)} not support for run ut. SKIP."
-        api = ".".join(parts[1:-1])
-        if not settings.lets_through(api):
+        if not settings.lets_through(bare_name(name)):
             return f"API {name} in black list or not in white list. SKIP."
         if name not in self._forward:
             return f"API {name} has a backward record and no forward record. SKIP."
@@ -106,7 +115,7 @@ class RecordedCalls:
                 continue
             fields = self._run.fields(forward)
             arguments = {key: fields.get(key) for key in ("input_args", "input_kwargs", "input")}
-            signature = name.rpartition(".")[0], json.dumps(_bare(arguments), sort_keys=True)
+            signature = api_name(name), json.dumps(_bare(arguments), sort_keys=True)
             if signature not in seen:
                 seen.add(signature)
                 yield index

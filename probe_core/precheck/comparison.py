@@ -63,7 +63,7 @@ def compare_details(npu: Path, gpu: Path, assignment: Assignment) -> Compared:
     Raises:
         UserError: A file cannot be read, lacks a column, or has a row twice.
     """
-    columns = (*DETAILS, *(Column(*names) for names in assignment.own_columns))
+    columns = (*DETAILS, *(Column(*names) for names in assignment.own_columns()))
     ours, theirs = (_read(path, columns) for path in (npu, gpu))
     by_name = {row["name"].strip(): row for row in theirs.rows}
     found = Compared(language=ours.language)

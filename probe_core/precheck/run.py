@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from probe_core.errors import UserError, nearest
 from probe_core.manager import Manager
 from probe_core.opening import open_run
 from probe_core.precheck.assignment import Assignment
-from probe_core.precheck.calls import RecordedCalls
+from probe_core.precheck.calls import RecordedCalls, api_name, bare_name
 from probe_core.precheck.checking import Checking, rule_of, runner_of, skipped
 from probe_core.precheck.judging import Judge, whole
 from probe_core.precheck.model import Call, Detail, Message, Result, Status
@@ -74,7 +74,8 @@ class Checked:
     """What a pre-check came to.
 
     Attributes:
-        counts: How many APIs came to what, forward and backward together.
+        counts: How many calls came to what, forward and backward together.
+        apis: How many calls each API has among them.
         failed: Those that did not pass, in the order of their finishing.
         reasons: Why calls were skipped, and how many.
         lost: APIs that took their process with them.
@@ -85,6 +86,7 @@ class Checked:
     total: int = 0
     earlier: int = 0
     counts: Counter[Status] = field(default_factory=Counter)
+    apis: Counter[str] = field(default_factory=Counter)
     failed: list[Result] = field(default_factory=list)
     reasons: Counter[str] = field(default_factory=Counter)
     lost: list[Result] = field(default_factory=list)
@@ -93,14 +95,22 @@ class Checked:
     def note(self, result: Result) -> None:
         """Count a finished API."""
         status = whole([one for one in (result.forward, result.backward) if one is not None])
+        kind = api_name(result.name)
         self.counts[status] += 1
+        self.apis[kind] += 1
         if result.lost:
             self.lost.append(result)
         if status in (Status.ERROR, Status.WARNING) and len(self.failed) < KEPT:
             self.failed.append(result)
         if status is Status.SKIP and result.messages:
-            kind = result.name.rpartition(".")[0]
             self.reasons[result.messages[0].text("en").replace(result.name, kind)] += 1
+
+    def drop_empty(self) -> None:
+        """Take the directory of the error data away where there are none."""
+        if self.error_directory is not None:
+            with suppress(OSError):
+                self.error_directory.rmdir()
+                self.error_directory = None
 
 
 def check_run(plan: CheckPlan, manager: Manager) -> Checked:
@@ -117,17 +127,18 @@ def check_run(plan: CheckPlan, manager: Manager) -> Checked:
         framework = run.header.framework
         spec = runner_of(manager, framework)
         if plan.settings.white_list or plan.settings.black_list:
-            recorded = {".".join(name.split(".")[1:-1]) for name in calls.names}
+            recorded = {bare_name(name) for name in calls.names}
             check_names(plan.settings, spec.make().apis() | recorded)
         judge = Judge(
             rule_of(manager, framework), assignment := Assignment(manager, plan.release, plan.standards)
         )
         chosen = _chosen(calls, plan)
-        files = _open_files(plan, assignment)
+        files = _open_files(plan, assignment.own_columns({bare_name(calls.names[i]) for i in chosen}))
         checked = Checked(plan, files)
         try:
             _check(plan, calls, chosen, spec, judge, checked)
             files.finish(calls.names)
+            checked.drop_empty()
         except UserError:
             if plan.resume is None and not files.done:  # such as a device that is not there
                 files.remove()
@@ -209,7 +220,7 @@ def _chosen(calls: RecordedCalls, plan: CheckPlan) -> list[int]:
     if not plan.only:
         return chosen
     wanted = set(plan.only)
-    apis = {name.rpartition(".")[0] for name in calls.names}
+    apis = {api_name(name) for name in calls.names}
     for name in plan.only:
         if name not in apis and name not in calls.names:
             close = nearest(name, [*apis, *calls.names])
@@ -218,11 +229,11 @@ def _chosen(calls: RecordedCalls, plan: CheckPlan) -> list[int]:
                 "Nearest:" if close else "Give a name such as Functional.linear.0, or Functional.linear.",
                 close,
             )
-    return [i for i in chosen if calls.names[i] in wanted or calls.names[i].rpartition(".")[0] in wanted]
+    return [i for i in chosen if calls.names[i] in wanted or api_name(calls.names[i]) in wanted]
 
 
-def _open_files(plan: CheckPlan, assignment: Assignment) -> ResultFiles:
-    columns = (*DETAILS, *(Column(*names) for names in assignment.own_columns))
+def _open_files(plan: CheckPlan, own_columns: Sequence[tuple[str, str, str]]) -> ResultFiles:
+    columns = (*DETAILS, *(Column(*names) for names in own_columns))
     digits = plan.settings.precision
     if plan.resume is not None:
         return ResultFiles.resume(plan.resume, columns, digits)

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from probe_core import processes
 from probe_core.errors import UserError
 from probe_core.precheck.worker import ENDING, Worker
-from probe_core.precheck.worker_process import Answer, Says, Setup, raised
+from probe_core.precheck.worker_process import Answer, Says, Setup, raised, serve
 
 STARTS = 3
 """Processes that die in a row before they are set up, after which their slot stays empty."""
@@ -80,7 +80,7 @@ def supervise(
     method = method or processes.start_method()
     context: Any = multiprocessing.get_context(method)
     if method == "forkserver":
-        context.set_forkserver_preload(list(preload))
+        context.set_forkserver_preload([serve.__module__, *preload])
     run = _Run(context, setup, jobs, workers, timeout)
     try:
         yield from run.results()

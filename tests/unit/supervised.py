@@ -72,7 +72,7 @@ def do(slot: int, deed: tuple[str, Any]) -> Any:
         "raise": refuse,
         "mute": lambda _: refuse_to_speak(),
         "no memory": lambda _: refuse_memory(),
-        "unpicklable": lambda _: lambda: None,
+        "unpicklable": lambda _: threading.Lock(),
         "unreadable": lambda _: Unreadable(),
         "say": say,
         "say and exit": lambda text: (say(text), os._exit(3)),

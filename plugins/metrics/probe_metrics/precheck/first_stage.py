@@ -96,21 +96,24 @@ class FirstStage:
         elif ours:
             numbers["cosine"] = cosine(elements, largest)
             if not numbers["cosine"] > self._limits["cosine"]:
-                return Judged(Status.ERROR, numbers)
+                return Judged(Status.ERROR, numbers, (_turned(self._limits["cosine"], largest.error),))
         numbers["max_abs_error"] = largest.error
         if largest.error < elements.limit(self._limits["max_abs_error"]):
             return Judged(Status.PASS, numbers, messages)
-        return Judged(self._judge_ratios(elements, numbers), numbers, messages)
+        status, missed = self._judge_ratios(elements, numbers)
+        return Judged(status, numbers, (*messages, *missed))
 
-    def _judge_ratios(self, elements: Elements, numbers: dict[str, float | int]) -> Status:
+    def _judge_ratios(
+        self, elements: Elements, numbers: dict[str, float | int]
+    ) -> tuple[Status, tuple[Message, ...]]:
         """An error where the first ratio is missed, a warning where the second; fills in those looked at."""
         keys = of_kind(self._limits["ratios"], elements.kind)
         found = shares_below(elements, [self._limits[key] for key in keys])
         for key, share, missed in zip(keys, found, (Status.ERROR, Status.WARNING)):
             numbers[key] = share
             if not share > 1 - self._limits[key]:
-                return missed
-        return Status.PASS
+                return missed, (_far(self._limits[key]),)
+        return Status.PASS, ()
 
 
 FLOAT, INTEGER, BOOL, COMPLEX, OTHER = "float", "integer", "bool", "complex", "other"
@@ -140,6 +143,20 @@ def _unlike(bench: Array, device: Array, kind: str) -> Judged | None:
     if not bench.values.size:
         return Judged(Status.SKIP, messages=(NO_ELEMENTS,))
     return None
+
+
+def _turned(limit: float, error: float) -> Message:
+    return Message(
+        f"余弦相似度不大于{limit}，最大绝对误差为{error:.3g}。",
+        f"The cosine is not above {limit}; the max abs error is {error:.3g}.",
+    )
+
+
+def _far(limit: float) -> Message:
+    return Message(
+        f"相对误差小于{limit}的元素占比不大于{1 - limit}。",
+        f"The share of relative errors below {limit} is not above {1 - limit}.",
+    )
 
 
 def _only_error_rate(array: Array) -> Message:

@@ -293,10 +293,43 @@ def _restore(api: str, arguments: Arguments, call: Call) -> None:
         dtypes = recorded_dtypes(call)
         if dtypes:
             arguments.positional[place] = dtypes[0]
+    if arguments.positional and arguments.positional[0] is None and api.endswith("_"):
+        arguments.positional[0] = _filled(call)  # what is filled has no value before, and none is recorded
+    rounded = rules("rounded").get(api)
+    if rounded is not None:
+        _round(arguments, rounded)
     if api in ("__getitem__", "__setitem__") and len(arguments.positional) > 1:
         index = arguments.positional[1]
         if isinstance(index, list) and (len(index) <= arguments.positional[0].ndim or None in index):
             arguments.positional[1] = tuple(index)
+
+
+def _filled(call: Call) -> Any:
+    """A tensor of the shape of the first output; None where none was recorded."""
+    import torch
+
+    found = call.forward.get("output")
+    leaf = found[0] if isinstance(found, list) and found else found
+    dtypes = recorded_dtypes(call)
+    if not isinstance(leaf, Mapping) or not isinstance(leaf.get("shape"), list):
+        return None
+    dtype = dtypes[0] if dtypes else getattr(torch, str(leaf.get("dtype")).removeprefix("torch."), None)
+    return torch.zeros(leaf["shape"], dtype=dtype)
+
+
+def _round(arguments: Arguments, rule: Mapping[str, Any]) -> None:
+    """Round a number that the API puts into a tensor to that tensor's dtype, as it does itself."""
+    import torch
+
+    first = arguments.positional[0] if arguments.positional else None
+    if not isinstance(first, torch.Tensor) or not first.is_floating_point():
+        return
+    place: Any = rule["keyword"] if rule["keyword"] in arguments.keywords else rule["position"]
+    holder: Any = arguments.keywords if isinstance(place, str) else arguments.positional
+    if isinstance(place, int) and place >= len(holder):
+        return
+    if isinstance(holder[place], float):
+        holder[place] = torch.tensor(holder[place], dtype=first.dtype).item()
 
 
 def _only(outputs: Outputs, numbers: tuple[int, ...]) -> Outputs:

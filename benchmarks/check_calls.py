@@ -1,0 +1,87 @@
+"""Wall time of checking 500 calls with one worker and with two: ``python check_calls.py [CALLS]``.
+
+The calls are those of a transformer of WIDTH, forward and backward, inputs made up from statistics. Both commands run
+REPEATS times, in turn; a line gives the medians and how many times faster two workers are.
+
+REPEATS       how often each command runs (3)
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from compare_runs import PROBE, REPEATS, measure
+
+CALLS = 500
+WIDTH, LENGTH, HEADS = 512, 128, 8
+
+
+def tensor(*shape: int, grad: bool = True) -> dict[str, Any]:
+    """A recorded tensor of values from -1 to 1."""
+    return {"type": "torch.Tensor", "dtype": "torch.float32", "shape": list(shape), "Max": 1.0, "Min": -1.0,
+            "Mean": 0.0, "Norm": 1.0, "requires_grad": grad}  # fmt: skip
+
+
+def number(value: float) -> dict[str, Any]:
+    return {"type": type(value).__name__, "value": value}
+
+
+def layer() -> list[tuple[str, list[Any], dict[str, Any]]]:
+    """The calls of one layer: name, arguments, output."""
+    x, wide = tensor(1, LENGTH, WIDTH), tensor(1, LENGTH, 4 * WIDTH)
+    heads, scores = tensor(1, HEADS, LENGTH, WIDTH // HEADS), tensor(1, HEADS, LENGTH, LENGTH)
+    square, vector = tensor(WIDTH, WIDTH), tensor(WIDTH)
+    shape = [number(WIDTH)]
+    return [
+        ("Functional.layer_norm", [x, shape, vector, vector, number(1e-5)], x),
+        ("Functional.linear", [x, square, vector], x),
+        ("Functional.linear", [x, square, vector], x),
+        ("Torch.matmul", [heads, tensor(1, HEADS, WIDTH // HEADS, LENGTH)], scores),
+        ("Tensor.__mul__", [scores, number(0.125)], scores),
+        ("Functional.softmax", [scores, number(-1)], scores),
+        ("Torch.matmul", [scores, heads], heads),
+        ("Tensor.__add__", [x, x], x),
+        ("Functional.linear", [x, tensor(4 * WIDTH, WIDTH), tensor(4 * WIDTH)], wide),
+        ("Functional.gelu", [wide], wide),
+        ("Functional.linear", [wide, tensor(WIDTH, 4 * WIDTH), vector], x),
+        ("Tensor.__add__", [x, x], x),
+    ]
+
+
+def write_run(path: Path, calls: int) -> None:
+    """A ``dump.json`` with so many calls."""
+    data: dict[str, Any] = {}
+    one = layer()
+    for i in range(calls):
+        name, arguments, output = one[i % len(one)]
+        key = f"{name}.{i}"
+        data[f"{key}.forward"] = {"input_args": arguments, "input_kwargs": {}, "output": [output]}
+        data[f"{key}.backward"] = {"input": [output], "output": [arguments[0]]}
+    path.write_text(
+        json.dumps({"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None, "data": data})
+    )
+
+
+def main() -> None:
+    """Print the table."""
+    calls = int(sys.argv[1]) if sys.argv[1:] else CALLS
+    with tempfile.TemporaryDirectory() as directory:
+        home = Path(directory)
+        write_run(home / "dump.json", calls)
+        times: dict[int, list[float]] = {1: [], 2: []}
+        for _ in range(REPEATS):
+            for workers, found in times.items():
+                command = [*PROBE, "multi_run_ut", "-n", str(workers), "-d", "cpu", "-api_info",
+                           str(home / "dump.json"), "-o", str(home / "out")]  # fmt: skip
+                found.append(measure(command).wall)
+    one, two = (statistics.median(times[workers]) for workers in (1, 2))
+    print(f"{calls} calls: 1 worker {one:.1f} s, 2 workers {two:.1f} s, {one / two:.2f} times as fast")
+
+
+if __name__ == "__main__":
+    main()
