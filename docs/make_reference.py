@@ -21,6 +21,7 @@ from probe_core.cli.main import run
 from probe_core.manager import KINDS, Manager
 from probe_core.messages import REASONS
 from probe_core.model import Mode
+from probe_core.precheck import tables as precheck
 from probe_core.specs import CommandSpec, MetricSpec, PolicySpec
 
 DOCS = Path(__file__).resolve().parent
@@ -28,6 +29,12 @@ DATA = DOCS.parent / "tests" / "data"
 HEAD = "<!-- Made by docs/make_reference.py; change the code, or that file, and run it again. -->\n"
 OURS = {"core", "pytorch", "mindspore", "metrics", "reporters"}
 
+PRECHECK = {
+    "accuracy_checking_result": precheck.RESULT,
+    "accuracy_checking_details": precheck.DETAILS,
+    "api_precision_compare_result": precheck.COMPARE_RESULT,
+    "api_precision_compare_details": precheck.COMPARE_DETAILS,
+}
 ACCURACY = "Accuracy Reached or Not"
 MESSAGE = "Err_message"
 EDGES: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {
@@ -104,12 +111,18 @@ def given_by_us(manager: Manager, kind: str, name: str) -> bool:
 
 
 def tables() -> list[str]:
-    """The columns of the three tables, and the messages."""
+    """The columns of all tables, and the messages."""
     lines = ["## Columns", ""]
     for mode in Mode:
         names = ", ".join(column.header for column in table.COLUMNS[mode])
         lines += [f"**{mode.value}**: {names}", ""]
     lines += ["`NPU_Stack_Info` is there when call stacks are shown, and never for `debug.json`.", ""]
+    lines += ["The pre-check's tables, with the headers of `--lang en`:", ""]
+    for title, columns in PRECHECK.items():
+        names = ", ".join(
+            c.chinese if c.chinese == c.english else f"{c.chinese} ({c.english})" for c in columns
+        )
+        lines += [f"**{title}**: {names}", ""]
     lines += ["## Messages", "", "| code | Err_message | cell of a tensor metric |", "|---|---|---|"]
     for code, text in REASONS.items():
         if text.message and not code.startswith("mark_"):
@@ -131,11 +144,17 @@ def contributions(manager: Manager) -> list[str]:
     for name in manager.names("policies"):
         spec_ = manager.find("policies", name, PolicySpec)
         lines.append(f"| {name} | {spec_.standard} | {', '.join(spec_.metrics)} | {spec_.summary} |")
-    lines += ["", "## Readers, matchers, reporters", "", "| kind | name | what |", "|---|---|---|"]
-    for kind in ("readers", "matchers", "reporters"):
+    lines += [
+        "",
+        "## Readers, matchers, reporters, the parts of the pre-check",
+        "",
+        "| kind | name | what |",
+        "|---|---|---|",
+    ]
+    for kind in ("readers", "matchers", "reporters", "runners", "status_rules", "standards", "references"):
         for item in manager.contributions(kind):
             if item.plugin.name in OURS:
-                lines.append(f"| {kind[:-1]} | {item.spec.name} | {item.spec.summary} |")
+                lines.append(f"| {kind[:-1].replace('_', ' ')} | {item.spec.name} | {item.spec.summary} |")
     return [*lines, ""]
 
 
