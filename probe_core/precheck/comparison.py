@@ -25,6 +25,8 @@ REQUIRED = (
 )  # fmt: skip
 """Columns that both files must have (spec 10; the message by decision B18)."""
 NAME_PARTS = (6, 7)
+PEERS_EMPTY = "There is not bench calculation result."
+"""What the peer says of outputs without elements, which are no error (decision B11)."""
 UNSUPPORTED = Message("This data type does not support benchmark compare.")
 
 
@@ -68,7 +70,7 @@ def compare_details(npu: Path, gpu: Path, assignment: Assignment) -> Compared:
     by_name = {row["name"].strip(): row for row in theirs.rows}
     found = Compared(language=ours.language)
     for name, row in _grouped(ours.rows):
-        other = by_name.get(name)
+        other = by_name.get(name, {} if not _split(name)[1] else None)
         if other is None:
             found.missing.append(name)
             continue
@@ -133,7 +135,8 @@ def _without_standard(npu: Numbers, gpu: Numbers) -> Judgement | None:
     """What is judged before any standard: rows without numbers, and dtypes that do not fit."""
     said = (Message(npu.text("message")),) if npu.text("message") else ()
     nothing_measured = not any(npu.text(column.key) for column in NUMBERS)
-    if nothing_measured and npu.text("status").lower() == Status.ERROR.value:  # decision A3
+    is_error = npu.text("status").lower() == Status.ERROR.value
+    if nothing_measured and is_error and PEERS_EMPTY not in npu.text("message"):  # decision A3
         return Judgement(Status.ERROR, {}, said)
     dtype, other = npu.text("device_dtype"), gpu.text("device_dtype")
     if not dtype:
@@ -150,7 +153,8 @@ def _without_standard(npu: Numbers, gpu: Numbers) -> Judgement | None:
 
 
 def _whole_api(rows: Sequence[JudgedRow]) -> tuple[Status | None, Status | None, tuple[Message, ...]]:
-    """The statuses and the message of one API (decision A5)."""
+    """The statuses and the message of one API (decision A5); a row under its bare name hides no other."""
+    rows = [row for row in rows if row.phase] or rows
     if not rows[0].phase:
         return Status.SKIP, Status.SKIP, rows[0].judgement.messages
     statuses: list[Status | None] = []

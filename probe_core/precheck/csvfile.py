@@ -19,6 +19,7 @@ BLANK = " "
 SMALL = 1e-3
 """Magnitudes below are written with an exponent (decision A6)."""
 MARK = b"\xef\xbb\xbf"
+OTHER_SEPARATORS = ";\t|"
 LARGEST_CELL = 1 << 20
 
 csv.field_size_limit(LARGEST_CELL)
@@ -98,7 +99,7 @@ def read_table(
     rows = _rows(path, rest)
     if not rows:
         raise UserError(f"{path} is empty.", "Give a csv file that the pre-check wrote.")
-    found, language = _columns(path, rows[0], columns)
+    found, language = _columns(path, rows[0][1], columns)
     missing = [column for column in columns if column.key in set(required) and column not in found]
     if missing:
         raise UserError(
@@ -108,12 +109,12 @@ def read_table(
         )
     keys = [column.key for column in found]
     parsed = []
-    for number, row in enumerate(rows[1:], 2):
+    for number, row in rows[1:]:
         if not any(cell.strip() for cell in row):
             continue
         if len(row) != len(keys):
             raise UserError(
-                f"{path}, row {number} has {len(row)} cells where the header has {len(keys)}.",
+                f"{path}, line {number} has {len(row)} cells where the header has {len(keys)}.",
                 "The file may have been edited or cut off; check again, or mend that row.",
             )
         parsed.append(dict(zip(keys, row)))
@@ -131,9 +132,11 @@ def _bytes(path: Path) -> bytes:
         ) from None
 
 
-def _rows(path: Path, text: str) -> list[list[str]]:
+def _rows(path: Path, text: str) -> list[tuple[int, list[str]]]:
+    """The rows that are not blank, each with the number of its last line."""
+    reader = csv.reader(io.StringIO(text, newline=""))
     try:
-        return [row for row in csv.reader(io.StringIO(text, newline="")) if row]
+        return [(reader.line_num, row) for row in reader if row]
     except csv.Error as error:
         raise UserError(
             f"{path} is no valid csv: {printable(str(error))}.", "Check again, or mend the file."
@@ -147,6 +150,11 @@ def _columns(path: Path, row: Sequence[str], columns: Sequence[Column]) -> tuple
         by_header.setdefault(column.chinese, column)
         by_header.setdefault(column.english, column)
     names = [cell.strip() for cell in row]
+    if len(names) == 1 and any(mark in names[0] for mark in OTHER_SEPARATORS):
+        raise UserError(
+            f"The cells of {path} are not separated by commas.",
+            "A spreadsheet may have saved it; save it as comma separated values in UTF-8.",
+        )
     for name in names:
         if names.count(name) > 1:
             raise UserError(

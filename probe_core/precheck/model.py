@@ -134,6 +134,8 @@ class Numbers:
         if not text:
             raise UnusableCell(Message("ERROR: Input data is an empty string"))
         try:
+            if not text.isascii() or "_" in text:  # which Python takes for digits as well
+                raise ValueError(text)
             return float(text)
         except ValueError:
             raise UnusableCell(Message(f'ERROR: Input data "{text[:80]}" is not a number')) from None

@@ -29,7 +29,7 @@ def ratio_of(key: str, npu: float, gpu: float, by_zero: float, floor: float = 0.
     if floor:
         return Ratio(abs(npu) / max(abs(gpu), floor))
     if gpu == 0:
-        return Ratio(1.0 if npu == 0 else by_zero)
+        return Ratio(1.0 if npu == 0 else float(by_zero))
     return Ratio(abs(npu / gpu))
 
 

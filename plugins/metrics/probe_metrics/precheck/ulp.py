@@ -46,7 +46,9 @@ class UlpError:
         """
         limits = thresholds(release, "ulp")
         mean = ratio_of("ulp_mean", npu["ulp_mean"], gpu["ulp_mean"], limits["by_zero"])
-        ratio = ratio_of("ulp_share", npu["ulp_share"], gpu["ulp_share"], limits["by_zero"])
+        floors = thresholds(release, "benchmark_ratio").get("floor")
+        floor = of_kind(floors, npu.kind) if floors else 0.0
+        ratio = ratio_of("ulp_share", npu["ulp_share"], gpu["ulp_share"], limits["by_zero"], floor)
         ok = mean.consistent and ratio.consistent
         ok = ok and (_good(npu, limits) or npu["ulp_share"] < gpu["ulp_share"])
         messages = [one.message for one in (mean, ratio) if one.message]
