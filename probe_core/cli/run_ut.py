@@ -143,7 +143,7 @@ def multi_run_ut(ctx: click.Context, /, workers: int, **given: Any) -> int:
 
 
 def _check(ctx: click.Context, workers: int, **given: Any) -> int:
-    from probe_core.precheck.run import CheckPlan, check_run
+    from probe_core.precheck.run import CheckInterrupted, CheckPlan, check_run
     from probe_core.precheck.settings import read_settings
 
     dump = _dump_file(given.pop("dump"))
@@ -164,8 +164,8 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
     try:
         with console.progress():
             checked = check_run(plan, ctx.find_object(Manager) or Manager())
-    except KeyboardInterrupt:
-        console.note("To go on, give the result csv with -csv_path.")
+    except CheckInterrupted as stop:
+        console.note(f"To go on, add: -csv_path {stop.result}")
         raise
     precheck_words.checked(checked)
     if checked.lost:

@@ -113,12 +113,19 @@ class Checked:
                 self.error_directory = None
 
 
+class CheckInterrupted(KeyboardInterrupt):
+    """Ctrl-C, with the result csv that a further run can go on with."""
+
+    def __init__(self, result: Path) -> None:
+        super().__init__()
+        self.result = result
+
+
 def check_run(plan: CheckPlan, manager: Manager) -> Checked:
     """Check the calls of a run, and write both files as they are finished.
 
-    Interrupted by Ctrl-C, what is finished stays in the files, and ``KeyboardInterrupt`` goes on.
-
     Raises:
+        CheckInterrupted: By Ctrl-C; what is finished stays in the files.
         UserError: The run, a file, the device or the framework is not there, or the disk is full.
     """
     run = open_run(manager, plan.dump, plan.framework)
@@ -143,6 +150,8 @@ def check_run(plan: CheckPlan, manager: Manager) -> Checked:
             if plan.resume is None and not files.done:  # such as a device that is not there
                 files.remove()
             raise
+        except KeyboardInterrupt:
+            raise CheckInterrupted(files.result) from None
         finally:
             files.close()
         return checked
