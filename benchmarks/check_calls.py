@@ -1,7 +1,7 @@
 """Wall time of checking 500 calls with one worker and with two: ``python check_calls.py [CALLS]``.
 
-The calls are those of a transformer of WIDTH, forward and backward, inputs made up from statistics. Both commands run
-REPEATS times, in turn; a line gives the medians and how many times faster two workers are.
+The calls are those of a transformer of WIDTH, forward and backward, inputs made up from statistics. Both
+commands run REPEATS times, in turn; a line gives the medians and how many times faster two workers are.
 
 REPEATS       how often each command runs (3)
 """
@@ -62,9 +62,8 @@ def write_run(path: Path, calls: int) -> None:
         key = f"{name}.{i}"
         data[f"{key}.forward"] = {"input_args": arguments, "input_kwargs": {}, "output": [output]}
         data[f"{key}.backward"] = {"input": [output], "output": [arguments[0]]}
-    path.write_text(
-        json.dumps({"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None, "data": data})
-    )
+    head = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None}
+    path.write_text(json.dumps({**head, "data": data}))
 
 
 def main() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import sys
+from dataclasses import fields
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,9 @@ from probe_core.precheck.model import Detail, Result, Status
 if TYPE_CHECKING:
     from probe_core.precheck.run import Checked, CheckPlan
 
+_REPEATED = {"framework": "--framework", "seed": "--seed", "release": "--standard", "standards": "--assign",
+             "timeout": "--timeout", "jit_compile": "--jit_compile"}  # fmt: skip
+"""Options of the run that a repetition of one call needs too, where they are not as they are by default."""
 SHOWN = 5
 SHOWN_REASONS = 5
 _COLOURS = {Status.ERROR: "red", Status.WARNING: "yellow", Status.PASS: "green", Status.SKIP: None}
@@ -55,7 +59,8 @@ def checked(found: Checked) -> None:
     show(f"  wrote {found.files.result}")
     show(f"  wrote {found.files.details}")
     if found.lost:
-        warn(f"{len(found.lost)} API(s) took their process with them: {found.lost[0].name}, …")
+        more = f" and {len(found.lost) - 1} more" if len(found.lost) > 1 else ""
+        warn(f"{printable(found.lost[0].name)}{more} took the process with it; the message says how.")
 
 
 def _failed(results: list[Result], calls: int, plan: CheckPlan) -> None:
@@ -84,9 +89,14 @@ def again(result: Result, plan: CheckPlan) -> str:
     """A command that shows a call again: its script where there is one, else this check of it alone."""
     if result.script:
         return f"{shlex.quote(sys.executable)} {shlex.quote(result.script)}"
-    devices = " ".join(plan.devices)
-    command = f"probe run_ut -api_info {shlex.quote(str(plan.dump))} --only {shlex.quote(result.name)}"
-    return f"{command}{f' -d {devices}' if devices else ''} -save_error_data"
+    words = ["probe", "run_ut", "-api_info", str(plan.dump), "--only", result.name]
+    if plan.devices:
+        words += ["-d", *plan.devices]
+    for field in fields(plan):
+        option, value = _REPEATED.get(field.name), getattr(plan, field.name)
+        if option and value != field.default:
+            words += [option] if value is True else [option, str(value)]
+    return shlex.join([*words, "-save_error_data"])
 
 
 def badness(result: Result) -> tuple[int, float]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -146,6 +148,8 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
     from probe_core.precheck.run import CheckInterrupted, CheckPlan, check_run
     from probe_core.precheck.settings import read_settings
 
+    if math.isnan(given["timeout"]):
+        raise UserError('"nan" is no time for --timeout.', "Give seconds, such as 600.")
     dump = _dump_file(given.pop("dump"))
     config, fail_on = given.pop("config"), given.pop("fail_on")
     given["devices"] = devices = _devices(given["devices"])
@@ -165,7 +169,7 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
         with console.progress():
             checked = check_run(plan, ctx.find_object(Manager) or Manager())
     except CheckInterrupted as stop:
-        console.note(f"To go on, add: -csv_path {stop.result}")
+        console.note(f"To go on, add: -csv_path {shlex.quote(str(stop.result))}")
         raise
     precheck_words.checked(checked)
     if checked.lost:

@@ -10,7 +10,7 @@ from probe_core.errors import UserError
 from probe_core.manager import Manager
 from probe_core.precheck.assignment import Assignment
 from probe_core.precheck.judging import Judge
-from probe_core.precheck.model import Call, Outcome, Result, Skipped, Status
+from probe_core.precheck.model import Call, Message, Outcome, Result, Skipped, Status
 from probe_core.precheck.settings import RunnerOptions
 from probe_core.protocols import Runner, StatusRule
 from probe_core.specs import RunnerSpec, StatusRuleSpec
@@ -83,10 +83,20 @@ class Checking:
             outcome = outcome_of(runner, call)
             result = judge.result(call, outcome)
             if saves and (result.forward in FAILED or result.backward in FAILED):
-                return replace(result, script=runner.save(call, outcome))
+                return _saved(runner, call, outcome, result)
             return result
 
         return check
+
+
+def _saved(runner: Runner, call: Call, outcome: Outcome, result: Result) -> Result:
+    """The result with the script of its data; where they cannot be saved, with the reason."""
+    try:
+        return replace(result, script=runner.save(call, outcome))
+    except Exception as error:  # a full disk, in whatever words of the framework
+        text = " ".join(str(error).split())[:LONGEST_MESSAGE]
+        note = Message(f"未能保存数据: {text}", f"Its data could not be saved: {text}")
+        return replace(result, messages=(*result.messages, note))
 
 
 def outcome_of(runner: Runner, call: Call) -> Outcome:

@@ -28,7 +28,8 @@ csv.field_size_limit(LARGEST_CELL)
 class Table(NamedTuple):
     """A csv file, read: its columns, its rows by column key, and how many bytes of it are whole rows.
 
-    ``language`` is that of its headers; ``whole`` is less than the file's size where its last row is cut off.
+    ``language`` is that of its headers; ``whole`` is less than the file's size where its last row is cut off;
+    ``tail`` is what is left of that row.
     """
 
     columns: tuple[Column, ...]
@@ -36,6 +37,7 @@ class Table(NamedTuple):
     language: str
     whole: int
     is_cut: bool
+    tail: str = ""
 
 
 def number_text(value: float | int, precision: int) -> str:
@@ -56,7 +58,9 @@ def lines(rows: Iterable[Sequence[str]]) -> bytes:
     """Rows of texts as csv, with nothing in them that a spreadsheet takes for a formula."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows([neutralise(cell) if cell.strip() else BLANK for cell in row] for row in rows)
+    writer.writerows(
+        [neutralise(cell).replace("\r", " ") if cell.strip() else BLANK for cell in row] for row in rows
+    )
     return text.getvalue().encode("utf-8")
 
 
@@ -85,18 +89,15 @@ def read_table(
         UserError: It cannot be read, lacks a column, or has a row with another number of cells.
     """
     data = _bytes(path)
+    end = data.rfind(b"\n") + 1 if may_be_cut else len(data)
     try:
-        text = data.decode("utf-8-sig")
+        text = data[:end].decode("utf-8-sig")
     except UnicodeDecodeError:
         raise UserError(
             f"{path} is no text in UTF-8.",
             "A spreadsheet may have saved it; choose CSV UTF-8, or check again.",
         ) from None
-    is_cut = may_be_cut and not text.endswith("\n")
-    rest = text
-    if is_cut:
-        rest = text[: text.rfind("\n") + 1]
-    rows = _rows(path, rest)
+    rows = _rows(path, text)
     if not rows:
         raise UserError(f"{path} is empty.", "Give a csv file that the pre-check wrote.")
     found, language = _columns(path, rows[0][1], columns)
@@ -118,8 +119,7 @@ def read_table(
                 "The file may have been edited or cut off; check again, or mend that row.",
             )
         parsed.append(dict(zip(keys, row)))
-    whole = len(rest.encode("utf-8")) + (len(MARK) if data.startswith(MARK) else 0)
-    return Table(found, parsed, language, whole, is_cut)
+    return Table(found, parsed, language, end, end < len(data), data[end:].decode("utf-8", "ignore"))
 
 
 def _bytes(path: Path) -> bytes:

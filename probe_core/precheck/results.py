@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from probe_core.errors import UserError
+from probe_core.errors import UserError, printable
 from probe_core.precheck import csvfile
 from probe_core.precheck.csvfile import BLANK, message_text, number_text, read_table
 from probe_core.precheck.model import Detail, Result
 from probe_core.precheck.tables import DETAILS, RESULT, Column
+from probe_core.spreadsheet_text import neutralise
 from probe_core.store.atomic import FILE_MODE, AtomicFile, make_directory, refused
 
 RESULT_NAME = "accuracy_checking_result_{}.csv"
@@ -31,6 +33,17 @@ def api_of(name: str) -> str:
     """The API that a row of the details is about; the name itself where it is none of an output."""
     found = _DETAIL_NAME.fullmatch(name)
     return found[1] if found else name
+
+
+def cell_name(name: str) -> str:
+    """A name as its cell holds it: on one line, and no formula."""
+    return neutralise(printable(name, sys.maxsize))
+
+
+def _may_be_of(api: str, tail: str) -> bool:
+    """Whether a row of the details that begins with ``tail`` may be one of the API's."""
+    start = f"{api}."
+    return start.startswith(tail[: len(start)])
 
 
 class ResultFiles:
@@ -69,8 +82,12 @@ class ResultFiles:
                 continue
             except OSError as error:
                 raise refused(files.result, error) from None
-            files._write(files._files[0], csvfile.header(RESULT, language))
-            files._write(files._files[1], csvfile.header(columns, language))
+            try:
+                files._write(files._files[0], csvfile.header(RESULT, language))
+                files._write(files._files[1], csvfile.header(columns, language))
+            except BaseException:
+                files.remove()
+                raise
             return files
         raise UserError(f"{directory} takes no new files.", "Give another directory with -o.")
 
@@ -124,8 +141,12 @@ class ResultFiles:
         result = read_table(self.result, RESULT, [column.key for column in RESULT], may_be_cut=True)
         details = read_table(self.details, self._columns, [column.key for column in DETAILS], may_be_cut=True)
         self._language = details.language
-        self._columns = details.columns
-        names = [row["name"].strip() for row in result.rows]
+        more = [column for column in self._columns if column not in details.columns]
+        self._columns = (*details.columns, *more)
+        rows = result.rows
+        if rows and details.is_cut and _may_be_of(rows[-1]["name"].strip(), details.tail):
+            rows = rows[:-1]  # it lost a row of its details
+        names = [row["name"].strip() for row in rows]
         self.done = set(names)
         if len(self.done) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
@@ -135,10 +156,24 @@ class ResultFiles:
             if table.is_cut:
                 file.truncate(table.whole)
             file.seek(0, os.SEEK_END)
-        if len(kept) < len(details.rows):
+        if len(rows) < len(result.rows):
+            self._replace(self.result, RESULT, rows)
+            self._reopen(0, self.result)
+        if more or len(kept) < len(details.rows):
             self._replace(self.details, self._columns, kept)
-            self._files[1].close()
-            self._files[1] = self.details.open("ab", buffering=0)
+            self._reopen(1, self.details)
+
+    def _reopen(self, number: int, path: Path) -> None:
+        """Go on with the file that took the place of one of ours."""
+        file: BinaryIO = path.open("ab", buffering=0)
+        if number == 0:
+            _lock(file, path)
+        self._files[number].close()
+        self._files[number] = file
+
+    def has(self, name: str) -> bool:
+        """Does the call stand in both files already?"""
+        return cell_name(name).strip() in self.done
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -153,18 +188,18 @@ class ResultFiles:
             csvfile.lines(csvfile.cells(self._detail(detail), self._columns) for detail in result.details),
         )
         row = {
-            "name": result.name,
+            "name": cell_name(result.name),
             "forward": result.forward.value,
             "backward": BLANK if result.backward is None else result.backward.value,
             "message": message_text(result.messages, self._language) or BLANK,
         }
         self._write(self._files[0], csvfile.lines([csvfile.cells(row, RESULT)]))
-        self.done.add(result.name)
+        self.done.add(cell_name(result.name).strip())
 
     def _detail(self, detail: Detail) -> Mapping[str, str]:
         found = {key: number_text(value, self._precision) for key, value in detail.numbers.items()}
         found.update(
-            name=detail.name,
+            name=cell_name(detail.name),
             bench_dtype=detail.bench_dtype or BLANK,
             device_dtype=detail.device_dtype or BLANK,
             shape=detail.shape or BLANK,
@@ -186,7 +221,7 @@ class ResultFiles:
 
     def finish(self, order: Sequence[str]) -> None:
         """Put the rows into the order of the run, and close the files."""
-        place = {name: number for number, name in enumerate(order)}
+        place = {cell_name(name).strip(): number for number, name in enumerate(order)}
         for path, columns in ((self.result, RESULT), (self.details, tuple(self._columns))):
             rows = read_table(path, columns, [column.key for column in columns]).rows
             places = [place.get(api_of(row["name"].strip()), len(place)) for row in rows]

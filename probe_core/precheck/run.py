@@ -168,7 +168,7 @@ def _check(
     checked: Checked,
 ) -> None:
     files = checked.files
-    left = [index for index in chosen if calls.names[index] not in files.done]
+    left = [index for index in chosen if not files.has(calls.names[index])]
     checked.total = len(chosen)
     checked.earlier = done = len(chosen) - len(left)
     if plan.save_error_data:
