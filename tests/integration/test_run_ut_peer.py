@@ -51,6 +51,7 @@ OURS: dict[str, dict[str, str]] = {
             "Functional.linear.0.backward.output.2",
             "Functional.linear.1.backward.output.1",
             "Functional.linear.1.backward.output.2",
+            "Functional.cross_entropy.0.forward.output.0",
         )
     },
 }

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from probe_metrics.accuracy import Accuracy
 
 from probe_core.measure import OpenPair
@@ -15,7 +15,13 @@ from probe_core.model import Kind, Measurement, Statistics, Value, Verdict
 from probe_core.protocols import Metric
 from probe_core.testing import pair_of
 
-PROPERTY = settings(deadline=None, max_examples=150, derandomize=True, database=None)
+PROPERTY = settings(
+    deadline=None,
+    max_examples=150,
+    derandomize=True,
+    database=None,
+    suppress_health_check=[HealthCheck.filter_too_much],
+)
 """Property tests run the same examples each time: a failure belongs to the change that made it."""
 
 ALL_ONE = Statistics(1.0, 1.0, 1.0, 1.0)

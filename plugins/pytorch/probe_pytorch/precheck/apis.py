@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import torch
@@ -16,6 +19,10 @@ PLACES: dict[str, Callable[[], Any]] = {
     "Aten": lambda: torch.ops.aten,
 }
 NPU = "NPU"
+LISTS = {"Functional": "functional", "Tensor": "tensor", "Torch": "torch", "VF": "_VF", "NPU": "torch_npu"}
+"""The sections of the list of recorded APIs, by the first part of a record's name."""
+FILES = ("from_file",)
+"""Operators that touch files."""
 OLD_NAMES = {"__idiv__": "__itruediv__", "__div__": "__truediv__", "__rdiv__": "__rtruediv__"}
 
 
@@ -42,10 +49,43 @@ def function_of(scope: str, api: str) -> Callable[..., Any]:
         if part.startswith("_") and part in OLD_NAMES and not hasattr(found, part):
             part = OLD_NAMES[part]
         found = getattr(found, part, None)
-    if not callable(found):
+    if not callable(found) or not is_operator(scope, api, found):
         raise NoSuchApi(f"{scope}.{api} is not there in torch {torch.__version__}. SKIP.")
     function: Callable[..., Any] = found
     return function
+
+
+def is_operator(scope: str, api: str, function: Any) -> bool:
+    """Is it an operator, not just callable? Names come from files, and ``torch.os.system`` is callable."""
+    if api in FILES:
+        return False
+    if scope == "Aten":
+        return "." not in api and not api.startswith("__")
+    if api in _listed(LISTS[scope]) or (scope in ("Torch", "VF") and api in dir(torch._C._VariableFunctions)):
+        return True
+    try:
+        return function in _overridable()
+    except TypeError:  # cannot be hashed
+        return False
+
+
+@cache
+def _listed(section: str) -> frozenset[str]:
+    """The APIs that can be recorded."""
+    import yaml
+
+    text = (files("probe_pytorch") / "capture" / "support_wrap_ops.yaml").read_text("utf-8")
+    return frozenset(yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)).get(section) or ())
+
+
+@cache
+def _overridable() -> frozenset[Any]:
+    """All functions that compute with tensors, as torch lists them for ``__torch_function__``."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return frozenset(
+            one for found in torch.overrides.get_overridable_functions().values() for one in found
+        )
 
 
 def has_npu_function(api: str) -> bool:

@@ -8,6 +8,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 
 from probe_core.precheck.model import Call
@@ -85,6 +86,10 @@ def literal(value: Any, name: str) -> str:
             for key, item in value.items()
         )
         return f"{{{', '.join(pairs)}}}"
+    if isinstance(value, complex):
+        return f"complex({literal(value.real, name)}, {literal(value.imag, name)})"
+    if isinstance(value, np.ndarray):
+        return f"torch.tensor({literal(value.tolist(), name)}, dtype=torch.{value.dtype}).numpy()"
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return f'float("{value}")'
     if value is ...:

@@ -52,7 +52,10 @@ def side_of(arguments: Arguments, device: torch.device, raising: Raising, with_g
         return (leaf * 1).to(leaf.dtype)  # no leaf, which a call in place could not write
 
     side.positional = mapped(arguments.positional, lambda value: change(value, True))
-    side.keywords = mapped(arguments.keywords, lambda value: change(value, False))
+    keywords = mapped(arguments.keywords, lambda value: change(value, False))
+    side.keywords = {
+        key: device if key == "device" and value is not None else value for key, value in keywords.items()
+    }
     return side
 
 
@@ -75,7 +78,7 @@ def run_forward(
         side.output = [item for item in tensors_in(side.positional) if item.is_floating_point() or item.ndim]
         return
     changed = rules("changed").get(api)
-    if changed and side.keywords.get("training", _at(side.positional, 5, True)):
+    if changed and side.keywords.get("training", _at(side.positional, 5, api != "batch_norm")):
         more = [side.keywords.get(name, _at(side.positional, place, None)) for place, name in changed.items()]
         side.output = [side.output, *(one for one in more if isinstance(one, torch.Tensor))]
 
@@ -106,6 +109,8 @@ def gradient_pairs(
         return [], []
     if chosen is not None:
         return ([chosen], known[:1]) if chosen in wanted else ([], [])
+    if len(recorded) <= len(flat) and all(i in wanted and flat[i].shape == recorded[i].shape for i in known):  # type: ignore[union-attr]
+        return known, known  # by position: gradients that were not given are null, and left out at the end
     if len(recorded) == len(flat):
         both = [i for i in wanted if i in known]
         return both, both

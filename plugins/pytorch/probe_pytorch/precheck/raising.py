@@ -42,15 +42,20 @@ def raise_map() -> dict[torch.dtype, torch.dtype]:
     return {getattr(torch, low): getattr(torch, high) for low, high in rules("raise").items()}
 
 
-def raising_of(api: str, arguments: Arguments, autocast: torch.dtype | None) -> Raising:
-    """How the reference of a call is raised, of which the device run goes under ``autocast``, if at all."""
+def raising_of(
+    api: str, arguments: Arguments, autocast: torch.dtype | None, is_narrow: bool = True
+) -> Raising:
+    """How the reference of a call is raised, of which the device run goes under ``autocast``, if at all.
+
+    ``is_narrow`` is False where autocast raised the call to float32: then it rounded nothing.
+    """
     if api in rules("never_raised"):
         return Raising()
     above = raise_map()
     found = float_dtypes(arguments)
     if api in rules("hf32"):
         above.pop(torch.float32)
-    if autocast is not None:
+    if autocast is not None and is_narrow:
         return Raising({**above, torch.float32: above[autocast]}, autocast)
     if len(found) == 1:
         return Raising(above)
@@ -117,7 +122,7 @@ def narrowed(value: Any, autocast: torch.dtype | None) -> Any:
         if not isinstance(item, torch.Tensor) or item.dtype is not torch.float32:
             return item
         narrow = item.detach().to(autocast)
-        return narrow if torch.equal(narrow.float(), item.detach()) else item
+        return narrow if torch.equal(narrow.float().nan_to_num(), item.detach().nan_to_num()) else item
 
     return mapped(value, change)
 
@@ -129,8 +134,6 @@ def autocast_candidates(arguments: Arguments, recorded: list[torch.dtype]) -> li
     """
     found = float_dtypes(arguments)
     halves = [dtype for dtype in HALVES if dtype in found or dtype in recorded]
-    if not halves or torch.float32 not in found:
-        return [None]
-    if found == {torch.float32} and not any(dtype in HALVES for dtype in recorded):
+    if not halves or not found or (len(found) == 1 and found >= set(recorded)):
         return [None]
     return [None, *halves]

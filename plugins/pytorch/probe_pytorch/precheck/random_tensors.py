@@ -43,7 +43,11 @@ def random_tensor(
             raise Unbuildable(
                 "Max and Min of an input were not recorded, so that it cannot be made up. SKIP."
             )
+    if not all(map(_is_held, (high, low, clean_high, clean_low))):
+        raise Unbuildable("Max or Min of an input is no number of its dtype. SKIP.")
     if dtype is torch.bool:
+        if not (math.isfinite(clean_low) and math.isfinite(clean_high)):
+            raise Unbuildable("Max or Min of a bool input is not finite. SKIP.")
         least, most = int(min(clean_low, clean_high)), int(clean_high)
         return torch.randint(least, most + 1, shape, generator=generator) > 0
     if dtype.is_complex:
@@ -55,8 +59,21 @@ def random_tensor(
     if not dtype.is_floating_point:
         raise Unbuildable(f"{dtype} is not supported for random inputs. SKIP.")
     return _edges(
-        _floats(clean_low, clean_high, high, dtype, shape, generator), low, high, clean_low, clean_high
+        _floats(clean_low, clean_high, high, "Max_except_inf_nan" in leaf, dtype, shape, generator),
+        low,
+        high,
+        clean_low,
+        clean_high,
     )
+
+
+def _is_held(value: float) -> bool:
+    """Is it a number that floating-point numbers reach?"""
+    try:
+        float(value)
+    except OverflowError:
+        return False
+    return True
 
 
 def _original(leaf: Mapping[str, Any], name: str) -> Any:
@@ -77,25 +94,32 @@ def _integers(
 ) -> torch.Tensor:
     if not (math.isfinite(low) and math.isfinite(high)):
         raise Unbuildable("Max or Min of an integer input is not finite. SKIP.")
-    info = torch.iinfo(dtype)
-    least = min(max(int(low), info.min), info.max)
-    most = min(max(int(high), least), info.max)
+    least, most = _clamped(low, dtype), _clamped(max(low, high), dtype)
+    if least == most:
+        return torch.full(shape, least, dtype=dtype)
     top = min(most + 1, torch.iinfo(torch.int64).max)  # randint leaves its upper bound out
-    return torch.randint(least, max(top, least + 1), shape, generator=generator).to(dtype)
+    return torch.randint(least, top, shape, generator=generator).to(dtype)
+
+
+def _clamped(value: float, dtype: torch.dtype) -> int:
+    """The whole number of the dtype that is nearest."""
+    info = torch.iinfo(dtype)
+    return min(max(int(value), info.min), info.max)
 
 
 def _floats(
     low: float,
     high: float,
     original_high: float,
+    is_cleaned: bool,
     dtype: torch.dtype,
     shape: tuple[int, ...],
     generator: torch.Generator,
 ) -> torch.Tensor:
     if math.isnan(high):
         return torch.full(shape, math.nan, dtype=dtype)
-    if math.isinf(high) and math.isinf(original_high) and high == low:
-        return torch.full(shape, high, dtype=torch.float32).to(dtype)
+    if math.isinf(high) and math.isinf(original_high) and (is_cleaned or high == low):
+        return torch.full(shape, high, dtype=torch.float32).to(dtype)  # nothing was finite
     info = torch.finfo(dtype)
     least = min(max(float(low), info.min), info.max) if not math.isnan(low) else float(high)
     most = min(max(float(high), info.min), info.max)
@@ -129,9 +153,9 @@ def _edges(
     elif math.isinf(high) and high == low:
         return tensor
     if not math.isnan(clean_low):
-        flat[0] = clean_low if tensor.is_floating_point() else int(clean_low)
+        flat[0] = clean_low if tensor.is_floating_point() else _clamped(clean_low, tensor.dtype)
     if not math.isnan(clean_high):
-        flat[-1] = clean_high if tensor.is_floating_point() else int(clean_high)
+        flat[-1] = clean_high if tensor.is_floating_point() else _clamped(clean_high, tensor.dtype)
     if math.isinf(high):
         flat[-1] = high
     if math.isinf(low):

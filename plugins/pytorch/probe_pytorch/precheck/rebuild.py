@@ -74,21 +74,20 @@ class Rebuilder:
     def gradients(self, call: Call) -> list[torch.Tensor | None]:
         """The gradients that the call's backward was given, one an output; None where none was recorded."""
         assert call.backward is not None
-        recorded = call.backward.get("input", [])
+        recorded = call.backward.get("input")
+        recorded = recorded if isinstance(recorded, list) else []
         walk = _Walk(self, call.api, Given([], {}))
         found = [
             walk.value(item, f"{call.name}.backward.input.{i}", i, 0, fits=False)
             for i, item in enumerate(recorded)
         ]
-        flat: list[torch.Tensor | None] = []
-        for item in found:
-            flat += item if isinstance(item, (list, tuple)) else [item]
+        flat = _flat(found)
         return [item.detach() if isinstance(item, torch.Tensor) else None for item in flat]
 
     def gradient_like(self, call: Call, index: int, shape: torch.Size) -> torch.Tensor:
         """A gradient of another shape than was recorded, of the recorded range."""
         assert call.backward is not None
-        leaf = {**call.backward["input"][index], "shape": list(shape)}
+        leaf = {**_flat(call.backward["input"])[index], "shape": list(shape)}
         leaf.pop("data_name", None)
         return self.tensor(leaf, f"{call.name}.backward.input.{index}")
 
@@ -147,6 +146,11 @@ class Rebuilder:
         return tensor
 
 
+def _flat(items: list[Any]) -> list[Any]:
+    """The items, those of lists among them in their places."""
+    return [part for item in items for part in (item if isinstance(item, (list, tuple)) else [item])]
+
+
 class _Walk:
     """Through the arguments of one call."""
 
@@ -172,7 +176,10 @@ class _Walk:
             return {
                 key: self.value(part, f"{place}.{key}", at, depth + 1, False) for key, part in item.items()
             }
-        return plain_value(item)
+        try:
+            return plain_value(item)
+        except (ValueError, TypeError, OverflowError):
+            raise Unbuildable(f"{place} holds no {item['type']}. SKIP.") from None
 
 
 def plain_value(item: Mapping[str, Any]) -> Any:
@@ -237,7 +244,8 @@ def as_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
 def hf32(tensor: torch.Tensor) -> torch.Tensor:
     """float32 rounded to HF32, 11 bits of significand (guide: x → (((x >> 11) + 1) >> 1) << 12)."""
     bits = tensor.detach().contiguous().view(torch.int32)
-    return ((((bits >> 11) + 1) >> 1) << 12).view(torch.float32)
+    rounded = ((((bits >> 11) + 1) >> 1) << 12).view(torch.float32)
+    return torch.where(tensor.isnan(), tensor.detach(), rounded)  # a nan may carry into the sign
 
 
 def load_any(path: str) -> np.ndarray[Any, Any]:

@@ -100,7 +100,7 @@ class PyTorchRunner:
         """Run one call on both sides."""
         from probe_pytorch.precheck.execution import run_forward, side_of
         from probe_pytorch.precheck.outputs import plain
-        from probe_pytorch.precheck.raising import narrowed, raising_of
+        from probe_pytorch.precheck.raising import narrowed, raising_of, tensors_in
         from probe_pytorch.precheck.random_tensors import generator_for
 
         api = call.api
@@ -116,7 +116,8 @@ class PyTorchRunner:
         seed = generator_for(self._options.seed, call.name).initial_seed() % (1 << 62)
 
         device, autocast = self._run_device(call, function, arguments, with_gradients, seed)
-        raising = raising_of(api, arguments, autocast)
+        is_narrow = any(tensor.dtype is autocast for tensor in tensors_in(device.output))
+        raising = raising_of(api, arguments, autocast, is_narrow)
         import torch
 
         bench = side_of(arguments, torch.device("cpu"), raising, with_gradients)
@@ -277,6 +278,9 @@ def _make_deterministic(api: str, arguments: Arguments) -> tuple[Message, ...]:
     if rule is None:
         return ()
     keyword, place, value = rule["keyword"], rule["position"], rule["value"]
+    second: Any = arguments.positional[1] if len(arguments.positional) > 1 else None
+    if "packed" in rule and hasattr(second, "is_floating_point") and not second.is_floating_point():
+        place = rule["packed"]  # the second argument is batch_sizes, not the hidden state
     if keyword in arguments.keywords:
         before, arguments.keywords[keyword] = arguments.keywords[keyword], value
     elif place < len(arguments.positional):
@@ -300,7 +304,7 @@ def _restore(api: str, arguments: Arguments, call: Call) -> None:
         _round(arguments, rounded)
     if api in ("__getitem__", "__setitem__") and len(arguments.positional) > 1:
         index = arguments.positional[1]
-        if isinstance(index, list) and (len(index) <= arguments.positional[0].ndim or None in index):
+        if isinstance(index, list) and not _is_list_index(api, arguments.positional[0], index, call):
             arguments.positional[1] = tuple(index)
 
 
@@ -330,6 +334,18 @@ def _round(arguments: Arguments, rule: Mapping[str, Any]) -> None:
         return
     if isinstance(holder[place], float):
         holder[place] = torch.tensor(holder[place], dtype=first.dtype).item()
+
+
+def _is_list_index(api: str, tensor: torch.Tensor, index: list[Any], call: Call) -> bool:
+    """Was it a list, not a tuple? The recorded output of ``__getitem__`` has the shape of one of them."""
+    outputs = call.forward.get("output")
+    shape = outputs[0].get("shape") if isinstance(outputs, list) and outputs and outputs[0] else None
+    if api == "__setitem__" or shape is None or not all(isinstance(item, int) for item in index):
+        return len(index) > tensor.ndim and None not in index
+    try:
+        return [*tensor[tuple(index)].shape] != [*shape]
+    except (IndexError, TypeError):
+        return True
 
 
 def _only(outputs: Outputs, numbers: tuple[int, ...]) -> Outputs:
