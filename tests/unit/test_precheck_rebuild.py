@@ -223,7 +223,7 @@ def test_npy_files(rebuilder: Rebuilder, tmp_path: Path, order: Any) -> None:
     assert found.is_contiguous()
 
 
-@pytest.mark.parametrize("path", ["/root/dump/step0/a.pt", "C:\\dump\\a.pt", "a.pt"])
+@pytest.mark.parametrize("path", ["/data/dump/step0/a.pt", "C:\\dump\\a.pt", "a.pt"])
 def test_files_named_by_the_oldest_recorders(rebuilder: Rebuilder, tmp_path: Path, path: str) -> None:
     """``datapath`` is a path on the machine of the run; the file lies with the others."""
     torch.save(torch.tensor([4.0, 5.0]), tmp_path / "a.pt")
