@@ -18,7 +18,6 @@ import pytest
 import torch
 import xxhash
 from probe_pytorch import PrecisionDebugger
-from probe_pytorch.config import ConfigWarning
 from probe_pytorch.reader import PyTorchReader
 from recording import Recording, recording
 from torch import Tensor, nn
@@ -27,6 +26,7 @@ from torch.utils.checkpoint import checkpoint
 from training import raw
 
 from probe_core.errors import UserError
+from probe_core.recording.config import ConfigWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*requires_grad=True:UserWarning")
 

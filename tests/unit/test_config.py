@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 import torch
-from probe_pytorch.config import Config, ConfigWarning, load, parse
 from probe_pytorch.debugger import PrecisionDebugger
 
 from probe_core.errors import UserError
+from probe_core.recording.config import Config, ConfigWarning, load, parse
 
 API = ["Functional.linear.0.forward", "Functional.relu.2.backward"]
 MODULE = ["Module.fc1.Linear.forward.0", "Module.block.0.fc2.Linear.backward.3"]

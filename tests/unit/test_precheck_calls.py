@@ -44,7 +44,7 @@ def test_forward_and_backward_are_one_call_in_the_order_of_the_forward(tmp_path:
     assert calls.call(calls.names.index("Torch.add.0"), Settings()).backward is None
 
 
-def test_modules_are_passed_over(tmp_path: Path) -> None:
+def test_modules_are_passed_over_and_cells_are_not_run(tmp_path: Path) -> None:
     one = call(drawn([2]))
     calls = calls_of(
         tmp_path,
@@ -52,10 +52,14 @@ def test_modules_are_passed_over(tmp_path: Path) -> None:
             "Module.fc.Linear.forward.0": one,
             "Torch.add.0.forward": one,
             "Cell.fc.Dense.forward.0": one,
+            "Cell.fc.Dense.parameters_grad.0": one,
+            "Cell.fc.Dense.backward.0": one,
             "Module.fc.Linear.backward.0": one,
         },
     )
-    assert calls.names == ["Torch.add.0"]
+    assert calls.names == ["Torch.add.0", "Cell.fc.Dense.0"]
+    cell = calls.call(1, Settings())
+    assert cell.backward is not None and "A Cell is not run alone" in cell.problem
 
 
 @pytest.mark.parametrize("level", ["L0", "L2", ""])

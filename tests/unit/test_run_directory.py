@@ -16,12 +16,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from probe_pytorch.storage import directory
-from probe_pytorch.storage.directory import ERROR_FILE, Lock, StepDirectory
-from probe_pytorch.storage.tensors import INDEX_FILE, PACKED_FILE, PackedStore, remove_tensors
+from probe_pytorch.storage.tensors import INDEX_FILE, PACKED_FILE, PackedStore
 from recording import recording
 
 from probe_core.errors import UserError
+from probe_core.recording import directory
+from probe_core.recording.directory import ERROR_FILE, Lock, StepDirectory, remove_tensors
 
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -30,13 +30,10 @@ class Other:
     """Another process, which does without torch: it tries to take a lock, and holds it until it is told."""
 
     CODE = """
-import sys, types
-torch_free = types.ModuleType("probe_pytorch.storage.tensors")
-torch_free.remove_tensors = None
-sys.modules["probe_pytorch.storage.tensors"] = torch_free
+import sys
 from pathlib import Path
 from probe_core.errors import UserError
-from probe_pytorch.storage.directory import Lock
+from probe_core.recording.directory import Lock
 try:
     lock = Lock(Path(sys.argv[1]), sys.argv[2])
 except UserError as error:

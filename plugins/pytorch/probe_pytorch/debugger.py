@@ -3,47 +3,23 @@
 from __future__ import annotations
 
 import atexit
-import functools
 import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from types import MethodType, TracebackType
-from typing import Any, TypeVar, Union
+from types import TracebackType
+from typing import Any, Union
 
 from torch import nn
 
 from probe_core.errors import UserError
-from probe_pytorch.config import ConfigWarning, load
+from probe_core.recording.config import ConfigWarning, load
+from probe_core.recording.interface import of_the_process, parse_token_range
 from probe_pytorch.dataloader import BatchSteps
 from probe_pytorch.recorder import Recorder
 from probe_pytorch.seeds import seed_all
 
 Model = Union[nn.Module, Sequence[nn.Module], None]
-Method = TypeVar("Method", bound=Callable[..., Any])
-
-
-class _OfTheProcess:
-    """A method that may be called on the class, too: ``PrecisionDebugger.start()`` means the one there is."""
-
-    def __init__(self, method: Callable[..., Any]) -> None:
-        self._method = method
-
-        @functools.wraps(method)
-        def nobody(*_: Any, **__: Any) -> None:
-            name = method.__name__
-            raise UserError(f"{name}() is called without a debugger.", "Construct a PrecisionDebugger first.")
-
-        self._nobody = nobody
-
-    def __get__(self, debugger: PrecisionDebugger | None, owner: type[PrecisionDebugger]) -> Any:
-        found = debugger if debugger is not None else owner._instance
-        return MethodType(self._method, found) if found is not None else self._nobody
-
-
-def of_the_process(method: Method) -> Method:
-    """Let ``method`` be called on the class as well as on the debugger."""
-    return _OfTheProcess(method)  # type: ignore[return-value]
 
 
 class PrecisionDebugger:
@@ -131,7 +107,7 @@ class PrecisionDebugger:
         if self._recorder.config.dataloader:
             warnings.warn("start is left to enable_dataloader", ConfigWarning, stacklevel=2)
             return
-        self._recorder.start(self._model, _token_range(token_range))
+        self._recorder.start(self._model, parse_token_range(token_range))
 
     @of_the_process
     def stop(self) -> None:
@@ -235,16 +211,3 @@ def _models(model: Any) -> Model:
         f"model must be a torch.nn.Module or a list of them, not {type(model).__name__}.",
         "Write debugger.start(model=model).",
     )
-
-
-def _token_range(value: Sequence[int] | None) -> tuple[int, int] | None:
-    if value is None:
-        return None
-    if (
-        not isinstance(value, (list, tuple))
-        or len(value) != 2
-        or any(type(item) is not int for item in value)
-        or not 0 <= value[0] <= value[1]
-    ):
-        raise UserError(f"token_range must be [first, last], not {value!r:.60}.", "For example [0, 3].")
-    return value[0], value[1]

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from probe_pytorch.config import Config
+from probe_core.recording.config import Config
 from probe_pytorch.recorder import Recorder
 
 NO_COMPILE = "TORCH_COMPILE_DISABLE"

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from probe_pytorch.leaves import TensorLeaf, Tree
-
 Flags = Callable[[], bool]
 """Asks the device whether something overflowed since the last time, and forgets it."""
-
-
-def overflows(tree: Tree) -> bool:
-    """True where the maximum or minimum of any leaf is nan or infinite."""
-    if isinstance(tree, TensorLeaf):
-        high, low = tree.statistics[:2]
-        return not all(math.isfinite(value) for value in (high, low) if value is not None)
-    if isinstance(tree, list):
-        return any(overflows(item) for item in tree)
-    if type(tree) is dict:
-        return any(overflows(item) for item in tree.values())
-    return False
 
 
 def device_flags() -> Flags | None:

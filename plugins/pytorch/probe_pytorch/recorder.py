@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import sys
-import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,11 +12,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from probe_core.cli import console
 from probe_core.errors import UserError
+from probe_core.recording import recorder
+from probe_core.recording.config import Config
+from probe_core.recording.directory import StepDirectory
+from probe_core.recording.recorder import SINGLE
 from probe_pytorch import compat
 from probe_pytorch.capture.aten import AtenCapture
-from probe_pytorch.capture.calls import Calls, Threads
+from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.functions import FunctionCapture
 from probe_pytorch.capture.kernel_dump import KernelDump
 from probe_pytorch.capture.modules import ModuleCapture, named_modules
@@ -26,17 +27,12 @@ from probe_pytorch.capture.names import Names, Patch, load_names
 from probe_pytorch.capture.patches import Patches
 from probe_pytorch.capture.roots import RootFinder
 from probe_pytorch.capture.tap import TapCapture
-from probe_pytorch.config import Config
 from probe_pytorch.session import Session
-from probe_pytorch.storage.directory import Lock, StepDirectory
 from probe_pytorch.storage.tensors import HEADER_ROOM
 from probe_pytorch.variables import save_variable
 
-SINGLE = "rank"
-"""The directory of a process that belongs to no group."""
 
-
-class Recorder:
+class Recorder(recorder.Recorder[Session]):
     """Turns start, stop and step into sessions, and lets the captures see and go blind.
 
     Args:
@@ -45,16 +41,8 @@ class Recorder:
     """
 
     def __init__(self, config: Config, finds_models: bool = False) -> None:
-        self.config = config
+        super().__init__(config, HEADER_ROOM)
         self.finds_models = finds_models
-        self.recorded: dict[int, int] = {}
-        self._step = 0
-        self._session: Session | None = None
-        self._room = HEADER_ROOM
-        self._overflows_left = config.overflow_count
-        self._searched = False
-        self._locks: dict[str, Lock] = {}
-        self._threads = Threads()
         self._names: Names | None = None
         self._functions: FunctionCapture | None = None
         self._patches: Patches | None = None
@@ -67,18 +55,6 @@ class Recorder:
         self._token_handles: list[Any] = []
         self._single: ModuleCapture | None = None
         self._paused_calls: Calls | None = None
-        self._running = False
-        self._finished = False
-        if hasattr(os, "register_at_fork"):
-            recorder = weakref.ref(self)
-            os.register_at_fork(after_in_child=lambda: _leave_alone(recorder()))
-        self._told: set[str] = set()
-
-    @property
-    def is_over(self) -> bool:
-        """True once no later step can be recorded."""
-        steps = self.config.steps
-        return self._finished or self._searched or (bool(steps) and self._step > max(steps))
 
     # -- the life of a step ----------------------------------------------------------------
 
@@ -139,40 +115,6 @@ class Recorder:
             if compat.may_have_compiled():
                 session.note("compile", self.config.compile)
             session.flush(although_empty=not self.finds_models)
-
-    def step(self) -> None:
-        """End the step."""
-        self.stop()
-        self._close_session()
-        self._step += 1
-
-    def set_step(self, step: int) -> None:
-        """Give the current step another number."""
-        self.stop()
-        self._close_session()
-        self._step = step
-
-    def finish(self) -> None:
-        """Write what there is; at the end of the process, or of the search for overflows."""
-        if self._finished:
-            return
-        self.stop()
-        self._close_session()
-        self._tap.remove()
-        self._finished = True
-        for lock in self._locks.values():
-            lock.release()
-
-    def abandon(self) -> None:
-        """Record no more and write nothing, not even what there is; unless nothing had begun yet."""
-        if not self._locks:
-            return
-        for lock in self._locks.values():
-            lock.let_go()
-        if self._session is not None:
-            self._session.active = False
-        self._session = None
-        self._finished = True
 
     def _blind(self) -> None:
         self._running = False
@@ -249,32 +191,13 @@ class Recorder:
 
     # -- sessions --------------------------------------------------------------------------
 
-    def _open_session(self) -> Session:
-        label = self._label()
-        if self._session is None:
-            if label not in self._locks:
-                self._locks[label] = Lock(self.config.dump_path, label)
-            directory = StepDirectory(self.config.dump_path, self._step, label)
-            shown = f"{self.config.shown_path.rstrip('/')}/step{self._step}/{label}"
-            self._session = Session(self.config, directory, shown, self._room)
-            self._session.overflows_left = self._overflows_left
-            self._session.on_last_overflow = self._last_overflow
-        return self._session
+    def new_session(self, directory: StepDirectory, shown: str) -> Session:
+        """A session of this framework."""
+        return Session(self.config, directory, shown, self._room)
 
-    def _close_session(self) -> None:
-        session, self._session = self._session, None
-        if session is not None:
-            session.active = False
-            self._room = session.close()
-            self.recorded[self._step] = session.count
-            self._overflows_left = session.overflows_left
-
-    def _last_overflow(self) -> None:
-        """As many overflows as were asked for: the search ends, training goes on."""
-        if self._session is not None:
-            self._session.active = False
-        self._searched = True
-        self._tell(f"probe: {self.config.overflow_count} overflow(s) recorded; the search ends.")
+    def _close_last(self) -> None:
+        """The taps stay between steps, and go at the end."""
+        self._tap.remove()
 
     def _label(self) -> str:
         dist = torch.distributed
@@ -284,31 +207,6 @@ class Recorder:
         if rank.isdigit() and size.isdigit() and int(size) > 1:
             return f"rank{rank}"  # launched as one of several that have not met yet
         return SINGLE
-
-    def _selected(self) -> bool:
-        if self.config.steps and self._step not in self.config.steps:
-            if self._step > max(self.config.steps):
-                self._tell("probe: the last step to record is over; the program goes on unrecorded.")
-            return False
-        if self.config.ranks:
-            label = self._label()
-            number = int(label.removeprefix(SINGLE) or 0)
-            return number in self.config.ranks
-        return True
-
-    def _enabled(self) -> bool:
-        """What ``dump_enable`` says now; the file is read again at each start."""
-        if self.config.enabled is None or self.config.path is None:
-            return self.config.enabled is not False
-        try:
-            return bool(json.loads(self.config.path.read_text("utf-8")).get("dump_enable", True))
-        except (OSError, ValueError, AttributeError):
-            return self.config.enabled
-
-    def _tell(self, text: str) -> None:
-        if text not in self._told:
-            self._told.add(text)
-            console.note(text)
 
     # -- functions of the user's -------------------------------------------------------------
 
@@ -374,9 +272,3 @@ class Recorder:
             if capture is not None:
                 capture.calls = self._paused_calls
         self._paused_calls = None
-
-
-def _leave_alone(recorder: Recorder | None) -> None:
-    """In a forked child: the run is the parent's, and nothing is written from here."""
-    if recorder is not None:
-        recorder.abandon()

@@ -15,7 +15,7 @@ import click
 
 from probe_core.cli import console
 from probe_core.errors import UserError
-from probe_pytorch.config import LEVELS, TASKS, Config, load, parse_steps
+from probe_core.recording.config import LEVELS, TASKS, Config, load, parse_steps
 
 if TYPE_CHECKING:
     from probe_pytorch.recorder import Recorder

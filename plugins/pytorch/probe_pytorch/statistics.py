@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Union
+from typing import Any
 
 import torch
 
+from probe_core.recording.leaves import NOTHING, Four
 from probe_pytorch.compat import is_dense
 
 try:
@@ -20,11 +21,6 @@ try:
 except ImportError:  # no compiler where this was installed
     _tally = None  # type: ignore[assignment]
 
-Number = Union[int, float, bool, None]
-Four = tuple[Number, Number, Number, Number]
-"""Max, Min, Mean, Norm."""
-
-NOTHING: Four = (None, None, None, None)
 NAN = float("nan")
 
 _CODES = {

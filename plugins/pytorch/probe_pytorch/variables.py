@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from probe_core.recording.config import ConfigWarning
+from probe_core.recording.leaves import Tree
 from probe_pytorch import compat
-from probe_pytorch.config import ConfigWarning
-from probe_pytorch.leaves import Tree
 from probe_pytorch.session import Entry, Session
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from probe_core.recording.sites import stack_of
+from probe_core.recording.threads import Threads
 from probe_pytorch import compat
-from probe_pytorch.capture.calls import Calls, Threads
-from probe_pytorch.sites import stack_of
+from probe_pytorch.capture.calls import Calls
 
 
 class AtenCapture(TorchDispatchMode):

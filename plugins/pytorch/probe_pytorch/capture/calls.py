@@ -2,49 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
+from probe_core.recording.backward import Backward
+from probe_core.recording.leaves import Tree
+from probe_core.recording.sites import Stack, files_of
+from probe_core.recording.threads import Threads
 from probe_pytorch import compat
 from probe_pytorch.capture.gradients import Arrived, Source, attach_api, sources_of, tensors_in
 from probe_pytorch.capture.kernel_dump import KernelDump
-from probe_pytorch.leaves import Tree
-from probe_pytorch.session import Entry, Session
-from probe_pytorch.sites import Stack, files_of
+from probe_pytorch.session import Session
 
 CHECKPOINT = "/torch/utils/checkpoint.py"
 OPTIMIZER, CLIPPING = "/torch/optim/", "/torch/nn/utils/clip_grad.py"
-
-
-class Threads(threading.local):
-    """What a thread is doing.
-
-    Attributes:
-        inside: How many recorded calls surround this point; only the outermost is recorded.
-        modules: The names of the modules whose forward runs, outermost first.
-        running: The same, as the capture of modules keeps them.
-    """
-
-    def __init__(self) -> None:
-        self.inside = 0
-        self.modules: list[str] = []
-        self.running: list[Any] = []
-
-    def outermost(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """``function``, with nothing recorded inside it."""
-
-        def call(*args: Any, **kwargs: Any) -> Any:
-            self.inside += 1
-            try:
-                return function(*args, **kwargs)
-            finally:
-                self.inside -= 1
-
-        return call
 
 
 @dataclass(slots=True, eq=False)
@@ -207,65 +181,6 @@ def receiver(session: Session, call: Call) -> Arrived:
     """What is told of the gradients of ``call``."""
     parent = call.parent.replace(".forward.", ".backward.") if call.parent else None
     return Backward(session, f"{call.name}.backward", parent, inside=call.inside)
-
-
-class Backward:
-    """Takes the gradients of one call into its backward record."""
-
-    def __init__(
-        self,
-        session: Session,
-        key: str,
-        parent: str | None,
-        size: tuple[int, int] = (0, 0),
-        inside: bool = False,
-    ) -> None:
-        self._session = session
-        self._key = key
-        self._parent = parent
-        self._size = size
-        self._asks = not (session.filter.takes_all or inside)
-        self._entry: Entry | None = None
-        self._done = False
-
-    def __call__(self, side: str, position: int, gradient: Any, last: bool) -> None:
-        """A gradient has arrived; errors of the recorder stay here."""
-        session = self._session
-        if not session.active or self._done:
-            return
-        try:
-            if gradient is not None or last:
-                self._take(side, position, gradient, last)
-        except Exception as error:
-            session.failed("backward", self._key, error)
-
-    def _take(self, side: str, position: int, gradient: Any, last: bool) -> None:
-        session = self._session
-        entry = self._entry
-        if entry is None:
-            if self._asks and not session.filter.api(self._key):
-                self._done = True
-                return
-            fields: dict[str, Tree] = {
-                name: [None] * size
-                for name, size in zip(("input", "output"), self._size)
-                if session.wants("backward", name)
-            }
-            entry = self._entry = session.open(self._key, fields, self._parent)
-        values = entry.fields.get(side)
-        if values is not None and position >= 0:
-            with compat.quiet():
-                leaf = None
-                if gradient is not None:
-                    leaf = session.collector.tree(
-                        gradient, f"{self._key}.{side}.{position}", session.save_for(self._key, True)
-                    )
-            values.extend([None] * (position + 1 - len(values)))
-            values[position] = leaf
-        session.arrived(entry)
-        if last:
-            self._done = True
-            session.complete(entry)
 
 
 def is_recompute(stack: Stack) -> bool:

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from probe_core.recording.sites import Stack
 from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.names import Names
-from probe_pytorch.sites import Stack
 
 
 def record(

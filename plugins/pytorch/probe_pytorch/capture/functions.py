@@ -16,12 +16,13 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
+from probe_core.recording.sites import is_operator, stack_of
+from probe_core.recording.threads import Threads
 from probe_pytorch import compat, seeds
 from probe_pytorch.capture import collectives
 from probe_pytorch.capture.callform import as_written, call_form, is_reflected
-from probe_pytorch.capture.calls import Calls, Threads
+from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.names import DISPATCHER, Api, Names
-from probe_pytorch.sites import is_operator, stack_of
 
 HANDLER = handle_torch_function.__code__
 LOGGER = "torch/distributed/c10d_logger.py"

@@ -15,12 +15,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from probe_core.recording.backward import Backward
+from probe_core.recording.leaves import Tree
+from probe_core.recording.sites import stack_of
+from probe_core.recording.threads import Threads
 from probe_pytorch import compat
-from probe_pytorch.capture.calls import Backward, Threads, is_recompute
+from probe_pytorch.capture.calls import is_recompute
 from probe_pytorch.capture.gradients import Source, attach_walked, sources_of, tensors_in
-from probe_pytorch.leaves import Tree
 from probe_pytorch.session import Entry, Session
-from probe_pytorch.sites import stack_of
 
 COMPILED = "_orig_mod"
 """What torch.compile puts into the path of a module; the module is called as without it."""

@@ -12,10 +12,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from probe_core.recording.sites import stack_of
+from probe_core.recording.threads import Threads
 from probe_pytorch.capture import collectives
-from probe_pytorch.capture.calls import Calls, Threads
+from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.names import Names, Patch
-from probe_pytorch.sites import stack_of
 
 _INHERITED = object()
 

@@ -8,7 +8,7 @@ from typing import Any
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from probe_pytorch.capture.calls import Threads
+from probe_core.recording.threads import Threads
 from probe_pytorch.capture.modules import named_modules
 
 

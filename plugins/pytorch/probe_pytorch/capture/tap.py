@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from probe_core.recording.leaves import Tree
 from probe_pytorch import compat
-from probe_pytorch.leaves import Tree
 from probe_pytorch.session import Entry, Session
 
 SEPARATOR = "|"

@@ -8,7 +8,6 @@ Tensors of equal bytes are stored once: what one call gives out the next one tak
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -251,11 +250,3 @@ class DelayedStore:
 def _safe(name: str) -> str:
     """A file name that leads nowhere else."""
     return name.replace("/", "_").replace("\\", "_").replace("\0", "_")
-
-
-def remove_tensors(directory: Path) -> None:
-    """Remove the tensor files of an earlier run."""
-    with suppress(FileNotFoundError):
-        for path in directory.iterdir():
-            if path.suffix == SUFFIX or path.name in (PACKED_FILE, INDEX_FILE) or path.name.endswith(".part"):
-                path.unlink(missing_ok=True)

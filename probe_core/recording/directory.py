@@ -13,9 +13,10 @@ from typing import IO
 from probe_core.errors import UserError
 from probe_core.store.atomic import FILE_MODE, make_directory, write_text
 from probe_core.store.layout import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY
-from probe_pytorch.storage.tensors import remove_tensors
+from probe_core.store.packed import JOURNAL_FILE, PACKED_FILE
 
 DUMP_FILE, DEBUG_FILE, ERROR_FILE = "dump.json", "debug.json", "dump_error_info.log"
+TENSOR_SUFFIXES = (".pt", ".npy")
 
 
 class Lock:
@@ -136,3 +137,12 @@ class StepDirectory:
             self._make()
         with suppress(OSError), (self.path / ERROR_FILE).open("a", encoding="utf-8") as file:
             file.write("\n".join(lines) + "\n")
+
+
+def remove_tensors(directory: Path) -> None:
+    """Remove the tensor files of an earlier run."""
+    with suppress(FileNotFoundError):
+        for path in directory.iterdir():
+            known = path.suffix in TENSOR_SUFFIXES or path.name in (PACKED_FILE, JOURNAL_FILE)
+            if known or path.name.endswith(".part"):
+                path.unlink(missing_ok=True)

@@ -6,9 +6,12 @@ import json
 from dataclasses import dataclass
 from typing import Any, Union
 
-from probe_pytorch.statistics import NOTHING, Four, Number
-
 Json = Union[None, bool, int, float, str, list[Any], dict[str, Any]]
+Number = Union[int, float, bool, None]
+Four = tuple[Number, Number, Number, Number]
+"""Max, Min, Mean, Norm."""
+
+NOTHING: Four = (None, None, None, None)
 
 
 @dataclass(slots=True, eq=False)
@@ -16,13 +19,14 @@ class TensorLeaf:
     """What is written of one tensor. Statistics that lie on a device are filled in before writing.
 
     Attributes:
+        requires_grad: None where the framework knows no such thing; it is then left out.
         extra: Further fields of special tensors: ``device_mesh`` and ``placements`` of a DTensor.
     """
 
     kind: str
     dtype: str
     shape: list[int]
-    requires_grad: bool
+    requires_grad: bool | None
     statistics: Four = NOTHING
     checksum: str | None = None
     data_name: str | None = None
@@ -33,9 +37,10 @@ class TensorLeaf:
         high, low, mean, norm = self.statistics
         found = (
             f'{{"type": "{self.kind}", "dtype": "{self.dtype}", "shape": {self.shape}, '
-            f'"Max": {number(high)}, "Min": {number(low)}, "Mean": {number(mean)}, "Norm": {number(norm)}, '
-            f'"requires_grad": {"true" if self.requires_grad else "false"}'
+            f'"Max": {number(high)}, "Min": {number(low)}, "Mean": {number(mean)}, "Norm": {number(norm)}'
         )
+        if self.requires_grad is not None:
+            found += f', "requires_grad": {"true" if self.requires_grad else "false"}'
         if self.extra:
             found += f", {json.dumps(self.extra)[1:-1]}"
         if self.checksum is not None:

@@ -19,20 +19,24 @@ Place = tuple[int, int]
 Stack = tuple[int, ...]
 """Ids of code objects and places in them, alternating, innermost first."""
 
-OWN = str(Path(__file__).parent)
-"""Frames of the recorder itself are no callers."""
-
-LAUNCHER = str(Path(__file__).with_name("run_command.py"))
-"""Where the frames of a script end that ``probe run`` runs."""
-
 RUNPY = runpy.__file__
 USE_OPERATORS = frozenset({"sum", "max", "min", "sorted", "reduce", "accumulate", "prod"})
 """Functions that use operators on what they are given."""
 
 _OPERATORS = ("BINARY_", "INPLACE_", "UNARY_", "COMPARE_OP")
+_own: tuple[str, ...] = (str(Path(__file__).parent), "<frozen runpy>", RUNPY)
+_launchers: set[str] = set()
 _codes: dict[int, CodeType] = {}
 _operators: dict[tuple[int, int, str], bool] = {}
 _known: set[Stack] = set()
+
+
+def belongs_to_recorder(package: Path, launcher: str = "") -> None:
+    """Frames of files in ``package`` are no callers; a script's frames end where ``launcher`` runs it."""
+    global _own
+    _own = tuple(dict.fromkeys((*_own, str(package))))
+    if launcher:
+        _launchers.add(str(package / launcher))
 
 
 def is_operator(frame: FrameType, method: str) -> bool:
@@ -84,6 +88,11 @@ def files_of(stack: Stack) -> list[str]:
     return [_codes[number].co_filename for number in stack[::2]]
 
 
+def frames_of(stack: Stack) -> list[tuple[str, str]]:
+    """The file and the function of each frame, innermost first."""
+    return [(_codes[number].co_filename, _codes[number].co_name) for number in stack[::2]]
+
+
 class Stacks:
     """The stacks of a step, each with the records that share it."""
 
@@ -109,7 +118,7 @@ def lines_of(stack: Stack) -> list[str]:
     """The frames as texts, innermost first."""
     found = []
     for number, place in zip(stack[::2], stack[1::2]):
-        if _codes[number].co_filename == LAUNCHER:
+        if _codes[number].co_filename in _launchers:
             break  # what lies further out ran the script, not the model
         if line := _line(number, place):
             found.append(line)
@@ -126,7 +135,7 @@ def _line(number: int, place: int) -> str:
         code = _codes[number]
         line = _line_number(code, place)
         source = linecache.getline(code.co_filename, line).strip()
-        shown = source and not code.co_filename.startswith((OWN, "<frozen runpy>", RUNPY))
+        shown = source and not code.co_filename.startswith(_own)
         text = f"File {code.co_filename}, line {line}, in {code.co_name}, \n {source}" if shown else ""
         _lines[number, place] = text
     return text

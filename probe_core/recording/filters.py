@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from probe_pytorch.config import Config
+from probe_core.recording.config import Config
 
 
 class Filter:

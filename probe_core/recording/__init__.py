@@ -1,0 +1,1 @@
+"""What recorders share whatever the framework: configuration, filters, leaves, stacks, the directory."""
