@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from math import prod
 from operator import itemgetter
 from pathlib import Path
 
+from probe_core import rounding
 from probe_core import table as tables
 from probe_core.ahead import Ahead, opened_ahead
+from probe_core.dtypes import same
 from probe_core.errors import UserError, nearest
 from probe_core.manager import Manager
+from probe_core.matching.across import Hints, views
 from probe_core.matching.matching import Region, RowOrder
 from probe_core.measure import OpenPair
 from probe_core.model import How, Level, Mark, Measurement, Mode, Pair, Reason, Row, Verdict
@@ -64,11 +67,16 @@ class Comparison:
         self._difference: Policy | None = None
         if plan.analyze and not self.is_debug:
             self._difference = manager.find("policies", tables.DIFFERENCE, PolicySpec).make()
-        name = plan.matcher if plan.mapping is None else "mapping"
+        seen = views(plan, manager, self.target, self.golden)
+        self.notes += seen.notes
+        self._hints = Hints(seen)
+        self._matcher = seen.matcher
+        name = seen.matcher if plan.mapping is None else "mapping"
         matcher: Matcher = manager.find("matchers", name, MatcherSpec).make()
-        matching = matcher.match(self.target, self.golden, plan)
+        matching = matcher.match(seen.target, seen.golden, replace(plan, matcher=seen.matcher))
         if not matching.matched:
             raise _nothing_matched(self.target, self.golden)
+        self.matching = matching
         self._order = RowOrder(matching, self.target, self.golden)
         self.row_count = self._order.row_count
         self.regions = [_region(region, self.target, self.golden) for region in matching.regions]
@@ -107,6 +115,10 @@ class Comparison:
                 start, cost = number + 1, 0
         return chunks
 
+    def look(self, op: str, rows: Sequence[Row]) -> None:
+        """Note what is known of the frameworks where it may explain these rows."""
+        self.notes += self._hints.of(op, rows)
+
     def take_unreadable(self, lines: Sequence[str], count: int) -> None:
         """Note tensor files that someone else could not read for us."""
         self.unreadable_count += count
@@ -139,6 +151,7 @@ class Comparison:
             own = stack if pair.pair.target is not None else None
             rows.append(self._row(op, pair, own))
             stack = None if own is not None else stack
+        rows = rounding.judged(op, rows)
         for highlighter in self._highlighters:
             for position, mark in highlighter.mark(rows).items():
                 rows[position] = _marked(rows[position], mark)
@@ -186,7 +199,7 @@ class Comparison:
 
     def _find_shifted(self) -> frozenset[str]:
         """The APIs that one run calls more often, where pairs go by the number of the call."""
-        if self.plan.matcher != "exact" or self.is_debug:
+        if self._matcher != "exact" or self.is_debug:
             return frozenset()
         ours, theirs = (
             Counter(without_count(name) for name in run.names() if not name.startswith("Module."))
@@ -255,9 +268,9 @@ def _notes(pair: Pair, mode: Mode) -> tuple[Reason, ...]:
         return (Reason("no_golden"), *region)
     notes: list[Reason] = [*region]
     ours, theirs = target.value, golden.value
-    if ours.requires_grad != theirs.requires_grad:
+    if pair.requires_grad_differs:
         notes.append(Reason("requires_grad"))
-    if ours.dtype != theirs.dtype and ours.extent == theirs.extent:
+    if not same(ours.dtype, theirs.dtype) and ours.extent == theirs.extent:
         notes.append(Reason("dtype"))
     if mode is Mode.TENSOR and pair.scalars_differ:
         notes.append(Reason("scalar_differs"))

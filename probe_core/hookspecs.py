@@ -110,12 +110,14 @@ def probe_highlighters() -> list[HighlightSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_name_rules() -> list[NameRule]:  # type: ignore[empty-body]
-    """Names of one framework in another. ``probe plugins`` lists them.
+    """Names of one framework in another, as data. Called when runs of two frameworks are compared.
+
+    The factory makes a ``probe_core.matching.name_table.NameTable``.
 
     Example::
 
         return [NameRule(name="mine-to-torch", summary="my names in torch", source="mine",
-                         target="pytorch", factory="my_package.names:RULES")]
+                         target="pytorch", factory="my_package.names:table")]
     """
 
 

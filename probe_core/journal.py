@@ -118,7 +118,7 @@ def _identity(plan: Plan) -> dict[str, Any]:
         if "://" not in described[side]:
             described[side] = str(Path(described[side]).absolute())
     same = {name: value for name, value in described.items() if name not in NOT_COMPARED}
-    for path in (plan.mapping, plan.stack_path):
+    for path in (plan.mapping, plan.api_mapping, plan.cell_mapping, plan.layer_mapping, plan.stack_path):
         if isinstance(path, Path):
             same[f"{path}"] = _fingerprint(path)
     return json.loads(json.dumps(same))  # type: ignore[no-any-return]

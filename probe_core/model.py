@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Union
 
+from probe_core.dtypes import foreign, same
+
 Statistic = Union[int, float, bool, str, None]
 """A recorded statistic: a number, a truth value, a scalar's text, or nothing."""
 
@@ -141,6 +143,18 @@ class Pair(NamedTuple):
         return self.target is not None and self.golden is not None
 
     @property
+    def requires_grad_differs(self) -> bool:
+        """True where the sides say otherwise of it; a framework that notes none is not heard (D2)."""
+        if self.target is None or self.golden is None:
+            return False
+        ours, theirs = self.target.value, self.golden.value
+        if ours.requires_grad == theirs.requires_grad:
+            return False
+        is_untold = None in (ours.requires_grad, theirs.requires_grad)
+        are_tensors = ours.kind is theirs.kind is Kind.TENSOR
+        return not (is_untold and are_tensors and foreign(ours.dtype, theirs.dtype))
+
+    @property
     def scalars_differ(self) -> bool:
         """True for two scalars of different value; nan equals nan."""
         if self.target is None or self.golden is None:
@@ -151,6 +165,8 @@ class Pair(NamedTuple):
         first, second = ours.statistics.max, theirs.statistics.max
         if first is None:  # a size or a slice, told by its checksum
             return ours.checksum != theirs.checksum
+        if isinstance(first, str) and isinstance(second, str):
+            return not same(first, second)
         return first != second and not (first != first and second != second)
 
     @property

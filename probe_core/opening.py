@@ -15,8 +15,7 @@ from probe_core.store.run import Run
 
 def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple[Run, Run]:
     """Both runs, read and found comparable: one sort of file, one mode, values in both."""
-    ours = open_run(manager, target, plan.framework)
-    theirs = open_run(manager, golden, plan.framework)
+    ours, theirs = _open_both(manager, target, golden, plan.framework)
     if ours.is_debug != theirs.is_debug:
         raise UserError(
             f"{target.name} and {golden.name} do not hold the same sort of records.",
@@ -31,6 +30,29 @@ def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple
         if not run.slot_count:
             raise UserError(f"{run.path} holds no values.", "Record the run again; check scope and list.")
     return ours, theirs
+
+
+def _open_both(manager: Manager, target: Path, golden: Path, framework: str | None) -> tuple[Run, Run]:
+    """Both runs; where ``framework`` recorded only one of them, the other by the reader that knows it."""
+    if framework is not None and _knows(manager, target, framework) is not _knows(manager, golden, framework):
+        return open_run(manager, target), open_run(manager, golden)
+    return open_run(manager, target, framework), open_run(manager, golden, framework)
+
+
+def _knows(manager: Manager, path: Path, framework: str) -> bool:
+    return any(sure for sure, _, _ in _readers(manager, path, framework))
+
+
+def _readers(manager: Manager, path: Path, framework: str | None) -> list[tuple[int, str, Reader]]:
+    """How sure each reader, or each of a framework, is of a record file, and its framework."""
+    found: list[tuple[int, str, Reader]] = []
+    for item in manager.contributions("readers"):
+        spec = item.spec
+        assert isinstance(spec, ReaderSpec)
+        if framework is None or spec.framework == framework:
+            reader: Reader = manager.find("readers", spec.name, ReaderSpec).make()
+            found.append((reader.sniff(path), spec.framework, reader))
+    return found
 
 
 def _what(run: Run) -> str:
@@ -49,13 +71,7 @@ def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
         path: A ``dump.json`` or ``debug.json``.
         framework: The framework to take it for; None to find out.
     """
-    readers: list[tuple[int, str, Reader]] = []
-    for item in manager.contributions("readers"):
-        spec = item.spec
-        assert isinstance(spec, ReaderSpec)
-        if framework is None or spec.framework == framework:
-            reader: Reader = manager.find("readers", spec.name, ReaderSpec).make()
-            readers.append((reader.sniff(path), spec.framework, reader))
+    readers = _readers(manager, path, framework)
     known = sorted({name for _, name, _ in readers})
     if not readers:
         wanted = f' for framework "{framework}"' if framework else ""

@@ -14,6 +14,7 @@ from probe_core.difference.analysis import rank_file_of
 from probe_core.difference.rank_file import RankFile
 from probe_core.executors import Pool
 from probe_core.manager import Manager
+from probe_core.matching.written import write_pairs
 from probe_core.model import Advice, Row
 from probe_core.plan import Plan
 from probe_core.progress import tell
@@ -105,6 +106,7 @@ def _write(
             lines = [output.line(done + offset) for offset in range(len(rows))]
             output.write(rows)
             described = comparison.describe(op)
+            comparison.look(op, rows)
             if differences is not None:
                 differences.write(described, rows)
             report.add(described, rows, lines)
@@ -122,6 +124,8 @@ def _write(
     report.files = output.close(interrupted=report.interrupted)
     if differences is not None:
         report.files.append(differences.close(interrupted=report.interrupted))
+    if plan.layer_mapping is not None:
+        report.files += write_pairs(plan, pair, comparison.matching, comparison.target, comparison.golden)
     if plan.advise and not report.interrupted:
         advice = [found for found in manager.notify("probe_advise", report=report)]
         report.advice = next((found for found in advice if isinstance(found, Advice)), None)

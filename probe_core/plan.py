@@ -30,8 +30,12 @@ class Plan:
         golden: The reference run.
         output: The directory of the result files.
         framework: The reader to use; None to find out.
-        matcher: The matcher to use.
+        matcher: The matcher to use; None for the one that fits: exact, or align across frameworks.
         mapping: A mapping file, or what such a file says; the matcher pairs what it does not name.
+        across: A person expects two frameworks (``-am`` or ``-cm`` without a file).
+        api_mapping: A file that pairs APIs and their arguments (``-am``).
+        cell_mapping: A file that pairs modules (``-cm``).
+        layer_mapping: A file that pairs the children of classes of modules (``-lm``).
         metrics: Metrics shown besides those of the table.
         formats: The reporters to write with.
         stack: Whether call stacks are shown.
@@ -53,8 +57,12 @@ class Plan:
     output: Path
     time_stamp: str
     framework: str | None = None
-    matcher: str = "exact"
+    matcher: str | None = None
     mapping: Path | Mapping[str, str] | None = None
+    across: bool = False
+    api_mapping: Path | None = None
+    cell_mapping: Path | None = None
+    layer_mapping: Path | None = None
     metrics: tuple[str, ...] = ()
     formats: tuple[str, ...] = DEFAULT_FORMATS
     stack: StackMode = StackMode.AUTO

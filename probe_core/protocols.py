@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from probe_core.executors import Place, Pool
 from probe_core.matching.matching import Matching
@@ -86,6 +86,23 @@ class StatusRule(Protocol):
 
     def judge(self, output: Output) -> Judged:
         """The status of one output with what was measured for it."""
+
+
+@runtime_checkable
+class SoloRule(StatusRule, Protocol):
+    """A first stage with a second verdict: what a standard can tell without a second machine."""
+
+    def judge_alone(
+        self, output: Output, standard: str, numbers: Mapping[str, float | int], direction: str
+    ) -> Judged:
+        """The verdict on one output that has a shape and a class of dtype in common with its reference.
+
+        Args:
+            output: Both sides.
+            standard: The standard that judges its API; empty where none does.
+            numbers: What that standard measured.
+            direction: ``forward`` or ``backward``.
+        """
 
 
 class Standard(Protocol):

@@ -107,7 +107,10 @@ class DumperSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class NameRule(Spec):
-    """Names and arguments of one framework in another, as data."""
+    """Names and arguments of one framework in another, as data (makes a ``matching.name_table.NameTable``).
+
+    The common words are those of ``target``; whichever run is compared with which does not matter.
+    """
 
     source: str = ""
     target: str = ""
@@ -138,9 +141,18 @@ class RunnerSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class StatusRuleSpec(Spec):
-    """The pre-check's first stage for one framework, or for all (makes a ``protocols.StatusRule``)."""
+    """The pre-check's first stage for one framework, or for all (makes a ``protocols.StatusRule``).
+
+    Attributes:
+        framework: Whose calls it judges; empty for all that have no rule of their own.
+        result, details: The columns of both csv files, as (key, Chinese header, English header); empty for
+            ``precheck.tables.RESULT`` and ``DETAILS``. Keys are those of there, and ``standard`` and
+            ``standard_message`` for the verdicts of a ``protocols.SoloRule``.
+    """
 
     framework: str = ""
+    result: tuple[tuple[str, str, str], ...] = ()
+    details: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

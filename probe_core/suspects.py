@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from probe_core.dtypes import same
 from probe_core.model import Drift, How, Kind, Level, Row, Side, Suspect
 from probe_core.store.names import is_gradient
 from probe_core.store.stack import own_frame
@@ -139,7 +140,7 @@ class Suspects:
             if target is None or golden is None:
                 continue
             ours, theirs = target.value, golden.value
-            if ours.dtype == theirs.dtype:
+            if same(ours.dtype, theirs.dtype):
                 if not self._dtypes_agreed:
                     self._dtypes_agreed = ours.shape is not None and _is_floating(ours.dtype)
             elif self._dtypes_agreed and ours.shape is not None and not self._dtype_told:

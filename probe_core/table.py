@@ -206,10 +206,7 @@ def _slot_cells(slot: Slot | None) -> Sequence[Cell]:
 
 def consistent(row: Row) -> bool | None:
     """Whether both sides agree on requires_grad; None for a row without partner (decision D2)."""
-    target, golden = row.pair.target, row.pair.golden
-    if target is None or golden is None:
-        return None
-    return target.value.requires_grad == golden.value.requires_grad
+    return not row.pair.requires_grad_differs if row.pair.matched else None
 
 
 def _consistent_cell(row: Row) -> Cell:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -19,6 +20,9 @@ from probe_core.model import Level
 from probe_core.plan import DEFAULT_FORMATS, Plan, StackMode
 
 DEFAULT_OUTPUT = "./output"
+BARE = Path()
+MAPPING: dict[str, Any] = {"is_flag": False, "flag_value": "", "type": click.Path(path_type=Path)}
+"""An option that may stand without a value."""
 FAIL_ON = (Level.WARNING.value, Level.ERROR.value)
 
 
@@ -71,6 +75,27 @@ FAIL_ON = (Level.WARNING.value, Level.ERROR.value)
     help="Yaml file that pairs row names: 'target name: golden name'.",
 )
 @click.option(
+    "-am",
+    "--api_mapping",
+    "--api-mapping",
+    **MAPPING,
+    help="Pair the APIs of two frameworks, with a yaml file in another way than probe knows.",
+)
+@click.option(
+    "-cm",
+    "--cell_mapping",
+    "--cell-mapping",
+    **MAPPING,
+    help="Pair the modules of two frameworks; the yaml file pairs names: 'fc.Dense: head.Linear'.",
+)
+@click.option(
+    "-lm",
+    "--layer_mapping",
+    "--layer-mapping",
+    type=click.Path(path_type=Path),
+    help="Yaml file that pairs the children of each class of modules.",
+)
+@click.option(
     "--metric",
     "metrics",
     multiple=True,
@@ -115,6 +140,9 @@ def compare(
     matcher: str | None,
     highlight: bool,
     data_mapping: Path | None,
+    api_mapping: Path | None,
+    cell_mapping: Path | None,
+    layer_mapping: Path | None,
     metrics: tuple[str, ...],
     formats: str | None,
     analyze: bool,
@@ -150,6 +178,10 @@ def compare(
         framework=framework or ctx.meta.get("probe.framework"),
         matcher=matcher or matcher_name(fuzzy_match),
         mapping=data_mapping,
+        across=BARE in (api_mapping, cell_mapping),
+        api_mapping=api_mapping if api_mapping != BARE else None,
+        cell_mapping=cell_mapping if cell_mapping != BARE else None,
+        layer_mapping=layer_mapping,
         metrics=metrics,
         formats=chosen_formats(formats, analyze),
         stack=stack_choice(runs.stack, stack_mode),
@@ -195,9 +227,9 @@ def chosen_formats(text: str | None, analyze: bool = False) -> tuple[str, ...]:
     return names
 
 
-def matcher_name(fuzzy: bool) -> str:
-    """The matcher that the seed's options ask for."""
-    return "fuzzy" if fuzzy else "exact"
+def matcher_name(fuzzy: bool) -> str | None:
+    """The matcher that the seed's options ask for; None for the one that fits."""
+    return "fuzzy" if fuzzy else None
 
 
 def stack_choice(path: Path | None, asked: bool) -> StackMode:

@@ -68,7 +68,7 @@ def _failed(results: list[Result], calls: int, plan: CheckPlan) -> None:
     result = results[0]
     worst = worst_detail(result)
     name = worst.name if worst else result.name
-    errors = sum(Status.ERROR in (one.forward, one.backward) for one in results)
+    errors = sum(Status.ERROR in one.statuses for one in results)
     parts = [
         f"{count} {word}" for count, word in ((errors, "fail"), (len(results) - errors, "to check")) if count
     ]
@@ -80,8 +80,8 @@ def _failed(results: list[Result], calls: int, plan: CheckPlan) -> None:
             numbers.insert(0, f"{worst.device_dtype} {worst.shape}")
         if numbers:
             show(f"        {', '.join(numbers)}")
-        if worst.messages:
-            show(f"        {printable(message_text(worst.messages, 'en'))}")
+        if messages := (*worst.messages, *worst.standard_messages):
+            show(f"        {printable(message_text(messages, 'en'))}")
     show(f"        {again(result, plan)}")
 
 
@@ -102,13 +102,13 @@ def again(result: Result, plan: CheckPlan) -> str:
 def badness(result: Result) -> tuple[int, float]:
     """How bad an API is: its gravity, and how far its worst output is off."""
     detail = worst_detail(result)
-    return int(Status.ERROR in (result.forward, result.backward)), _distance(detail) if detail else 0.0
+    return int(Status.ERROR in result.statuses), _distance(detail) if detail else 0.0
 
 
 def worst_detail(result: Result) -> Detail | None:
     """The output that is furthest off among those of the gravest status."""
     for status in (Status.ERROR, Status.WARNING):
-        found = [detail for detail in result.details if detail.status is status]
+        found = [detail for detail in result.details if status in detail.statuses]
         if found:
             return max(found, key=_distance)
     return None

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from probe_core.matching.alignment import align
-from probe_core.matching.matching import NONE, Matching, Region, partners_of
+from probe_core.matching.matching import NONE, Matching, Region, comparable, is_alone, partners_of
 from probe_core.model import How, Kind, Record, Slot
 from probe_core.plan import Plan
 from probe_core.store.construct import Construct
@@ -66,6 +66,7 @@ class _Streams:
 
     def __init__(self, target: Run, golden: Run) -> None:
         self._runs = target, golden
+        self._is_loose = target.is_loose or golden.is_loose
         self._codes: dict[object, int] = {}
         self._modules_paired = dict(self._modules())
         self._homes = self._pair_homes()
@@ -157,8 +158,9 @@ class _Streams:
         return None
 
     def _call(self, record: Record) -> _Call:
-        kind = without_count(record.key), tuple(_form(slot) for slot in record.slots)
-        content = tuple(_content(slot) for slot in record.slots if slot.value.kind is Kind.TENSOR)
+        slots = comparable(record, self._is_loose)
+        kind = without_count(record.key), tuple(_form(slot) for slot in slots)
+        content = tuple(_content(slot) for slot in slots if slot.value.kind is Kind.TENSOR)
         return _Call(record.index, self._code(kind), self._code((kind, content)), canonical(record.key))
 
     def _code(self, value: object) -> int:
@@ -321,4 +323,4 @@ def _pair_ends(matching: Matching, region: Region, target: Run, golden: Run) -> 
 
 
 def _is_end(slot: Slot, into: bool) -> bool:
-    return slot.value.kind is Kind.TENSOR and slot.side.is_source is into
+    return slot.value.kind is Kind.TENSOR and slot.side.is_source is into and not is_alone(slot)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 from probe_core.matching.alignment import align
-from probe_core.matching.matching import Matching, canonical_index, partners_of
+from probe_core.matching.matching import Matching, canonical_index, comparable, partners_of
 from probe_core.model import How, Record
 from probe_core.plan import Plan
 from probe_core.store.names import canonical, without_count
@@ -22,8 +22,9 @@ class Fuzzy:
     def match(self, target: Run, golden: Run, plan: Plan) -> Matching:
         """The matching of calls."""
         codes: dict[object, int] = {}
-        ours = [codes.setdefault(_signature(record), len(codes)) for record in target.records()]
-        theirs = [codes.setdefault(_signature(record), len(codes)) for record in golden.records()]
+        is_loose = target.is_loose or golden.is_loose
+        ours = [codes.setdefault(_signature(record, is_loose), len(codes)) for record in target.records()]
+        theirs = [codes.setdefault(_signature(record, is_loose), len(codes)) for record in golden.records()]
         our_names = [canonical(key) for key in target.names()]
         their_names = [canonical(key) for key in golden.names()]
         calls = dict(align(ours, theirs, our_names, their_names))
@@ -32,7 +33,7 @@ class Fuzzy:
         partners = array("q")
         for index in range(len(target)):
             partner = calls.get(index)
-            if partner is not None and index in aligned:
+            if partner is not None and index in aligned and not is_loose:
                 partners.extend(range(golden.starts[partner], golden.starts[partner + 1]))
             else:
                 partners.extend(partners_of(target, index, golden, partner))
@@ -49,6 +50,7 @@ class Fuzzy:
                 taken.add(partner)
 
 
-def _signature(record: Record) -> object:
-    places = tuple((slot.side, slot.path, slot.value.extent) for slot in record.slots)
+def _signature(record: Record, is_loose: bool) -> object:
+    slots = comparable(record, is_loose)
+    places = tuple((slot.side, slot.path, slot.value.extent) for slot in slots)
     return without_count(record.key), places

@@ -16,7 +16,7 @@ from probe_core.store.run import Run
 SHOWN = 5
 
 
-REST: dict[str, type[Exact] | type[Fuzzy]] = {"exact": Exact, "fuzzy": Fuzzy}
+REST: dict[str, type[Exact | Fuzzy]] = {"exact": Exact, "fuzzy": Fuzzy}
 
 
 class Mapping:
@@ -28,20 +28,21 @@ class Mapping:
     def match(self, target: Run, golden: Run, plan: Plan) -> Matching:
         """The matching by the plan's mapping; ``plan.matcher`` pairs the rest, exact or fuzzy."""
         assert plan.mapping is not None
-        if plan.matcher not in REST:
+        rest = plan.matcher or "exact"
+        if rest not in REST:
             raise UserError(
-                f'A mapping file does not go with the matcher "{plan.matcher}".',
+                f'A mapping file does not go with the matcher "{rest}".',
                 "Use it with one of these:",
                 list(REST),
             )
         what = str(plan.mapping) if isinstance(plan.mapping, Path) else "The data mapping"
         names = read_mapping(plan.mapping) if isinstance(plan.mapping, Path) else plan.mapping
         wanted = set(names.values())
-        goldens = _numbers(golden, wanted)
-        targets = _numbers(target, set(names))
-        _check(what, "target", set(names), targets, target)
-        _check(what, "golden", wanted, goldens, golden)
-        matching = REST[plan.matcher]().match(target, golden, plan)
+        goldens = _numbers(golden.shown, wanted)
+        targets = _numbers(target.shown, set(names))
+        _check(what, "target", set(names), targets, target.shown)
+        _check(what, "golden", wanted, goldens, golden.shown)
+        matching = REST[rest]().match(target, golden, plan)
         for ours, theirs in names.items():
             matching.partners[targets[ours]] = goldens[theirs]
         matching.mapped = frozenset(targets.values())

@@ -15,7 +15,7 @@ from probe_core.precheck.model import BACKWARD, FORWARD, Call
 from probe_core.precheck.settings import Settings
 from probe_core.store.run import Run
 
-MODULES = ("Module", "Cell")
+MODULE, CELL = "Module", "Cell"
 NOT_RUN = frozenset({"Distributed", "MindSpeed"})
 NOT_COMPARED = frozenset({"Max", "Min", "Mean", "Norm", "md5", "data_name", "Max_except_inf_nan",
                           "Min_except_inf_nan", "Max_origin", "Min_origin"})  # fmt: skip
@@ -35,6 +35,8 @@ def bare_name(call: str) -> str:
 class RecordedCalls:
     """The calls of one run, in the order of their first record.
 
+    Modules of PyTorch are left out (guide), Cells of MindSpore are calls that are not run (probe).
+
     Args:
         run: A run with records of APIs.
 
@@ -47,16 +49,22 @@ class RecordedCalls:
         self._forward: dict[str, int] = {}
         self._backward: dict[str, int] = {}
         for index, key in enumerate(run.names()):
-            if key.partition(".")[0] in MODULES:
+            scope = key.partition(".")[0]
+            if scope == MODULE:
                 continue
             name, _, phase = key.rpartition(".")
+            if scope == CELL and phase not in (FORWARD, BACKWARD):
+                path, _, phase = name.rpartition(".")
+                if phase not in (FORWARD, BACKWARD):
+                    continue  # the gradients of its parameters
+                name = f"{path}.{key.rpartition('.')[2]}"
             if phase == BACKWARD:
                 self._backward[name] = index
             else:
                 self._forward[name if phase == FORWARD else key] = index
         orphans = [name for name in self._backward if name not in self._forward]
         self.names = [*self._forward, *orphans]
-        if not self.names:
+        if all(name.startswith(f"{CELL}.") for name in self.names):
             level = f" (level {run.header.level})" if run.header.level else ""
             raise UserError(
                 f"{run.path} holds no calls of APIs{level}.",
@@ -97,6 +105,8 @@ class RecordedCalls:
         parts = name.split(".")
         if parts[0] in NOT_RUN:
             return f"{parts[0]} APIs are not supported for run ut. SKIP."
+        if parts[0] == CELL:
+            return f"A {CELL} is not run alone: the APIs that it calls are checked one by one. SKIP."
         if len(parts) not in (3, 4) or not parts[-1].isdecimal():
             return f"API {printable(name)} not support for run ut. SKIP."
         if not settings.lets_through(bare_name(name)):

@@ -12,6 +12,7 @@ from probe_core.precheck.assignment import Assignment
 from probe_core.precheck.judging import Judge
 from probe_core.precheck.model import Call, Message, Outcome, Result, Skipped, Status
 from probe_core.precheck.settings import RunnerOptions
+from probe_core.precheck.tables import Column, Tables
 from probe_core.protocols import Runner, StatusRule
 from probe_core.specs import RunnerSpec, StatusRuleSpec
 
@@ -38,7 +39,30 @@ def runner_of(manager: Manager, framework: str) -> RunnerSpec:
 
 
 def rule_of(manager: Manager, framework: str) -> StatusRule:
-    """The first stage of a framework: its own where there is one, else that of all.
+    """The first stage of a framework.
+
+    Raises:
+        UserError: None is installed.
+    """
+    rule: StatusRule = rule_spec_of(manager, framework).make()
+    return rule
+
+
+def tables_of(manager: Manager, framework: str) -> Tables:
+    """The columns of a framework's files.
+
+    Raises:
+        UserError: No first stage is installed, which names them.
+    """
+    spec = rule_spec_of(manager, framework)
+    return Tables(*(
+        tuple(Column(*names) for names in own) or columns
+        for own, columns in zip((spec.result, spec.details), Tables())
+    ))  # fmt: skip
+
+
+def rule_spec_of(manager: Manager, framework: str) -> StatusRuleSpec:
+    """The first stage of a framework, described: its own where there is one, else that of all.
 
     Raises:
         UserError: None is installed.
@@ -47,8 +71,7 @@ def rule_of(manager: Manager, framework: str) -> StatusRule:
     for wanted in (framework, ""):
         for spec in specs:
             if isinstance(spec, StatusRuleSpec) and spec.framework == wanted:
-                rule: StatusRule = manager.find("status_rules", spec.name, StatusRuleSpec).make()
-                return rule
+                return manager.find("status_rules", spec.name, StatusRuleSpec)
     raise UserError("No rule for the status of an output is installed.", "Install probe-metrics.")
 
 
@@ -82,7 +105,7 @@ class Checking:
         def check(call: Call) -> Result:
             outcome = outcome_of(runner, call)
             result = judge.result(call, outcome)
-            if saves and (result.forward in FAILED or result.backward in FAILED):
+            if saves and any(status in FAILED for status in result.statuses):
                 return _saved(runner, call, outcome, result)
             return result
 

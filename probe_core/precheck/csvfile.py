@@ -77,7 +77,7 @@ def cells(values: Mapping[str, str], columns: Sequence[Column]) -> list[str]:
 def read_table(
     path: Path, columns: Sequence[Column], required: Iterable[str], *, may_be_cut: bool = False
 ) -> Table:
-    """The csv file ``path``, whose headers are those of ``columns`` in either language, in any order.
+    """The csv file ``path``, whose headers are those of ``columns`` in either language, order and case.
 
     Args:
         path: The file.
@@ -147,8 +147,8 @@ def _columns(path: Path, row: Sequence[str], columns: Sequence[Column]) -> tuple
     """What the headers are, and in which language."""
     by_header: dict[str, Column] = {}
     for column in columns:
-        by_header.setdefault(column.chinese, column)
-        by_header.setdefault(column.english, column)
+        by_header.setdefault(column.chinese.casefold(), column)
+        by_header.setdefault(column.english.casefold(), column)
     names = [cell.strip() for cell in row]
     if len(names) == 1 and any(mark in names[0] for mark in OTHER_SEPARATORS):
         raise UserError(
@@ -160,9 +160,13 @@ def _columns(path: Path, row: Sequence[str], columns: Sequence[Column]) -> tuple
             raise UserError(
                 f'{path} has two columns "{printable(name)}".', "Give the file as it was written."
             )
-    found = tuple(by_header.get(name, Column(name, name, name)) for name in names)
+    found = tuple(by_header.get(name.casefold(), Column(name, name, name)) for name in names)
     translated = [column for column in found if column.chinese != column.english]
-    is_english = any(name == column.english for name, column in zip(names, found) if column in translated)
+    is_english = any(
+        name.casefold() == column.english.casefold()
+        for name, column in zip(names, found)
+        if column in translated
+    )
     return found, "en" if is_english else "zh"
 
 

@@ -12,6 +12,7 @@ from probe_core.precheck.model import (
     Array,
     Call,
     Detail,
+    Judged,
     Message,
     Outcome,
     Output,
@@ -20,7 +21,7 @@ from probe_core.precheck.model import (
     Skipped,
     Status,
 )
-from probe_core.protocols import StatusRule
+from probe_core.protocols import SoloRule, StatusRule
 
 STRUCTURE = Message("bench and npu output structure is different.")
 GRAVITY = (Status.PASS, Status.WARNING, Status.ERROR)
@@ -45,8 +46,12 @@ class Judge:
         if outcome.backward is not None:
             backward_status, more = self._direction(call, BACKWARD, outcome.backward, outcome)
             details += more
-        messages = result_message((forward_status, backward_status), details) or outcome.notes
-        return Result(call.name, forward_status, backward_status, messages, tuple(details))
+        messages = result_message((forward_status, backward_status), details) or _notes(outcome)
+        asked = [detail.standard for detail in details if detail.standard is not None]
+        standard = whole(asked) if asked else None
+        if standard in (Status.ERROR, Status.WARNING):
+            messages = (*messages, *standard_message(standard, details))
+        return Result(call.name, forward_status, backward_status, messages, tuple(details), standard=standard)
 
     def _direction(
         self, call: Call, phase: str, outputs: Outputs | Skipped, outcome: Outcome
@@ -59,25 +64,28 @@ class Judge:
             return Status.ERROR, [Detail(f"{name}.0", Status.ERROR, messages=(STRUCTURE,))]
         statuses: list[Status] = []
         details: list[Detail] = []
+        notes = (*outcome.notes, *outcome.notes_of.get(phase, ()))
         for number, pair in enumerate(pairs):
             assert pair is not None
-            status, detail = self._output(call, f"{name}.{number}", *pair, outcome)
+            output = Output(call.api, *pair, outcome.is_random)
+            status, detail = self._output(f"{name}.{number}", output, phase, notes)
             statuses.append(status)
             if detail is not None:
                 details.append(detail)
         return whole(statuses), details
 
     def _output(
-        self, call: Call, name: str, bench: Any, device: Any, outcome: Outcome
+        self, name: str, output: Output, phase: str, notes: tuple[Message, ...]
     ) -> tuple[Status, Detail | None]:
-        output = Output(call.api, bench, device, outcome.is_random)
+        bench, device = output.bench, output.device
         judged = self._rule.judge(output)
         if not judged.shown:
             return judged.status, None
         numbers: dict[str, float | int] = {}
-        chosen = self._standard(call, bench, device)
+        chosen = self._standard(output)
         if chosen is not None and not output.is_random:
             numbers.update(chosen.standard.measure(output, self._assignment.release))
+        alone = self._alone(output, chosen, numbers, phase)
         numbers.update(judged.numbers)
         return judged.status, Detail(
             name,
@@ -86,18 +94,29 @@ class Judge:
             _dtype(device),
             str(tuple(device.values.shape)) if isinstance(device, Array) else "",
             numbers,
-            (*judged.messages, *outcome.notes),
+            (*judged.messages, *notes),
+            None if alone is None else alone.status,
+            () if alone is None else alone.messages,
         )
 
-    def _standard(self, call: Call, bench: Any, device: Any) -> Chosen | None:
+    def _alone(
+        self, output: Output, chosen: Chosen | None, numbers: Mapping[str, float | int], phase: str
+    ) -> Judged | None:
+        """What the standard says without a second machine; None where the rule does not ask."""
+        if not isinstance(self._rule, SoloRule):
+            return None
+        return self._rule.judge_alone(output, "" if chosen is None else chosen.spec.name, numbers, phase)
+
+    def _standard(self, output: Output) -> Chosen | None:
         """The standard of an output with floating-point numbers on both sides."""
+        bench, device = output.bench, output.device
         if not (isinstance(bench, Array) and isinstance(device, Array)):
             return None
         if bench.values.shape != device.values.shape or not bench.values.size:
             return None
         if device.kind not in MEASURED or bench.values.dtype.kind != "f":
             return None
-        return self._assignment.of(call.api, device.dtype)
+        return self._assignment.of(output.api, device.dtype)
 
 
 def paired(bench: Any, device: Any) -> Iterator[tuple[Any, Any] | None]:
@@ -134,6 +153,16 @@ def result_message(statuses: Sequence[Status | None], details: Sequence[Detail])
                 if detail.status is status and detail.messages:
                     return detail.messages
     return ()
+
+
+def standard_message(status: Status, details: Sequence[Detail]) -> tuple[Message, ...]:
+    """What the row of an API says of its standard: why the first output that came to ``status`` did."""
+    return next((one.standard_messages for one in details if one.standard is status), ())
+
+
+def _notes(outcome: Outcome) -> tuple[Message, ...]:
+    found = (outcome.notes, *(outcome.notes_of.get(phase, ()) for phase in (FORWARD, BACKWARD)))
+    return tuple(message for notes in found for message in notes)
 
 
 def _dtype(value: Any) -> str:

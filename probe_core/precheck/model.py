@@ -207,8 +207,9 @@ class Outputs(NamedTuple):
 class Outcome:
     """What running a call alone came to.
 
-    ``backward`` is None where the run recorded none. ``kept`` is whatever the runner needs to save the
-    call's data and to write its script.
+    ``backward`` is None where the run recorded none. ``notes`` are messages for all rows of the call,
+    ``notes_of`` for those of one direction. ``kept`` is whatever the runner needs to save the call's data and
+    to write its script.
     """
 
     forward: Outputs | Skipped
@@ -216,11 +217,15 @@ class Outcome:
     is_random: bool = False
     notes: tuple[Message, ...] = ()
     kept: Any = None
+    notes_of: Mapping[str, tuple[Message, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """A row of the details: one output of one direction."""
+    """A row of the details: one output of one direction.
+
+    ``standard`` is what the API's standard says of it alone, where the framework's rule asks for that.
+    """
 
     name: str
     status: Status
@@ -229,11 +234,21 @@ class Detail:
     shape: str = ""
     numbers: Mapping[str, float | int] = field(default_factory=dict)
     messages: tuple[Message, ...] = ()
+    standard: Status | None = None
+    standard_messages: tuple[Message, ...] = ()
+
+    @property
+    def statuses(self) -> tuple[Status, ...]:
+        """All that was said of it."""
+        return (self.status,) if self.standard is None else (self.status, self.standard)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The row of one API, with its details. ``backward`` is None where there was none."""
+    """The row of one API, with its details.
+
+    ``backward`` is None where there was none, ``standard`` where no standard was asked alone.
+    """
 
     name: str
     forward: Status
@@ -242,3 +257,9 @@ class Result:
     details: Sequence[Detail] = ()
     script: str = ""
     lost: bool = False
+    standard: Status | None = None
+
+    @property
+    def statuses(self) -> tuple[Status, ...]:
+        """All that was said of it, skipped directions included."""
+        return tuple(one for one in (self.forward, self.backward, self.standard) if one is not None)

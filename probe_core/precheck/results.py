@@ -19,7 +19,7 @@ from probe_core.errors import UserError, printable
 from probe_core.precheck import csvfile
 from probe_core.precheck.csvfile import BLANK, message_text, number_text, read_table
 from probe_core.precheck.model import Detail, Result
-from probe_core.precheck.tables import DETAILS, RESULT, Column
+from probe_core.precheck.tables import Column, Tables
 from probe_core.spreadsheet_text import neutralise
 from probe_core.store.atomic import FILE_MODE, AtomicFile, make_directory, refused
 
@@ -47,7 +47,7 @@ def _may_be_of(api: str, tail: str) -> bool:
 
 
 class ResultFiles:
-    """Both files, open for appending.
+    """Both files, open for appending; ``columns`` are those of the details, ``tables`` what they must have.
 
     Attributes:
         result, details: Their paths.
@@ -55,7 +55,14 @@ class ResultFiles:
         done: The APIs that stand in them already.
     """
 
-    def __init__(self, result: Path, columns: Sequence[Column], language: str, precision: int) -> None:
+    def __init__(
+        self,
+        result: Path,
+        columns: Sequence[Column],
+        language: str,
+        precision: int,
+        tables: Tables = Tables(),  # noqa: B008
+    ) -> None:
         self.result = result
         self.time_stamp = result.stem[-14:]
         self.details = result.with_name(DETAILS_NAME.format(self.time_stamp))
@@ -63,18 +70,25 @@ class ResultFiles:
         self._language = language
         self._precision = precision
         self._columns = columns
+        self._tables = tables
         self._files: list[BinaryIO] = []
 
     # -- opening ---------------------------------------------------------------------------
 
     @classmethod
     def create(
-        cls, directory: Path, time_stamp: str, columns: Sequence[Column], language: str, precision: int
+        cls,
+        directory: Path,
+        time_stamp: str,
+        columns: Sequence[Column],
+        language: str,
+        precision: int,
+        tables: Tables = Tables(),  # noqa: B008
     ) -> ResultFiles:
         """New files in ``directory``, which is made; the time stamp goes up where it is taken."""
         make_directory(directory)
         for _ in range(1000):
-            files = cls(directory / RESULT_NAME.format(time_stamp), columns, language, precision)
+            files = cls(directory / RESULT_NAME.format(time_stamp), columns, language, precision, tables)
             try:
                 files._open("xb")
             except FileExistsError:
@@ -83,7 +97,7 @@ class ResultFiles:
             except OSError as error:
                 raise refused(files.result, error) from None
             try:
-                files._write(files._files[0], csvfile.header(RESULT, language))
+                files._write(files._files[0], csvfile.header(tables.result, language))
                 files._write(files._files[1], csvfile.header(columns, language))
             except BaseException:
                 files.remove()
@@ -92,7 +106,13 @@ class ResultFiles:
         raise UserError(f"{directory} takes no new files.", "Give another directory with -o.")
 
     @classmethod
-    def resume(cls, result: Path, columns: Sequence[Column], precision: int) -> ResultFiles:
+    def resume(
+        cls,
+        result: Path,
+        columns: Sequence[Column],
+        precision: int,
+        tables: Tables = Tables(),  # noqa: B008
+    ) -> ResultFiles:
         """The files of an earlier run, without what it did not finish.
 
         Raises:
@@ -103,7 +123,7 @@ class ResultFiles:
                 f'"{result.name}" is no name of a result file, please do not modify the result csv name.',
                 "Give accuracy_checking_result_ with the 14 digits of its time, and .csv.",
             )
-        files = cls(result, columns, "zh", precision)
+        files = cls(result, columns, "zh", precision, tables)
         if not result.is_file():
             raise UserError(f"There is no {result}.", "Give the result csv of the run to go on with.")
         if not files.details.is_file():
@@ -138,8 +158,9 @@ class ResultFiles:
 
     def _take_up(self) -> None:
         """Note what is done, and take out what was begun and not finished."""
-        result = read_table(self.result, RESULT, [column.key for column in RESULT], may_be_cut=True)
-        details = read_table(self.details, self._columns, [column.key for column in DETAILS], may_be_cut=True)
+        needed = [[column.key for column in columns] for columns in self._tables]
+        result = read_table(self.result, self._tables.result, needed[0], may_be_cut=True)
+        details = read_table(self.details, self._columns, needed[1], may_be_cut=True)
         self._language = details.language
         more = [column for column in self._columns if column not in details.columns]
         self._columns = (*details.columns, *more)
@@ -157,7 +178,7 @@ class ResultFiles:
                 file.truncate(table.whole)
             file.seek(0, os.SEEK_END)
         if len(rows) < len(result.rows):
-            self._replace(self.result, RESULT, rows)
+            self._replace(self.result, self._tables.result, rows)
             self._reopen(0, self.result)
         if more or len(kept) < len(details.rows):
             self._replace(self.details, self._columns, kept)
@@ -192,8 +213,9 @@ class ResultFiles:
             "forward": result.forward.value,
             "backward": BLANK if result.backward is None else result.backward.value,
             "message": message_text(result.messages, self._language) or BLANK,
+            "standard": BLANK if result.standard is None else result.standard.value,
         }
-        self._write(self._files[0], csvfile.lines([csvfile.cells(row, RESULT)]))
+        self._write(self._files[0], csvfile.lines([csvfile.cells(row, self._tables.result)]))
         self.done.add(cell_name(result.name).strip())
 
     def _detail(self, detail: Detail) -> Mapping[str, str]:
@@ -205,6 +227,8 @@ class ResultFiles:
             shape=detail.shape or BLANK,
             status=detail.status.value,
             message=message_text(detail.messages, self._language) or BLANK,
+            standard=BLANK if detail.standard is None else detail.standard.value,
+            standard_message=message_text(detail.standard_messages, self._language) or BLANK,
         )
         return found
 
@@ -222,7 +246,7 @@ class ResultFiles:
     def finish(self, order: Sequence[str]) -> None:
         """Put the rows into the order of the run, and close the files."""
         place = {cell_name(name).strip(): number for number, name in enumerate(order)}
-        for path, columns in ((self.result, RESULT), (self.details, tuple(self._columns))):
+        for path, columns in ((self.result, self._tables.result), (self.details, tuple(self._columns))):
             rows = read_table(path, columns, [column.key for column in columns]).rows
             places = [place.get(api_of(row["name"].strip()), len(place)) for row in rows]
             if places != sorted(places):

@@ -14,13 +14,13 @@ from probe_core.manager import Manager
 from probe_core.opening import open_run
 from probe_core.precheck.assignment import Assignment
 from probe_core.precheck.calls import RecordedCalls, api_name, bare_name
-from probe_core.precheck.checking import Checking, rule_of, runner_of, skipped
+from probe_core.precheck.checking import Checking, rule_of, runner_of, skipped, tables_of
 from probe_core.precheck.judging import Judge, whole
 from probe_core.precheck.model import Call, Detail, Message, Result, Status
 from probe_core.precheck.results import ResultFiles
 from probe_core.precheck.settings import RunnerOptions, Settings, check_names
 from probe_core.precheck.supervisor import Job, Lost, supervise
-from probe_core.precheck.tables import DETAILS, Column
+from probe_core.precheck.tables import Column, Tables
 from probe_core.progress import tell
 from probe_core.specs import RunnerSpec
 from probe_core.store.atomic import make_directory
@@ -74,7 +74,7 @@ class Checked:
     """What a pre-check came to.
 
     Attributes:
-        counts: How many calls came to what, forward and backward together.
+        counts: How many calls came to what, forward, backward and standard together.
         apis: How many calls each API has among them.
         failed: Those that did not pass, in the order of their finishing.
         reasons: Why calls were skipped, and how many.
@@ -94,7 +94,7 @@ class Checked:
 
     def note(self, result: Result) -> None:
         """Count a finished API."""
-        status = whole([one for one in (result.forward, result.backward) if one is not None])
+        status = whole(result.statuses)
         kind = api_name(result.name)
         self.counts[status] += 1
         self.apis[kind] += 1
@@ -140,7 +140,8 @@ def check_run(plan: CheckPlan, manager: Manager) -> Checked:
             rule_of(manager, framework), assignment := Assignment(manager, plan.release, plan.standards)
         )
         chosen = _chosen(calls, plan)
-        files = _open_files(plan, assignment.own_columns({bare_name(calls.names[i]) for i in chosen}))
+        own_columns = assignment.own_columns({bare_name(calls.names[i]) for i in chosen})
+        files = _open_files(plan, tables_of(manager, framework), own_columns)
         checked = Checked(plan, files)
         try:
             _check(plan, calls, chosen, spec, judge, checked)
@@ -241,12 +242,12 @@ def _chosen(calls: RecordedCalls, plan: CheckPlan) -> list[int]:
     return [i for i in chosen if calls.names[i] in wanted or api_name(calls.names[i]) in wanted]
 
 
-def _open_files(plan: CheckPlan, own_columns: Sequence[tuple[str, str, str]]) -> ResultFiles:
-    columns = (*DETAILS, *(Column(*names) for names in own_columns))
+def _open_files(plan: CheckPlan, tables: Tables, own_columns: Sequence[tuple[str, str, str]]) -> ResultFiles:
+    columns = (*tables.details, *(Column(*names) for names in own_columns))
     digits = plan.settings.precision
     if plan.resume is not None:
-        return ResultFiles.resume(plan.resume, columns, digits)
-    return ResultFiles.create(plan.output, plan.time_stamp, columns, plan.language, digits)
+        return ResultFiles.resume(plan.resume, columns, digits, tables)
+    return ResultFiles.create(plan.output, plan.time_stamp, columns, plan.language, digits, tables)
 
 
 def _threads(plan: CheckPlan) -> int:

@@ -59,6 +59,14 @@ DETAILS = (
     _same("message", "Message"),
 )
 
+
+class Tables(NamedTuple):
+    """The columns of both files of a pre-check, which a framework may have of its own."""
+
+    result: tuple[Column, ...] = RESULT
+    details: tuple[Column, ...] = DETAILS
+
+
 COMPARE_RESULT = (_same("name", "API Name"), *RESULT[1:])
 
 COMPARE_DETAILS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from probe_core.errors import UserError
@@ -33,6 +34,10 @@ class Construct:
             if isinstance(parent, str):
                 parents[sys.intern(child)] = sys.intern(parent)
         return cls(parents)
+
+    def renamed(self, rename: Callable[[str], str]) -> Construct:
+        """The same under other names."""
+        return Construct({rename(child): rename(parent) for child, parent in self._parents.items()})
 
     def modules(self) -> set[str]:
         """All modules that something was called in."""

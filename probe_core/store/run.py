@@ -66,7 +66,11 @@ class Run:
         is_debug: True for variables saved on their own.
         starts: The number of each record's first slot, counted through the run, and of all slots.
         signatures: A hash of each record's row names: equal where two records' rows have equal names.
+        is_loose: True for a run in other words than its own, of whose calls the tensors alone tell
+            what they are alike.
     """
+
+    is_loose = False
 
     def __init__(self, path: Path, framework: str, load: TensorLoader) -> None:
         self.path = path
@@ -185,6 +189,11 @@ class Run:
     def slot_count(self) -> int:
         """How many slots all records have."""
         return self.starts[-1]
+
+    @property
+    def shown(self) -> Run:
+        """The run whose names and values a person sees: itself, or the one that it is a view of."""
+        return self
 
     # -- asking ------------------------------------------------------------------------
 

@@ -270,7 +270,8 @@ def test_interrupted_rows_are_kept(tmp_path: Path) -> None:
     assert lines[-1].count(",") == lines[0].count(",")
 
 
-OWN_FRAMEWORK = {"probe_pytorch": {"torch"}, "probe_mindspore": {"mindspore"}}
+OWN_FRAMEWORK = {"probe_pytorch": {"torch"}, "probe_mindspore": {"mindspore", "torch"}}
+"""The reference of the mint pre-check is torch."""
 
 
 def test_the_core_knows_no_plugin_and_plugins_not_each_other() -> None:

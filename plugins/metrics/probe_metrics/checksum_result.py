@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from probe_core.dtypes import same
 from probe_core.measure import OpenPair
 from probe_core.messages import NOT_AVAILABLE
 from probe_core.model import Level, Measurements, Reason, Verdict
@@ -19,7 +20,7 @@ class ChecksumResult:
             what
             for what, differs in (
                 ("shape", target.extent != golden.extent),
-                ("dtype", target.dtype != golden.dtype),
+                ("dtype", not same(target.dtype, golden.dtype)),
                 ("checksum", target.checksum != golden.checksum),
             )
             if differs

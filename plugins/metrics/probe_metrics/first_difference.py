@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from probe_core.dtypes import same
 from probe_core.measure import OpenPair
 from probe_core.model import Drift, Kind, Level, Measurements, Reason, Value, Verdict
 from probe_metrics.accuracy import eps, least
@@ -63,7 +64,7 @@ class FirstDifference:
         return self._by_distance(distance, scale, target, golden, "rms")
 
     def _by_checksum(self, target: Value, golden: Value) -> Verdict:
-        if target.dtype != golden.dtype:
+        if not same(target.dtype, golden.dtype):
             return _skip(f"checksums of {target.dtype} and {golden.dtype}")
         if target.checksum == golden.checksum:
             return Verdict(Level.PASS, "", drift=Drift(0.0, 0.0, self._of(target, golden), self._jump))

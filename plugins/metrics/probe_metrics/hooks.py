@@ -14,6 +14,17 @@ if TYPE_CHECKING:
 AHEAD = "probe_metrics.kernel:measure_ahead"
 SEED = "whole-net comparison guide, 8.3"
 APIS = "probe_metrics.precheck:apis.yaml"
+MINT_RESULT = tuple((key, header, header) for key, header in (
+    ("name", "API Name"), ("forward", "Forward Test Success"), ("backward", "Backward Test Success"),
+    ("message", "Message"), ("standard", "Standard"),
+))  # fmt: skip
+MINT_DETAILS = tuple((key, header, header) for key, header in (
+    ("name", "API Name"), ("bench_dtype", "Bench Dtype"), ("device_dtype", "Tested Dtype"),
+    ("shape", "Shape"), ("cosine", "Cosine"), ("max_abs_error", "MaxAbsErr"),
+    ("max_relative_error", "MaxRelativeErr"), ("status", "Status"), ("message", "Message"),
+    ("standard", "Standard"), ("standard_message", "Standard Message"),
+))  # fmt: skip
+"""The tables of the peer's pre-check of mindspore.mint, with the standard's verdict in columns of its own."""
 
 
 @hookimpl
@@ -101,6 +112,9 @@ def probe_status_rules() -> list[StatusRuleSpec]:
     return [
         StatusRuleSpec("first_stage", "cosine, largest error and shares of small relative errors; exact for "
                        "integers", "probe_metrics.precheck.first_stage:FirstStage"),
+        StatusRuleSpec("mint_stage", "cosine and largest error for mindspore, and the verdict of the API's "
+                       "standard beside it", "probe_metrics.precheck.mint_stage:MintStage", "mindspore",
+                       result=MINT_RESULT, details=MINT_DETAILS),
     ]  # fmt: skip
 
 

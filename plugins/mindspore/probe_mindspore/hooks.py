@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probe_core.hookspecs import hookimpl
-from probe_core.specs import ReaderSpec
+from probe_core.specs import DumperSpec, NameRule, ReaderSpec, RunnerSpec
 
 
 @hookimpl
@@ -12,8 +12,51 @@ def probe_readers() -> list[ReaderSpec]:
     return [
         ReaderSpec(
             name="mindspore",
-            summary="dump.json with .npy files; recorder and pre-check are to come",
+            summary="dump.json and debug.json with .npy files",
             framework="mindspore",
             factory="probe_mindspore.reader:MindSporeReader",
+        )
+    ]
+
+
+@hookimpl
+def probe_dumpers() -> list[DumperSpec]:
+    """The recorder of MindSpore programs."""
+    return [
+        DumperSpec(
+            name="mindspore",
+            summary="PrecisionDebugger for PyNative programs; jit functions run as they are written",
+            framework="mindspore",
+            levels=("L0", "L1", "mix", "debug"),
+            tasks=("statistics", "tensor", "structure", "overflow_check"),
+            factory="probe_mindspore.debugger:PrecisionDebugger",
+        )
+    ]
+
+
+@hookimpl
+def probe_name_rules() -> list[NameRule]:
+    """MindSpore's APIs, arguments, classes and parameters in PyTorch's words."""
+    return [
+        NameRule(
+            name="mindspore-to-pytorch",
+            summary="mint, ops, Tensor and nn of MindSpore, by what PyTorch calls them",
+            source="mindspore",
+            target="pytorch",
+            factory="probe_mindspore.names:table",
+        )
+    ]
+
+
+@hookimpl
+def probe_runners() -> list[RunnerSpec]:
+    """What runs recorded calls of MindSpore alone."""
+    return [
+        RunnerSpec(
+            name="mindspore",
+            summary="runs calls of mindspore.mint on this device, and of torch in a raised dtype on the CPU",
+            framework="mindspore",
+            factory="probe_mindspore.precheck.runner:MindSporeRunner",
+            preload=("numpy", "torch", "probe_mindspore.precheck.runner"),
         )
     ]

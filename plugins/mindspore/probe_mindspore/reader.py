@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from probe_core.model import Value
 from probe_core.store.npy import load_npy
 from probe_core.store.run import Run
 from probe_core.store.sniff import confidence
+
+BFLOAT16 = "BFloat16"
 
 
 class MindSporeReader:
@@ -20,4 +26,23 @@ class MindSporeReader:
 
     def open(self, path: Path) -> Run:
         """The run whose records lie in ``path``."""
-        return Run(path, self.framework, load_npy)
+        return MindSporeRun(path, self.framework, load_npy)
+
+
+class MindSporeRun(Run):
+    """A run with its bfloat16 tensors as such: ``.npy`` files hold them wider, or as bits without a name."""
+
+    def tensor(self, value: Value) -> np.ndarray[Any, Any]:
+        """The data of a tensor value, mapped and not copied where the file allows it.
+
+        Raises:
+            UnreadableTensor: no such file, or a file that is not what it claims.
+        """
+        array = super().tensor(value)
+        if value.dtype != BFLOAT16:
+            return array
+        import ml_dtypes
+
+        if array.dtype.kind in "Vu" and array.dtype.itemsize == 2:
+            return array.view(ml_dtypes.bfloat16)
+        return array.astype(ml_dtypes.bfloat16) if array.dtype == np.float32 else array

@@ -40,7 +40,7 @@ def distributions_agree(bench: Array, device: Array, limits: Mapping[str, Any]) 
     step = -(-size // limits["sample"])
     ours, theirs = (side.values.reshape(-1)[::step] for side in (device, bench))
     with np.errstate(all="ignore"):
-        distance = largest_distance(ours, _rounded(theirs, device))
+        distance = largest_distance(ours, rounded_to(theirs, device))
     return distance <= math.sqrt(-math.log(limits["alpha"] / 2) / ours.size)
 
 
@@ -53,7 +53,8 @@ def largest_distance(first: Flat, second: Flat) -> float:
     return float(np.abs(distance).max())
 
 
-def _rounded(bench: Flat, device: Array) -> Flat:
+def rounded_to(bench: Flat, device: Array) -> Flat:
+    """Floating-point numbers of the bench, rounded to the dtype of the device; bfloat16 as float32."""
     if device.values.dtype.kind != "f":
         return bench
     if device.kind == BFLOAT16:

@@ -57,9 +57,9 @@ class FirstStage:
         if bench is None:
             return Judged(Status.SKIP, messages=(NO_BENCH,))
         if not isinstance(bench, Array):
-            return _judge_value(output)
-        kind = _class(bench)
-        problem = _unlike(bench, device, kind)
+            return judge_value(output)
+        kind = class_of(bench)
+        problem = unlike(bench, device, kind)
         if problem is not None:
             return problem
         if self._limits["dropout"]["word"] in output.api:
@@ -121,13 +121,13 @@ FLOAT, INTEGER, BOOL, COMPLEX, OTHER = "float", "integer", "bool", "complex", "o
 BY_NUMPY_KIND = {"f": FLOAT, "i": INTEGER, "u": INTEGER, "b": BOOL, "c": COMPLEX}
 
 
-def _class(array: Array) -> str:
+def class_of(array: Array) -> str:
     """All integers are one class, but for uint8, which goes with bool (A7)."""
     dtype = array.values.dtype
     return BOOL if dtype == np.uint8 else BY_NUMPY_KIND.get(dtype.kind, OTHER)
 
 
-def _unlike(bench: Array, device: Array, kind: str) -> Judged | None:
+def unlike(bench: Array, device: Array, kind: str) -> Judged | None:
     """What is to be said of two arrays without looking at their values; None where they can be compared."""
     if bench.values.shape != device.values.shape:
         shapes = f"{bench.values.shape}, {device.values.shape}"
@@ -135,7 +135,7 @@ def _unlike(bench: Array, device: Array, kind: str) -> Judged | None:
             f"bench与npu输出的shape不同: {shapes}", f"bench and npu output shape differ: {shapes}"
         )
         return Judged(Status.ERROR, messages=(message,))
-    if _class(device) != kind:
+    if class_of(device) != kind:
         message = Message(f"bench {bench.dtype}, npu {device.dtype}: cannot compare.")
         return Judged(Status.ERROR, messages=(message,))
     if kind in (COMPLEX, OTHER):
@@ -165,7 +165,7 @@ def _only_error_rate(array: Array) -> Message:
     )
 
 
-def _judge_value(output: Output) -> Judged:
+def judge_value(output: Output) -> Judged:
     """Plain values are to be equal, random ones aside; nan equals nan."""
     bench, device = output.bench, output.device
     if not isinstance(bench, VALUES):

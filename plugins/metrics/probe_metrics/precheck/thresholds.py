@@ -1,4 +1,4 @@
-"""The thresholds of ``thresholds.yaml``: of the first stage, and of each standard by release."""
+"""The thresholds of ``thresholds.yaml``: of the first stages, and of each standard by release."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Any
 from probe_core.errors import UserError
 
 FIRST_STAGE = "first_stage"
+OTHER = (FIRST_STAGE, "mint_stage", "solo")
+"""Sections that are no release."""
 
 
 @cache
@@ -24,8 +26,13 @@ def _all() -> dict[str, Any]:
 
 def first_stage() -> Mapping[str, Any]:
     """The thresholds of the first stage, the same in every release."""
-    section: Mapping[str, Any] = _all()[FIRST_STAGE]
-    return section
+    return section(FIRST_STAGE)
+
+
+def section(name: str) -> Mapping[str, Any]:
+    """A section that is the same in every release."""
+    found: Mapping[str, Any] = _all()[name]
+    return found
 
 
 def thresholds(release: str, standard: str) -> Mapping[str, Any]:
@@ -34,11 +41,11 @@ def thresholds(release: str, standard: str) -> Mapping[str, Any]:
     Raises:
         UserError: There is no such release.
     """
-    releases = [name for name in _all() if name != FIRST_STAGE]
+    releases = [name for name in _all() if name not in OTHER]
     if release not in releases:
         raise UserError(f'There are no thresholds of a release "{release}".', "Choose one of:", releases)
-    section: Mapping[str, Any] = _all()[release][standard]
-    return section
+    found: Mapping[str, Any] = _all()[release][standard]
+    return found
 
 
 def of_kind(limits: Mapping[str, Any], kind: str) -> Any:

@@ -1,0 +1,268 @@
+"""Runs recorded calls of MindSpore alone, on this device, and by torch on the CPU as the reference."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from probe_core.errors import UserError
+from probe_core.precheck.model import BACKWARD, FORWARD, Array, Call, Message, Outcome, Outputs, Skipped
+from probe_core.precheck.settings import RunnerOptions
+from probe_core.store.layout import TENSOR_DIRECTORY
+from probe_core.store.npy import load_npy
+from probe_core.store.tensors import tensors_in as stored_in
+from probe_mindspore.precheck.apis import (
+    NotRun,
+    device_function,
+    is_random,
+    reference_arguments,
+    reference_function,
+)
+from probe_mindspore.precheck.rebuild import Rebuilder
+from probe_mindspore.precheck.recorded import (
+    AGAIN,
+    compared_again,
+    has_recorded,
+    not_again,
+    recorded_gradients,
+    recorded_outputs,
+)
+from probe_mindspore.precheck.rules import rules
+from probe_mindspore.precheck.tensors import Arguments, Made, widened
+
+if TYPE_CHECKING:
+    from probe_mindspore.precheck.reference import Reference
+
+NEEDED = {"mindspore": 'mindspore==2.10.0 "numpy<2"', "torch": "torch"}
+"""What the pre-check imports, and what pip is asked for."""
+NO_GRADIENT = "None of its outputs has a gradient, skip backward."
+NOT_RECORDED = "No gradient of its outputs was recorded, skip backward."
+SHARE_OF_MEMORY = 4
+"""No tensor may take more than this part of the machine's memory: both sides need copies of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What saving a call's data takes."""
+
+    arguments: Arguments
+    gradients: Sequence[Made | None]
+    forward: Outputs
+    backward: Outputs | None
+
+
+class MindSporeRunner:
+    """The runner of MindSpore; both frameworks are imported when it is opened.
+
+    Args:
+        instead: Functions that the device runs in place of MindSpore's, by the name of a record without its
+            count (``Mint.softmax``): kernels under development, or faults in tests.
+    """
+
+    def __init__(self, instead: Mapping[str, Callable[..., Any]] | None = None) -> None:
+        self._instead = instead or {}
+
+    def apis(self) -> Set[str]:
+        """The bare names of all APIs that can be recorded: all of an installed MindSpore, and ours."""
+        found = set(rules("functional")) | {name.partition(".")[2] for name in rules("torch")}
+        try:
+            mint = importlib.import_module("mindspore.mint")
+        except ModuleNotFoundError:
+            return found
+        for place in (mint, mint.nn.functional):
+            found |= set(place.__all__)
+        for prefix in ("special", "linalg"):
+            found |= {f"{prefix}.{name}" for name in getattr(mint, prefix).__all__}
+        mindspore = importlib.import_module("mindspore")
+        return found | set(dir(mindspore.Tensor)) | set(mindspore.ops.__all__)
+
+    def open(self, options: RunnerOptions) -> str:
+        """Get ready: both frameworks, the device, the recorded data.
+
+        Raises:
+            UserError: A framework or the device is not there.
+        """
+        _import_frameworks()
+        import torch
+
+        from probe_mindspore.precheck.device import open_device
+
+        torch.set_num_threads(options.threads)
+        self._options = options
+        device = open_device(options.device)
+        directory = options.dump.parent / TENSOR_DIRECTORY
+        tensors = stored_in(directory, _load)
+        self._rebuilder = Rebuilder(tensors, options.seed, memory() // SHARE_OF_MEMORY)
+        return device
+
+    # -- running ---------------------------------------------------------------------------
+
+    def run(self, call: Call) -> Outcome:
+        """Run one call on both sides."""
+        from probe_mindspore.precheck import reference
+
+        scope, api, _ = call.parts
+        function = self._instead.get(f"{scope}.{api}") or device_function(scope, api)
+        trusted = reference_function(scope, api)
+        arguments = self._rebuilder.arguments(call)
+        seed = self._options.seed
+        try:
+            bench = reference.run_forward(
+                trusted, reference_arguments(scope, api, arguments), call.backward is not None, seed
+            )
+        except Exception as error:
+            raise NotRun(f"torch does not take the arguments of {call.name}: {brief(error)} SKIP.") from None
+        plain = bench.plain
+        device, notes = self._forward(call, function, arguments, plain)
+        expected = reference.expected_dtypes(trusted, reference_arguments(scope, api, arguments))
+        device, narrow = widened(device, expected)
+        notes += too_narrow(narrow)
+        outputs = Outputs(bench=plain, device=device)
+        backward, gradients, more = self._backward(call, function, arguments, bench)
+        kept = Kept(arguments, gradients, outputs, backward if isinstance(backward, Outputs) else None)
+        return Outcome(
+            outputs,
+            backward,
+            is_random(api, arguments),
+            kept=kept,
+            notes_of={FORWARD: notes, BACKWARD: more},
+        )
+
+    def _forward(
+        self, call: Call, function: Callable[..., Any], arguments: Arguments, like: Any
+    ) -> tuple[Any, tuple[Message, ...]]:
+        """What is tested: the recorded outputs where they were kept, else those of this device."""
+        from probe_mindspore.precheck import device
+
+        if not has_recorded(call):
+            try:
+                again = device.run_forward(function, arguments, self._options.seed)
+            except Exception as error:
+                raise NotRun(f"MindSpore cannot run it on this device: {brief(error)} SKIP.") from None
+            return again, (AGAIN,) if self._has_data(arguments, call) else ()
+        recorded = recorded_outputs(self._rebuilder, call, like)
+        if is_random(call.api, arguments):
+            return recorded, ()
+        try:
+            again = device.run_forward(function, arguments, self._options.seed)
+        except Exception as error:
+            return recorded, (not_again(brief(error)),)
+        return recorded, (compared_again(recorded, again),)
+
+    def _backward(
+        self, call: Call, function: Callable[..., Any], arguments: Arguments, bench: Reference
+    ) -> tuple[Outputs | Skipped | None, Sequence[Made | None], tuple[Message, ...]]:
+        from probe_mindspore.precheck import device, reference
+
+        if call.backward is None:
+            return None, (), ()
+        try:
+            gradients = self._gradients(call, bench)
+            recorded = recorded_gradients(self._rebuilder, call, arguments.tensors)
+        except Exception as error:
+            return Skipped(brief(error)), (), ()
+        if not any(gradient is not None for gradient in gradients):
+            return Skipped(NO_GRADIENT if any(self._rebuilder.gradients(call)) else NOT_RECORDED), (), ()
+        try:
+            found: list[Array | None] = [*reference.run_backward(bench, gradients)]
+        except Exception as error:
+            return Skipped(f"torch cannot run its backward: {brief(error)} SKIP."), gradients, ()
+        again: list[Array | None] | None = None
+        problem = ""
+        try:
+            again = device.run_backward(function, call.api, arguments, gradients, self._options.seed)
+        except Exception as error:
+            problem = brief(error)
+        expected = [made.dtype for made in arguments.tensors if made.is_float]
+        if recorded is None:
+            if again is None:
+                reason = f"MindSpore cannot run its backward on this device: {problem} SKIP."
+                return Skipped(reason), gradients, ()
+            notes = (AGAIN,) if has_recorded(call) else ()
+            tested, narrow = widened(again, expected)
+            return Outputs(bench=found, device=tested), gradients, (*notes, *too_narrow(narrow))
+        found = [one if tested is not None else None for one, tested in zip(found, recorded)]
+        note = not_again(problem) if again is None else compared_again(recorded, again)
+        tested, narrow = widened(recorded, expected)
+        return Outputs(bench=found, device=tested), gradients, (note, *too_narrow(narrow))
+
+    def _gradients(self, call: Call, bench: Reference) -> list[Made | None]:
+        """The gradient of each output, flat, as the reference has them; None for those that have none."""
+        outputs = bench.tensors
+        recorded = self._rebuilder.gradients(call)
+        wanted = [i for i, output in enumerate(outputs) if output.requires_grad]
+        known = [i for i, gradient in enumerate(recorded) if gradient is not None and gradient.is_float]
+        pairs = (
+            dict(zip(wanted, known)) if len(wanted) == len(known) else {i: i for i in wanted if i in known}
+        )
+        found: list[Made | None] = []
+        for i, output in enumerate(outputs):
+            gradient = recorded[pairs[i]] if i in pairs else None
+            if gradient is not None and gradient.values.shape != tuple(output.shape):
+                gradient = self._rebuilder.gradient_like(call, pairs[i], tuple(output.shape))
+            found.append(gradient)
+        return found
+
+    def _has_data(self, arguments: Arguments, call: Call) -> bool:
+        """Were the values of its inputs kept, though not those of its outputs?"""
+        from probe_mindspore.precheck.rebuild import described_leaves, is_recorded
+
+        given = [call.forward.get("input_args"), list((call.forward.get("input_kwargs") or {}).values())]
+        return bool(arguments.tensors) and any(is_recorded(leaf) for leaf in described_leaves(given))
+
+    # -- saving ----------------------------------------------------------------------------
+
+    def save(self, call: Call, outcome: Outcome) -> str:
+        """Save the data of a call that did not pass, and the script that shows it."""
+        from probe_mindspore.precheck.error_data import save
+
+        assert self._options.error_directory is not None
+        if not isinstance(outcome.kept, Kept):
+            return ""
+        return str(save(call, outcome.kept, self._options.error_directory))
+
+
+def too_narrow(found: Sequence[str]) -> tuple[Message, ...]:
+    """That outputs have narrower dtypes than they should have, and are judged by those."""
+    if not found:
+        return ()
+    text = ", ".join(dict.fromkeys(found))
+    return (Message(f"输出数据类型的精度过低，按应有类型判定: {text}。",
+                    f"Its dtype is narrower than torch's, by which it is judged: {text}."),)  # fmt: skip
+
+
+def brief(error: BaseException) -> str:
+    """The first words of an error; MindSpore's go on for pages behind a line of dashes."""
+    text = re.split(r"- C\+\+ Call Stack|\bnode: @", str(error))[0]
+    text = " ".join(re.sub(r"-{2,}\s*(- )?", " ", text).split())
+    return (text or type(error).__name__).rstrip("-. ")[:600] + "."
+
+
+def memory() -> int:
+    """Bytes of memory of the machine."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 16 << 30
+
+
+def _import_frameworks() -> None:
+    for module, wanted in NEEDED.items():
+        found = importlib.util.find_spec(module)
+        if found is None or found.origin is None:  # the latter for a directory that has its name by chance
+            raise UserError(
+                f"Running APIs of MindSpore needs {module}, which is not installed.",
+                f"Install it with: pip install {wanted}",
+            )
+        importlib.import_module(module)
+
+
+def _load(path: str) -> Any:
+    from pathlib import Path
+
+    return load_npy(Path(path))

@@ -1,0 +1,54 @@
+"""One step of one rank of a MindSpore program, being recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+from probe_core.recording import session, sites
+from probe_core.recording.config import Config
+from probe_core.recording.directory import StepDirectory
+from probe_core.recording.threads import Threads
+from probe_mindspore import compat
+from probe_mindspore.arrays import CHECKSUMS, Array
+from probe_mindspore.storage import NpyStore
+from probe_mindspore.values import Collector
+
+sites.belongs_to_recorder(Path(__file__).parent)
+
+
+class Session(session.Session):
+    """What is recorded of one step and rank; tensors come to host memory at once and are kept as ``.npy``."""
+
+    framework = "mindspore"
+    collector: Collector
+
+    def __init__(self, config: Config, directory: StepDirectory, shown: str, threads: Threads) -> None:
+        super().__init__(config, directory, shown)
+        self._threads = threads
+        self.collector = Collector(
+            CHECKSUMS.get(config.summary), measured=config.task != "structure", failed=self.failed
+        )
+
+    def quiet(self) -> AbstractContextManager[None]:
+        """Nothing inside is recorded, or part of the graph."""
+        return self._quiet()
+
+    @contextmanager
+    def _quiet(self) -> Iterator[None]:
+        self._threads.inside += 1
+        try:
+            with compat.no_grad():
+                yield
+        finally:
+            self._threads.inside -= 1
+
+    def new_store(self) -> NpyStore:
+        """A file a tensor."""
+        return NpyStore(self._directory.tensors)
+
+    def copy_of(self, tensor: Array) -> Array:
+        """A copy, for the array may share its memory with a tensor."""
+        copied: Array = tensor.copy()
+        return copied

@@ -1,0 +1,215 @@
+"""A run in the common words of two frameworks, for matching only: tables show the run itself."""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+
+from probe_core.dtypes import kind
+from probe_core.matching.gradients import is_inner, owners
+from probe_core.matching.matching import ALONE
+from probe_core.matching.name_table import AS_THEY_ARE, Dialect, Positions, api_parts, module_parts
+from probe_core.model import Kind, Record, Side, Slot, Statistics, Value
+from probe_core.store.construct import Construct
+from probe_core.store.run import Run
+
+Rename = Callable[[str, str], tuple[str, str]]
+"""From the path of a module and its class to those that it meets its partner under."""
+
+
+class Translated(Run):
+    """A view of a run under common names; values have the numbers that they have in the run.
+
+    Calls are numbered through all spellings of an API, a backward call has its forward call's number. Across
+    frameworks a call is told by its tensors alone, dtypes are sorts of dtypes, for the same number may be a
+    Float32 here and a float64 there, and gradients stand where the inputs do that they belong to.
+
+    Attributes:
+        shown: The run itself.
+        is_loose: True across frameworks.
+        inner: How many backward calls note what the framework computed inside of a composite call.
+    """
+
+    def __init__(
+        self,
+        run: Run,
+        own: Dialect,
+        common: Dialect,
+        rename: Rename | None,
+        side: str,
+        *,
+        is_across: bool = True,
+    ) -> None:
+        """``side`` says whose values have no partner: target or golden."""
+        self.is_loose = is_across
+        self._run, self._own, self._side = run, own, side
+        self._rename = rename or (lambda path, name: (path, name))
+        self._positions = Positions(own, common)
+        self.path, self.header, self.mode, self.is_debug = run.path, run.header, run.mode, run.is_debug
+        self.starts = run.starts
+        self._words: dict[str, str] = {}
+        self._names = [sys.intern(name) for name in self._keys(run.names())]
+        self._index = {name: index for index, name in enumerate(self._names)}
+        self._inner = self._find_inner()
+        self.inner = len(self._inner)
+        self.signatures = array("q", (hash(tuple(slot.name for slot in one.slots)) for one in self.records()))
+
+    @property
+    def shown(self) -> Run:
+        """The run whose names and values a person sees."""
+        return self._run
+
+    def record(self, index: int) -> Record:
+        """The record at ``index`` under common names."""
+        record, key = self._run.record(index), self._names[index]
+        paths = self._paths(index, record)
+        slots = tuple(self._slot(key, slot, path) for slot, path in zip(record.slots, paths))
+        return Record(index, key, slots)
+
+    @cached_property
+    def construct(self) -> Construct:
+        """Which module each call was made in, under common names."""
+        return self._run.construct.renamed(self._renamed)
+
+    def word(self, key: str) -> str:
+        """What a call of the run is called in common words: its API, or the class of the module."""
+        parts = module_parts(key)
+        if parts is not None:
+            return self._own.classes.get(parts[1], parts[1])
+        found = api_parts(key)
+        return self._own.word(found[0]) if found else ""
+
+    # -- names -------------------------------------------------------------------------------------
+
+    def _keys(self, names: Sequence[str]) -> list[str]:
+        """The common names of all records, each once; forward calls are numbered first."""
+        counts: Counter[str] = Counter()
+        numbers: dict[tuple[str, str], int] = {}
+        for phase in ("forward", "backward"):
+            for name in names:
+                parts = api_parts(name)
+                if parts is not None and parts[2] == phase and (own := parts[:2]) not in numbers:
+                    word = self._own.word(parts[0])
+                    numbers[own] = counts[word]
+                    counts[word] += 1
+        keys: list[str] = []
+        for name in names:
+            parts = api_parts(name)
+            if parts is None:
+                key = self._module(name)
+            else:
+                key = f"{self._own.word(parts[0])}.{numbers[parts[:2]]}.{parts[2]}"
+            keys.append(key)
+            self._words[name] = key
+        return keys
+
+    def _renamed(self, name: str) -> str:
+        return self._words.get(name) or self._module(name)
+
+    def _module(self, name: str) -> str:
+        parts = module_parts(name)
+        if parts is None:
+            return name
+        path, class_name = self._rename(parts[0], parts[1])
+        class_name = self._own.classes.get(class_name, class_name)
+        return ".".join(part for part in ("Module", path, class_name, parts[2]) if part)
+
+    # -- values ------------------------------------------------------------------------------------
+
+    def _slot(self, key: str, slot: Slot, path: str | None) -> Slot:
+        place = f"{ALONE}{self._side}.{slot.path}" if path is None else path
+        name = f"{key}.{slot.side.value}.{place}" if place else f"{key}.{slot.side.value}"
+        return Slot(name, slot.side, place, _folded(slot.value) if self.is_loose else slot.value)
+
+    def _paths(self, index: int, record: Record) -> list[str | None]:
+        """The common path of each value of a record; None where no partner has it."""
+        parts = api_parts(record.key)
+        if parts is None:
+            return self._module_paths(record)
+        api, _, phase = parts
+        if phase == "forward":
+            return [self._forward_path(api, slot) for slot in record.slots]
+        forward = self._forward_of(record.key)
+        if forward is None or (not self.is_loose and self._own.places(api).inputs is None):
+            return [slot.path for slot in record.slots]
+        found = iter(owners(record, forward))
+        taken = (slot for slot in forward.slots if slot.side is Side.INPUT)
+        places = {slot.path: self._forward_path(api, slot) for slot in taken}
+        made = self._own.places(api).outputs
+        paths: list[str | None] = []
+        for slot in record.slots:
+            if slot.side is not Side.OUTPUT:
+                paths.append(_mapped(slot.path, made))
+                continue
+            owner = next(found)
+            paths.append(None if owner is None or index in self._inner else places.get(owner))
+        return paths
+
+    def _forward_path(self, api: str, slot: Slot) -> str | None:
+        slots = self._own.places(api)
+        if slot.side is Side.OUTPUT:
+            return _mapped(slot.path, slots.outputs)
+        is_scalar = slot.value.kind is not Kind.TENSOR
+        if slots.inputs is None:
+            return self._positions.place(api, slot.path, is_scalar=is_scalar)
+        path = _mapped(slot.path, slots.inputs)
+        return None if path is None else self._positions.common_place(self._own.word(api), path)
+
+    def _module_paths(self, record: Record) -> list[str | None]:
+        parts = module_parts(record.key)
+        slots = self._own.places(parts[1]) if parts else AS_THEY_ARE
+        paths: list[str | None] = []
+        for slot in record.slots:
+            by = {
+                Side.INPUT: slots.inputs,
+                Side.OUTPUT: slots.outputs,
+                Side.PARAMETERS: slots.parameters,
+                Side.PARAMETERS_GRAD: slots.gradients or slots.parameters,
+            }.get(slot.side)
+            paths.append(_mapped(slot.path, by))
+        return paths
+
+    # -- composites --------------------------------------------------------------------------------
+
+    def _forward_of(self, key: str) -> Record | None:
+        index = self._run.find(f"{key.removesuffix('backward')}forward")
+        return None if index is None else self._run.record(index)
+
+    def _find_inner(self) -> frozenset[int]:
+        """The backward calls of composites, where the recorder is one that looks at the last node alone."""
+        calls: list[int] = []
+        looks_inside = False
+        for index, key in enumerate(self._run.names()):
+            parts = api_parts(key)
+            if parts is None or parts[2] != "backward":
+                continue
+            if self._own.word(parts[0]) not in self._own.composites:
+                continue
+            calls.append(index)
+            forward = self._forward_of(key)
+            if forward is not None and not looks_inside:
+                looks_inside = is_inner(self._run.record(index), forward)
+        return frozenset(calls if looks_inside else ())
+
+
+def _mapped(path: str, by: Mapping[str, str] | None) -> str | None:
+    if by is None:
+        return path
+    head, _, rest = path.partition(".")
+    found = by.get(path) or by.get(head)
+    if found is None:
+        return None
+    return f"{found}.{rest}" if rest and path not in by else str(found)
+
+
+def _folded(value: Value) -> Value:
+    """The value as both frameworks would note it: the sort of its dtype, floating-point statistics."""
+    if value.kind is not Kind.TENSOR:
+        return value
+    dtype = kind(value.dtype)
+    four = value.statistics if dtype == "float" else Statistics()
+    numbers = Statistics(*(float(one) if type(one) is int else one for one in four))
+    return value._replace(dtype=dtype, statistics=numbers, checksum=None, data_name=None, requires_grad=None)

@@ -1,0 +1,42 @@
+"""What was paired, as two yaml files: records with records, and rows with rows (``-lm``; spec/extras 9)."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping
+from pathlib import Path
+
+from probe_core.matching.matching import NONE, Matching
+from probe_core.plan import Plan
+from probe_core.store.atomic import make_directory, write_text
+from probe_core.store.layout import RunPair
+from probe_core.store.run import Run
+
+
+def write_pairs(plan: Plan, pair: RunPair, matching: Matching, target: Run, golden: Run) -> list[Path]:
+    """Write ``api_mapping_{ts}.yaml`` and ``data_mapping_{ts}.yaml``; the second goes with ``-dm``."""
+    apis: dict[str, str] = {}
+    rows: dict[str, str] = {}
+    number = 0
+    for record in target.records():
+        for slot in record.slots:
+            partner = matching.partners[number]
+            number += 1
+            if partner != NONE:
+                theirs = golden.record(bisect_right(golden.starts, partner) - 1)
+                apis.setdefault(record.key, theirs.key)
+                rows.setdefault(slot.name, theirs.slots[partner - golden.starts[theirs.index]].name)
+    directory = plan.output / pair.part
+    make_directory(directory)
+    label = f"_{pair.label}" if pair.label else ""
+    files = [directory / f"{what}_mapping{label}_{plan.time_stamp}.yaml" for what in ("api", "data")]
+    for file, names in zip(files, (apis, rows)):
+        write_text(file, _yaml(names))
+    return files
+
+
+def _yaml(names: Mapping[str, str]) -> str:
+    import yaml
+
+    text: str = yaml.safe_dump(dict(names), sort_keys=False, allow_unicode=True, width=1000)
+    return text

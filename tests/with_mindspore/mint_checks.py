@@ -1,0 +1,59 @@
+"""The pre-check of MindSpore in this process: the rows of a run, with or without faults in place of APIs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from probe_mindspore.precheck.runner import MindSporeRunner
+
+from probe_core.manager import Manager
+from probe_core.opening import open_run
+from probe_core.precheck.assignment import Assignment
+from probe_core.precheck.calls import RecordedCalls
+from probe_core.precheck.checking import outcome_of, rule_of, skipped
+from probe_core.precheck.judging import Judge
+from probe_core.precheck.model import Outcome, Result
+from probe_core.precheck.settings import RunnerOptions, Settings
+
+Functions = Mapping[str, Callable[..., Any]]
+
+
+class Checks:
+    """Checks the calls of a run one by one.
+
+    Args:
+        dump: Its ``dump.json``.
+        instead: What the device runs in place of MindSpore's APIs.
+        seed: Of random inputs.
+    """
+
+    def __init__(self, dump: Path, instead: Functions | None = None, seed: int = 1234) -> None:
+        manager = Manager()
+        self.calls = RecordedCalls(open_run(manager, dump, "mindspore"))
+        self.runner = MindSporeRunner(instead)
+        self.runner.open(RunnerOptions(dump, seed=seed))
+        self._judge = Judge(rule_of(manager, "mindspore"), Assignment(manager, "seed"))
+
+    def outcome(self, name: str) -> Outcome:
+        """What both sides of a call gave out."""
+        call = self.calls.call(self.calls.names.index(name), Settings())
+        return skipped(call, call.problem) if call.problem else outcome_of(self.runner, call)
+
+    def result(self, name: str) -> Result:
+        """The rows of a call."""
+        call = self.calls.call(self.calls.names.index(name), Settings())
+        return self._judge.result(call, self.outcome(name))
+
+    def all(self) -> dict[str, Result]:
+        """The rows of all calls."""
+        return {name: self.result(name) for name in self.calls.names}
+
+
+def texts(result: Result) -> str:
+    """All that a result says, in English."""
+    found = [*result.messages]
+    for detail in result.details:
+        found += [*detail.messages, *detail.standard_messages]
+    return " ".join(message.text("en") for message in found)

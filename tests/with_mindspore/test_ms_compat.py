@@ -1,0 +1,98 @@
+"""The private API that the recorder of MindSpore uses; written for MindSpore 2.10."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+import pytest
+
+ms = pytest.importorskip("mindspore")
+
+from mindspore import Parameter, Tensor, mint, nn, ops  # noqa: E402
+from mindspore.ops.composite import base  # noqa: E402
+from probe_mindspore import compat  # noqa: E402
+
+X = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+
+def seen(look: Any) -> Any:
+    """What ``look`` finds inside a function that is differentiated."""
+    found: list[Any] = []
+    weight = Parameter(Tensor(X), name="w")
+
+    def f(x: Tensor) -> Tensor:
+        parts = mint.chunk(x * weight, 3, 1)
+        found.append(look(x, weight, parts))
+        return parts[0].sum() + parts[2].sum()
+
+    ms.grad(f, 0, [weight])(Tensor(X))
+    return found[0]
+
+
+def test_nodes_of_the_graph_2_10() -> None:
+    assert compat.has_nodes()
+    assert compat.node_of(Tensor(X)) is None and compat.node_of(Tensor(X) * 2) is None  # nobody asks for it
+
+    def look(x: Tensor, weight: Parameter, parts: Any) -> Any:
+        nodes = [compat.node_of(part) for part in parts]
+        assert len({compat.identity(node) for node in nodes}) == 1
+        assert [compat.place_of(part) for part in parts] == [0, 1, 2]
+        ((product, place),) = [edge for edge in compat.edges_of(nodes[0]) if edge[0] is not None]
+        assert place == 0 and compat.number_of(nodes[0]) > compat.number_of(product) > 0
+        ends = [compat.identity(node) for node, _ in compat.edges_of(product)]
+        assert ends == [compat.identity(compat.node_of(x)), compat.identity(compat.node_of(weight))]
+        assert compat.number_of(compat.node_of(x)) == compat.number_of(compat.node_of(weight)) == 0
+        return True
+
+    assert seen(look)
+
+
+def test_hooks_of_nodes_2_10() -> None:
+    calls: list[Any] = []
+
+    def look(x: Tensor, weight: Parameter, parts: Any) -> None:
+        node = compat.node_of(parts[0])
+        node.register_prehook(lambda gradients: calls.append([g is None for g in gradients]))
+        node.register_hook(lambda out, into: calls.append([out[0].asnumpy().tolist(), len(into)]))
+
+    seen(look)
+    assert calls == [[False, True, False], [[[1, 0, 1], [1, 0, 1]], 3]]
+
+
+def test_no_grad_2_10() -> None:
+    def look(x: Tensor, *_: Any) -> bool:
+        with compat.no_grad():
+            return compat.node_of(x * 2) is None and compat.node_of(x) is not None
+
+    assert seen(look)
+
+
+def test_primitives_2_10() -> None:
+    classes = compat.primitive_classes()
+    assert len(classes) > 1000 and ops.Primitive in classes and len(set(classes)) == len(classes)
+    layer = nn.Conv2d(3, 4, 3)
+    assert list(compat.primitives_of(layer)) == ["conv2d", "bias_add"]
+    assert compat.primitive_name(layer.conv2d) == "Conv2D"
+
+
+def test_waiting_raises_what_went_wrong_2_10() -> None:
+    with pytest.raises(RuntimeError, match="LinalgVectorNorm"):
+        compat.wait_for([mint.norm(Tensor(X))])
+
+
+def test_eager_leaves_things_as_they_were_2_10(monkeypatch: pytest.MonkeyPatch) -> None:
+    for before in (None, "1"):
+        if before is None:
+            monkeypatch.delenv("MS_JIT", raising=False)
+        else:
+            monkeypatch.setenv("MS_JIT", before)
+        stood = base._Vmap.__call__
+        eager = compat.Eager(lambda: lambda: None)
+        eager.install()
+        eager.install()
+        assert os.environ["MS_JIT"] == "0" and base._Vmap.__call__ is not stood
+        eager.remove()
+        eager.remove()
+        assert os.environ.get("MS_JIT") == before and base._Vmap.__call__ is stood
