@@ -1,13 +1,14 @@
-"""The verbs of this repository: ``python3 make.py demo | test | lint | bench | clean``.
+"""The verbs of this repository: ``python3 make.py demo | test | mindspore | lint | bench | clean``.
 
 Needs Python (3.10 to 3.13) with pip and venv, nothing else. Everything is installed into ``.venv``
-here: first the third-party packages, then our distributions from their own directories, with
-no index to take a package of their names from.
+here (MindSpore into ``.venv-mindspore``): first the third-party packages, then our distributions from their
+own directories, with no index to take a package of their names from.
 """
 
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -16,9 +17,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 HOME = ROOT / ".venv"
-BIN = HOME / ("Scripts" if os.name == "nt" else "bin")
+MINDSPORE_HOME = ROOT / ".venv-mindspore"
+SCRIPTS = "Scripts" if os.name == "nt" else "bin"
+BIN = HOME / SCRIPTS
 PYTHON = BIN / "python"
-PIP = (str(PYTHON), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+MINDSPORE_PYTHONS = ((3, 10), (3, 11))
 OURS = [".", *(f"plugins/{name}" for name in ("pytorch", "mindspore", "metrics", "reporters"))]
 OPTIONAL = ["plugins/dask", "tests/sample_plugin"]
 RUN_TIME = (
@@ -26,9 +29,9 @@ RUN_TIME = (
 )  # fmt: skip
 
 
-def pinned(names: tuple[str, ...] | None = None) -> list[str]:
+def pinned(names: tuple[str, ...] | None = None, file: str = "requirements-dev.txt") -> list[str]:
     """The requirements of the development file, or those of ``names`` among them."""
-    lines = (ROOT / "requirements-dev.txt").read_text().splitlines()
+    lines = (ROOT / file).read_text().splitlines()
     wanted = [line for line in lines if line and not line.startswith("#")]
     return [line for line in wanted if names is None or line.split("==")[0] in names]
 
@@ -40,13 +43,18 @@ def run(*command: str | Path) -> None:
         sys.exit(code)
 
 
-def install(requirements: list[str], local: list[str]) -> None:
-    """Set up ``.venv`` with third-party ``requirements`` and our ``local`` directories."""
-    if not PYTHON.exists():
-        venv.create(HOME, with_pip=True)
-    run(*PIP, *requirements)
+def pip(home: Path) -> tuple[str, ...]:
+    """The command that installs into the environment ``home``."""
+    return str(home / SCRIPTS / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"
+
+
+def install(requirements: list[str], local: list[str], home: Path = HOME) -> None:
+    """Set up the environment ``home`` with third-party ``requirements`` and our ``local`` directories."""
+    if not (home / SCRIPTS / "python").exists():
+        venv.create(home, with_pip=True)
+    run(*pip(home), *requirements)
     editable = [part for directory in local for part in ("-e", f"./{directory}")]
-    run(*PIP, "--no-index", "--no-deps", "--no-build-isolation", *editable)
+    run(*pip(home), "--no-index", "--no-deps", "--no-build-isolation", *editable)
 
 
 def demo() -> None:
@@ -54,15 +62,32 @@ def demo() -> None:
     install(pinned(RUN_TIME), OURS)
     if subprocess.run([PYTHON, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
         print("Installing torch, which the recording needs; without it the demo compares recorded runs.")
-        subprocess.run([*PIP, *pinned(("torch",))], cwd=ROOT)
+        subprocess.run([*pip(HOME), *pinned(("torch",))], cwd=ROOT)
     run(BIN / "probe", "demo")
 
 
 def test() -> None:
-    """Set up, then lint, check types, and run all tests."""
+    """Set up, then lint, check types, and run all tests, those of MindSpore where it can be installed."""
     install(pinned(), [*OURS, *OPTIONAL])
     lint()
     run(PYTHON, "-m", "pytest", "-n", "auto", "--dist", "loadfile", *sys.argv[2:])
+    if sys.argv[2:]:
+        return
+    if (
+        sys.platform == "linux"
+        and platform.machine() == "x86_64"
+        and sys.version_info[:2] in MINDSPORE_PYTHONS
+    ):
+        mindspore()
+    else:
+        print("MindSpore has no package for this machine: its tests were skipped.")
+
+
+def mindspore() -> None:
+    """Set up an environment with MindSpore (0.8 GB), and run the tests that need it."""
+    install(pinned(file="requirements-mindspore.txt"), OURS, MINDSPORE_HOME)
+    tests = sys.argv[2:] or ["tests/with_mindspore"]
+    run(MINDSPORE_HOME / SCRIPTS / "python", "-m", "pytest", "-n", "auto", "--dist", "loadfile", *tests)
 
 
 def lint() -> None:
@@ -86,16 +111,24 @@ def bench() -> None:
 
 def clean() -> None:
     """Remove what the verbs made."""
-    for name in (".venv", "probe-demo", ".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis"):
+    for name in (
+        ".venv",
+        ".venv-mindspore",
+        "probe-demo",
+        ".pytest_cache",
+        ".mypy_cache",
+        ".ruff_cache",
+        ".hypothesis",
+    ):
         shutil.rmtree(ROOT / name, ignore_errors=True)
 
 
-VERBS = {verb.__name__: verb for verb in (demo, test, lint, bench, clean)}
+VERBS = {verb.__name__: verb for verb in (demo, test, mindspore, lint, bench, clean)}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in VERBS:
         print(__doc__)
         for name, verb in VERBS.items():
-            print(f"  {name:6} {verb.__doc__}")
+            print(f"  {name:9} {verb.__doc__}")
         sys.exit(2)
     VERBS[sys.argv[1]]()
