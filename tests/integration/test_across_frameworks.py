@@ -25,13 +25,16 @@ MISSING_IN_TORCH = {"reshape", "permute", "chunk", "split", "transpose"}
 IN_PARTS = ("Primitive.", "Functional.conv2d", "Functional.linear.4", "Tensor.add_")
 """Calls that the frameworks make in other parts: a convolution and its bias, a layer's matmul and its bias."""
 
+SAFELY: Any = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+"""Older Pythons have no such filter."""
+
 
 @pytest.fixture(scope="session")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The runs of one model: ms_… and pt_… of both frameworks, msbug_… with a wrong gradient."""
     root = tmp_path_factory.mktemp("runs-mindspore-pairs")
     with tarfile.open(DATA / "runs-mindspore-pairs.tar.xz") as file:
-        file.extractall(root, filter="data")
+        file.extractall(root, **SAFELY)
     return root
 
 
