@@ -16,13 +16,12 @@ from probe_core.cli.compare import time_stamp
 from probe_core.cli.main import FINISHED, FOUND, LOST
 from probe_core.errors import UserError
 from probe_core.manager import Manager
-from probe_core.precheck.settings import LANGUAGES, RELEASES
+from probe_core.precheck.settings import LANGUAGES, RELEASES, SEED, TIMEOUT
 
 CPU = "cpu"
 PER_DEVICE = 8
 DEFAULT_PROCESSES = 8
 MOST_PROCESSES = 64
-TIMEOUT = 600.0
 
 
 class ManyValues(click.Command):
@@ -70,7 +69,7 @@ _OPTIONS = (
         "help": "cpu, or indices of accelerators.  [default: 0; cpu where there is none]"}),
     _Option(("-save_error_data", "--save_error_data"), {
         "is_flag": True, "help": "Save the data of calls that do not pass, each with a script."}),
-    _Option(("-j", "--jit_compile"), {"is_flag": True, "help": "Compile operators just in time."}),
+    _Option(("-j", "--jit_compile"), {"is_flag": True, "help": "Compile operators just in time, on an NPU of PyTorch."}),
     _Option(("-csv_path", "--result_csv_path", "resume"), {
         "type": _PATH, "help": "Go on with the run that wrote this accuracy_checking_result csv."}),
     _Option(("-f", "--filter_api", "distinct"), {
@@ -89,7 +88,7 @@ _OPTIONS = (
     _Option(("--assign", "standards"), {
         "type": _PATH, "help": "A yaml file that maps standards to the APIs that they judge."}),
     _Option(("--seed",), {
-        "type": int, "default": 1234, "show_default": True, "help": "What random inputs are made from."}),
+        "type": int, "default": SEED, "show_default": True, "help": "What random inputs are made from."}),
     _Option(("--lang", "language"), {
         "type": click.Choice(LANGUAGES), "default": LANGUAGES[0], "show_default": True,
         "help": "Language of the headers and messages in the csv files."}),

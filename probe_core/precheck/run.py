@@ -18,7 +18,7 @@ from probe_core.precheck.checking import Checking, rule_of, runner_of, skipped, 
 from probe_core.precheck.judging import Judge, whole
 from probe_core.precheck.model import Call, Detail, Message, Result, Status
 from probe_core.precheck.results import ResultFiles
-from probe_core.precheck.settings import RunnerOptions, Settings, check_names
+from probe_core.precheck.settings import SEED, TIMEOUT, RunnerOptions, Settings, check_names
 from probe_core.precheck.supervisor import Job, Lost, supervise
 from probe_core.precheck.tables import Column, Tables
 from probe_core.progress import tell
@@ -56,7 +56,7 @@ class CheckPlan:
     framework: str | None = None
     devices: tuple[str, ...] = ()
     workers: int = 1
-    timeout: float = 600.0
+    timeout: float = TIMEOUT
     resume: Path | None = None
     distinct: bool = False
     only: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class CheckPlan:
     release: str = "seed"
     language: str = "zh"
     standards: Path | None = None
-    seed: int = 1234
+    seed: int = SEED
 
 
 @dataclass(slots=True)

@@ -13,6 +13,8 @@ from probe_core.store.jsonstream import load_object
 RELEASES = ("seed", "8.3")
 LANGUAGES = ("zh", "en")
 PRECISION = 14
+SEED = 1234
+TIMEOUT = 600.0
 MOST_DIGITS = 100
 SECTIONS = ("run_ut", "acc_check")
 FIELDS = ("white_list", "black_list", "error_data_path", "precision")
@@ -39,7 +41,7 @@ class RunnerOptions:
     jit_compile: bool = False
     error_directory: Path | None = None
     threads: int = 1
-    seed: int = 1234
+    seed: int = SEED
 
 
 @dataclass(frozen=True, slots=True)

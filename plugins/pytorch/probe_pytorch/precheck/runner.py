@@ -31,6 +31,7 @@ COMPOSED = Message(
     "There is no NPU: the device ran the composed definition.",
 )
 MADE_DETERMINISTIC = Message("两侧均已关闭dropout。", "Its dropout is off on both sides.")
+LONGEST_MESSAGE = 1000
 SHARE_OF_MEMORY = 4
 """No tensor may take more than this part of the machine's memory: both sides need copies of it."""
 
@@ -127,9 +128,14 @@ class PyTorchRunner:
         if compared is not None:
             outputs = _only(outputs, compared)
         chosen = getattr(reference, "grad_output", None)
-        backward, gradients, of_device, of_bench = self._backward(
-            call, arguments, device, bench, autocast, chosen
-        )
+        backward: Outputs | Skipped | None
+        try:
+            backward, gradients, of_device, of_bench = self._backward(
+                call, arguments, device, bench, autocast, chosen
+            )
+        except Exception as error:  # whatever torch raises; the forward is judged all the same
+            text = " ".join(str(error).split()) or type(error).__name__
+            backward, gradients, of_device, of_bench = Skipped(text[:LONGEST_MESSAGE]), (), None, None
         kept = Kept(
             arguments, gradients, device, bench, of_device, of_bench, raising, autocast, reference is not None
         )
