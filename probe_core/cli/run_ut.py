@@ -69,7 +69,8 @@ _OPTIONS = (
         "help": "cpu, or indices of accelerators.  [default: 0; cpu where there is none]"}),
     _Option(("-save_error_data", "--save_error_data"), {
         "is_flag": True, "help": "Save the data of calls that do not pass, each with a script."}),
-    _Option(("-j", "--jit_compile"), {"is_flag": True, "help": "Compile operators just in time, on an NPU of PyTorch."}),
+    _Option(("-j", "--jit_compile"), {
+        "is_flag": True, "help": "Compile operators just in time, on an NPU of PyTorch."}),
     _Option(("-csv_path", "--result_csv_path", "resume"), {
         "type": _PATH, "help": "Go on with the run that wrote this accuracy_checking_result csv."}),
     _Option(("-f", "--filter_api", "distinct"), {
