@@ -6,9 +6,9 @@ nothing. Two runs round it otherwise, so its cosine is as good as random, howeve
 
 from __future__ import annotations
 
-from math import prod
+from math import isfinite, prod, sqrt
 
-from probe_core.model import Level, Row, Side, Slot
+from probe_core.model import How, Level, Row, Side, Slot
 from probe_core.store.names import is_gradient
 
 
@@ -17,6 +17,7 @@ def judged(op: str, rows: list[Row]) -> list[Row]:
 
     A failing row comes with ``drift`` where its cosine alone fails. It is rounding where it is a sum, smaller
     than the largest tensor of its op, and differs by no more than rounding explains of the largest scale.
+    Where calls do not line up, tensors without a partner count, too.
     """
     drifts = [row.verdict.drift for row in rows]
     doubtful = [n for n, row in enumerate(rows) if drifts[n] and row.verdict.level is Level.ERROR]
@@ -27,13 +28,24 @@ def judged(op: str, rows: list[Row]) -> list[Row]:
     for place in doubtful:
         row, drift, size = rows[place], drifts[place], sizes[place]
         assert drift is not None
-        scale = max((other.scale for other, more in zip(drifts, sizes) if other and more > size), default=0.0)
+        scale = max((_scale(other) for other, more in zip(rows, sizes) if more > size), default=0.0)
         verdict = row.verdict._replace(drift=None)
         is_given = row.pair.side in (Side.OUTPUT, Side.PARAMETERS_GRAD)
         if is_backward and is_given and drift.relative_to(scale) <= drift.noise:
             verdict = verdict._replace(level=Level.PASS, failed=False)
         rows[place] = row._replace(verdict=verdict)
     return rows
+
+
+def _scale(row: Row) -> float:
+    """The root mean square of the golden; of a value without partner its own, by its recorded norm."""
+    if row.verdict.drift is not None:
+        return row.verdict.drift.scale
+    slot = row.pair.target
+    if slot is None or row.pair.matched or row.pair.how is not How.REGION:
+        return 0.0
+    norm, size = slot.value.statistics.norm, _size(row)
+    return norm / sqrt(size) if isinstance(norm, float) and isfinite(norm) and size else 0.0
 
 
 def _size(row: Row) -> int:

@@ -84,7 +84,8 @@ class Suspects:
         self._in_region = bool(region)
         ends = [row for row in region if row.pair.matched and row.pair.side.is_source]
         if ends:
-            self._region_took_in_bad = any(row.verdict.level is Level.ERROR for row in ends)
+            bad_ends = any(row.verdict.level is Level.ERROR for row in ends)
+            self._region_took_in_bad = bad_ends or bool(self._region_took_in_bad)
         if not bad:
             return
         phase = _phase(op.key)

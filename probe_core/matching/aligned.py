@@ -9,7 +9,6 @@ left over between two pairs is a region of n calls for m, and is compared where 
 
 from __future__ import annotations
 
-import re
 from array import array
 from bisect import bisect_left
 from collections import Counter
@@ -17,16 +16,14 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from probe_core.matching.alignment import align
-from probe_core.matching.matching import NONE, Matching, Region, comparable, is_alone, partners_of
-from probe_core.model import How, Kind, Record, Slot
+from probe_core.matching.likeness import Place, content_of, form_of, place_of
+from probe_core.matching.matching import NONE, Matching, comparable, partners_of
+from probe_core.matching.regions import pair_edges, regions
+from probe_core.model import How, Kind, Record
 from probe_core.plan import Plan
 from probe_core.store.construct import Construct
 from probe_core.store.names import canonical, is_debug, is_gradient, without_count
 from probe_core.store.run import Run
-
-_MODULE = re.compile(r"(?:Module|Cell)\.(?:(.*)\.)?[^.]+\.(forward|backward|parameters_grad)(?:\.(\d+))?$")
-Place = tuple[str, str, int]
-"""A module's path in the model, its phase, and its ordinal; whatever its class is called."""
 
 
 class Aligned:
@@ -40,16 +37,10 @@ class Aligned:
         for index in range(len(target)):
             partners.extend(partners_of(target, index, golden, calls.get(index)))
         matching = Matching(How.ALIGNED, partners)
-        for region in _regions(target, golden, calls):
-            _pair_ends(matching, region, target, golden)
+        for region in regions(target, golden, calls):
+            pair_edges(matching, region, target, golden)
             matching.regions.append(region)
         return matching
-
-
-def place_of(key: str) -> Place | None:
-    """Where in the model a module record stands; None for other records."""
-    found = _MODULE.match(key)
-    return (found[1] or "", found[2], int(found[3] or 0)) if found else None
 
 
 class _Call(NamedTuple):
@@ -126,7 +117,9 @@ class _Streams:
             for record in run.records():
                 place = place_of(record.key)
                 if place is not None and place[1] == "forward":
-                    content = tuple(_content(slot) for slot in record.slots if slot.value.kind is Kind.TENSOR)
+                    content = tuple(
+                        content_of(slot) for slot in record.slots if slot.value.kind is Kind.TENSOR
+                    )
                     kind = self._code(place[:2])
                     call = _Call(record.index, kind, self._code((kind, content)), record.key)
                     stream.setdefault(place[0], []).append(call)
@@ -159,29 +152,12 @@ class _Streams:
 
     def _call(self, record: Record) -> _Call:
         slots = comparable(record, self._is_loose)
-        kind = without_count(record.key), tuple(_form(slot) for slot in slots)
-        content = tuple(_content(slot) for slot in slots if slot.value.kind is Kind.TENSOR)
+        kind = without_count(record.key), tuple(form_of(slot) for slot in slots)
+        content = tuple(content_of(slot) for slot in slots if slot.value.kind is Kind.TENSOR)
         return _Call(record.index, self._code(kind), self._code((kind, content)), canonical(record.key))
 
     def _code(self, value: object) -> int:
         return self._codes.setdefault(value, len(self._codes))
-
-
-def _form(slot: Slot) -> object:
-    dtype = slot.value.dtype
-    if slot.value.kind is Kind.SCALAR and dtype in _NUMBERS:
-        dtype = "number"
-    return slot.side, slot.path, slot.value.extent, "float" if "float" in dtype.lower() else dtype
-
-
-_NUMBERS = frozenset({"<class 'int'>", "<class 'float'>", "<class 'bool'>"})
-
-
-def _content(slot: Slot) -> object:
-    """What a tensor holds, to three digits, which rounding hardly changes; or its checksum."""
-    value = slot.value
-    numbers = tuple(f"{n:.2e}" if isinstance(n, float) else n for n in value.statistics)
-    return numbers if any(n is not None for n in numbers) else value.checksum
 
 
 def _is_backward(key: str) -> bool:
@@ -271,56 +247,3 @@ def _longest_rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
         found.append(pairs[number])
         number = before[number]
     return found[::-1]
-
-
-# -- regions ---------------------------------------------------------------------------------------
-
-
-def _regions(target: Run, golden: Run, calls: dict[int, int]) -> Iterable[Region]:
-    """The stretches of calls between two pairs that have no partner, of either run."""
-    taken = set(calls.values())
-    stretch: list[int] = []
-    seen: set[int] = set()
-    before = NONE
-    for index in range(len(target) + 1):
-        partner = calls.get(index) if index < len(target) else len(golden)
-        if partner is None:
-            stretch.append(index)
-            continue
-        others: list[int] = []
-        position = before + 1
-        while position < len(golden) and position not in taken and position not in seen:
-            others.append(position)
-            position += 1
-        seen.update(others)
-        if stretch or others:
-            yield Region(tuple(stretch), tuple(others))
-        stretch, before = [], partner
-    left = [position for position in range(len(golden)) if position not in taken and position not in seen]
-    if left:
-        yield Region((), tuple(left))
-
-
-def _pair_ends(matching: Matching, region: Region, target: Run, golden: Run) -> None:
-    """Pair what flows into a changed region, and what comes out of it, where their shapes agree."""
-    if not region.target or not region.golden:
-        return
-    ends = (
-        (region.target[0], region.golden[0], True),
-        (region.target[-1], region.golden[-1], False),
-    )
-    for ours, theirs, into in ends:
-        free = [
-            (place, slot) for place, slot in enumerate(golden.record(theirs).slots) if _is_end(slot, into)
-        ]
-        for place, slot in enumerate(target.record(ours).slots):
-            if not _is_end(slot, into):
-                continue
-            found = next((one for one in free if one[1].value.extent == slot.value.extent), None)
-            if found is not None:
-                free.remove(found)
-                matching.partners[target.starts[ours] + place] = golden.starts[theirs] + found[0]
-
-
-def _is_end(slot: Slot, into: bool) -> bool:
-    return slot.value.kind is Kind.TENSOR and slot.side.is_source is into and not is_alone(slot)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 _API = re.compile(r"(.+)\.(\d+)\.(forward|backward)$")
 _MODULE = re.compile(r"(?:Module|Cell)\.((?:.*\.)?)([^.]+)\.(forward|backward|parameters_grad)((?:\.\d+)?)$")
@@ -31,6 +32,13 @@ class SlotMap:
 AS_THEY_ARE = SlotMap()
 
 
+class Overload(NamedTuple):
+    """What an API is, of the same framework, that takes more than ``above`` values beside tensors."""
+
+    above: int
+    api: str
+
+
 @dataclass(frozen=True, slots=True)
 class Dialect:
     """How one framework names what both have.
@@ -43,6 +51,7 @@ class Dialect:
         classes: The common name of a class of modules.
         composites: Common names of APIs that the framework computes by calls of others. Recorders that look
             at the last node of a call alone note for them what that node gave, and no gradient of an input.
+        overloads: APIs that are another one when they are called with more values.
     """
 
     apis: Mapping[str, str] = field(default_factory=dict)
@@ -50,6 +59,7 @@ class Dialect:
     slots: Mapping[str, SlotMap] = field(default_factory=dict)
     classes: Mapping[str, str] = field(default_factory=dict)
     composites: frozenset[str] = frozenset()
+    overloads: Mapping[str, Overload] = field(default_factory=dict)
 
     def word(self, api: str) -> str:
         """The common name of an API."""

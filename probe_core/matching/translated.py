@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from probe_core.dtypes import kind
@@ -51,6 +51,7 @@ class Translated(Run):
         self.path, self.header, self.mode, self.is_debug = run.path, run.header, run.mode, run.is_debug
         self.starts = run.starts
         self._words: dict[str, str] = {}
+        self._overloaded = dict(self._find_overloaded())
         self._names = [sys.intern(name) for name in self._keys(run.names())]
         self._index = {name: index for index, name in enumerate(self._names)}
         self._inner = self._find_inner()
@@ -79,10 +80,28 @@ class Translated(Run):
         parts = module_parts(key)
         if parts is not None:
             return self._own.classes.get(parts[1], parts[1])
-        found = api_parts(key)
+        found = self._parts(key)
         return self._own.word(found[0]) if found else ""
 
     # -- names -------------------------------------------------------------------------------------
+
+    def _parts(self, key: str) -> tuple[str, str, str] | None:
+        """The API, call number and phase of a record's name; of an overloaded API, the one that it is."""
+        parts = api_parts(key)
+        if parts is None or not self._overloaded:
+            return parts
+        return self._overloaded.get(key.rpartition(".")[0], parts[0]), parts[1], parts[2]
+
+    def _find_overloaded(self) -> Iterator[tuple[str, str]]:
+        """The calls of overloaded APIs that are of another API, without their phase, and that API."""
+        for index, key in enumerate(self._run.names() if self._own.overloads else ()):
+            parts = api_parts(key)
+            found = self._own.overloads.get(parts[0]) if parts and parts[2] == "forward" else None
+            if found is not None:
+                slots = self._run.record(index).slots
+                given = [one for one in slots if one.side is Side.INPUT and one.value.kind is not Kind.TENSOR]
+                if len(given) > found.above:
+                    yield key.rpartition(".")[0], found.api
 
     def _keys(self, names: Sequence[str]) -> list[str]:
         """The common names of all records, each once; forward calls are numbered first."""
@@ -90,14 +109,14 @@ class Translated(Run):
         numbers: dict[tuple[str, str], int] = {}
         for phase in ("forward", "backward"):
             for name in names:
-                parts = api_parts(name)
+                parts = self._parts(name)
                 if parts is not None and parts[2] == phase and (own := parts[:2]) not in numbers:
                     word = self._own.word(parts[0])
                     numbers[own] = counts[word]
                     counts[word] += 1
         keys: list[str] = []
         for name in names:
-            parts = api_parts(name)
+            parts = self._parts(name)
             if parts is None:
                 key = self._module(name)
             else:
@@ -126,7 +145,7 @@ class Translated(Run):
 
     def _paths(self, index: int, record: Record) -> list[str | None]:
         """The common path of each value of a record; None where no partner has it."""
-        parts = api_parts(record.key)
+        parts = self._parts(record.key)
         if parts is None:
             return self._module_paths(record)
         api, _, phase = parts

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from probe_core.matching.across import with_entries
-from probe_core.matching.name_table import Dialect, Hint, NameTable, SlotMap
+from probe_core.matching.name_table import Dialect, Hint, NameTable, Overload, SlotMap
 from probe_core.matching.user_maps import api_entries
 
 
@@ -24,6 +24,7 @@ def table() -> NameTable:
             arguments=ours["arguments"],
             slots={name: _parameters(pairs) for name, pairs in modules["parameters"].items()},
             classes=modules["classes"],
+            overloads={one["api"]: Overload(one["above"], one["is"]) for one in _load("overloads.yaml")},
         ),
         target=Dialect(
             apis=_pairs(theirs),
