@@ -40,12 +40,6 @@ def differentiable(forward: Record) -> list[Slot]:
     ]
 
 
-def is_inner(backward: Record, forward: Record) -> bool:
-    """True where an output is no gradient of an input, by its shape: it was taken inside the call."""
-    given = Counter(_extents([slot for slot in backward.slots if slot.side is Side.OUTPUT]))
-    return bool(given - Counter(_extents(differentiable(forward))))
-
-
 def _extents(slots: Sequence[Slot]) -> list[str]:
     return [slot.value.extent for slot in slots if slot.value.kind is Kind.TENSOR]
 

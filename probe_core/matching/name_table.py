@@ -49,8 +49,9 @@ class Dialect:
             among them, are joined by ``|``; the last may end in ``*``: it takes all arguments that follow.
         slots: APIs, and classes of modules, whose values stand elsewhere than their partner's.
         classes: The common name of a class of modules.
-        composites: Common names of APIs that the framework computes by calls of others. Recorders that look
-            at the last node of a call alone note for them what that node gave, and no gradient of an input.
+        composites: Common names of APIs that the framework computes by calls of others, and from how many
+            dimensions of an input on. Recorders that look at the last node of a call alone note for them
+            what that node gave, and no gradient of an input.
         overloads: APIs that are another one when they are called with more values.
     """
 
@@ -58,7 +59,7 @@ class Dialect:
     arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
     slots: Mapping[str, SlotMap] = field(default_factory=dict)
     classes: Mapping[str, str] = field(default_factory=dict)
-    composites: frozenset[str] = frozenset()
+    composites: Mapping[str, int] = field(default_factory=dict)
     overloads: Mapping[str, Overload] = field(default_factory=dict)
 
     def word(self, api: str) -> str:

@@ -45,7 +45,8 @@ def pair_edges(matching: Matching, region: Region, target: Run, golden: Run) -> 
     """Pair what flows into a region, and what comes out of it, phase by phase.
 
     First what is alike in shape and content; then by shape what the first call takes in, and what the last
-    one gives out; and where one call stands against several, by shape what is the only one of it.
+    one gives out; and where one call stands against several, by shape what is the only one of it. A single
+    number says nothing by its shape, but where one call stands on a side.
     """
     theirs = _by_phase(golden, region.golden)
     for phase, ours in _by_phase(target, region.target).items():
@@ -54,9 +55,11 @@ def pair_edges(matching: Matching, region: Region, target: Run, golden: Run) -> 
             assert others is not None
             edges = _Edges(matching, _flowing(ours, target, into), _flowing(others, golden, into))
             edges.pair(_likeness, lambda _: True)
-            edges.pair(_extent, lambda flow: flow.at_end)
             if 1 in (len(ours), len(others)):
+                edges.pair(_extent, lambda flow: flow.at_end)
                 edges.pair_unique(_extent)
+            else:
+                edges.pair(_extent, lambda flow: flow.at_end and bool(flow.slot.value.shape))
 
 
 class _Flow(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from probe_core.dtypes import kind
-from probe_core.matching.gradients import is_inner, owners
+from probe_core.matching.gradients import owners
 from probe_core.matching.matching import ALONE
 from probe_core.matching.name_table import AS_THEY_ARE, Dialect, Positions, api_parts, module_parts
 from probe_core.model import Kind, Record, Side, Slot, Statistics, Value
@@ -198,20 +198,19 @@ class Translated(Run):
         return None if index is None else self._run.record(index)
 
     def _find_inner(self) -> frozenset[int]:
-        """The backward calls of composites, where the recorder is one that looks at the last node alone."""
-        calls: list[int] = []
-        looks_inside = False
-        for index, key in enumerate(self._run.names()):
+        """The backward calls of composites, in a run of a recorder that looks at the last node alone."""
+        found: list[int] = []
+        composites = {} if self.header.is_ours else self._own.composites
+        for index, key in enumerate(self._run.names() if composites else ()):
             parts = api_parts(key)
-            if parts is None or parts[2] != "backward":
+            least = composites.get(self._own.word(parts[0])) if parts and parts[2] == "backward" else None
+            if least is None:
                 continue
-            if self._own.word(parts[0]) not in self._own.composites:
-                continue
-            calls.append(index)
             forward = self._forward_of(key)
-            if forward is not None and not looks_inside:
-                looks_inside = is_inner(self._run.record(index), forward)
-        return frozenset(calls if looks_inside else ())
+            slots = forward.slots if forward is not None else ()
+            if least <= max((len(slot.value.shape or ()) for slot in slots), default=least):
+                found.append(index)
+        return frozenset(found)
 
 
 def _mapped(path: str, by: Mapping[str, str] | None) -> str | None:

@@ -23,6 +23,7 @@ from probe_core.recording.filters import Filter
 from probe_core.recording.leaves import Tree, encode, quoted
 from probe_core.recording.overflow import overflows
 from probe_core.recording.sites import Stack, Stacks
+from probe_core.store.layout import OURS
 from probe_core.store.names import is_gradient
 
 Save = Callable[[str, Any], "str | None"]
@@ -307,7 +308,7 @@ class Session:
             "task": self.config.task,
             "level": self.config.level,
             "framework": self.framework,
-            **({"probe": self._notes} if self._notes else {}),
+            OURS: self._notes,
             "dump_data_dir": f"{self._shown}/dump_tensor_data" if saved else None,
         }
         text = (

@@ -22,6 +22,8 @@ CONSTRUCT_FILE = "construct.json"
 PARTS = ("graph", "pynative")
 SINGLE = ""
 """The label of a comparison that is the only one."""
+OURS = "probe"
+"""The field at the head of a run that probe itself recorded."""
 _STEP = re.compile(r"step(\d{1,9})$")
 _RANK = re.compile(r"(?:rank(\d{0,9})|proc(\d{1,9}))$")
 

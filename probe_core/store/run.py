@@ -20,7 +20,7 @@ from probe_core.progress import tell
 from probe_core.store import jsonstream
 from probe_core.store.construct import Construct
 from probe_core.store.jsonstream import JsonCursor, JsonError
-from probe_core.store.layout import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY
+from probe_core.store.layout import CONSTRUCT_FILE, OURS, STACK_FILE, TENSOR_DIRECTORY
 from probe_core.store.leaves import FieldError, record_of
 from probe_core.store.stack import Stacks
 from probe_core.store.tensors import TensorLoader, tensors_in
@@ -45,11 +45,12 @@ def collection_paused() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the recorder said of the run at the head of the file."""
+    """What the recorder said of the run at the head of the file; ``is_ours`` where that was probe's own."""
 
     task: str
     level: str
     framework: str
+    is_ours: bool = False
 
 
 class Run:
@@ -144,6 +145,7 @@ class Run:
             self._text(head, "task", None),
             self._text(head, "level", ""),
             self._text(head, "framework", framework),
+            OURS in head,
         )
 
     def _text(self, head: dict[str, Any], key: str, default: str | None) -> str:

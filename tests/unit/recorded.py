@@ -46,11 +46,11 @@ def write_tensor_run(directory: Path, calls: dict[str, tuple[list[Any], list[Any
 
 
 def write_run(
-    directory: Path, data: dict[str, Any], task: str = "statistics", name: str = "dump.json"
+    directory: Path, data: dict[str, Any], task: str = "statistics", name: str = "dump.json", **fields: Any
 ) -> Path:
-    """Write a run into ``directory``; the path of its record file."""
+    """Write a run into ``directory``, with more fields at its head; the path of its record file."""
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / name
     head = {"task": task, "level": "L1", "framework": "pytorch", "dump_data_dir": None}
-    path.write_text(json.dumps({**head, "data": data}, indent=1))
+    path.write_text(json.dumps({**head, **fields, "data": data}, indent=1))
     return path

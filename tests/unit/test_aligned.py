@@ -19,7 +19,8 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from recorded import forward, scalar, tensor, write_run
 
-from probe_core.matching.aligned import Aligned, place_of
+from probe_core.matching.aligned import Aligned
+from probe_core.matching.likeness import place_of
 from probe_core.matching.matching import NONE, Matching, RowOrder
 from probe_core.model import How
 from probe_core.plan import Plan
@@ -450,6 +451,74 @@ def test_ends_pair_by_shape(tmp_path: Path) -> None:
         ("Torch.fused.0.forward.output.0", "Torch.plain.0.forward.output.1"),
         ("Torch.fused.0.forward.output.1", "Torch.plain.0.forward.output.0"),
     ]
+
+
+def distinct(shape: list[int], value: float) -> Any:
+    """A tensor of more than one number."""
+    return tensor(shape, value) | {"Min": value - 1}
+
+
+def test_edges_pair_by_content_before_their_order(tmp_path: Path) -> None:
+    """What flows in anywhere, and is made nowhere inside, pairs with what holds the same; so does what comes out."""
+    target = run(
+        call("Torch.a.0"),
+        op("Torch.view.0", [distinct([6], 3.0)], [distinct([2, 3], 3.0)]),
+        op("Torch.mm.0", [distinct([2, 3], 3.0), distinct([3, 3], 5.0)], [distinct([2, 3], 7.0)]),
+        op("Torch.bias.0", [distinct([2, 3], 7.0), distinct([3], 4.0)], [distinct([2, 3], 8.0)]),
+        op("Torch.extra.0", [distinct([3], 4.0)], [distinct([2, 3], 1.5)]),
+    )
+    golden = run(
+        call("Torch.a.0"),
+        op("Torch.other.0", [distinct([3], 4.0)], [distinct([2, 3], 9.0)]),
+        op("Torch.linear.0", [distinct([6], 3.0), distinct([3, 3], 5.0), distinct([3], 4.0)], [distinct([2, 3], 8.0)]),
+    )  # fmt: skip
+    assert align(tmp_path, target, golden).ends == [
+        ("Torch.view.0.forward.input.0", "Torch.linear.0.forward.input.0"),
+        ("Torch.mm.0.forward.input.1", "Torch.linear.0.forward.input.1"),
+        ("Torch.bias.0.forward.input.1", "Torch.other.0.forward.input.0"),
+        ("Torch.bias.0.forward.output.0", "Torch.linear.0.forward.output.0"),
+        ("Torch.extra.0.forward.input.0", "Torch.linear.0.forward.input.2"),
+    ]
+
+
+def test_a_call_against_several_pairs_what_only_it_has_of_a_shape(tmp_path: Path) -> None:
+    target = run(
+        call("Torch.a.0"),
+        op("Torch.mm.0", [distinct([2, 4], 3.0), distinct([4, 5], 5.0)], [distinct([2, 5], 7.0)]),
+        op("Torch.bias.0", [distinct([2, 5], 7.0), distinct([5], 4.0)], [distinct([2, 5], 8.0)]),
+    )
+    golden = run(
+        call("Torch.a.0"),
+        op("Torch.linear.0", [distinct([2, 4], 3.5), distinct([4, 5], 5.5), distinct([5], 4.5)], [distinct([2, 5], 8.5)]),
+    )  # fmt: skip
+    assert align(tmp_path, target, golden).ends == [
+        ("Torch.mm.0.forward.input.0", "Torch.linear.0.forward.input.0"),
+        ("Torch.mm.0.forward.input.1", "Torch.linear.0.forward.input.1"),
+        ("Torch.bias.0.forward.input.1", "Torch.linear.0.forward.input.2"),
+        ("Torch.bias.0.forward.output.0", "Torch.linear.0.forward.output.0"),
+    ]
+
+
+def test_edges_of_one_phase_pair(tmp_path: Path) -> None:
+    """A backward call at the end of one run, and calls of the optimizer behind it in the other."""
+    gradient = {"input": [distinct([4], 2.0)], "output": [distinct([9, 2], 3.0)]}
+    target = run(call("Torch.a.0"), {"Torch.gather.0.backward": gradient})
+    golden = run(
+        call("Torch.a.0"),
+        {"Torch.embedding.0.backward": {**gradient, "input": [distinct([2, 2], 2.0)]}},
+        op("Torch.add_.0", [distinct([4], 6.0)], [distinct([9, 2], 6.0)]),
+    )
+    assert align(tmp_path, target, golden).ends == [
+        ("Torch.gather.0.backward.output.0", "Torch.embedding.0.backward.output.0")
+    ]
+
+
+@pytest.mark.parametrize(("calls", "pairs"), [(1, 1), (2, 0)])
+def test_single_numbers_of_several_calls_are_not_told_apart(calls: int, pairs: int, tmp_path: Path) -> None:
+    target = [op(f"Torch.x.{number}", [], [tensor([], 1.0)]) for number in range(2)]
+    golden = [op(f"Torch.y.{number}", [], [tensor([], 2.0)]) for number in range(calls)]
+    found = align(tmp_path, run(call("Torch.a.0"), *target), run(call("Torch.a.0"), *golden))
+    assert len(found.ends) == pairs
 
 
 @pytest.mark.parametrize("where", ["front", "end"])

@@ -13,8 +13,8 @@ from probe_mindspore.reader import MindSporeReader
 from recorded import forward, scalar, tensor, write_run, write_tensor_run
 
 from probe_core.dtypes import folded, foreign, kind, same
-from probe_core.matching.gradients import is_inner, owners
-from probe_core.matching.name_table import Dialect, Positions, api_parts, module_parts
+from probe_core.matching.gradients import owners
+from probe_core.matching.name_table import Dialect, Overload, Positions, api_parts, module_parts
 from probe_core.matching.paths import Renames
 from probe_core.matching.translated import Translated
 from probe_core.model import Record, Slot
@@ -115,17 +115,11 @@ def test_inputs_that_need_no_gradient_own_none() -> None:
     assert owners(*pair([[8], [8], [2, 8]], [[8], [2, 8]], untracked=(0,))) == ["1", "2"]
 
 
-def test_a_gradient_of_no_input_was_taken_inside() -> None:
-    assert is_inner(*pair([[2, 3, 4], [5, 4]], [[6, 5]]))
-    assert not is_inner(*pair([[2, 3, 4], [5, 4]], [[2, 3, 4], None]))
-    assert is_inner(*pair([[2, 3], [5]], [[2, 3], [2, 3]]))  # two of one shape, where one input has it
-
-
 # -- the view of a run ---------------------------------------------------------------------------------------
 
 
-def view(directory: Path, data: dict[str, Any], own: Dialect, rename: Any = None) -> Translated:
-    path = write_run(directory, data)
+def view(directory: Path, data: dict[str, Any], own: Dialect, rename: Any = None, **head: Any) -> Translated:
+    path = write_run(directory, data, **head)
     return Translated(Run(path, "mindspore", lambda name: np.zeros(0)), own, COMMON, rename, "target")
 
 
@@ -159,24 +153,53 @@ def test_values_keep_their_numbers(tmp_path: Path) -> None:
 
 
 def test_inner_gradients_of_composites_are_left_alone(tmp_path: Path) -> None:
-    torch = Dialect(composites=frozenset({"Functional.linear", "Functional.loss"}))
-    data = {
+    """Other recorders note what the last node of a call gave; probe's own looks at all of them."""
+    torch = Dialect(composites={"Functional.linear": 3, "Functional.loss": 0})
+    data: dict[str, Any] = {
         "Functional.linear.0.forward": forward(tensor([2, 3, 4]), tensor([5, 4]), output=[tensor([2, 3, 5])]),
+        "Functional.linear.1.forward": forward(tensor([3, 4]), tensor([5, 4]), output=[tensor([3, 5])]),
         "Functional.loss.0.forward": forward(tensor([2, 5]), output=[tensor([])]),
         "Torch.exp.0.forward": forward(tensor([2, 5]), output=[tensor([2, 5])]),
+        "Functional.loss.0.backward": {"input": [tensor([])], "output": [tensor([2, 5])]},
+        "Torch.exp.0.backward": {"input": [tensor([2, 5])], "output": [tensor([2, 5])]},
+        "Functional.linear.0.backward": {"input": [tensor([2, 3, 5])], "output": [tensor([2, 3, 4])]},
+        "Functional.linear.1.backward": {"input": [tensor([3, 5])], "output": [tensor([3, 4])]},
     }
-    for value in data.values():
-        for item in value["input_args"]:
+    for record in data.values():
+        for item in record.get("input_args", ()):
             item["requires_grad"] = True
-    data["Functional.loss.0.backward"] = {"input": [tensor([])], "output": [tensor([2, 5])]}
-    data["Torch.exp.0.backward"] = {"input": [tensor([2, 5])], "output": [tensor([2, 5])]}
-    whole = view(tmp_path / "whole", data, torch)
-    assert whole.inner == 0 and outputs(whole, "Functional.loss.0.backward") == ["0"]
-    data["Functional.linear.0.backward"] = {"input": [tensor([2, 3, 5])], "output": [tensor([6, 5])]}
-    inner = view(tmp_path / "inner", data, torch)
-    assert inner.inner == 2
-    assert outputs(inner, "Functional.loss.0.backward") == ["~target.0"]
-    assert outputs(inner, "Torch.exp.0.backward") == ["0"]
+    peers = view(tmp_path / "peer", data, torch)
+    assert peers.inner == 2
+    assert outputs(peers, "Functional.loss.0.backward") == ["~target.0"]
+    assert outputs(peers, "Functional.linear.0.backward") == ["~target.0"]
+    assert outputs(peers, "Functional.linear.1.backward") == outputs(peers, "Torch.exp.0.backward") == ["0"]
+    ours = view(tmp_path / "ours", data, torch, probe={})
+    assert ours.inner == 0
+    assert (
+        outputs(ours, "Functional.loss.0.backward") == outputs(ours, "Functional.linear.0.backward") == ["0"]
+    )
+
+
+def test_a_call_with_more_values_is_another_api(tmp_path: Path) -> None:
+    """``x.transpose(0, 2, 1)`` is numpy's and PyTorch's permute, ``x.transpose(1, 2)`` is PyTorch's transpose."""
+    own = Dialect(
+        apis={"Tensor.transpose": "Torch.transpose", "Tensor.permute": "Torch.permute"},
+        overloads={"Tensor.transpose": Overload(2, "Tensor.permute")},
+    )
+    call, back = {"output": [tensor()]}, {"input": [tensor()], "output": [tensor()]}
+    data: dict[str, Any] = {
+        "Tensor.transpose.0.forward": forward(tensor(), scalar(1), scalar(2)) | call,
+        "Tensor.transpose.1.forward": forward(tensor(), scalar(0), scalar(2), scalar(1)) | call,
+        "Tensor.transpose.2.forward": forward(tensor(), [scalar(0), scalar(2), scalar(1)]) | call,
+        "Tensor.permute.0.forward": forward(tensor(), scalar(0), scalar(2), scalar(1)) | call,
+        "Tensor.transpose.2.backward": back,
+        "Tensor.transpose.0.backward": back,
+    }
+    assert view(tmp_path, data, own).names() == [
+        "Torch.transpose.0.forward", "Torch.permute.0.forward", "Torch.permute.1.forward",
+        "Torch.permute.2.forward", "Torch.permute.1.backward", "Torch.transpose.0.backward",
+    ]  # fmt: skip
+    assert table().source.overloads == own.overloads
 
 
 def outputs(run: Run, key: str) -> list[str]:

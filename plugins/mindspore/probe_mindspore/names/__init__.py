@@ -29,7 +29,8 @@ def table() -> NameTable:
         target=Dialect(
             apis=_pairs(theirs),
             arguments=theirs["arguments"],
-            composites=frozenset(modules["composites"]),
+            composites={name: 0 for name in modules["composites"]}
+            | {name: 3 for name in modules["composites_of_stacks"]},
         ),
         hints=tuple(
             Hint(frozenset(item["names"]), item["text"], item["when"] == "differs")
