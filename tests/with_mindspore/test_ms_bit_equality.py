@@ -72,13 +72,7 @@ OPTIMIZERS = {
 }
 
 
-UNEXPLAINED = pytest.mark.xfail(strict=False, reason="differed once in 136 runs, on a loaded machine")
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(name, marks=UNEXPLAINED if name == "AdamWeightDecay" else ()) for name in OPTIMIZERS],
-)
+@pytest.mark.parametrize("name", list(OPTIMIZERS))
 def test_optimizers_are_the_same(tmp_path: Path, name: str) -> None:
     def run(found: Any) -> list[list[bytes]]:
         net = Net()
