@@ -142,13 +142,15 @@ def test_levels(tmp_path: Path, level: str, cells: bool, calls: bool) -> None:
 
 
 def test_everything_of_mint_is_seen(tmp_path: Path) -> None:
-    """Names that no list has: those of ``mint.__all__``, of its functional, special and linalg."""
+    """Names that no list has: those of mint, its functional, special and linalg, in ``__all__`` or not."""
     x = tensor(3, 3)
 
     def calls() -> None:
         mint.squeeze(mint.isfinite(x), 0)
         mint.special.expm1(x)
+        mint.clip(x, 0, 1)
         F.silu(x)
+        F.hardswish(x)
         ops.gelu(x)
         x.exp()
         2 - x @ x
@@ -158,10 +160,29 @@ def test_everything_of_mint_is_seen(tmp_path: Path) -> None:
     names = list(recorded(tmp_path, calls, grad=False).records())
     assert names == [
         "Mint.isfinite.0.forward", "Mint.squeeze.0.forward", "Mint.special.expm1.0.forward",
-        "MintFunctional.silu.0.forward", "Functional.gelu.0.forward", "Tensor.exp.0.forward",
+        "Mint.clip.0.forward", "MintFunctional.silu.0.forward", "MintFunctional.hardswish.0.forward",
+        "Functional.gelu.0.forward", "Tensor.exp.0.forward",
         "Tensor.__matmul__.0.forward", "Tensor.__rsub__.0.forward", "Tensor.__getitem__.0.forward",
         "Primitive.Sin.Sin.0.forward",
     ]  # fmt: skip
+
+
+def test_calls_of_layers_of_mint_are_seen(tmp_path: Path) -> None:
+    """They find functions under names of their own, and in the modules that define them."""
+    layers = mint.nn
+    net = nn.SequentialCell(
+        layers.Linear(3, 4), layers.Tanh(), layers.Softmax(-1), layers.SiLU(), layers.Flatten(), layers.GLU()
+    )
+    with recording(tmp_path / "run", level="L1") as found:
+        found.start(net)
+        net(tensor(2, 3))
+        layers.Upsample(scale_factor=2.0)(tensor(2, 4, 3))
+        found.stop()
+        assert list(found.records()) == [
+            "Primitive.dense.Dense.0.forward", "MintFunctional.tanh.0.forward", "MintFunctional.softmax.0.forward",
+            "MintFunctional.silu.0.forward", "MintFunctional.flatten.0.forward", "MintFunctional.glu.0.forward",
+            "MintFunctional.interpolate.0.forward",
+        ]  # fmt: skip
 
 
 def test_what_was_wrapped_is_put_back(tmp_path: Path) -> None:

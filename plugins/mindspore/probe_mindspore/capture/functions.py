@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 import importlib
+import pkgutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.resources import files
-from types import FunctionType
+from types import FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import yaml
@@ -161,6 +162,8 @@ def known() -> tuple[Patch, ...]:
     for prefix, module, path in rules["families"]:
         for patch in _functions(rules, prefix, module, path):
             found.setdefault((id(patch.holder), patch.attribute), patch)
+    for patch in _elsewhere(rules, [*found.values()]):
+        found.setdefault((id(patch.holder), patch.attribute), patch)
     return (*found.values(), *_methods(rules))
 
 
@@ -170,13 +173,39 @@ def _functions(rules: Any, prefix: str, module: str, path: str) -> Iterator[Patc
     except ImportError:  # a part that this MindSpore does not have
         return
     left_out = frozenset(rules["not_recorded"][prefix])
-    for name in dict.fromkeys(getattr(holder, "__all__", ())):
+    exported = frozenset(getattr(holder, "__all__", ()))
+    for name in sorted(exported) if prefix in rules["exported_alone"] else dir(holder):
         function = getattr(holder, name, None)
         if not isinstance(function, FunctionType) or name in left_out or name.startswith("_"):
             continue
-        if prefix == "Functional" and not function.__module__.startswith(tuple(rules["operators"])):
+        is_operator = function.__module__.startswith(tuple(rules["operators"]))
+        if is_operator or function.__module__ == module or (name in exported and prefix != "Functional"):
+            yield Patch(holder, name, f"{prefix}.{path}{name}", name.endswith("_"))
+
+
+def _elsewhere(rules: Any, functions: Iterable[Patch]) -> Iterator[Patch]:
+    """The same functions where layers of MindSpore find them, be it under names of their own."""
+    names: dict[int, str] = {}
+    for patch in sorted(functions, key=lambda one: one.attribute not in getattr(one.holder, "__all__", ())):
+        names.setdefault(id(getattr(patch.holder, patch.attribute)), patch.name)
+    for module in _modules(rules):
+        for attribute, function in vars(module).items():
+            if isinstance(function, FunctionType) and id(function) in names:
+                name = names[id(function)]
+                yield Patch(module, attribute, name, name.endswith("_"))
+
+
+def _modules(rules: Any) -> Iterator[ModuleType]:
+    """The modules of layers, and those that define operators."""
+    for package in map(importlib.import_module, rules["layers"]):
+        yield package
+        for part in pkgutil.iter_modules(package.__path__):
+            yield importlib.import_module(f"{package.__name__}.{part.name}")
+    for name in rules["operators"]:
+        try:
+            yield importlib.import_module(name)
+        except ImportError:  # a part that this MindSpore does not have
             continue
-        yield Patch(holder, name, f"{prefix}.{path}{name}", name.endswith("_"))
 
 
 def _methods(rules: Any) -> Iterator[Patch]:
