@@ -69,7 +69,8 @@ def views(plan: Plan, manager: Manager, target: Run, golden: Run) -> Views:
                 f"{run.inner} backward call(s) of {run.header.framework} functions that call others hold "
                 "what the last of these gave, and no gradient of an input; their outputs are not compared"
             )
-    matcher = plan.matcher or (ALIGN if is_across and plan.mapping is None else "exact")
+    by_place = is_across or plan.layer_mapping is not None
+    matcher = plan.matcher or (ALIGN if by_place and plan.mapping is None else "exact")
     return Views(*both, matcher, tuple(notes), table.hints)
 
 

@@ -394,6 +394,51 @@ def test_a_layer_mapping_renames_children_class_by_class(tmp_path: Path) -> None
     assert written["data"][f"{next(iter(data))}.input.0"] == f"{next(iter(other))}.input.0"
 
 
+def test_calls_in_layers_that_are_mapped_are_aligned(tmp_path: Path) -> None:
+    """Two suites of one framework: other names of modules, and a call more in one of them."""
+
+    def run(directory: Path, path: str, extra: bool) -> Path:
+        data: dict[str, Any] = {}
+        parents: dict[str, str] = {}
+        counts = {"exp": 0, "sin": 0}
+        for layer in range(3):
+            module = f"Module.{path}.{layer}.Layer.forward.0"
+            names = ["sin", "exp", "exp"] if extra and layer == 1 else ["sin", "exp"]
+            for place, name in enumerate(names):
+                key = f"Torch.{name}.{counts[name]}.forward"
+                counts[name] += 1
+                value = 10.0 * layer + (len(names) - place if name == "exp" else 5)
+                data[key] = forward(tensor([2], value), output=[tensor([2], value)])
+                parents[key] = module
+            data[module] = forward(tensor([2], layer), output=[tensor([2], layer)])
+            parents[module] = f"Module.{path.partition('.')[0]}.Net.forward.0"
+        file = write_run(directory, data)
+        (directory / "construct.json").write_text(json.dumps(parents))
+        return file
+
+    target, golden = run(tmp_path / "t", "net.layers", True), run(tmp_path / "g", "model.blocks", False)
+    (tmp_path / "lm.yaml").write_text("TopLayer: {net: model}\nNet: {layers: blocks}\n")
+    report, rows = compared(target, golden, tmp_path / "out", layer_mapping=tmp_path / "lm.yaml")
+    found = names_of(rows)
+    assert (
+        found["Module.net.layers.2.Layer.forward.0.input.0"]
+        == "Module.model.blocks.2.Layer.forward.0.input.0"
+    )
+    assert found["Torch.exp.1.forward.input.0"] == "N/A", "the call that the golden lacks"
+    assert found["Torch.exp.3.forward.input.0"] == "Torch.exp.2.forward.input.0"
+    assert not report.suspects and report.counts.golden_only == 0
+
+
+def test_ranks_of_two_frameworks_pair(pairs: Path, tmp_path: Path, probe: Probe) -> None:
+    for side, name in (("t", "ms_mix_tensor"), ("g", "pt_mix_tensor")):
+        for rank in range(2):
+            (tmp_path / side / "step0").mkdir(parents=True, exist_ok=True)
+            (tmp_path / side / "step0" / f"rank{rank}").symlink_to(pairs / name)
+    assert probe("compare", tmp_path / "t", tmp_path / "g", "-o", tmp_path / "out", "-j", "2") == 0
+    assert "2 of 2 comparisons finished" in probe.out and "none has a suspect" in probe.out
+    assert len(list((tmp_path / "out").glob("compare_result_rank[01]_*.xlsx"))) == 2
+
+
 @pytest.mark.parametrize(
     ("option", "content", "said"),
     [
