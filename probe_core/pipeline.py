@@ -119,6 +119,7 @@ def _write(
         if differences is not None:
             differences.discard()
         raise
+    comparison.explain(report.suspects)
     report.unreadable = comparison.unreadable
     report.unreadable_count = comparison.unreadable_count
     report.files = output.close(interrupted=report.interrupted)

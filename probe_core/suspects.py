@@ -16,6 +16,8 @@ KEPT = 5
 
 FORWARD, BACKWARD, GRADIENT, BEHIND = range(4)
 
+_Drifting = tuple[Row, str, Drift]
+
 
 @dataclass(frozen=True, slots=True)
 class Op:
@@ -43,6 +45,7 @@ class Suspects:
         self._earlier = list(earlier)
         self._region_took_in_bad: bool | None = None
         self._in_region = False
+        self._region_inputs: list[_Drifting] = []
         self._failing: dict[int, list[Suspect]] = {phase: [] for phase in range(4)}
         self._drifting: list[Suspect] = []
         self._noise = 0.0
@@ -81,6 +84,7 @@ class Suspects:
         region = [row for row in rows if row.pair.how is How.REGION and row.pair.target is not None]
         if region and not self._in_region:
             self._region_took_in_bad = None
+            self._region_inputs = []
         self._in_region = bool(region)
         ends = [row for row in region if row.pair.matched and row.pair.side.is_source]
         if ends:
@@ -125,10 +129,12 @@ class Suspects:
         if not drifts:
             return
         self._noise = max([self._noise, *(drift.noise for _, _, drift in drifts)])
-        found = self._first_apart(
-            [item for item in drifts if item[0].pair.side.is_source],
-            [item for item in drifts if not item[0].pair.side.is_source],
-        )
+        inputs = [item for item in drifts if item[0].pair.side.is_source]
+        if self._in_region:  # what flows into the region may be noted with another of its calls
+            self._region_inputs += inputs
+            inputs = self._region_inputs
+        outputs = [item for item in drifts if not item[0].pair.side.is_source]
+        found = self._first_apart(inputs, outputs)
         if found:
             self._keep(self._drifting, op, suspect_of(op, rows, *found))
 
@@ -175,9 +181,6 @@ class Suspects:
                 )
                 return row, line, why
         return None
-
-
-_Drifting = tuple[Row, str, Drift]
 
 
 def _is_floating(dtype: str) -> bool:

@@ -11,7 +11,7 @@ from probe_core.matching.name_table import Hint, NameTable, module_parts
 from probe_core.matching.paths import Renames
 from probe_core.matching.translated import Translated
 from probe_core.matching.user_maps import ApiEntry, read_api_mapping, read_cell_mapping, read_layer_mapping
-from probe_core.model import Kind, Level, Row, Side
+from probe_core.model import Kind, Level, Row, Side, Suspect
 from probe_core.plan import Plan
 from probe_core.specs import NameRule
 from probe_core.store.names import is_gradient
@@ -132,7 +132,19 @@ class Hints:
             return []
         matched = [row for row in rows if row.pair.matched]
         known = [hint for name in self._names(op, matched) for hint in self._by_name.get(name, ())]
-        told = [hint for hint in known if not hint.differs or _is_own_doing(op, matched)]
+        return self._told([hint for hint in known if not hint.differs or _is_own_doing(op, matched)])
+
+    def of_suspects(self, suspects: Sequence[Suspect]) -> list[str]:
+        """What is to be told because forward calls are suspect, be it that no row of theirs fails."""
+        names: set[str] = set()
+        for suspect in suspects if self._by_name else ():
+            if "forward" in suspect.op.split("."):
+                parts = [found for key in (suspect.op, suspect.module) if (found := module_parts(key))]
+                names |= {self._views[0].word(suspect.op), *(part[1] for part in parts)}
+        return self._told([hint for name in sorted(names) for hint in self._by_name.get(name, ())])
+
+    def _told(self, told: Sequence[Hint]) -> list[str]:
+        """The texts, which are not told again."""
         for hints in self._by_name.values():
             hints[:] = [hint for hint in hints if hint not in told]
         return list(dict.fromkeys(hint.text for hint in told))

@@ -290,6 +290,16 @@ def test_fused_calls_behind_a_fault_are_not_blamed(task: str, tmp_path: Path) ->
     assert suspects(report) == ["Torch.start.0.forward"]
 
 
+@pytest.mark.parametrize("turned", [False, True], ids=["2:1", "1:2"])
+def test_fused_calls_behind_a_drift_are_not_blamed(turned: bool, tmp_path: Path) -> None:
+    """What flows in is noted with one call of the region, what comes out with another."""
+    x = (X * 1.0003).astype(np.float32)
+    sides = (fused(x), plain()) if turned else (plain(x), fused())
+    report, _ = aligned(*(written(tmp_path / name, calls, "tensor") for name, calls in zip("tg", sides)))
+    assert report.counts.levels[Level.ERROR] == 0
+    assert suspects(report) == ["Torch.start.0.forward"]
+
+
 def region_without_known_inputs(x: Any, is_target: bool) -> Calls:
     """A region whose ends agree, and one where both sides take in other shapes."""
     calls: Calls = {"Torch.start.0": ([X], [X])}

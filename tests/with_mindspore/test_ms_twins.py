@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -12,6 +13,7 @@ pytest.importorskip("mindspore")
 pytest.importorskip("torch")
 
 import mindspore as ms
+from mindspore import nn
 from ms_recording import Recording
 from probe_mindspore.names import table
 from probe_pytorch import PrecisionDebugger
@@ -28,7 +30,7 @@ TABLE = table()
 Rows = list[dict[str, Any]]
 
 
-def recorded(net: str, level: str, directory: Path) -> list[Path]:
+def recorded(net: str, level: str, directory: Path, rel: float = 1e-5) -> list[Path]:
     """Both runs, of one step of training."""
     ours, theirs = (make() for make in NETS[net])
     step = mindspore_training(ours)
@@ -48,7 +50,7 @@ def recorded(net: str, level: str, directory: Path) -> list[Path]:
     losses.append(step(*batch(net)))
     debugger.stop()
     debugger.step()
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert losses[0] == pytest.approx(losses[1], rel=rel)
     return [directory / "ms", directory / "pt"]
 
 
@@ -98,3 +100,51 @@ def test_what_both_have_pairs_and_nothing_is_wrong(net: str, level: str, tmp_pat
     inside = {row["NPU Name"] for row in apart}
     wrong = [pair for pair in pairs if pair[0] not in inside and word(pair[0], True) != word(pair[1], False)]
     assert not wrong
+
+
+# -- defaults that differ ----------------------------------------------------------------------------
+
+
+class Default(NamedTuple):
+    """A layer built with its own default where PyTorch's is another: what is named first, and what is told."""
+
+    net: str
+    layer: str
+    build: Callable[[Any], Callable[..., Any]]
+    suspect: str
+    told: str
+
+
+DEFAULTS = {
+    "epsilon": Default(
+        "transformer", "LayerNorm", lambda layer: lambda shape, epsilon: layer(shape),
+        "Primitive.layer_norm.LayerNorm.0.forward.output.0", "epsilon of 1e-07",
+    ),
+    "approximation": Default(
+        "transformer", "GELU", lambda layer: lambda approximate: layer(),
+        "Functional.gelu.0.forward.input.approximate", "approximates by tanh",
+    ),
+    "slope": Default(
+        "convolutional", "LeakyReLU", lambda layer: lambda slope: layer(),
+        "Functional.leaky_relu.0.forward.input.1", "slope is 0.2",
+    ),
+    "epsilon of a batch": Default(
+        "convolutional", "BatchNorm2d", lambda layer: lambda size: layer(size, eps=1e-3),
+        "Primitive.bn_train.BatchNorm.0.forward.output.0", "momentum",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("level", ["L1", "mix"])
+@pytest.mark.parametrize("name", list(DEFAULTS))
+def test_another_default_is_named_first_and_explained(
+    name: str, level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = DEFAULTS[name]
+    monkeypatch.setattr(nn, fault.layer, fault.build(getattr(nn, fault.layer)))
+    report, _ = compared(recorded(fault.net, level, tmp_path, rel=1e-2), tmp_path / "out")
+    assert report.suspects[0].row == fault.suspect
+    assert {suspect.op.rpartition(".forward")[0].rpartition(".")[0] for suspect in report.suspects} == {
+        fault.suspect.partition(".0.forward")[0]
+    }, "what takes it in is no finding"
+    assert any(fault.told in note for note in report.notes)
