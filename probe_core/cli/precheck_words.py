@@ -14,7 +14,6 @@ import click
 from probe_core.cli.console import show, warn
 from probe_core.errors import printable
 from probe_core.precheck.calls import api_name
-from probe_core.precheck.csvfile import message_text
 from probe_core.precheck.model import Detail, Result, Status
 
 if TYPE_CHECKING:
@@ -41,6 +40,8 @@ def checked(found: Checked) -> None:
         for status, word in _WORDS.items()
     ]
     show(f"  {', '.join(parts)}")
+    if found.passing_standard:
+        show(f"  {found.passing_standard:,} of those that fail pass by their standard, which knows dtypes")
     by_api: dict[str, list[Result]] = {}
     for result in sorted(found.failed, key=badness, reverse=True):
         by_api.setdefault(api_name(result.name), []).append(result)
@@ -81,7 +82,8 @@ def _failed(results: list[Result], calls: int, plan: CheckPlan) -> None:
         if numbers:
             show(f"        {', '.join(numbers)}")
         if messages := (*worst.messages, *worst.standard_messages):
-            show(f"        {printable(message_text(messages, 'en'))}")
+            said = dict.fromkeys(message.text("en").strip().rstrip(".") for message in messages)
+            show(f"        {printable('; '.join(said))}")
     show(f"        {again(result, plan)}")
 
 
@@ -100,9 +102,10 @@ def again(result: Result, plan: CheckPlan) -> str:
 
 
 def badness(result: Result) -> tuple[int, float]:
-    """How bad an API is: its gravity, and how far its worst output is off."""
+    """How bad an API is: its gravity, less if its standard passes it, and how far its worst output is off."""
     detail = worst_detail(result)
-    return int(Status.ERROR in result.statuses), _distance(detail) if detail else 0.0
+    gravity = 2 * (Status.ERROR in result.statuses) - result.passes_standard_alone
+    return gravity, _distance(detail) if detail else 0.0
 
 
 def worst_detail(result: Result) -> Detail | None:

@@ -260,6 +260,11 @@ class Result:
     standard: Status | None = None
 
     @property
+    def passes_standard_alone(self) -> bool:
+        """True where the rule of the table fails it, and the standard that knows its dtype does not."""
+        return self.standard is Status.PASS and Status.ERROR in (self.forward, self.backward)
+
+    @property
     def statuses(self) -> tuple[Status, ...]:
         """All that was said of it, skipped directions included."""
         return tuple(one for one in (self.forward, self.backward, self.standard) if one is not None)

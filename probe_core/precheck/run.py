@@ -77,6 +77,7 @@ class Checked:
         counts: How many calls came to what, forward, backward and standard together.
         apis: How many calls each API has among them.
         failed: Those that did not pass, in the order of their finishing.
+        passing_standard: How many fail by the rule of the table and pass by their standard.
         reasons: Why calls were skipped, and how many.
         lost: APIs that took their process with them.
     """
@@ -88,6 +89,7 @@ class Checked:
     counts: Counter[Status] = field(default_factory=Counter)
     apis: Counter[str] = field(default_factory=Counter)
     failed: list[Result] = field(default_factory=list)
+    passing_standard: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     lost: list[Result] = field(default_factory=list)
     error_directory: Path | None = None
@@ -98,6 +100,7 @@ class Checked:
         kind = api_name(result.name)
         self.counts[status] += 1
         self.apis[kind] += 1
+        self.passing_standard += result.passes_standard_alone
         if result.lost:
             self.lost.append(result)
         if status in (Status.ERROR, Status.WARNING) and len(self.failed) < KEPT:

@@ -86,6 +86,23 @@ def test_errors_stand_before_warnings_and_those_far_off_before_those_near(
     assert shown(said) == [f"Torch.{name}.0.forward.output.0" for name in ("far", "near", "warned")]
 
 
+def test_what_fails_by_the_rule_alone_is_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    """A second judgement, by a standard that knows the dtype, takes the alarm back; those come last."""
+    far = {"max_abs_error": 9.0}
+    numbers: dict[str, Any] = {
+        "Torch.rule.0": (ERROR, PASS, far),
+        "Torch.both.0": (ERROR, ERROR, {"max_abs_error": 1.0}),
+    }
+    results = [
+        Result(name, status, None, (), [detail(name, status, own)], standard=standard)
+        for name, (status, standard, own) in numbers.items()
+    ]
+    said = summary(capsys, *results)
+    assert "  2 fail, " in said and "  1 of those that fail pass by their standard" in said
+    assert shown(said) == ["Torch.both.0.forward.output.0", "Torch.rule.0.forward.output.0"]
+    assert "standard" not in summary(capsys, results[1])
+
+
 def test_nan_is_worse_than_any_number() -> None:
     results = [
         result("Torch.a.0", ERROR, max_relative_error=math.nan),
