@@ -13,11 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prechecked import PASS, Prechecked, call, leaf, live, value, written
 from probe_pytorch.precheck.apis import PLACES, NoSuchApi, function_of
-from probe_pytorch.precheck.fitting import Given, fitted, rule_for
+from probe_pytorch.precheck.fitting import fitted
 from probe_pytorch.precheck.random_tensors import generator_for
 from probe_pytorch.precheck.references import specs
 from probe_pytorch.precheck.rules import rules
 from recorded import forward
+
+from probe_core.precheck.fitting import Given, rule_for
 
 INPUTS: Mapping[str, Mapping[int, Mapping[str, Any]]] = rules("inputs")
 Named = list[tuple[str, Any]]
@@ -162,7 +164,7 @@ def test_the_api_runs_with_what_is_made_up(calls: Prechecked, api: str, by: str)
 
 def test_the_case_shows_that_each_rule_is_needed(calls: Prechecked, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the rules, no case with indices runs and holds what is promised."""
-    monkeypatch.setattr("probe_pytorch.precheck.rebuild.rule_for", lambda api, place: None)
+    monkeypatch.setattr("probe_pytorch.precheck.rebuild.rule_for", lambda rules, api, place: None)
     for api in (
         "embedding",
         "cross_entropy",
@@ -218,7 +220,7 @@ def test_every_dtype_of_the_table_is_one() -> None:
 
 
 def fit(api: str, place: int, tensor: torch.Tensor, *positional: Any, **keywords: Any) -> torch.Tensor:
-    rule = rule_for(api, place)
+    rule = rule_for(rules, api, place)
     assert rule is not None
     return fitted(tensor, api, rule, Given(positional, keywords), generator_for(1, "a"))
 

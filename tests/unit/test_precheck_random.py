@@ -11,8 +11,10 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from prechecked import SKIP, Prechecked, call, leaf, written
-from probe_pytorch.precheck.random_tensors import Unbuildable, generator_for, random_tensor
+from probe_pytorch.precheck.random_tensors import generator_for, random_tensor
 from recorded import forward
+
+from probe_core.precheck.rebuild import Unbuildable
 
 inf, nan = math.inf, math.nan
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]

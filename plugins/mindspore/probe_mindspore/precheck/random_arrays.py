@@ -6,21 +6,17 @@ whatever ran before it, and no two inputs of one shape are alike.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from probe_core.precheck.rebuild import Unbuildable, seed_at
 from probe_mindspore.precheck.tensors import STORED, Values
 
 LARGEST = {"BFloat16": 3.3895313892515355e38}
 """The largest number of a dtype that numpy lacks."""
-
-
-class Unbuildable(Exception):
-    """An argument that cannot be rebuilt from what was recorded; the text says why."""
 
 
 class Range(NamedTuple):
@@ -34,8 +30,7 @@ class Range(NamedTuple):
 
 def generator_for(seed: int, place: str) -> np.random.Generator:
     """The generator of the tensor at ``place``, such as ``Mint.add.0.forward.input.1``."""
-    digest = hashlib.blake2b(f"{seed}/{place}".encode("utf-8", "surrogatepass"), digest_size=16).digest()
-    return np.random.default_rng(int.from_bytes(digest, "little"))
+    return np.random.default_rng(seed_at(seed, place, 16))
 
 
 def random_array(

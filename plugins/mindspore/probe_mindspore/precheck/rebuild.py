@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from probe_core.errors import UnreadableTensor
+from probe_core.precheck.fitting import Given, rule_for
 from probe_core.precheck.model import Call
-from probe_core.store.leaves import FieldError, leaf_of
+from probe_core.precheck.rebuild import (
+    Unbuildable,
+    Walk,
+    arguments_of,
+    described_leaves,
+    limit_size,
+    recorded_array,
+    value_of,
+)
 from probe_core.store.tensors import Tensors
-from probe_mindspore.precheck.fitting import Given, fitted, rule_for
-from probe_mindspore.precheck.random_arrays import Unbuildable, generator_for, random_array
+from probe_mindspore.precheck.fitting import fitted
+from probe_mindspore.precheck.random_arrays import generator_for, random_array
+from probe_mindspore.precheck.rules import rules
 from probe_mindspore.precheck.tensors import STORED, Arguments, DType, Made, Values, dtype_name, leaves
 
-DEPTH = 100
 DTYPES = ("mindspore.dtype", "mindspore.type", "torch.dtype")
 PLAIN = ("int", "float", "bool", "str")
 
@@ -41,30 +49,21 @@ class Rebuilder:
         Raises:
             Unbuildable: One that cannot be rebuilt, and why.
         """
-        positional = call.forward.get("input_args", call.forward.get("input", []))
-        keywords = call.forward.get("input_kwargs") or {}
-        if not isinstance(positional, list) or not isinstance(keywords, dict):
-            raise Unbuildable("Its arguments are not recorded as lists and objects. SKIP.")
-        walk = _Walk(self, call.api, Given(positional, keywords))
-        name = f"{call.name}.forward"
-        return Arguments(
-            tuple(walk.value(item, f"{name}.input.{i}", i, 0) for i, item in enumerate(positional)),
-            {key: walk.value(item, f"{name}.kwargs.{key}", key, 0) for key, item in keywords.items()},
-        )
+        given = arguments_of(call)
+        positional, keywords = self._walk(call, given).arguments(call, given)
+        return Arguments(tuple(positional), keywords)
 
     def gradients(self, call: Call) -> list[Made | None]:
         """The gradients that the call's backward was given, one an output; None where none was recorded."""
         assert call.backward is not None
-        name = f"{call.name}.backward.input"
-        recorded = call.backward.get("input", [])
-        walk = _Walk(self, call.api, None)
-        found = walk.value(recorded, name, "", 0)
+        walk = self._walk(call, Given([], {}))
+        found = walk.value(call.backward.get("input", []), f"{call.name}.backward.input")
         return [item if isinstance(item, Made) else None for item in leaves(found)]
 
     def gradient_like(self, call: Call, index: int, shape: tuple[int, ...]) -> Made:
         """A gradient of another shape than was recorded, of the recorded range."""
         assert call.backward is not None
-        described = [item for item in described_leaves(call.backward.get("input", []))]
+        described = described_leaves(call.backward.get("input", []))
         leaf = {**described[index], "shape": list(shape)}
         leaf.pop("data_name", None)
         return self.tensor(leaf, f"{call.name}.backward.input.{index}")
@@ -75,61 +74,30 @@ class Rebuilder:
         Raises:
             Unbuildable: It cannot be.
         """
-        try:
-            value = leaf_of(dict(leaf), "")
-        except FieldError as error:
-            raise Unbuildable(f"{place}{error}. SKIP.") from None
+        value = value_of(leaf, place)
         dtype = dtype_name(str(leaf.get("dtype")))
         if dtype not in STORED or value.shape is None:
             raise Unbuildable(f"Tensors of dtype {leaf.get('dtype')} cannot be rebuilt. SKIP.")
-        if math.prod(value.shape) * np.dtype(STORED[dtype]).itemsize > self._most:
-            raise Unbuildable(f"A tensor of shape {list(value.shape)} takes more memory than there is. SKIP.")
+        limit_size(value.shape, np.dtype(STORED[dtype]).itemsize, self._most)
         if value.data_name is None or value.is_empty:
             drawn = random_array(leaf, dtype, value.shape, generator_for(self._seed, place))
             return Made(drawn, dtype, place)
-        try:
-            array = self._tensors(value)
-        except UnreadableTensor as error:
-            raise Unbuildable(f"{error}. SKIP.") from None
-        if array.shape != value.shape:
-            raise Unbuildable(
-                f"{value.data_name} holds shape {list(array.shape)} where {value.extent} was recorded. SKIP."
-            )
+        array = recorded_array(self._tensors, value)
         return Made(_stored(array, dtype, value.data_name), dtype, place)
 
-    def made(self, leaf: Mapping[str, Any], api: str, place: str, at: int | str, given: Given | None) -> Made:
+    def _walk(self, call: Call, given: Given) -> Walk:
+        return Walk(partial(self._made, call.api, given), lambda item, _: plain_value(item), tuple)
+
+    def _made(
+        self, api: str, given: Given, leaf: Mapping[str, Any], place: str, at: int | str | None
+    ) -> Made:
         """A tensor argument as the API takes it."""
         found = self.tensor(leaf, place)
-        if given is None or leaf.get("data_name") is not None:
-            return found
-        rule = rule_for(api, at)
+        rule = rule_for(rules, api, at) if leaf.get("data_name") is None else None
         if rule is None:
             return found
         generator = generator_for(self._seed, f"{place}/fitted")
         return Made(fitted(found.values, api, rule, given, generator), found.dtype, place)
-
-
-class _Walk:
-    """Through the descriptions of one call."""
-
-    def __init__(self, rebuilder: Rebuilder, api: str, given: Given | None) -> None:
-        self._rebuilder = rebuilder
-        self._api = api
-        self._given = given
-
-    def value(self, item: Any, place: str, at: int | str, depth: int) -> Any:
-        """What one description stands for; ``at`` is the position or keyword that it is below."""
-        if depth > DEPTH:
-            raise Unbuildable("Its arguments are nested too deeply. SKIP.")
-        if isinstance(item, list):
-            return tuple(self.value(part, f"{place}.{i}", "", depth + 1) for i, part in enumerate(item))
-        if not isinstance(item, dict):
-            return item
-        if "dtype" in item and isinstance(item.get("type"), str):
-            return self._rebuilder.made(item, self._api, place, at, self._given)
-        if not isinstance(item.get("type"), str):
-            return {key: self.value(part, f"{place}.{key}", "", depth + 1) for key, part in item.items()}
-        return plain_value(item)
 
 
 def plain_value(item: Mapping[str, Any]) -> Any:
@@ -156,20 +124,6 @@ def plain_value(item: Mapping[str, Any]) -> Any:
     if "value" not in item:
         raise Unbuildable(f"An argument of type {kind} cannot be rebuilt. SKIP.")
     return value
-
-
-def described_leaves(value: Any) -> list[Any]:
-    """The descriptions in nested lists and objects, depth first; None where nothing was recorded."""
-    if isinstance(value, list):
-        return [leaf for item in value for leaf in described_leaves(item)]
-    if isinstance(value, dict) and not isinstance(value.get("type"), str):
-        return [leaf for item in value.values() for leaf in described_leaves(item)]
-    return [value]
-
-
-def is_recorded(leaf: Any) -> bool:
-    """Is the description one of a tensor whose data were kept?"""
-    return isinstance(leaf, Mapping) and leaf.get("data_name") is not None
 
 
 def _stored(array: Values, dtype: str, name: str) -> Values:

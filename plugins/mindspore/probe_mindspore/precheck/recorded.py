@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from probe_core.precheck.model import Array, Call, Message
-from probe_mindspore.precheck.random_arrays import Unbuildable
-from probe_mindspore.precheck.rebuild import Rebuilder, described_leaves, is_recorded
+from probe_core.precheck.rebuild import Unbuildable, described_leaves, is_recorded
+from probe_mindspore.precheck.rebuild import Rebuilder
 from probe_mindspore.precheck.rules import rules
 from probe_mindspore.precheck.tensors import Made, leaves
 

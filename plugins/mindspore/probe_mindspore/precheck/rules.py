@@ -2,19 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.resources import files
-from typing import Any
+from probe_core.precheck.rules import Rules
 
-
-@cache
-def _all() -> dict[str, Any]:
-    import yaml
-
-    loaded: dict[str, Any] = yaml.safe_load(files(__package__).joinpath("rules.yaml").read_text("utf-8"))
-    return loaded
-
-
-def rules(section: str) -> Any:
-    """A section of the rules, as the yaml file nests it."""
-    return _all()[section]
+rules = Rules(__package__)

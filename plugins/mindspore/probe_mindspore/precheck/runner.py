@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from probe_core.errors import UserError
 from probe_core.precheck.model import BACKWARD, FORWARD, Array, Call, Message, Outcome, Outputs, Skipped
+from probe_core.precheck.rebuild import described_leaves, is_recorded
 from probe_core.precheck.settings import RunnerOptions
 from probe_core.store.layout import TENSOR_DIRECTORY
 from probe_core.store.npy import load_npy
@@ -210,8 +211,6 @@ class MindSporeRunner:
 
     def _has_data(self, arguments: Arguments, call: Call) -> bool:
         """Were the values of its inputs kept, though not those of its outputs?"""
-        from probe_mindspore.precheck.rebuild import described_leaves, is_recorded
-
         given = [call.forward.get("input_args"), list((call.forward.get("input_kwargs") or {}).values())]
         return bool(arguments.tensors) and any(is_recorded(leaf) for leaf in described_leaves(given))
 

@@ -6,24 +6,20 @@ same tensors whatever ran before it, and no two inputs of one shape are alike.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 
+from probe_core.precheck.rebuild import Unbuildable, seed_at
+
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-
-
-class Unbuildable(Exception):
-    """An argument that cannot be rebuilt from what was recorded; the text says why."""
 
 
 def generator_for(seed: int, place: str) -> torch.Generator:
     """The generator of the tensor at ``place``, such as ``Functional.linear.0.forward.input.1``."""
-    digest = hashlib.blake2b(f"{seed}/{place}".encode("utf-8", "surrogatepass"), digest_size=7).digest()
-    return torch.Generator().manual_seed(int.from_bytes(digest, "little"))
+    return torch.Generator().manual_seed(seed_at(seed, place, 7))
 
 
 def random_tensor(

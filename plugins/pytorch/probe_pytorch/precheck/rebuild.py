@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from probe_core.errors import UnreadableTensor
 from probe_core.model import Value
+from probe_core.precheck.fitting import Given, rule_for
 from probe_core.precheck.model import Call
-from probe_core.store.leaves import FieldError, leaf_of
+from probe_core.precheck.rebuild import (
+    Unbuildable,
+    Walk,
+    arguments_of,
+    limit_size,
+    recorded_array,
+    value_of,
+)
 from probe_core.store.npy import load_npy
 from probe_core.store.tensors import Tensors
-from probe_pytorch.precheck.fitting import Given, fitted, rule_for
-from probe_pytorch.precheck.random_tensors import Unbuildable, generator_for, random_tensor
+from probe_pytorch.precheck.fitting import fitted
+from probe_pytorch.precheck.random_tensors import generator_for, random_tensor
 from probe_pytorch.precheck.rules import rules
 from probe_pytorch.ptfile import load_pt
 
-DEPTH = 100
 _VIEWED = {"bfloat16": (np.uint16, torch.bfloat16), **{
     name: (np.uint8, getattr(torch, name))
     for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
@@ -59,28 +65,16 @@ class Rebuilder:
         Raises:
             Unbuildable: One that cannot be rebuilt, and why.
         """
-        positional = call.forward.get("input_args", call.forward.get("input", []))
-        keywords = call.forward.get("input_kwargs") or {}
-        if not isinstance(positional, list) or not isinstance(keywords, dict):
-            raise Unbuildable("Its arguments are not recorded as lists and objects. SKIP.")
-        given = Given(positional, keywords)
-        name = f"{call.name}.forward"
-        walk = _Walk(self, call.api, given)
-        return Arguments(
-            [walk.value(item, f"{name}.input.{i}", i, 0) for i, item in enumerate(positional)],
-            {key: walk.value(item, f"{name}.kwargs.{key}", key, 0) for key, item in keywords.items()},
-        )
+        given = arguments_of(call)
+        return Arguments(*self._walk(call, given).arguments(call, given))
 
     def gradients(self, call: Call) -> list[torch.Tensor | None]:
         """The gradients that the call's backward was given, one an output; None where none was recorded."""
         assert call.backward is not None
         recorded = call.backward.get("input")
         recorded = recorded if isinstance(recorded, list) else []
-        walk = _Walk(self, call.api, Given([], {}))
-        found = [
-            walk.value(item, f"{call.name}.backward.input.{i}", i, 0, fits=False)
-            for i, item in enumerate(recorded)
-        ]
+        walk = self._walk(call, Given([], {}))
+        found = [walk.value(item, f"{call.name}.backward.input.{i}") for i, item in enumerate(recorded)]
         flat = _flat(found)
         return [item.detach() if isinstance(item, torch.Tensor) else None for item in flat]
 
@@ -97,43 +91,36 @@ class Rebuilder:
         Raises:
             Unbuildable: It cannot be.
         """
-        try:
-            value = leaf_of(dict(leaf), "")
-        except FieldError as error:
-            raise Unbuildable(f"{place}{error}. SKIP.") from None
+        value = value_of(leaf, place)
         dtype = getattr(torch, value.dtype.removeprefix("torch."), None)
         if not isinstance(dtype, torch.dtype) or value.shape is None:
             raise Unbuildable(f"torch {torch.__version__} has no dtype {value.dtype}. SKIP.")
         if "layout" in leaf:
             raise Unbuildable(f"Tensors of layout {leaf['layout']} cannot be rebuilt. SKIP.")
-        if math.prod(value.shape) * dtype.itemsize > self._most:
-            raise Unbuildable(f"A tensor of shape {list(value.shape)} takes more memory than there is. SKIP.")
+        limit_size(value.shape, dtype.itemsize, self._most)
         name = value.data_name or _old_name(leaf)
         if name is None or value.is_empty:
             return random_tensor(leaf, dtype, value.shape, generator_for(self._seed, place))
         return self._recorded(value._replace(data_name=name), dtype)
 
     def _recorded(self, value: Value, dtype: torch.dtype) -> torch.Tensor:
-        try:
-            array = self._tensors(value)
-        except UnreadableTensor as error:
-            raise Unbuildable(f"{error}. SKIP.") from None
-        if array.shape != value.shape:
-            raise Unbuildable(
-                f"{value.data_name} holds shape {list(array.shape)} where {value.extent} was recorded. SKIP."
-            )
-        found = as_tensor(array)
+        found = as_tensor(recorded_array(self._tensors, value))
         if found.dtype != dtype:
             raise Unbuildable(f"{value.data_name} holds {found.dtype} where {dtype} was recorded. SKIP.")
         return found
 
-    def made(
-        self, leaf: Mapping[str, Any], api: str, place: str, at: int | str, given: Given, fits: bool
-    ) -> torch.Tensor:
-        """A tensor argument as the API takes it."""
+    def _walk(self, call: Call, given: Given) -> Walk:
+        return Walk(partial(self._made, call.api, given), _plain)
+
+    def _made(
+        self, api: str, given: Given, leaf: Mapping[str, Any], place: str, at: int | str | None
+    ) -> torch.Tensor | np.ndarray[Any, Any]:
+        """A tensor or array argument as the API takes it."""
+        if leaf["type"] == "numpy.ndarray":
+            return self.tensor({**leaf, "dtype": f"torch.{leaf['dtype']}"}, place).numpy()
         tensor = self.tensor(leaf, place)
         is_made_up = leaf.get("data_name") is None and _old_name(leaf) is None
-        rule = rule_for(api, at) if is_made_up and fits else None
+        rule = rule_for(rules, api, at) if is_made_up else None
         if rule is not None:
             tensor = fitted(tensor, api, rule, given, generator_for(self._seed, f"{place}/fitted"))
         to = rules("dtypes").get(api, {}).get(str(tensor.dtype).removeprefix("torch."))
@@ -151,35 +138,11 @@ def _flat(items: list[Any]) -> list[Any]:
     return [part for item in items for part in (item if isinstance(item, (list, tuple)) else [item])]
 
 
-class _Walk:
-    """Through the arguments of one call."""
-
-    def __init__(self, rebuilder: Rebuilder, api: str, given: Given) -> None:
-        self._rebuilder = rebuilder
-        self._api = api
-        self._given = given
-
-    def value(self, item: Any, place: str, at: int | str, depth: int, fits: bool = True) -> Any:
-        """What one description stands for; ``at`` is the position or keyword that it is below."""
-        if depth > DEPTH:
-            raise Unbuildable("Its arguments are nested too deeply. SKIP.")
-        if isinstance(item, list):
-            return [self.value(part, f"{place}.{i}", at, depth + 1, False) for i, part in enumerate(item)]
-        if not isinstance(item, dict):
-            return item
-        if "dtype" in item and isinstance(item.get("type"), str):
-            if item["type"] == "numpy.ndarray":
-                leaf = {**item, "dtype": f"torch.{item['dtype']}"}
-                return self._rebuilder.tensor(leaf, place).numpy()
-            return self._rebuilder.made(item, self._api, place, at, self._given, fits)
-        if not isinstance(item.get("type"), str):
-            return {
-                key: self.value(part, f"{place}.{key}", at, depth + 1, False) for key, part in item.items()
-            }
-        try:
-            return plain_value(item)
-        except (ValueError, TypeError, OverflowError):
-            raise Unbuildable(f"{place} holds no {item['type']}. SKIP.") from None
+def _plain(item: Mapping[str, Any], place: str) -> Any:
+    try:
+        return plain_value(item)
+    except (ValueError, TypeError, OverflowError):
+        raise Unbuildable(f"{place} holds no {item['type']}. SKIP.") from None
 
 
 def plain_value(item: Mapping[str, Any]) -> Any:
