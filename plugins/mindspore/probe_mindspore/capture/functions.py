@@ -44,6 +44,7 @@ class Functions:
         self._threads = threads
         self._custom: list[Patch] = []
         self._placed: list[tuple[Any, str, Any, Any]] = []
+        self._made: dict[tuple[int, str], tuple[Any, Any]] = {}
         self._primitives: dict[int, tuple[str, Any]] | None = None
 
     # -- being there -----------------------------------------------------------------------
@@ -83,6 +84,7 @@ class Functions:
     def add(self, patch: Patch) -> None:
         """Wrap one more function, now and at every start."""
         self._custom.append(patch)
+        self._made.pop((id(patch.holder), patch.attribute), None)  # it may have another name now
         if self._placed:
             self._place(patch.holder, patch.attribute, functools.partial(self._wrap, patch))
 
@@ -106,7 +108,11 @@ class Functions:
 
     def _place(self, holder: Any, attribute: str, wrap: Callable[[Any], Any]) -> None:
         stood = vars(holder).get(attribute, _INHERITED)
-        wrapper = wrap(getattr(holder, attribute))
+        original = getattr(holder, attribute)
+        known, wrapper = self._made.get((id(holder), attribute), (None, None))
+        if known is not original:  # made once, for there are some thousand and start comes every step
+            wrapper = wrap(original)
+            self._made[id(holder), attribute] = original, wrapper
         setattr(holder, attribute, wrapper)
         self._placed.append((holder, attribute, stood, wrapper))
 
