@@ -20,7 +20,7 @@ from probe_core.manager import Manager
 from probe_core.matching.across import Hints, views
 from probe_core.matching.matching import Region, RowOrder
 from probe_core.measure import OpenPair
-from probe_core.model import How, Level, Mark, Measurement, Mode, Pair, Reason, Row, Suspect, Verdict
+from probe_core.model import Advice, How, Level, Mark, Measurement, Mode, Pair, Reason, Row, Suspect, Verdict
 from probe_core.opening import open_runs
 from probe_core.plan import Plan, StackMode
 from probe_core.protocols import Highlighter, Matcher, Metric, Policy
@@ -122,6 +122,11 @@ class Comparison:
     def explain(self, suspects: Sequence[Suspect]) -> None:
         """Note what is known of the frameworks where it may explain that calls are suspect."""
         self.notes += self._hints.of_suspects(suspects)
+
+    def advised(self, advice: Advice) -> Advice:
+        """Advice, with what is known of the frameworks where calls differ."""
+        more = [f"Known difference: {text}." for text in self._hints.explaining]
+        return replace(advice, text="\n".join([advice.text, *more]))
 
     def take_unreadable(self, lines: Sequence[str], count: int) -> None:
         """Note tensor files that someone else could not read for us."""

@@ -131,5 +131,6 @@ def _write(
         advice = [found for found in manager.notify("probe_advise", report=report)]
         report.advice = next((found for found in advice if isinstance(found, Advice)), None)
         if report.advice:
+            report.advice = comparison.advised(report.advice)
             report.files.append(output.write_advice(report.advice))
     return report

@@ -117,10 +117,15 @@ def _renames(plan: Plan, target: Run, notes: list[str]) -> Renames | None:
 
 
 class Hints:
-    """Finds what is known of two frameworks' differences as the rows of each op pass by."""
+    """Finds what is known of two frameworks' differences as the rows of each op pass by.
+
+    Attributes:
+        explaining: What was told because something differs.
+    """
 
     def __init__(self, seen: Views) -> None:
         self._views = [run for run in (seen.target, seen.golden) if isinstance(run, Translated)]
+        self.explaining: list[str] = []
         self._by_name: dict[str, list[Hint]] = {}
         for hint in seen.hints if self._views else ():
             for name in hint.names:
@@ -147,6 +152,7 @@ class Hints:
         """The texts, which are not told again."""
         for hints in self._by_name.values():
             hints[:] = [hint for hint in hints if hint not in told]
+        self.explaining += dict.fromkeys(hint.text for hint in told if hint.differs)
         return list(dict.fromkeys(hint.text for hint in told))
 
     def _names(self, op: str, matched: Sequence[Row]) -> set[str]:

@@ -315,9 +315,11 @@ def test_a_known_difference_of_defaults_is_told_where_it_shows(tmp_path: Path) -
     golden = write_run(tmp_path / "pt", module("Module", 1.0))
     report, _ = compared(target, golden, tmp_path / "out")
     assert any("momentum" in note for note in report.notes)
+    assert report.advice is not None and "\nKnown difference: mindspore.nn.BatchNorm" in report.advice.text
     agreeing = write_run(tmp_path / "pt2", module("Module", 5.0))
     report, _ = compared(target, agreeing, tmp_path / "out2")
     assert not any("momentum" in note for note in report.notes)
+    assert report.advice is not None and "Known difference" not in report.advice.text
 
 
 CELLS = {"Cell.net.fc.Dense.forward.0": forward(tensor([2]), output=[tensor([3])])}
