@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import weakref
-from typing import Any, Generic, TypeVar
+from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from typing import Any, Generic, Protocol, TypeVar
 
 from probe_core.cli import console
 from probe_core.recording.config import Config
 from probe_core.recording.directory import Lock, StepDirectory
 from probe_core.recording.session import Session
 from probe_core.recording.threads import Threads
+from probe_core.recording.variables import save_variable
 
 S = TypeVar("S", bound=Session)
+C = TypeVar("C", bound=Session, contravariant=True)
 
 SINGLE = "rank"
 """The directory of a process that belongs to no group."""
 
 
-class Recorder(Generic[S]):
+class Modules(Protocol[C]):
+    """The capture of modules by hooks: level L0, and ``module_dump``."""
+
+    paused: bool
+
+    def begin_step(self, session: C) -> None:
+        """Record into ``session`` from now on."""
+
+    def install(self, named: Iterable[tuple[str, Any]], gradients: bool) -> None:
+        """Hook the modules; names are ``{path}.{Class}``."""
+
+    def remove(self) -> None:
+        """Take all hooks away."""
+
+
+class Recorder(ABC, Generic[S]):
     """Which step and rank it is, and its session; a framework says what is seen while it runs.
 
     Args:
@@ -29,6 +49,8 @@ class Recorder(Generic[S]):
     Attributes:
         recorded: How many records each step that is over has.
     """
+
+    _modules: Modules[S]
 
     def __init__(self, config: Config, room: int = 0) -> None:
         self.config = config
@@ -42,6 +64,9 @@ class Recorder(Generic[S]):
         self._threads = Threads()
         self._running = False
         self._finished = False
+        self._modules = self.new_modules()
+        self._single: Modules[S] | None = None
+        self._token_handles: list[Any] = []
         if hasattr(os, "register_at_fork"):
             recorder = weakref.ref(self)
             os.register_at_fork(after_in_child=lambda: _leave_alone(recorder()))
@@ -49,20 +74,52 @@ class Recorder(Generic[S]):
 
     # -- what a framework says -------------------------------------------------------------
 
+    @abstractmethod
     def stop(self) -> None:
         """Cease to record and write."""
-        raise NotImplementedError
 
+    @abstractmethod
     def new_session(self, directory: StepDirectory, shown: str) -> S:
         """A session of this framework."""
-        raise NotImplementedError
+
+    @abstractmethod
+    def new_modules(self) -> Modules[S]:
+        """A capture of modules."""
+
+    @abstractmethod
+    def register(self, holder: Any, attribute: str, name: str) -> None:
+        """Record calls of ``holder.attribute``."""
+
+    @abstractmethod
+    def restore(self, holder: Any, attribute: str) -> bool:
+        """Record them no longer; False where they were not recorded."""
+
+    def _can_record(self) -> bool:
+        """False where the program runs in a way that cannot be recorded; says so."""
+        return True
+
+    @abstractmethod
+    def _see(self, session: S, model: Any) -> None:
+        """Let the captures of this level see."""
+
+    @abstractmethod
+    def _blind(self) -> None:
+        """Let all captures go blind."""
+
+    @abstractmethod
+    def _pause_calls(self) -> None:
+        """Calls are not recorded while a single module is."""
+
+    @abstractmethod
+    def _resume_calls(self) -> None:
+        """Calls are recorded again, if they were before."""
 
     def _close_last(self) -> None:
         """Whatever else ends with the recording."""
 
+    @abstractmethod
     def _label(self) -> str:
         """What this process is called in the run: ``rank``, or ``rank{n}`` as one of several."""
-        raise NotImplementedError
 
     # -- the life of a step ----------------------------------------------------------------
 
@@ -71,6 +128,37 @@ class Recorder(Generic[S]):
         """True once no later step can be recorded."""
         steps = self.config.steps
         return self._finished or self._searched or (bool(steps) and self._step > max(steps))
+
+    def start(self, model: Any, token_range: tuple[int, int] | None) -> None:
+        """Begin to record; again, if it had begun, with the model that is given now."""
+        if self._searched or not self._wanted() or self.config.level == "debug" or not self._can_record():
+            return
+        session = self._open_session()
+        try:
+            self._see(session, model)
+        except BaseException:
+            self._blind()  # nothing of a start that failed stays
+            raise
+        session.active = True
+        self._running = True
+        if token_range is not None and model is not None:
+            self._count_tokens(session, model, token_range)
+
+    def _count_tokens(self, session: S, model: Any, tokens: tuple[int, int]) -> None:
+        """Record only while the model's own forwards are within ``tokens``, counted from 0 at start."""
+        outer = model[0] if isinstance(model, (list, tuple)) else model
+        count = itertools.count()
+        session.active = False
+
+        def before(*_: Any) -> None:
+            session.active = tokens[0] <= next(count) <= tokens[1]
+
+        self._token_handles.append(outer.register_forward_pre_hook(before))
+
+    def _forget_tokens(self) -> None:
+        for handle in self._token_handles:
+            handle.remove()
+        self._token_handles.clear()
 
     def step(self) -> None:
         """End the step."""
@@ -106,6 +194,46 @@ class Recorder(Generic[S]):
         self._session = None
         self._finished = True
 
+    # -- single values and modules -----------------------------------------------------------
+
+    def save(self, variable: Any, name: str, backward: bool) -> None:
+        """Record a variable at level debug."""
+        if self.config.level != "debug" or not self._wanted():
+            return
+        session = self._open_session()
+        session.active = True
+        save_variable(session, variable, name, backward)
+
+    def module_dump(self, module: Any, name: str) -> None:
+        """Record one module and nothing else."""
+        if not self._wanted():
+            return
+        self._end_module_dump()
+        session = self._open_session()
+        session.active = self._running = True
+        self._pause_calls()
+        self._modules.paused = True
+        self._single = self.new_modules()
+        self._single.begin_step(session)
+        self._single.install([(f"{name}.{type(module).__name__}", module)], gradients=False)
+
+    def module_dump_end(self) -> None:
+        """Record as before."""
+        if self._single is None:
+            return
+        self._end_module_dump()
+        if self._session is not None:
+            self._session.flush()
+
+    def _end_module_dump(self) -> None:
+        """The single module is let go, and what was seen before is seen again."""
+        if self._single is None:
+            return
+        self._single.remove()
+        self._single = None
+        self._modules.paused = False
+        self._resume_calls()
+
     # -- sessions --------------------------------------------------------------------------
 
     def _open_session(self) -> S:
@@ -134,6 +262,9 @@ class Recorder(Generic[S]):
             self._session.active = False
         self._searched = True
         self._tell(f"probe: {self.config.overflow_count} overflow(s) recorded; the search ends.")
+
+    def _wanted(self) -> bool:
+        return not self._finished and self._selected() and self._enabled()
 
     def _selected(self) -> bool:
         if self.config.steps and self._step not in self.config.steps:

@@ -11,6 +11,7 @@ import itertools
 import json
 import threading
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ class Entry:
     text: str | None = None
 
 
-class Session:
+class Session(ABC):
     """What is recorded of one step and rank; a framework says how its tensors are kept and stored.
 
     Attributes:
@@ -251,17 +252,21 @@ class Session:
 
     # -- what a framework says -------------------------------------------------------------
 
+    @abstractmethod
     def quiet(self) -> AbstractContextManager[Any]:
         """Nothing that is computed inside is recorded."""
-        raise NotImplementedError
 
+    @abstractmethod
+    def will_have_gradient(self, value: Any) -> bool:
+        """Is ``value`` a tensor that a gradient is computed for?"""
+
+    @abstractmethod
     def new_store(self) -> Store:
         """Where the data of this step's tensors go; called once, when the first of them comes."""
-        raise NotImplementedError
 
+    @abstractmethod
     def copy_of(self, tensor: Any) -> Any:
         """A copy of ``tensor``, which will change."""
-        raise NotImplementedError
 
     def has_overflowed(self, fields: dict[str, Tree]) -> bool:
         """Is there nan or an infinity in the record?"""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
+
+from mindspore import Tensor
 
 from probe_core.recording import session, sites
 from probe_core.recording.config import Config
@@ -43,6 +46,10 @@ class Session(session.Session):
                 yield
         finally:
             self._threads.inside -= 1
+
+    def will_have_gradient(self, value: Any) -> bool:
+        """A tensor that stands in the graph."""
+        return isinstance(value, Tensor) and compat.node_of(value) is not None
 
     def new_store(self) -> NpyStore:
         """A file a tensor."""

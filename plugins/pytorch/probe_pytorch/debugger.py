@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import atexit
-import os
-import warnings
 from collections.abc import Sequence
-from pathlib import Path
-from types import TracebackType
-from typing import Any, Union
+from typing import Union
 
 from torch import nn
 
 from probe_core.errors import UserError
-from probe_core.recording.config import ConfigWarning, load
-from probe_core.recording.interface import of_the_process, parse_token_range
+from probe_core.recording.config import Config
+from probe_core.recording.debugger import Debugger
+from probe_core.recording.interface import of_the_process
 from probe_pytorch.dataloader import BatchSteps
 from probe_pytorch.recorder import Recorder
 from probe_pytorch.seeds import seed_all
@@ -22,7 +18,7 @@ from probe_pytorch.seeds import seed_all
 Model = Union[nn.Module, Sequence[nn.Module], None]
 
 
-class PrecisionDebugger:
+class PrecisionDebugger(Debugger[Recorder, nn.Module]):
     """Records what every API and module of a training step takes in and gives out.
 
     ::
@@ -46,47 +42,20 @@ class PrecisionDebugger:
         UserError: A configuration that cannot be followed; the message says how to mend it.
     """
 
-    _instance: PrecisionDebugger | None = None
-    _recorder: Recorder
+    kind_of_module = nn.Module
+    shown_kind = "torch.nn.Module"
+    noun = "module"
+    variable = "model"
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> PrecisionDebugger:
-        """The debugger of this process."""
-        if cls._instance is None:
-            cls._instance = super().__new__(cls)
-        return cls._instance
+    def _new_recorder(self, config: Config) -> Recorder:
+        if config.seed is not None or config.deterministic:
+            seed_all(1234 if config.seed is None else config.seed, config.deterministic)
+        return Recorder(config)
 
-    def __init__(
-        self,
-        config_path: str | Path | None = None,
-        task: str | None = None,
-        dump_path: str | Path | None = None,
-        level: str | None = None,
-        model: Model = None,
-        step: list[int | str] | None = None,
-    ) -> None:
-        if hasattr(self, "_recorder"):
-            return
-        try:
-            config = load(
-                config_path,
-                task=task,
-                dump_path=os.fspath(dump_path) if dump_path is not None else None,
-                level=level,
-                step=step,
-            )
-            if config.seed is not None or config.deterministic:
-                seed_all(1234 if config.seed is None else config.seed, config.deterministic)
-            self._recorder = Recorder(config)
-            self._model = _models(model)
-        except BaseException:
-            type(self)._instance = None
-            raise
-        atexit.register(self._recorder.finish)
-        if config.dataloader:
+    def _constructed(self) -> None:
+        if self._recorder.config.dataloader:
             self._batches = BatchSteps(self._recorder.step, lambda: self._recorder.start(self._model, None))
             self._batches.install()
-
-    # -- the life of a step ----------------------------------------------------------------
 
     @of_the_process
     def start(self, model: Model = None, token_range: Sequence[int] | None = None) -> None:
@@ -97,102 +66,7 @@ class PrecisionDebugger:
             token_range: First and last token, counted by the model's own forwards, to record of a
                 generation.
         """
-        if model is not None:
-            self._model = _models(model)
-        if self._recorder.config.modules and self._model is None:
-            raise UserError(
-                f'start() needs the model at level "{self._recorder.config.level}".',
-                "Write debugger.start(model=model).",
-            )
-        if self._recorder.config.dataloader:
-            warnings.warn("start is left to enable_dataloader", ConfigWarning, stacklevel=2)
-            return
-        self._recorder.start(self._model, parse_token_range(token_range))
-
-    @of_the_process
-    def stop(self) -> None:
-        """Cease to record, and write what was recorded; start may follow within the same step."""
-        if not self._recorder.config.dataloader:
-            self._recorder.stop()
-
-    @of_the_process
-    def forward_backward_dump_end(self) -> None:
-        """The same as ``stop``, under the name that older scripts use."""
-        self.stop()
-
-    @of_the_process
-    def step(self) -> None:
-        """End the step: counts begin anew, and the next start has a directory of its own."""
-        if not self._recorder.config.dataloader:
-            self._recorder.step()
-
-    @of_the_process
-    def set_init_step(self, step: int) -> None:
-        """Number the current step ``step``, as when training is resumed."""
-        if type(step) is not int or step < 0:
-            raise UserError(f"set_init_step needs a whole number from 0 on, not {step!r:.40}.", "Change it.")
-        self._recorder.set_step(step)
-
-    def __enter__(self) -> PrecisionDebugger:
-        self.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-        self.step()
-
-    # -- single values and modules -----------------------------------------------------------
-
-    @of_the_process
-    def save(self, variable: Any, name: str, save_backward: bool = True) -> None:
-        """Record a variable, at level debug: a tensor, a number, a text, or lists and dicts of them.
-
-        Args:
-            variable: What to record. Start and stop are not needed.
-            name: Its name; a second one of the same name in a step is counted.
-            save_backward: Record the gradient of its tensors too, when it arrives.
-        """
-        if not isinstance(name, str) or not name:
-            raise UserError("save needs a name that is not empty.", 'Write debugger.save(x, "x").')
-        self._recorder.save(variable, name, save_backward)
-
-    @of_the_process
-    def module_dump(self, module: nn.Module, dump_name: str) -> None:
-        """Record what one module takes in and gives out, and nothing inside it, until ``module_dump_end``."""
-        if not isinstance(module, nn.Module):
-            raise UserError("module_dump needs a torch.nn.Module.", "Pass the module itself.")
-        if not isinstance(dump_name, str) or not dump_name:
-            raise UserError("module_dump needs a name that is not empty.", "Pass a name.")
-        self._recorder.module_dump(module, dump_name)
-
-    @of_the_process
-    def module_dump_end(self) -> None:
-        """End what ``module_dump`` began."""
-        self._recorder.module_dump_end()
-
-    # -- functions of the user's -------------------------------------------------------------
-
-    @of_the_process
-    def register_custom_api(self, module: Any, api: str, api_prefix: str | None = None) -> None:
-        """Record calls of a function that torch knows nothing of, at levels L1 and mix.
-
-        Args:
-            module: The module or class that the function stands in.
-            api: Its name there.
-            api_prefix: What its records are called by; the module's name without one.
-        """
-        if not isinstance(api, str) or not callable(getattr(module, api, None)):
-            raise UserError(f"{module!r:.80} has no function called {api!r:.40}.", "Check the name.")
-        prefix = api_prefix or str(getattr(module, "__name__", type(module).__name__))
-        self._recorder.register(module, api, f"{prefix}.{api}")
-
-    @of_the_process
-    def restore_custom_api(self, module: Any, api: str) -> None:
-        """Record the function no longer."""
-        if not self._recorder.restore(module, api):
-            warnings.warn(f"{api} was not registered; nothing is restored", ConfigWarning, stacklevel=2)
+        self._start(model, token_range)
 
     def monitor(self, model: nn.Module) -> None:
         """Of the peer's grad_probe: not offered; level L0 records every parameter's gradient."""
@@ -200,14 +74,3 @@ class PrecisionDebugger:
             "monitor belongs to the task grad_probe, which probe does not have.",
             'Record with "level": "L0"; parameters_grad holds every gradient.',
         )
-
-
-def _models(model: Any) -> Model:
-    if model is None or isinstance(model, nn.Module):
-        return model
-    if isinstance(model, (list, tuple)) and model and all(isinstance(item, nn.Module) for item in model):
-        return model
-    raise UserError(
-        f"model must be a torch.nn.Module or a list of them, not {type(model).__name__}.",
-        "Write debugger.start(model=model).",
-    )

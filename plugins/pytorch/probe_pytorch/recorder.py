@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -29,7 +28,6 @@ from probe_pytorch.capture.roots import RootFinder
 from probe_pytorch.capture.tap import TapCapture
 from probe_pytorch.session import Session
 from probe_pytorch.storage.tensors import HEADER_ROOM
-from probe_pytorch.variables import save_variable
 
 
 class Recorder(recorder.Recorder[Session]):
@@ -40,42 +38,22 @@ class Recorder(recorder.Recorder[Session]):
         finds_models: Record the modules of any model that is called, where ``start`` is given none.
     """
 
+    _modules: ModuleCapture
+
     def __init__(self, config: Config, finds_models: bool = False) -> None:
         super().__init__(config, HEADER_ROOM)
         self.finds_models = finds_models
         self._names: Names | None = None
         self._functions: FunctionCapture | None = None
         self._patches: Patches | None = None
-        self._modules = ModuleCapture(self._threads)
         self._roots = RootFinder(self._threads, self._hook_modules)
         self._aten: AtenCapture | None = None
         self._tap = TapCapture()
         self._custom: list[Patch] = []
         self._stance: Callable[[], None] | None = None
-        self._token_handles: list[Any] = []
-        self._single: ModuleCapture | None = None
         self._paused_calls: Calls | None = None
 
     # -- the life of a step ----------------------------------------------------------------
-
-    def start(
-        self, model: nn.Module | Sequence[nn.Module] | None, token_range: tuple[int, int] | None
-    ) -> None:
-        """Begin to record; again, if it had begun, with the model that is given now."""
-        if self._finished or self._searched or not self._selected() or not self._enabled():
-            return
-        if self.config.level == "debug":
-            return
-        session = self._open_session()
-        try:
-            self._see(session, model)
-        except BaseException:
-            self._blind()  # nothing of a start that failed stays
-            raise
-        session.active = True
-        self._running = True
-        if token_range is not None and model is not None:
-            self._count_tokens(session, model, token_range)
 
     def _see(self, session: Session, model: nn.Module | Sequence[nn.Module] | None) -> None:
         """Let the captures of this level see."""
@@ -123,9 +101,7 @@ class Recorder(recorder.Recorder[Session]):
         stance, self._stance = self._stance, None
         if stance is not None:
             stance()
-        for handle in self._token_handles:
-            handle.remove()
-        self._token_handles.clear()
+        self._forget_tokens()
         if self._aten is not None:
             self._aten.calls = None
             self._aten.remove()
@@ -173,17 +149,6 @@ class Recorder(recorder.Recorder[Session]):
         assert self._functions is not None and self._functions.calls is not None
         self._functions.calls.dump_kernels(names[0], dump)
 
-    def _count_tokens(self, session: Session, model: Any, tokens: tuple[int, int]) -> None:
-        """Record only while the model's own forwards are within ``tokens``, counted from 0 at start."""
-        outer = model if isinstance(model, nn.Module) else model[0]
-        count = itertools.count()
-        session.active = False
-
-        def before(*_: Any) -> None:
-            session.active = tokens[0] <= next(count) <= tokens[1]
-
-        self._token_handles.append(outer.register_forward_pre_hook(before))
-
     def _force_eager(self) -> None:
         """Compiled code runs as it was written while it is recorded."""
         if self.config.compile == "eager" and self._stance is None and compat.may_have_compiled():
@@ -226,49 +191,21 @@ class Recorder(recorder.Recorder[Session]):
             self._patches.drop(holder, attribute)
         return bool(found)
 
-    # -- single values and modules -----------------------------------------------------------
+    # -- single modules --------------------------------------------------------------------------
 
-    def save(self, variable: Any, name: str, backward: bool) -> None:
-        """Record a variable at level debug."""
-        if self.config.level != "debug" or self._finished or not self._selected() or not self._enabled():
-            return
-        session = self._open_session()
-        session.active = True
-        save_variable(session, variable, name, backward)
+    def new_modules(self) -> ModuleCapture:
+        """A capture of modules."""
+        return ModuleCapture(self._threads)
 
-    def module_dump(self, module: nn.Module, name: str) -> None:
-        """Record one module and nothing else."""
-        if self._finished or not self._selected() or not self._enabled():
-            return
-        self._end_module_dump()
-        session = self._open_session()
-        session.active = self._running = True
+    def _pause_calls(self) -> None:
         self._paused_calls = self._functions.calls if self._functions is not None else None
-        for capture in (self._functions, self._patches):
-            if capture is not None:
-                capture.calls = None
-        self._modules.paused = True
-        self._single = ModuleCapture(self._threads)
-        self._single.begin_step(session)
-        self._single.install([(f"{name}.{type(module).__name__}", module)], gradients=False)
+        self._set_calls(None)
 
-    def module_dump_end(self) -> None:
-        """Record as before."""
-        if self._single is None:
-            return
-        self._end_module_dump()
-        session = self._session
-        if session is not None:
-            session.flush()
-
-    def _end_module_dump(self) -> None:
-        """The single module is let go, and what was seen before is seen again."""
-        if self._single is None:
-            return
-        self._single.remove()
-        self._single = None
-        self._modules.paused = False
-        for capture in (self._functions, self._patches):
-            if capture is not None:
-                capture.calls = self._paused_calls
+    def _resume_calls(self) -> None:
+        self._set_calls(self._paused_calls)
         self._paused_calls = None
+
+    def _set_calls(self, calls: Calls | None) -> None:
+        for capture in (self._functions, self._patches):
+            if capture is not None:
+                capture.calls = calls

@@ -59,6 +59,10 @@ class Session(session.Session):
         """No mode of torch's inside."""
         return compat.quiet()
 
+    def will_have_gradient(self, value: Any) -> bool:
+        """A tensor that requires one."""
+        return isinstance(value, torch.Tensor) and value.requires_grad
+
     def new_store(self) -> TensorStore:
         """Packed or a file a tensor, at once or at the step's end."""
         store: TensorStore

@@ -5,13 +5,9 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from mindspore import Tensor
-
 from probe_core.recording.config import ConfigWarning
 from probe_core.recording.leaves import Tree
-from probe_core.recording.session import Entry
-from probe_mindspore import compat
-from probe_mindspore.session import Session
+from probe_core.recording.session import Entry, Session
 
 
 def save_variable(session: Session, variable: Any, name: str, backward: bool) -> None:
@@ -20,7 +16,7 @@ def save_variable(session: Session, variable: Any, name: str, backward: bool) ->
     key = f"{name}.{number}.debug"
     try:
         with session.quiet():
-            tree = session.collector.tree(variable, key, session.save_for(key, fleeting=True))
+            tree = session.collector.tree(variable, key, session.save_for(key))
         if tree is None and variable is not None:
             session.take_back(name, number)
             warnings.warn(
@@ -48,18 +44,16 @@ class _Gradients:
         self._shape: Tree = None
 
     def expect(self, variable: Any) -> None:
-        """Look at the gradient of every tensor that has one."""
+        """Hook every tensor that will have a gradient."""
         self._shape = self._outline(variable, ())
 
     def _outline(self, value: Any, path: tuple[Any, ...]) -> Tree:
-        if isinstance(value, Tensor):
-            if compat.node_of(value) is not None:
-                value.register_hook(lambda gradient: self._arrived(path, gradient))
-            return None
         if isinstance(value, (list, tuple)):
             return [self._outline(item, (*path, i)) for i, item in enumerate(value)]
         if isinstance(value, dict):
             return {str(key): self._outline(item, (*path, str(key))) for key, item in value.items()}
+        if self._session.will_have_gradient(value):
+            value.register_hook(lambda gradient: self._arrived(path, gradient))
         return None
 
     def _free_key(self) -> str:
@@ -77,7 +71,7 @@ class _Gradients:
             self._key = self._key or self._free_key()
             name = ".".join(map(str, (self._key, *path)))
             with session.quiet():
-                leaf = session.collector.tree(gradient, name, session.save_for(self._key, fleeting=True))
+                leaf = session.collector.tree(gradient, name, session.save_for(self._key))
             if self._entry is None:
                 self._entry = session.open(self._key, self._shape)
             if not path:
