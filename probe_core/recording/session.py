@@ -277,7 +277,7 @@ class Session(ABC):
         """True while statistics lie on a device."""
         return False
 
-    def read_back(self) -> None:
+    def read_back(self) -> None:  # noqa: B027 - without devices there is nothing to fetch
         """Fetch the statistics that lie on devices."""
 
     # -- writing ---------------------------------------------------------------------------
