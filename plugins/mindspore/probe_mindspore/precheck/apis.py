@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from probe_mindspore.precheck.rules import rules
-from probe_mindspore.precheck.tensors import Arguments
+from probe_mindspore.precheck.tensors import Arguments, Made, leaves
 
 PLACES = {
     "Mint": ("mindspore.mint", "torch"),
@@ -18,7 +18,7 @@ PLACES = {
 """Where the APIs of a type lie, and those of torch by the same names."""
 RENAMED = ("Functional", "Tensor")
 WHY_NOT = {
-    "Primitive": "primitives are no public functions; the API that called it is checked",
+    "Primitive": "what a primitive was built with is not recorded",
     "Cell": "a Cell is no single API; the APIs that it calls are checked one by one",
     "Jit": "a compiled graph is no single API",
     "Distributed": "collectives need other ranks",
@@ -50,8 +50,8 @@ def device_function(scope: str, api: str) -> Callable[..., Any]:
     return function
 
 
-def reference_function(scope: str, api: str) -> Callable[..., Any]:
-    """The function of torch that means the same.
+def reference_function(scope: str, api: str, arguments: Arguments) -> Callable[..., Any]:
+    """The function of torch that means the same, called with these arguments.
 
     Raises:
         NotRun: None is known.
@@ -61,13 +61,14 @@ def reference_function(scope: str, api: str) -> Callable[..., Any]:
     name = f"{scope}.{api}"
     if name in rules("differ"):
         raise NotRun(f"{name} is not what torch has by that name: {rules('differ')[name]}. SKIP.")
-    if name in rules("torch"):
+    overload = rules("overloads").get(name)
+    if overload is not None and _values(arguments) > overload["above"]:
+        found = _within(torch, overload["torch"])
+    elif name in rules("torch"):
         found = _within(torch, rules("torch")[name].removeprefix("torch."))
     elif scope == "Functional":
         known = api in rules("functional")
-        found = getattr(torch, api, None) or getattr(torch.nn.functional, api, None) if known else None
-        if api in ("cross_entropy", "layer_norm", "softmax", "log_softmax"):
-            found = getattr(torch.nn.functional, api)
+        found = getattr(torch.nn.functional, api, None) or getattr(torch, api, None) if known else None
     else:
         found = _within(_place(PLACES[scope][1]), api)
     if not callable(found):
@@ -78,14 +79,23 @@ def reference_function(scope: str, api: str) -> Callable[..., Any]:
 
 def reference_arguments(scope: str, api: str, arguments: Arguments) -> Arguments:
     """The arguments as torch spells them."""
-    keywords: dict[str, Any] = dict(arguments.keywords)
+    positional, keywords = arguments.positional, dict(arguments.keywords)
     if scope in RENAMED:
         renamed: Mapping[str, str] = rules("keywords")
         keywords = {renamed.get(key, key): value for key, value in keywords.items()}
+    order = rules("order").get(f"{scope}.{api}", ())
+    if order:
+        keywords = dict(zip(order[1:], positional[1:])) | keywords
+        positional = positional[:1] + positional[len(order) :]
     default = rules("defaults").get(f"{scope}.{api}")
     if default is not None and len(arguments.positional) <= default["position"]:
         keywords.setdefault(default["keyword"], default["value"])
-    return Arguments(arguments.positional, keywords)
+    return Arguments(positional, keywords)
+
+
+def _values(arguments: Arguments) -> int:
+    """How many values there are beside tensors, those of tuples one by one."""
+    return sum(not isinstance(item, Made) for item in leaves((arguments.positional, arguments.keywords)))
 
 
 def is_random(api: str, arguments: Arguments) -> bool:

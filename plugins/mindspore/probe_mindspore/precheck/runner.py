@@ -109,8 +109,8 @@ class MindSporeRunner:
 
         scope, api, _ = call.parts
         function = self._instead.get(f"{scope}.{api}") or device_function(scope, api)
-        trusted = reference_function(scope, api)
         arguments = self._rebuilder.arguments(call)
+        trusted = reference_function(scope, api, arguments)
         seed = self._options.seed
         try:
             bench = reference.run_forward(
