@@ -14,7 +14,7 @@ from probe_core.matching.matching import ALONE
 from probe_core.matching.name_table import AS_THEY_ARE, Dialect, Positions, api_parts, module_parts
 from probe_core.model import Kind, Record, Side, Slot, Statistics, Value
 from probe_core.store.construct import Construct
-from probe_core.store.run import Run
+from probe_core.store.run import KEPT_SLOTS, Run
 
 Rename = Callable[[str, str], tuple[str, str]]
 """From the path of a module and its class to those that it meets its partner under."""
@@ -51,6 +51,7 @@ class Translated(Run):
         self.path, self.header, self.mode, self.is_debug = run.path, run.header, run.mode, run.is_debug
         self.starts = run.starts
         self._words: dict[str, str] = {}
+        self._translated: dict[int, Record] = {}
         self._overloaded = dict(self._find_overloaded())
         self._names = [sys.intern(name) for name in self._keys(run.names())]
         self._index = {name: index for index, name in enumerate(self._names)}
@@ -64,11 +65,16 @@ class Translated(Run):
         return self._run
 
     def record(self, index: int) -> Record:
-        """The record at ``index`` under common names."""
-        record, key = self._run.record(index), self._names[index]
-        paths = self._paths(index, record)
-        slots = tuple(self._slot(key, slot, path) for slot, path in zip(record.slots, paths))
-        return Record(index, key, slots)
+        """The record at ``index`` under common names; the first ones are kept, as a run keeps its own."""
+        found = self._translated.get(index)
+        if found is None:
+            record, key = self._run.record(index), self._names[index]
+            paths = self._paths(index, record)
+            slots = tuple(self._slot(key, slot, path) for slot, path in zip(record.slots, paths))
+            found = Record(index, key, slots)
+            if self.starts[index] < KEPT_SLOTS:
+                self._translated[index] = found
+        return found
 
     @cached_property
     def construct(self) -> Construct:
