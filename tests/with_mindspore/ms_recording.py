@@ -8,7 +8,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import mindspore
 import numpy as np
+from mindspore import Tensor
 from probe_mindspore import PrecisionDebugger
 
 
@@ -17,6 +19,7 @@ class Recording:
 
     def __init__(self, path: Path, **fields: Any) -> None:
         self.path = path
+        self.result: Any = None
         config = path.with_name(path.name + ".config.json")
         config.write_text(json.dumps({"dump_path": str(path), **fields}))
         PrecisionDebugger._instance = None
@@ -68,3 +71,28 @@ def recording(path: Path, **fields: Any) -> Iterator[Recording]:
     finally:
         found.finish()
     assert not found.errors, found.errors
+
+
+def tensor(*shape: int, seed: int = 0, dtype: str = "float32") -> Tensor:
+    """Normal random numbers, times four."""
+    return Tensor((np.random.RandomState(seed).normal(size=shape) * 4).astype(dtype))
+
+
+def recorded(
+    path: Path, function: Any, *inputs: Any, model: Any = None, grad: bool = True, **fields: Any
+) -> Recording:
+    """``function`` recorded once, with the gradient of all ``inputs`` where it gives one number."""
+    with recording(path / "run", **{"task": "tensor", **fields}) as found:
+        found.start(model)
+        if grad:
+            found.result = mindspore.grad(function, tuple(range(len(inputs))))(*inputs)
+        else:
+            found.result = function(*inputs)
+        found.stop()
+        found.step()
+    return found
+
+
+def outputs_of(found: Recording, key: str) -> list[Any]:
+    """The arrays among the outputs of a record."""
+    return [None if leaf is None else found.array(leaf) for leaf in found.records()[key]["output"]]
