@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
+from functools import cache
+from itertools import takewhile
 from typing import Any
 
+from probe_core.matching.name_table import NameTable
+from probe_mindspore.names import table
 from probe_mindspore.precheck.rules import rules
 from probe_mindspore.precheck.tensors import Arguments, Made, leaves
 
@@ -17,6 +21,7 @@ PLACES = {
 }
 """Where the APIs of a type lie, and those of torch by the same names."""
 RENAMED = ("Functional", "Tensor")
+"""Types whose functions may name and order their arguments otherwise than torch."""
 WHY_NOT = {
     "Primitive": "what a primitive was built with is not recorded",
     "Cell": "a Cell is no single API; the APIs that it calls are checked one by one",
@@ -58,19 +63,17 @@ def reference_function(scope: str, api: str, arguments: Arguments) -> Callable[.
     """
     import torch
 
-    name = f"{scope}.{api}"
+    name = _called(f"{scope}.{api}", arguments)
     if name in rules("differ"):
         raise NotRun(f"{name} is not what torch has by that name: {rules('differ')[name]}. SKIP.")
-    overload = rules("overloads").get(name)
-    if overload is not None and _values(arguments) > overload["above"]:
-        found = _within(torch, overload["torch"])
-    elif name in rules("torch"):
+    if name in rules("torch"):
         found = _within(torch, rules("torch")[name].removeprefix("torch."))
     elif scope == "Functional":
-        known = api in rules("functional")
-        found = getattr(torch.nn.functional, api, None) or getattr(torch, api, None) if known else None
+        bare = names().source.apis.get(name, "").partition(".")[2]
+        places = (torch.nn.functional, torch, torch.Tensor)
+        found = next((one for place in places if bare and (one := getattr(place, bare, None))), None)
     else:
-        found = _within(_place(PLACES[scope][1]), api)
+        found = _within(_place(PLACES[scope][1]), name.removeprefix(f"{scope}."))
     if not callable(found):
         raise NotRun(f"No counterpart of {name} is known in torch {torch.__version__}. SKIP.")
     function: Callable[..., Any] = found
@@ -78,24 +81,45 @@ def reference_function(scope: str, api: str, arguments: Arguments) -> Callable[.
 
 
 def reference_arguments(scope: str, api: str, arguments: Arguments) -> Arguments:
-    """The arguments as torch spells them."""
+    """The arguments as torch spells them: the first tensors by position, the others by torch's keywords."""
+    name = _called(f"{scope}.{api}", arguments)
     positional, keywords = arguments.positional, dict(arguments.keywords)
-    if scope in RENAMED:
-        renamed: Mapping[str, str] = rules("keywords")
-        keywords = {renamed.get(key, key): value for key, value in keywords.items()}
-    order = rules("order").get(f"{scope}.{api}", ())
-    if order:
-        keywords = dict(zip(order[1:], positional[1:])) | keywords
-        positional = positional[:1] + positional[len(order) :]
-    default = rules("defaults").get(f"{scope}.{api}")
+    ours = names().source.arguments.get(name)
+    theirs = names().target.arguments.get(names().source.apis.get(name, ""), ())
+    columns = rules("order").get(name) or ((ours or theirs) if scope in RENAMED else ())
+    words = [_torchs(column, theirs) for column in columns]
+    own = {part: word for word, column in zip(words, columns) for part in column.split("|")}
+    keywords = {own.get(key, key): value for key, value in keywords.items()}
+    if 0 < len(positional) <= len(words) and not columns[-1].endswith("*"):
+        kept = 1 if ours else sum(1 for _ in takewhile(lambda item: isinstance(item, Made), positional))
+        keywords = dict(zip(words[kept:], positional[kept:])) | keywords
+        positional = positional[:kept]
+    default = rules("defaults").get(name)
     if default is not None and len(arguments.positional) <= default["position"]:
         keywords.setdefault(default["keyword"], default["value"])
     return Arguments(positional, keywords)
 
 
-def _values(arguments: Arguments) -> int:
-    """How many values there are beside tensors, those of tuples one by one."""
-    return sum(not isinstance(item, Made) for item in leaves((arguments.positional, arguments.keywords)))
+@cache
+def names() -> NameTable:
+    """The names of both frameworks."""
+    return table()
+
+
+def _called(name: str, arguments: Arguments) -> str:
+    """The API that is called with these arguments, for some are another one with more of them."""
+    overload = names().source.overloads.get(name)
+    if overload is None:
+        return name
+    beside = sum(not isinstance(item, Made) for item in leaves((arguments.positional, arguments.keywords)))
+    return overload.api if beside > overload.above else name
+
+
+def _torchs(word: str, theirs: Sequence[str]) -> str:
+    """Of the names of one argument, joined by ``|``, torch's own; the first where torch has none of them."""
+    known = {part for column in theirs for part in column.rstrip("*").split("|")}
+    parts = word.rstrip("*").split("|")
+    return next((part for part in parts if part in known), parts[0])
 
 
 def is_random(api: str, arguments: Arguments) -> bool:

@@ -44,15 +44,19 @@ class Reference:
 
 
 def run_forward(
-    function: Callable[..., Any], arguments: Arguments, with_gradients: bool, seed: int
+    function: Callable[..., Any],
+    arguments: Arguments,
+    with_gradients: bool,
+    seed: int,
+    is_raised: bool = True,
 ) -> Reference:
-    """The call in the highest precision that torch has kernels for.
+    """The call in the highest precision that torch has kernels for; or in that of its arguments.
 
     Raises:
         Exception: What torch said to the first try.
     """
     failure: Exception | None = None
-    for wide in WIDE:
+    for wide in WIDE if is_raised else (None,):
         for integers in ({}, INDEX):
             try:
                 return _run(function, arguments, wide, integers, with_gradients, seed)
@@ -65,7 +69,7 @@ def run_forward(
 def _run(
     function: Callable[..., Any],
     arguments: Arguments,
-    wide: torch.dtype,
+    wide: torch.dtype | None,
     integers: dict[str, torch.dtype],
     with_gradients: bool,
     seed: int,
@@ -156,7 +160,9 @@ def name_of(dtype: torch.dtype) -> str:
     return NAMES.get(name, name.capitalize())
 
 
-def _raised(dtype: torch.dtype, wide: torch.dtype) -> torch.dtype:
+def _raised(dtype: torch.dtype, wide: torch.dtype | None) -> torch.dtype:
+    if wide is None:
+        return dtype
     if dtype.is_complex:
         return torch.complex128
     return wide if dtype.is_floating_point else dtype

@@ -21,6 +21,7 @@ from probe_mindspore.precheck.apis import (
     NotRun,
     device_function,
     is_random,
+    names,
     reference_arguments,
     reference_function,
 )
@@ -70,7 +71,7 @@ class MindSporeRunner:
 
     def apis(self) -> Set[str]:
         """The bare names of all APIs that can be recorded: all of an installed MindSpore, and ours."""
-        found = set(rules("functional")) | {name.partition(".")[2] for name in rules("torch")}
+        found = {name.partition(".")[2] for name in (*names().source.apis, *rules("torch"))}
         try:
             mint = importlib.import_module("mindspore.mint")
         except ModuleNotFoundError:
@@ -114,7 +115,11 @@ class MindSporeRunner:
         seed = self._options.seed
         try:
             bench = reference.run_forward(
-                trusted, reference_arguments(scope, api, arguments), call.backward is not None, seed
+                trusted,
+                reference_arguments(scope, api, arguments),
+                call.backward is not None,
+                seed,
+                is_raised=api not in rules("not_raised"),
             )
         except Exception as error:
             raise NotRun(f"torch does not take the arguments of {call.name}: {brief(error)} SKIP.") from None
