@@ -49,12 +49,12 @@ def open_device(text: str) -> str:
 
 
 def run_forward(function: Callable[..., Any], arguments: Arguments, seed: int) -> Any:
-    """What the call gives out, plain; where it gives out nothing, what it may have written."""
+    """What the call gives out, plain; where it gives out nothing, its first tensor, which it has written."""
     mindspore.set_seed(seed)
     positional, keywords = _built(arguments, tensor_of)
     output = function(*positional, **keywords)
     if output is None:
-        output = [item for item in leaves(positional) if isinstance(item, mindspore.Tensor)]
+        output = next((item for item in leaves(positional) if isinstance(item, mindspore.Tensor)), None)
     return plain(output)
 
 
@@ -79,7 +79,7 @@ def run_backward(
 
         positional, keywords = _built(arguments, built)
         output = function(*positional, **keywords)
-        source = positional if output is None else output
+        source = positional[0] if output is None else output
         flat = [item for item in leaves(source) if isinstance(item, mindspore.Tensor)]
         chosen = tuple(flat[i] for i in wanted)
         return chosen if len(chosen) > 1 else chosen[0]

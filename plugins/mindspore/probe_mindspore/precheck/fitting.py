@@ -29,6 +29,10 @@ def fitted(
         return np.clip(values, 0, limit - 1) if limit is not None and limit > 0 else np.clip(values, 0, None)
     if "sorted" in rule:
         return np.sort(values, -1) if values.ndim else values
+    if "extremes" in rule and values.dtype.kind == "f" and values.size:
+        either = np.array([values.min(), values.max()])
+        chosen: Values = either[generator.integers(0, 2, values.shape)]
+        return chosen
     if "probabilities" in rule and values.dtype.kind == "f":
         return np.clip(values, 0, 1)
     return values

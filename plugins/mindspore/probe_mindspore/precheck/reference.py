@@ -92,7 +92,7 @@ def _run(
     torch.manual_seed(seed)
     found.output = function(*positional, **keywords)
     if found.output is None:
-        found.output = [item for item in leaves(positional) if isinstance(item, torch.Tensor)]
+        found.output = next((item for item in leaves(positional) if isinstance(item, torch.Tensor)), None)
     return found
 
 
