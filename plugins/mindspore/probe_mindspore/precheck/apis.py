@@ -68,9 +68,9 @@ def reference_function(scope: str, api: str, arguments: Arguments) -> Callable[.
         raise NotRun(f"{name} is not what torch has by that name: {rules('differ')[name]}. SKIP.")
     if name in rules("torch"):
         found = _within(torch, rules("torch")[name].removeprefix("torch."))
-    elif scope == "Functional":
-        bare = names().source.apis.get(name, "").partition(".")[2]
-        places = (torch.nn.functional, torch, torch.Tensor)
+    elif scope in RENAMED:
+        bare = names().source.apis.get(name, name if scope == "Tensor" else "").partition(".")[2]
+        places = (torch.Tensor, torch) if scope == "Tensor" else (torch.nn.functional, torch, torch.Tensor)
         found = next((one for place in places if bare and (one := getattr(place, bare, None))), None)
     else:
         found = _within(_place(PLACES[scope][1]), name.removeprefix(f"{scope}."))
