@@ -192,6 +192,7 @@ NO_GRADIENT = (
             (X, T(4, 6, low=0.0, high=1.0), T(4, 6, seed=2), "sum"),
         ),
         ("Functional.cast", (X, D("Int32"))),
+        ("Tensor.astype", (X, "float64")),
         ("Tensor.swapaxes", (T(2, 3, 4), 1, 2)),
         ("Tensor.transpose", (T(2, 3, 4), 0, 2, 1)),
         ("Tensor.transpose", (T(2, 3, 4), (0, 2, 1))),

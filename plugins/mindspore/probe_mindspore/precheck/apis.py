@@ -11,7 +11,7 @@ from typing import Any
 from probe_core.matching.name_table import NameTable
 from probe_mindspore.names import table
 from probe_mindspore.precheck.rules import rules
-from probe_mindspore.precheck.tensors import Arguments, Made, leaves
+from probe_mindspore.precheck.tensors import STORED, Arguments, DType, Made, dtype_name, leaves, mapped
 
 PLACES = {
     "Mint": ("mindspore.mint", "torch"),
@@ -94,6 +94,8 @@ def reference_arguments(scope: str, api: str, arguments: Arguments) -> Arguments
         kept = 1 if ours else sum(1 for _ in takewhile(lambda item: isinstance(item, Made), positional))
         keywords = dict(zip(words[kept:], positional[kept:])) | keywords
         positional = positional[:kept]
+    if name in rules("dtypes_as_texts"):
+        positional, keywords = mapped(positional, _dtype), mapped(keywords, _dtype)
     default = rules("defaults").get(name)
     if default is not None and len(arguments.positional) <= default["position"]:
         keywords.setdefault(default["keyword"], default["value"])
@@ -113,6 +115,12 @@ def _called(name: str, arguments: Arguments) -> str:
         return name
     beside = sum(not isinstance(item, Made) for item in leaves((arguments.positional, arguments.keywords)))
     return overload.api if beside > overload.above else name
+
+
+def _dtype(item: Any) -> Any:
+    """A dtype where a text names one."""
+    is_dtype = isinstance(item, str) and dtype_name(item) in STORED
+    return DType(dtype_name(item)) if is_dtype else item
 
 
 def _torchs(word: str, theirs: Sequence[str]) -> str:
