@@ -22,8 +22,6 @@ MARK = b"\xef\xbb\xbf"
 OTHER_SEPARATORS = ";\t|"
 LARGEST_CELL = 1 << 20
 
-csv.field_size_limit(LARGEST_CELL)
-
 
 class Table(NamedTuple):
     """A csv file, read: its columns, its rows by column key, and how many bytes of it are whole rows.
@@ -135,12 +133,15 @@ def _bytes(path: Path) -> bytes:
 def _rows(path: Path, text: str) -> list[tuple[int, list[str]]]:
     """The rows that are not blank, each with the number of its last line."""
     reader = csv.reader(io.StringIO(text, newline=""))
+    before = csv.field_size_limit(LARGEST_CELL)  # which is one for the whole process
     try:
         return [(reader.line_num, row) for row in reader if row]
     except csv.Error as error:
         raise UserError(
             f"{path} is no valid csv: {printable(str(error))}.", "Check again, or mend the file."
         ) from None
+    finally:
+        csv.field_size_limit(before)
 
 
 def _columns(path: Path, row: Sequence[str], columns: Sequence[Column]) -> tuple[tuple[Column, ...], str]:

@@ -96,3 +96,18 @@ def recorded(
 def outputs_of(found: Recording, key: str) -> list[Any]:
     """The arrays among the outputs of a record."""
     return [None if leaf is None else found.array(leaf) for leaf in found.records()[key]["output"]]
+
+
+def step_of_the_net(path: Path) -> Recording:
+    """One step of the net at level mix, with tensors."""
+    from ms_net import Net, batch, training
+
+    with recording(path / "run", task="tensor", level="mix") as found:
+        net = Net()
+        net.set_train()
+        step = training(net)
+        found.start(net)
+        step(*batch(0))
+        found.stop()
+        found.step()
+    return found

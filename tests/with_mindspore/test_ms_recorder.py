@@ -22,7 +22,7 @@ from ms_recording import Recording, outputs_of, recorded, recording, tensor  # n
 from probe_core.errors import UserError  # noqa: E402
 from probe_core.recording.config import ConfigWarning  # noqa: E402
 
-pytestmark = pytest.mark.usefixtures("blocking")
+ms.runtime.launch_blocking()
 
 
 def chain(x: Tensor) -> Tensor:

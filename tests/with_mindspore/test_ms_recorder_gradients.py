@@ -15,7 +15,7 @@ from mindspore import Tensor, mint, nn, ops  # noqa: E402
 
 from ms_recording import outputs_of, recorded, recording, tensor  # noqa: E402  isort: skip
 
-pytestmark = pytest.mark.usefixtures("blocking")
+ms.runtime.launch_blocking()
 
 
 def test_gradients_of_lists_and_keywords(tmp_path: Path) -> None:

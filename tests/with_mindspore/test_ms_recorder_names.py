@@ -15,9 +15,14 @@ import mindspore.mint.nn.functional as F  # noqa: E402
 from mindspore import Parameter, Tensor, mint, nn, ops  # noqa: E402
 
 from ms_net import Net, batch  # noqa: E402  isort: skip
-from ms_recording import Recording, recorded, recording, tensor  # noqa: E402  isort: skip
+from ms_recording import Recording, recorded, recording, step_of_the_net, tensor  # noqa: E402  isort: skip
 
-pytestmark = pytest.mark.usefixtures("blocking")
+ms.runtime.launch_blocking()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return step_of_the_net(tmp_path_factory.mktemp("mix"))
 
 
 def test_names_are_the_peers(whole: Recording) -> None:

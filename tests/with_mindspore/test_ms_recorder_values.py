@@ -15,9 +15,14 @@ ms = pytest.importorskip("mindspore")
 from mindspore import Tensor, mint  # noqa: E402
 from probe_mindspore.reader import MindSporeReader  # noqa: E402
 
-from ms_recording import Recording, recorded, recording, tensor  # noqa: E402  isort: skip
+from ms_recording import Recording, recorded, recording, step_of_the_net, tensor  # noqa: E402  isort: skip
 
-pytestmark = pytest.mark.usefixtures("blocking")
+ms.runtime.launch_blocking()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    return step_of_the_net(tmp_path_factory.mktemp("mix"))
 
 
 DTYPES = ["float32", "float16", "float64", "int32", "int64", "uint8"]
