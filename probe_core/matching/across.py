@@ -150,6 +150,8 @@ class Hints:
 
     def _told(self, told: Sequence[Hint]) -> list[str]:
         """The texts, which are not told again."""
+        if not told:
+            return []
         for hints in self._by_name.values():
             hints[:] = [hint for hint in hints if hint not in told]
         self.explaining += dict.fromkeys(hint.text for hint in told if hint.differs)

@@ -50,9 +50,8 @@ def pair_edges(matching: Matching, region: Region, target: Run, golden: Run) -> 
     """
     theirs = _by_phase(golden, region.golden)
     for phase, ours in _by_phase(target, region.target).items():
-        others = theirs.get(phase)
+        others = theirs.get(phase, [])
         for into in (True, False) if others else ():
-            assert others is not None
             edges = _Edges(matching, _flowing(ours, target, into), _flowing(others, golden, into))
             edges.pair(_likeness, lambda _: True)
             if 1 in (len(ours), len(others)):
