@@ -23,6 +23,7 @@ BIN = HOME / SCRIPTS
 PYTHON = BIN / "python"
 MINDSPORE_PYTHONS = ((3, 10), (3, 11))
 OURS = [".", *(f"plugins/{name}" for name in ("pytorch", "mindspore", "metrics", "reporters"))]
+ALL = "--all"
 OPTIONAL = ["plugins/dask", "tests/sample_plugin"]
 RUN_TIME = (
     "pluggy", "click", "numpy", "PyYAML", "ml_dtypes", "XlsxWriter", "openpyxl", "xxhash", "setuptools",
@@ -67,11 +68,11 @@ def demo() -> None:
 
 
 def test() -> None:
-    """Set up, then lint, check types, and run all tests, those of MindSpore where it can be installed."""
+    """Set up, lint, check types, run the tests, and those of MindSpore; ``--all`` adds the slow ones."""
     install(pinned(), [*OURS, *OPTIONAL])
     lint()
-    run(PYTHON, "-m", "pytest", "-n", "auto", "--dist", "loadfile", *sys.argv[2:])
-    if sys.argv[2:]:
+    pytest(PYTHON)
+    if chosen_tests():
         return
     if (
         sys.platform == "linux"
@@ -86,8 +87,18 @@ def test() -> None:
 def mindspore() -> None:
     """Set up an environment with MindSpore (0.8 GB), and run the tests that need it."""
     install(pinned(file="requirements-mindspore.txt"), OURS, MINDSPORE_HOME)
-    tests = sys.argv[2:] or ["tests/with_mindspore"]
-    run(MINDSPORE_HOME / SCRIPTS / "python", "-m", "pytest", "-n", "auto", "--dist", "loadfile", *tests)
+    pytest(MINDSPORE_HOME / SCRIPTS / "python", *([] if chosen_tests() else ["tests/with_mindspore"]))
+
+
+def chosen_tests() -> list[str]:
+    """Return the arguments of the command line that are meant for pytest."""
+    return [argument for argument in sys.argv[2:] if argument != ALL]
+
+
+def pytest(python: Path, *tests: str) -> None:
+    """Run pytest on all processors; with ``--all``, the tests marked slow as well."""
+    slow = ["-m", "slow or not slow"] if ALL in sys.argv[2:] else []
+    run(python, "-m", "pytest", "-n", "auto", "--dist", "loadfile", *slow, *chosen_tests(), *tests)
 
 
 def lint() -> None:
