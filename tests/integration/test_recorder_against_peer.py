@@ -1,7 +1,8 @@
-"""The programs that the peer's fixtures recorded, recorded by us: same names, shapes and values."""
+"""The programs of the fixtures, recorded by us: the same names and shapes, the same values up to rounding."""
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 
 import against_peer
 import pytest
+import torch
 from against_peer import Agreement, agreement, explained, find
 from probe_pytorch.debugger import PrecisionDebugger
 
@@ -59,6 +61,30 @@ def test_our_recording_is_the_peers(
         PrecisionDebugger._instance._recorder.finish()
         PrecisionDebugger._instance = None
     hold(case, find(runs(fixture, "26.2.0") / f"{side}_dump"), find(out))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "differs"),
+    [
+        ("float32", 1 + 30 * 2.0**-24, False),
+        ("float32", 1 + 70 * 2.0**-24, True),
+        ("float16", 1 + 2.0**-10, False),
+        ("float16", 1.1, True),
+        ("float32", float("nan"), True),
+        ("int64", 2, True),
+    ],
+)
+def test_what_counts_as_a_difference(tmp_path: Path, dtype: str, value: float, differs: bool) -> None:
+    files = []
+    for side, second in (("theirs", 1), ("ours", value)):
+        tensor = torch.tensor([1, second, 1], dtype=getattr(torch, dtype))
+        (tmp_path / side / "dump_tensor_data").mkdir(parents=True)
+        torch.save(tensor, tmp_path / side / "dump_tensor_data" / "x.pt")
+        leaf = {"type": "torch.Tensor", "dtype": f"torch.{dtype}", "shape": [3], "Max": 1.0, "Min": 1.0}
+        record = {"Functional.linear.0.forward": {"output": [{**leaf, "data_name": "x.pt"}]}}
+        files.append(tmp_path / side / "dump.json")
+        files[-1].write_text(json.dumps({"data": record}))
+    assert bool(agreement(*files).differences) == differs
 
 
 def test_two_ranks(runs: Any, tmp_path: Path) -> None:
