@@ -592,5 +592,24 @@ def test_every_listed_function_of_this_torch_is_known() -> None:
             assert f"Torch.{name}" in known or holder in found.by_function, name
 
 
+def test_every_npu_operator_of_the_older_guide_is_listed() -> None:
+    """The 47 operators of torch_npu that the manual of ptdbg_ascend names."""
+    from importlib.resources import files
+
+    listed = yaml.safe_load((files("probe_pytorch.capture") / "support_wrap_ops.yaml").read_text("utf-8"))
+    older = """
+        one_ npu_sort_v2 npu_transpose npu_broadcast npu_dtype_cast empty_with_format npu_one_hot npu_stride_add
+        npu_ps_roi_pooling npu_roi_align npu_nms_v4 npu_iou npu_nms_with_mask npu_pad npu_bounding_box_encode
+        npu_bounding_box_decode npu_batch_nms npu_slice _npu_dropout npu_indexing npu_ifmr npu_max npu_scatter
+        npu_layer_norm_eval npu_alloc_float_status npu_get_float_status npu_clear_float_status
+        npu_confusion_transpose npu_bmmV2 fast_gelu npu_sub_sample npu_deformable_conv2d npu_mish
+        npu_anchor_response_flags npu_yolo_boxes_encode npu_grid_assign_positive npu_normalize_batch
+        npu_masked_fill_range npu_linear npu_bert_apply_adam npu_giou npu_ciou npu_ciou_backward npu_diou
+        npu_diou_backward npu_sign_bits_pack npu_sign_bits_unpack
+    """.split()
+    assert len(older) == 47
+    assert [name for name in older if name not in listed["torch_npu"]] == []
+
+
 def other_name(holder: Any, name: str, found: Any) -> bool:
     return getattr(holder, name) in found.by_function
