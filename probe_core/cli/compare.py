@@ -169,7 +169,9 @@ def compare(
     """
     runs = _runs(target, golden, input_path)
     if fuzzy_match and matcher:
-        raise UserError("-f and --matcher exclude each other.", "Leave one of them out.")
+        raise UserError(
+            "-f (--fuzzy_match) and --match (--matcher) exclude each other.", "Leave one of them out."
+        )
     plan = Plan(
         target=runs.target,
         golden=runs.golden,
@@ -207,7 +209,7 @@ def compare(
 def _runs(target: Path | None, golden: Path | None, input_path: Path | None) -> CompareFile:
     if input_path is not None:
         if target is not None:
-            raise UserError("-i and TARGET exclude each other.", "Give a compare file, or two paths.")
+            raise UserError("-i (--input_path) and TARGET exclude each other.", "Give a compare file, or two paths.")
         return read_compare_file(input_path)
     if target is None or golden is None:
         raise UserError(

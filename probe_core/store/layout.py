@@ -191,7 +191,16 @@ def _steps(path: Path) -> _Steps:
                 found |= {f"{part}/{step.name}": step for step in inner if step.is_dir()}
         if found:
             return found
+        if not _in_order(names, _RANK):
+            raise _no_run(path)
     return {"": path}
+
+
+def _no_run(path: Path, more: str = "") -> UserError:
+    return UserError(
+        f"There is no {' or '.join(FILES)} in {path}{more}.",
+        "Give a dump.json, or a rank, step or dump directory that holds one.",
+    )
 
 
 def _chosen(steps: _Steps, path: Path, wanted: Collection[int]) -> _Steps:
@@ -307,10 +316,7 @@ def _ranks(path: Path, wanted: Collection[int], pairing: Pairing) -> list[_Rank]
         else:
             pairing.damaged.append(f"There is no {' or '.join(FILES)} in {path / name}.")
     if not found and not (directories and wanted):
-        raise UserError(
-            f"There is no {' or '.join(FILES)} in {path}{' or its ranks' if directories else ''}.",
-            "Give a dump.json, or a rank, step or dump directory that holds one.",
-        )
+        raise _no_run(path, " or its ranks" if directories else "")
     return found
 
 

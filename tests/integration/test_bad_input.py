@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -158,7 +159,10 @@ def test_mapping_files(text: str, says: str, refused: Any, good: Path, tmp_path:
 
 
 def test_options(refused: Any, good: Path, tmp_path: Path) -> None:
-    assert "-f and --matcher exclude" in refused(good, good, "-f", "--matcher", "fuzzy")
+    for option in ("--match", "--matcher"):
+        said = refused(good, good, "-f", option, "fuzzy")
+        assert "exclude each other" in said and re.search(rf"{option}\b", said)
+    assert "--input_path" in refused(good, "--input_path", tmp_path / "compare.json")
     assert 'There is no matcher called "nope"' in refused(good, good, "--matcher", "nope")
     assert 'There is no metric called "nope"' in refused(good, good, "--metric", "nope")
     assert 'There is no reporter called "doc"' in refused(good, good, "--format", "doc")

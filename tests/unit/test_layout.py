@@ -284,6 +284,20 @@ def test_several_steps_against_one_list_the_choices(tree: Tree) -> None:
     assert [pair.name for pair in pair_runs(target, golden).pairs] == [""]
 
 
+@pytest.mark.parametrize("steps_", [(), (0,)])
+@pytest.mark.parametrize("other", ["t", "t/step1", "t/step1/rank0"])
+def test_a_directory_that_holds_no_run_is_named_and_not_the_other(
+    other: str, steps_: tuple[int, ...], tree: Tree
+) -> None:
+    run = tree("t", steps(step0=["rank0"], step1=["rank0", "rank1"]))
+    empty = tree("empty", {"notes": ()})
+    several = run.parent / other
+    expected = f"There is no dump.json or debug.json in {empty}."
+    assert refusal(empty, several, steps_).what == expected
+    if not steps_ or other == "t":
+        assert refusal(several, empty, steps_).what == expected
+
+
 def test_no_step_in_common(tree: Tree) -> None:
     said = refusal(tree("t", steps(step0=["rank0"])), tree("g", steps(step1=["rank0"])))
     assert "holds step0 and" in said.what and "holds step1" in said.what
