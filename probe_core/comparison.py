@@ -18,7 +18,9 @@ from probe_core.dtypes import same
 from probe_core.errors import UserError, nearest
 from probe_core.manager import Manager
 from probe_core.matching.across import Hints, views
+from probe_core.matching.mapping import read_mapping
 from probe_core.matching.matching import Region, RowOrder
+from probe_core.matching.user_maps import read_api_mapping, read_cell_mapping, read_layer_mapping
 from probe_core.measure import OpenPair
 from probe_core.model import Advice, How, Level, Mark, Measurement, Mode, Pair, Reason, Row, Suspect, Verdict
 from probe_core.opening import open_runs
@@ -45,6 +47,29 @@ class _Tool:
     names: tuple[str, ...]
 
 
+def check_plan(plan: Plan, manager: Manager) -> None:
+    """Refuse a plan that no two runs can be compared by, before anything is read.
+
+    Raises:
+        UserError: A mapping file that cannot be read; a format, a matcher or a metric that there is not.
+    """
+    for kind, names, spec in (
+        ("reporters", plan.formats, ReporterSpec),
+        ("matchers", (plan.matcher,) if plan.matcher else (), MatcherSpec),
+        ("metrics", plan.metrics, MetricSpec),
+    ):
+        for name in names:
+            manager.find(kind, name, spec)
+    if isinstance(plan.mapping, Path):
+        read_mapping(plan.mapping)
+    if plan.api_mapping is not None:
+        read_api_mapping(plan.api_mapping)
+    if plan.cell_mapping is not None:
+        read_cell_mapping(plan.cell_mapping)
+    if plan.layer_mapping is not None:
+        read_layer_mapping(plan.layer_mapping)
+
+
 class Comparison:
     """Two opened runs, matched, with the metrics and the policy that fit what they hold."""
 
@@ -53,8 +78,6 @@ class Comparison:
         self.notes: list[str] = []
         self.unreadable: list[str] = []
         self.unreadable_count = 0
-        for name in plan.formats:  # a mistyped format is said before anything is read
-            manager.find("reporters", name, ReporterSpec)
         self.target, self.golden = open_runs(plan, manager, target, golden)
         self.mode = self.target.mode
         self.is_debug = self.target.is_debug

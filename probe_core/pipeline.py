@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from probe_core.comparison import Comparison
+from probe_core.comparison import Comparison, check_plan
 from probe_core.difference.analysis import rank_file_of
 from probe_core.difference.rank_file import RankFile
 from probe_core.executors import Pool
@@ -35,6 +35,7 @@ def compare(plan: Plan, manager: Manager) -> Iterator[Report]:
     Raises:
         UserError: The input cannot be compared; nothing was written for that pair.
     """
+    check_plan(plan, manager)
     for pair in pair_runs(plan.target, plan.golden, plan.steps, plan.ranks).pairs:
         report = compare_pair(plan, manager, pair)
         yield report

@@ -78,15 +78,33 @@ class Ranks:
         return len(self.pairing.pairs) > 1
 
     def run(self) -> Iterator[Finished]:
-        """Make all comparisons; each as it ends, those of an earlier run first.
+        """Make all comparisons and give them in the order of the pairs, each once all before it have ended.
 
         Raises:
-            UserError: A single comparison that cannot be made; workers that are not to be had, or gone.
+            UserError: A mistake in the plan; a single comparison that cannot be made; workers that are not
+                to be had, or gone.
             KeyboardInterrupt: Interrupted; what came to an end by then was given.
         """
+        from probe_core.comparison import check_plan
+
+        check_plan(self.plan, self.manager)
         if self._journal is None:
             yield self._keep(self._single())
             return
+        given = 0
+        try:
+            for _ in self._all():
+                pairs = self.pairing.pairs
+                while given < len(self.finished) and self.finished[given].pair is pairs[given]:
+                    given += 1
+                    yield self.finished[given - 1]
+        except (KeyboardInterrupt, UserError):
+            yield from self.finished[given:]
+            raise
+
+    def _all(self) -> Iterator[Finished]:
+        """Make all comparisons of several; each as it ends, those of an earlier run first."""
+        assert self._journal is not None
         self._journal.begin()
         left: list[RunPair] = []
         for pair in self.pairing.pairs:
@@ -102,7 +120,7 @@ class Ranks:
             tell("comparing ranks", len(self.finished), len(self.pairing.pairs))
         if any(one.interrupted for one in self.finished):
             raise KeyboardInterrupt
-        if not any(one.error for one in self.finished):
+        if all(one.error is None for one in self.finished) or all(one.error for one in self.finished):
             self._journal.end()
 
     def _keep(self, finished: Finished) -> Finished:

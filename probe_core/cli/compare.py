@@ -209,7 +209,9 @@ def compare(
 def _runs(target: Path | None, golden: Path | None, input_path: Path | None) -> CompareFile:
     if input_path is not None:
         if target is not None:
-            raise UserError("-i (--input_path) and TARGET exclude each other.", "Give a compare file, or two paths.")
+            raise UserError(
+                "-i (--input_path) and TARGET exclude each other.", "Give a compare file, or two paths."
+            )
         return read_compare_file(input_path)
     if target is None or golden is None:
         raise UserError(

@@ -194,7 +194,7 @@ def ranks(pairing: Pairing, finished: Sequence[Finished], files: Sequence[Path])
         show(f"  failed: {_names(lost)}")
     for path in files:
         show(f"  wrote {path}")
-    if len(whole) < len(pairing.pairs):
+    if len(whole) < len(pairing.pairs) and whole:
         note("  --resume compares what is left, and keeps what is finished.")
 
 

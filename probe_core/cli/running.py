@@ -24,6 +24,7 @@ def run_plan(plan: Plan, manager: Manager, fail_on: Level | None = None, *, brie
     for line in ranks.pairing.damaged:
         console.error(line, "Record that rank again, or leave it out with --rank.")
     interrupted = False
+    told: set[str] = set()
     try:
         with console.progress() as above:
             for finished in ranks.run():
@@ -31,6 +32,9 @@ def run_plan(plan: Plan, manager: Manager, fail_on: Level | None = None, *, brie
                     assert finished.error is not None
                     if not ranks.several:
                         raise finished.error
+                    if str(finished.error) in told:
+                        continue  # one mistake is one error, however many ranks it concerns
+                    told.add(str(finished.error))
                     with above():
                         console.failed(finished)
                 else:
