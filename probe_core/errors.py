@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
+ALIKE = 0.7
+"""The least likeness of two names of which one may be a slip of the other."""
+
 
 class UserError(Exception):
     """A mistake in the input: what is wrong, how to mend it, and the valid choices.
@@ -44,6 +47,17 @@ def printable(text: str, limit: int = 400) -> str:
             c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
         )
     return text if len(text) <= limit else f"{text[: limit - 20]} … {text[-17:]}"
+
+
+def meant(name: str, known: Iterable[str]) -> str | None:
+    """The name in ``known`` that ``name`` is likely a slip of: spelt alike, or with a word in common."""
+    words = {word for word in name.lower().split("_") if len(word) > 2}
+    best, likeness = None, 0.0
+    for other in known:
+        ratio = difflib.SequenceMatcher(None, name.lower(), other.lower()).ratio()
+        if ratio > likeness and (ratio >= ALIKE or words & set(other.lower().split("_"))):
+            best, likeness = other, ratio
+    return best
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from probe_core.errors import UserError, nearest
+from probe_core.errors import UserError, meant
 from probe_core.store.jsonstream import load_object
 from probe_core.store.location import location
 
@@ -44,10 +44,10 @@ def parse_input(value: Mapping[str, Any], what: str, keys: Mapping[str, str]) ->
     found: dict[str, Any] = {}
     for key, item in value.items():
         if key not in keys:
-            close = nearest(str(key), keys, 1)
+            close = meant(str(key), keys)
             raise UserError(
                 f'{what} has an unknown key "{key}".',
-                f"Did you mean {close[0]}? Known keys:" if close else "Known keys:",
+                f"Did you mean {close}? Known keys:" if close else "Known keys:",
                 list(keys),
             )
         found[keys[key]] = item

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError, nearest
+from probe_core.errors import UserError, meant
 from probe_core.matching.name_table import SlotMap
 
 KINDS = ("args", "outputs", "parameters", "parameters_grad")
@@ -58,10 +58,10 @@ def api_entries(value: Any, what: str) -> tuple[list[ApiEntry], list[str]]:
             raise UserError(f"{where} does not name ms_api and pt_api.", _API_EXAMPLE)
         for key in item:
             if key not in KEYS:
-                close = nearest(str(key), KEYS, 1)
+                close = meant(str(key), KEYS)
                 raise UserError(
                     f'{where} has an unknown key "{key}".',
-                    f"Did you mean {close[0]}? Known keys:" if close else "Known keys:",
+                    f"Did you mean {close}? Known keys:" if close else "Known keys:",
                     KEYS,
                 )
         try:

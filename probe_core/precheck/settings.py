@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError, nearest
+from probe_core.errors import UserError, meant, nearest
 from probe_core.store.jsonstream import load_object
 
 RELEASES = ("seed", "8.3")
@@ -116,10 +116,10 @@ def parse_settings(fields: Mapping[Any, Any], what: str) -> Settings:
     """
     for key in fields:
         if key not in FIELDS and key not in ONLINE:
-            close = nearest(str(key), FIELDS, 1)
+            close = meant(str(key), FIELDS)
             raise UserError(
                 f'{what} has an unknown field "{key}".',
-                f"Did you mean {close[0]}? Known fields:" if close else "Known fields:",
+                f"Did you mean {close}? Known fields:" if close else "Known fields:",
                 FIELDS,
             )
     if fields.get("is_online") not in (None, False):

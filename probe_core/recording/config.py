@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError, nearest
+from probe_core.errors import UserError, meant
 
 TASKS = ("statistics", "tensor", "structure", "overflow_check")
 LEVELS = ("L0", "L1", "mix", "L2", "debug")
@@ -170,12 +170,16 @@ def _read(path: str | Path) -> dict[str, Any]:
 def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
     """The configuration that ``fields`` say; ``what`` opens the messages."""
     reader = _Fields(fields, what)
-    reader.warn_unknown(TOP_FIELDS | set(SECTION_FIELDS) | set(OTHER_TASKS))
     task = reader.choice("task", TASKS, "statistics", SYNONYMS, OTHER_TASKS)
     level = reader.choice("level", LEVELS, "L1")
     section_name = next((n for n in ("nan_check", task) if n in fields and SYNONYMS.get(n, n) == task), task)
     section = reader.section(section_name)
-    section.warn_unknown(SECTION_FIELDS[section_name])
+    reader.warn_unknown(
+        TOP_FIELDS | set(SECTION_FIELDS) | set(OTHER_TASKS),
+        SECTION_FIELDS[section_name],
+        f'it belongs in the section "{section_name}"',
+    )
+    section.warn_unknown(SECTION_FIELDS[section_name], TOP_FIELDS, "it belongs outside of the section")
     section.warn_unused(ELSEWHERE)
     directions, sides, gradients = _data_mode(section)
     config = Config(
@@ -271,12 +275,18 @@ class _Fields:
             raise self._wrong(name, "must be an object", f'For example "{name}": {{}}.')
         return _Fields(value, f'{self._what}: section "{name}"')
 
-    def warn_unknown(self, known: set[str] | frozenset[str]) -> None:
-        """Name the fields that nobody knows, and what they may have been meant to be."""
+    def warn_unknown(self, known: Set[str], others: Set[str], place: str) -> None:
+        """Name the fields that nobody knows, and what they may have been meant to be.
+
+        Args:
+            known: The fields that may stand here.
+            others: Fields that stand in another place.
+            place: What to say of these.
+        """
         for name in self._fields:
             if name not in known:
-                close = nearest(name, known, 1)
-                hint = f'; did you mean "{close[0]}"?' if close else ""
+                close = meant(name, sorted(known))
+                hint = f"; {place}" if name in others else f'; did you mean "{close}"?' if close else ""
                 _warn(f'{self._what}: unknown field "{name}" is ignored{hint}')
 
     def warn_unused(self, names: frozenset[str]) -> None:

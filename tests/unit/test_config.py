@@ -13,7 +13,10 @@ import pytest
 import torch
 from probe_pytorch.debugger import PrecisionDebugger
 
+from probe_core.cli.options import KEYS, parse_input
 from probe_core.errors import UserError
+from probe_core.matching.user_maps import api_entries
+from probe_core.precheck.settings import parse_settings
 from probe_core.recording.config import Config, ConfigWarning, load, parse
 
 API = ["Functional.linear.0.forward", "Functional.relu.2.backward"]
@@ -386,9 +389,43 @@ def test_unknown_fields_are_named_with_the_nearest(fields: dict[str, Any], name:
     assert config == plain  # it is ignored
 
 
-def test_a_field_like_no_other_is_named_alone() -> None:
-    _, texts = warned(**{"0": 1})
-    assert texts == ['The configuration: unknown field "0" is ignored']
+@pytest.mark.parametrize(
+    "name", ["0", "device", "devices", "model", "mode", "verbose", "log", "comment", "framework"]
+)
+def test_a_field_like_no_other_is_named_alone(name: str) -> None:
+    _, texts = warned(**{name: 1})
+    assert texts == [f'The configuration: unknown field "{name}" is ignored']
+
+
+@pytest.mark.parametrize("name", ["device", "dtype", "comment", "model"])
+def test_a_field_like_no_other_of_a_section_is_named_alone(name: str) -> None:
+    _, texts = warned(statistics={name: 1})
+    assert texts == [f'The configuration: section "statistics": unknown field "{name}" is ignored']
+
+
+def test_a_field_in_the_wrong_place_is_told_its_own() -> None:
+    _, texts = warned(list=["relu"])
+    assert texts == [
+        'The configuration: unknown field "list" is ignored; it belongs in the section "statistics"'
+    ]
+    _, texts = warned(task="tensor", tensor={"level": "L0"})
+    assert texts == [
+        'The configuration: section "tensor": unknown field "level" is ignored; it belongs outside of the section'
+    ]
+
+
+@pytest.mark.parametrize("name", ["match", "version", "target", "inputs"])
+def test_no_unrelated_name_is_suggested_anywhere(name: str) -> None:
+    """Of a compare file, of the pre-check's configuration and of an API mapping."""
+    refusals = (
+        lambda: parse_input({name: 1}, "it", {key: key for key in KEYS}),
+        lambda: parse_settings({name: 1}, "it"),
+        lambda: api_entries([{"ms_api": "a", "pt_api": "b", name: 1}], "it"),
+    )
+    for refuse in refusals:
+        with pytest.raises(UserError) as caught:
+            refuse()
+        assert f'"{name}"' in caught.value.what and "mean" not in caught.value.fix
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import click
 from probe_core.cli import console
 from probe_core.cli.main import FINISHED, MISTAKE
 from probe_core.cli.options import Location
-from probe_core.errors import UserError, nearest
+from probe_core.errors import UserError, meant
 from probe_core.manager import Manager
 from probe_core.specs import ReporterSpec
 
@@ -159,8 +159,8 @@ def read_config(path: Path) -> MergeConfig:
         raise UserError(f"{what} is no mapping with the key api.", EXAMPLE, EXAMPLE_LINES)
     for key in value:
         if key not in KEYS:
-            close = nearest(str(key), KEYS, 1)
-            hint = f"Did you mean {close[0]}? Known keys:" if close else "Known keys:"
+            close = meant(str(key), KEYS)
+            hint = f"Did you mean {close}? Known keys:" if close else "Known keys:"
             raise UserError(f'{what} has an unknown key "{key}".', hint, KEYS)
     apis = _texts(value.get("api"), f"{what}: api", EXAMPLE)
     if not apis:
@@ -218,8 +218,8 @@ def _check_metrics(what: str, metrics: Iterable[str]) -> None:
     known = list(dict.fromkeys(name for choices in CHOICES.values() for name in choices))
     for metric in metrics:
         if metric not in known:
-            close = nearest(metric, known, 1)
-            hint = f"Did you mean {close[0]}? Known metrics:" if close else "Known metrics:"
+            close = meant(metric, known)
+            hint = f"Did you mean {close}? Known metrics:" if close else "Known metrics:"
             raise UserError(f'{what}: compare_index has an unknown metric "{metric}".', hint, known)
     if not any(set(metrics) <= set(choices) for choices in CHOICES.values()):
         raise UserError(
