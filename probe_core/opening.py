@@ -86,6 +86,12 @@ def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
         )
     sure, _, best = max(readers, key=lambda item: item[0])
     if not sure:
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise UserError(
+                f"{path} cannot be read: {error.strerror or error}.", "Check the path and its permissions."
+            ) from None
         raise UserError(
             f"{path} was not recorded from {' or '.join(known)}.",
             "Leave --framework out to find the reader."

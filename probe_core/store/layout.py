@@ -302,6 +302,7 @@ def _ranks(path: Path, wanted: Collection[int], pairing: Pairing) -> list[_Rank]
         return [_Rank(path.name, rank_number(path.name), own, given=True)]
     directories = [name for name in _in_order(names, _RANK) if (path / name).is_dir()]
     found: list[_Rank] = []
+    unreadable: list[UserError] = []
     for name in directories:
         if wanted and rank_number(name) not in (None, *wanted):
             continue
@@ -309,6 +310,7 @@ def _ranks(path: Path, wanted: Collection[int], pairing: Pairing) -> list[_Rank]
             inside = _names(path / name)
         except UserError as error:
             pairing.damaged.append(error.what)
+            unreadable.append(error)
             continue
         files = tuple(path / name / file for file in FILES if file in inside)
         if files:
@@ -316,7 +318,7 @@ def _ranks(path: Path, wanted: Collection[int], pairing: Pairing) -> list[_Rank]
         else:
             pairing.damaged.append(f"There is no {' or '.join(FILES)} in {path / name}.")
     if not found and not (directories and wanted):
-        raise _no_run(path, " or its ranks" if directories else "")
+        raise unreadable[0] if unreadable else _no_run(path, " or its ranks" if directories else "")
     return found
 
 

@@ -190,6 +190,38 @@ def test_no_permission(refused: Any, good: Path, monkeypatch: pytest.MonkeyPatch
     assert "is not writable" in refused(good, good)
 
 
+@pytest.mark.parametrize("framework", [(), ("--framework", "pytorch"), ("--framework", "mindspore")])
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_record_file_that_may_not_be_read(
+    side: int,
+    framework: tuple[str, ...],
+    refused: Any,
+    good: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Stands in for a file without permission, which root would be free to read."""
+    secret = write_run(tmp_path / "secret", GOOD)
+    opened = Path.open
+
+    def forbidden(path: Path, *arguments: Any, **more: Any) -> Any:
+        if path == secret:
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *arguments, **more)
+
+    monkeypatch.setattr(Path, "open", forbidden)
+    said = refused(*((secret.parent, good) if side == 0 else (good, secret.parent)), *framework)
+    if side == 0 or framework != ("--framework", "mindspore"):
+        assert f"{secret} cannot be read: Permission denied." in said
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read any file")
+def test_a_record_file_without_permission(refused: Any, good: Path, tmp_path: Path) -> None:
+    secret = write_run(tmp_path / "secret", GOOD)
+    secret.chmod(0)
+    assert f"{secret} cannot be read: Permission denied." in refused(secret.parent, good)
+
+
 def test_output_that_is_a_file(probe: Any, good: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     assert probe("compare", good, good, "-o", tmp_path / "file") == 2

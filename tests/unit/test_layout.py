@@ -161,6 +161,21 @@ def test_a_rank_that_may_not_be_read(tree: Tree, monkeypatch: pytest.MonkeyPatch
     assert pairing.damaged == [f"{target / 'rank1'} cannot be read: Permission denied."]
 
 
+def test_the_only_rank_may_not_be_read(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands in for a directory without permission, which root would be free to read."""
+    target, golden = (tree(side, {"rank": ONE}) for side in "tg")
+    look = Path.iterdir
+
+    def forbidden(path: Path) -> Any:
+        if path == target / "rank":
+            raise PermissionError(13, "Permission denied", str(path))
+        return look(path)
+
+    monkeypatch.setattr(Path, "iterdir", forbidden)
+    for paths in ((target, golden), (golden, target)):
+        assert refusal(*paths).what == f"{target / 'rank'} cannot be read: Permission denied."
+
+
 @pytest.mark.parametrize("pair", [("rank1", "rank01"), ("rank", "rank0"), ("proc12", "proc34")])
 def test_two_of_one_number_are_said_and_the_others_pair(pair: tuple[str, str], tree: Tree) -> None:
     target = tree("t", {**dict.fromkeys(pair, ONE), "rank2": ONE})
