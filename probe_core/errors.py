@@ -29,6 +29,10 @@ class UserError(Exception):
         return "\n".join(line for line in lines if line)
 
 
+class Defect(Exception):
+    """Something that is wrong with probe itself, such as a file that its installation lacks."""
+
+
 class UnreadableTensor(Exception):
     """A tensor file that cannot be read as the tensor it claims to be.
 

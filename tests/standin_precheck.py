@@ -28,7 +28,8 @@ FRAMEWORK = "standin"
 SIGNALS = {"segfault": signal.SIGSEGV, "abort": signal.SIGABRT, "killed": signal.SIGKILL}
 OFF_BY = {"near": 0.0005, "far": 0.5}
 """The relative error of a call's first element: of the first a warning comes, of the second an error."""
-DEEDS = ("good", *OFF_BY, *SIGNALS, "leave", "hang", "slow", "slower", "refuse", "no_memory", "cell")
+DEEDS = ("good", *OFF_BY, *SIGNALS, "leave", "hang", "slow", "slower", "refuse", "no_memory", "cell",
+         "broken")  # fmt: skip
 SECONDS = {"hang": 60.0, "slow": 0.02, "slower": 0.2}
 TRACE = "PROBE_STANDIN_TRACE"
 """The variable with the name of a file that each call appends the number of its process and its name to."""
@@ -87,6 +88,8 @@ def deed(what: str) -> None:
         os._exit(7)
     if what == "refuse":
         raise RuntimeError("the kernel takes\nno such shape")
+    if what == "broken":
+        raise ModuleNotFoundError("No module named 'standin_part'")
     if what == "no_memory":
         raise MemoryError
     if what == "cell":

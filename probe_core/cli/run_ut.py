@@ -13,8 +13,8 @@ import click
 
 from probe_core.cli import console, precheck_words
 from probe_core.cli.compare import time_stamp
-from probe_core.cli.main import FINISHED, FOUND, LOST
-from probe_core.errors import UserError
+from probe_core.cli.main import DEFECT, FINISHED, FOUND, ISSUES, LOST
+from probe_core.errors import UserError, printable
 from probe_core.manager import Manager
 from probe_core.precheck.settings import LANGUAGES, RELEASES, SEED, TIMEOUT
 
@@ -172,6 +172,12 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
         console.note(f"To go on, add: -csv_path {shlex.quote(str(stop.result))}")
         raise
     precheck_words.checked(checked)
+    if checked.is_broken:
+        console.error(
+            f"No call was run, for probe or its installation is at fault: {printable(checked.internal)}",
+            f"Install probe and its plugins again; if that does not help, report it at {ISSUES}.",
+        )
+        return DEFECT
     if checked.lost:
         return LOST
     return FOUND if fail_on and precheck_words.reaches(checked, fail_on) else FINISHED

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from probe_core.errors import UserError
+from probe_core.errors import Defect, UserError
 from probe_core.manager import Manager
 from probe_core.precheck.assignment import Assignment
 from probe_core.precheck.judging import Judge
@@ -18,6 +18,8 @@ from probe_core.specs import RunnerSpec, StatusRuleSpec
 
 LONGEST_MESSAGE = 1000
 FAILED = (Status.WARNING, Status.ERROR)
+INTERNAL = (Defect, ImportError, NameError, FileNotFoundError)
+"""What a runner raises because its installation lacks something, whatever the call."""
 
 
 def runner_of(manager: Manager, framework: str) -> RunnerSpec:
@@ -130,9 +132,10 @@ def outcome_of(runner: Runner, call: Call) -> Outcome:
         return skipped(call, "There is not enough memory to run it. SKIP.")
     except Exception as error:  # whatever a framework raises for arguments that were made up
         text = " ".join(str(error).split()) or type(error).__name__
-        return skipped(call, text[:LONGEST_MESSAGE])
+        return skipped(call, text[:LONGEST_MESSAGE], internal=isinstance(error, INTERNAL))
 
 
-def skipped(call: Call, message: str) -> Outcome:
+def skipped(call: Call, message: str, *, internal: bool = False) -> Outcome:
     """A call that was not run."""
-    return Outcome(Skipped(message), None if call.backward is None else Skipped(message))
+    reason = Skipped(message, internal=internal)
+    return Outcome(reason, None if call.backward is None else reason)

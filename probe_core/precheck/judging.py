@@ -51,7 +51,16 @@ class Judge:
         standard = whole(asked) if asked else None
         if standard in (Status.ERROR, Status.WARNING):
             messages = (*messages, *standard_message(standard, details))
-        return Result(call.name, forward_status, backward_status, messages, tuple(details), standard=standard)
+        internal = isinstance(outcome.forward, Skipped) and outcome.forward.internal
+        return Result(
+            call.name,
+            forward_status,
+            backward_status,
+            messages,
+            tuple(details),
+            standard=standard,
+            internal=internal,
+        )
 
     def _direction(
         self, call: Call, phase: str, outputs: Outputs | Skipped, outcome: Outcome

@@ -190,10 +190,14 @@ class Call:
 
 
 class Skipped(NamedTuple):
-    """A direction that was not run to its end, and why."""
+    """A direction that was not run to its end, and why.
+
+    ``internal`` is True where the reason is the runner or its installation, and not the call.
+    """
 
     message: str
     status: Status = Status.SKIP
+    internal: bool = False
 
 
 class Outputs(NamedTuple):
@@ -247,7 +251,8 @@ class Detail:
 class Result:
     """The row of one API, with its details.
 
-    ``backward`` is None where there was none, ``standard`` where no standard was asked alone.
+    ``backward`` is None where there was none, ``standard`` where no standard was asked alone. ``internal`` is
+    True for a call that was skipped because of the runner or its installation.
     """
 
     name: str
@@ -258,6 +263,7 @@ class Result:
     script: str = ""
     lost: bool = False
     standard: Status | None = None
+    internal: bool = False
 
     @property
     def passes_standard_alone(self) -> bool:

@@ -22,6 +22,7 @@ from probe_core.precheck.settings import SEED, TIMEOUT, RunnerOptions, Settings,
 from probe_core.precheck.supervisor import Job, Lost, supervise
 from probe_core.precheck.tables import Column, Tables
 from probe_core.progress import tell
+from probe_core.protocols import Runner
 from probe_core.specs import RunnerSpec
 from probe_core.store.atomic import make_directory
 
@@ -80,6 +81,7 @@ class Checked:
         passing_standard: How many fail by the rule of the table and pass by their standard.
         reasons: Why calls were skipped, and how many.
         lost: APIs that took their process with them.
+        internal: Why calls were skipped that the runner or its installation is to blame for; else empty.
     """
 
     plan: CheckPlan
@@ -92,7 +94,13 @@ class Checked:
     passing_standard: int = 0
     reasons: Counter[str] = field(default_factory=Counter)
     lost: list[Result] = field(default_factory=list)
+    internal: str = ""
     error_directory: Path | None = None
+
+    @property
+    def is_broken(self) -> bool:
+        """True where every call was skipped, and the runner or its installation is to blame for some."""
+        return bool(self.internal) and self.counts.total() == self.counts[Status.SKIP]
 
     def note(self, result: Result) -> None:
         """Count a finished API."""
@@ -103,6 +111,8 @@ class Checked:
         self.passing_standard += result.passes_standard_alone
         if result.lost:
             self.lost.append(result)
+        if result.internal and not self.internal:
+            self.internal = result.messages[0].text("en")
         if status in (Status.ERROR, Status.WARNING) and len(self.failed) < KEPT:
             self.failed.append(result)
         if status is Status.SKIP and result.messages:
@@ -136,9 +146,12 @@ def check_run(plan: CheckPlan, manager: Manager) -> Checked:
         calls = RecordedCalls(run)
         framework = run.header.framework
         spec = runner_of(manager, framework)
+        runner: Runner = (
+            spec.make()
+        )  # here as well as in the workers: what it lacks is said before they start
         if plan.settings.white_list or plan.settings.black_list:
             recorded = {bare_name(name) for name in calls.names}
-            check_names(plan.settings, spec.make().apis() | recorded)
+            check_names(plan.settings, runner.apis() | recorded)
         judge = Judge(
             rule_of(manager, framework), assignment := Assignment(manager, plan.release, plan.standards)
         )

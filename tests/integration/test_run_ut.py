@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import re
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from recorded import write_run
 from standin_precheck import TRACE
 
 from probe_core.cli.main import run
+from probe_core.precheck.rules import Rules
 
 pytest_plugins = ["precheck_fixtures"]
 
@@ -190,6 +193,55 @@ def test_text_from_strangers_is_no_formula_and_stays_one_cell(
         rows["Functional.cell.0"][2].startswith("'=HYPERLINK(") and '"quoted"' in rows["Functional.cell.0"][2]
     )
     assert rows["Functional.refuse.1"] == ["SKIP", "", "the kernel takes no such shape"]
+
+
+# -- an installation that lacks something ----------------------------------------------------------
+
+
+def test_calls_all_skipped_because_probe_lacks_something_are_a_defect(
+    probe: Any, tmp_path: Path, standin: Path
+) -> None:
+    dump = standin_run(tmp_path / "run", "Functional.broken.0", "Functional.refuse.0")
+    assert probe("run_ut", "-api_info", dump, "-o", tmp_path / "out") == 70
+    assert "No call was run" in probe.err and "No module named 'standin_part'" in probe.err
+    assert set(written(tmp_path / "out").rows) == {"Functional.broken.0", "Functional.refuse.0"}
+
+
+@pytest.mark.parametrize("beside", ["Functional.good.0", ""])
+def test_a_call_skipped_is_no_defect_where_others_ran_or_the_call_is_at_fault(
+    beside: str, probe: Any, tmp_path: Path, standin: Path
+) -> None:
+    names = ("Functional.broken.0", beside) if beside else ("Functional.refuse.0",)
+    dump = standin_run(tmp_path / "run", *names)
+    probe("run_ut", "-api_info", dump, "-o", tmp_path / "out")
+    assert probe.code != 70 and "No call was run" not in probe.err
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "mindspore"])
+@pytest.mark.parametrize("missing", ["rules.yaml", "script.txt"])
+def test_a_missing_file_of_a_runner_is_a_defect_at_the_start(
+    framework: str, missing: str, probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runner = importlib.import_module(f"probe_{framework}.precheck.runner")
+    monkeypatch.setattr(runner, "rules", Rules(runner.__package__))
+    monkeypatch.setattr(
+        "probe_core.precheck.rules.files", lambda _: Without(files(runner.__package__), missing)
+    )
+    dump = write_run(tmp_path / "run", some_calls())
+    dump.write_text(dump.read_text().replace('"framework": "pytorch"', f'"framework": "{framework}"'))
+    assert probe("run_ut", "-api_info", dump, "-o", tmp_path / "out", "-d", "cpu") == 70
+    assert f"probe_{framework}.precheck lacks its file {missing}" in probe.err
+    assert not list(tmp_path.glob("out/*.csv"))
+
+
+class Without:
+    """A package's directory without one of its files."""
+
+    def __init__(self, directory: Any, missing: str) -> None:
+        self._directory, self._missing = directory, missing
+
+    def joinpath(self, name: str) -> Any:
+        return self._directory.joinpath("not there" if name == self._missing else name)
 
 
 # -- spellings and options (spec/precheck 1) -------------------------------------------------------

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from probe_core.precheck.model import Array, Call
+from probe_core.precheck.rules import package_text
 from probe_core.store.atomic import write_text
 from probe_mindspore.precheck.apis import PLACES
 from probe_mindspore.precheck.tensors import DType, Made, leaves
@@ -63,7 +63,7 @@ def literal(value: Any) -> str:
 
 def _script(call: Call, name: str, kept: Kept) -> str:
     scope, api, _ = call.parts
-    text = files(__package__).joinpath("script.txt").read_text("utf-8")
+    text = package_text(__package__, "script.txt")
     for mark, value in {
         "@CALL@": call.name,
         "@NAME@": name,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from probe_core.errors import UserError
 from probe_core.precheck.model import BACKWARD, FORWARD, Array, Call, Message, Outcome, Outputs, Skipped
 from probe_core.precheck.rebuild import described_leaves, is_recorded
+from probe_core.precheck.rules import package_text
 from probe_core.precheck.settings import RunnerOptions
 from probe_core.store.layout import TENSOR_DIRECTORY
 from probe_core.store.npy import load_npy
@@ -68,6 +69,8 @@ class MindSporeRunner:
 
     def __init__(self, instead: Mapping[str, Callable[..., Any]] | None = None) -> None:
         self._instead = instead or {}
+        rules.load()  # a file that the installation lacks is known before any call is run
+        package_text(__package__, "script.txt")
 
     def apis(self) -> Set[str]:
         """The bare names of all APIs that can be recorded: all of an installed MindSpore, and ours."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 
 from probe_core.precheck.model import Call
+from probe_core.precheck.rules import package_text
 from probe_core.store.atomic import write_text
 from probe_pytorch.precheck.apis import NPU, function_of
 from probe_pytorch.precheck.raising import tensors_in
@@ -125,7 +125,7 @@ def script(call: Call, name: str, kept: Kept, device: torch.device) -> str:
         for key, value in arguments.keywords.items()
     ]
     changed = rules("changed").get(call.api, {})
-    text = files(__package__).joinpath("script.txt").read_text("utf-8")
+    text = package_text(__package__, "script.txt")
     for mark, value in {
         "@CALL@": call.name,
         "@IMPORTS@": more,

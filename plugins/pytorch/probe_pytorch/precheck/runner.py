@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from probe_core.errors import UserError
 from probe_core.precheck.model import Call, Message, Outcome, Outputs, Skipped
+from probe_core.precheck.rules import package_text
 from probe_core.precheck.settings import RunnerOptions
 from probe_core.store.layout import TENSOR_DIRECTORY
 from probe_core.store.tensors import tensors_in as stored_in
@@ -61,6 +62,8 @@ class PyTorchRunner:
 
     def __init__(self, instead: Mapping[str, Callable[..., Any]] | None = None) -> None:
         self._instead = instead or {}
+        rules.load()  # a file that the installation lacks is known before any call is run
+        package_text(__package__, "script.txt")
 
     def apis(self) -> Set[str]:
         """The bare names of all APIs that can be recorded."""
