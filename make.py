@@ -1,8 +1,8 @@
-"""The verbs of this repository: ``python3 make.py demo | test | mindspore | lint | bench | clean``.
+"""The verbs of this repository: ``python3 make.py demo | test | wheels | mindspore | lint | bench | clean``.
 
 Needs Python (3.10 to 3.13) with pip and venv, nothing else. Everything is installed into ``.venv``
 here (MindSpore into ``.venv-mindspore``): first the third-party packages, then our distributions from their
-own directories, with no index to take a package of their names from.
+own directories or as wheels made of them, with no index to take a package of their names from.
 """
 
 from __future__ import annotations
@@ -12,19 +12,23 @@ import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 import venv
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
 HOME = ROOT / ".venv"
 MINDSPORE_HOME = ROOT / ".venv-mindspore"
+WHEELS = ROOT / "dist"
 SCRIPTS = "Scripts" if os.name == "nt" else "bin"
 BIN = HOME / SCRIPTS
 PYTHON = BIN / "python"
 MINDSPORE_PYTHONS = ((3, 10), (3, 11))
 OURS = [".", *(f"plugins/{name}" for name in ("pytorch", "mindspore", "metrics", "reporters"))]
 ALL = "--all"
-OPTIONAL = ["plugins/dask", "tests/sample_plugin"]
+DASK = "plugins/dask"
+OPTIONAL = [DASK, "tests/sample_plugin"]
 RUN_TIME = (
     "pluggy", "click", "numpy", "PyYAML", "ml_dtypes", "XlsxWriter", "openpyxl", "xxhash", "setuptools",
 )  # fmt: skip
@@ -37,9 +41,9 @@ def pinned(names: tuple[str, ...] | None = None, file: str = "requirements-dev.t
     return [line for line in wanted if names is None or line.split("==")[0] in names]
 
 
-def run(*command: str | Path) -> None:
-    """Run a command here; what fails ends the verb with its code."""
-    code = subprocess.run([str(part) for part in command], cwd=ROOT).returncode
+def run(*command: str | Path, cwd: str | Path = ROOT) -> None:
+    """Run a command here, or in ``cwd``; what fails ends the verb with its code."""
+    code = subprocess.run([str(part) for part in command], cwd=cwd).returncode
     if code:
         sys.exit(code)
 
@@ -49,13 +53,35 @@ def pip(home: Path) -> tuple[str, ...]:
     return str(home / SCRIPTS / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"
 
 
-def install(requirements: list[str], local: list[str], home: Path = HOME) -> None:
-    """Set up the environment ``home`` with third-party ``requirements`` and our ``local`` directories."""
+def environment(home: Path, *requirements: str) -> None:
+    """Set up the environment ``home`` with third-party ``requirements``."""
     if not (home / SCRIPTS / "python").exists():
         venv.create(home, with_pip=True)
     run(*pip(home), *requirements)
+
+
+def install(requirements: list[str], local: list[str]) -> None:
+    """Set up ``.venv`` with third-party ``requirements`` and our ``local`` directories, editable."""
+    environment(HOME, *requirements)
     editable = [part for directory in local for part in ("-e", f"./{directory}")]
-    run(*pip(home), "--no-index", "--no-deps", "--no-build-isolation", *editable)
+    run(*pip(HOME), "--no-index", "--no-deps", "--no-build-isolation", *editable)
+
+
+@cache
+def build() -> list[Path]:
+    """Build a wheel of each of our distributions, once; the wheels.
+
+    From copies, for a build takes up what an earlier one left in its directory.
+    """
+    environment(HOME, *pinned(("setuptools",)))
+    shutil.rmtree(WHEELS, ignore_errors=True)
+    made = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "*.so", "*.pyd")
+    with tempfile.TemporaryDirectory(prefix="probe-build-") as there:
+        copy = shutil.copytree(ROOT, Path(there) / "probe", ignore=made)
+        sources = [f"./{directory}" for directory in (*OURS, DASK)]
+        offline = ("--no-index", "--no-deps", "--no-build-isolation")
+        run(PYTHON, "-m", "pip", "wheel", "--quiet", *offline, "-w", WHEELS, *sources, cwd=copy)
+    return sorted(WHEELS.glob("*.whl"))
 
 
 def demo() -> None:
@@ -74,6 +100,7 @@ def test() -> None:
     pytest(PYTHON)
     if chosen_tests():
         return
+    wheels()
     if (
         sys.platform == "linux"
         and platform.machine() == "x86_64"
@@ -84,21 +111,42 @@ def test() -> None:
         print("MindSpore has no package for this machine: its tests were skipped.")
 
 
+def wheels() -> None:
+    """Build our wheels, install them in an empty environment elsewhere, and use them there."""
+    with tempfile.TemporaryDirectory(prefix="probe-wheels-") as there:
+        home = Path(there) / "environment"
+        # the third-party packages that the wheels ask for; pip looks for none of ours, for all are given
+        environment(home, "-c", "requirements-dev.txt", *map(str, build()), "torch")
+        use_installed(home, there)
+
+
 def mindspore() -> None:
-    """Set up an environment with MindSpore (0.8 GB), and run the tests that need it."""
-    install(pinned(file="requirements-mindspore.txt"), OURS, MINDSPORE_HOME)
-    pytest(MINDSPORE_HOME / SCRIPTS / "python", *([] if chosen_tests() else ["tests/with_mindspore"]))
+    """Set up an environment with MindSpore (0.8 GB) and our wheels, and run the tests that need it there."""
+    environment(MINDSPORE_HOME, *pinned(file="requirements-mindspore.txt"))
+    ours = [wheel for wheel in build() if not wheel.name.startswith("probe_dask")]
+    run(*pip(MINDSPORE_HOME), "--no-index", "--no-deps", "--force-reinstall", *ours)
+    with tempfile.TemporaryDirectory(prefix="probe-mindspore-") as there:  # nothing there hides the wheels
+        if not chosen_tests():
+            use_installed(MINDSPORE_HOME, there)
+        tests = [] if chosen_tests() else [ROOT / "tests" / "with_mindspore"]
+        pytest(MINDSPORE_HOME / SCRIPTS / "python", "-c", ROOT / "pyproject.toml", *tests, cwd=there)
+
+
+def use_installed(home: Path, there: str) -> None:
+    """Use the wheels that are installed in ``home``, from the directory ``there``."""
+    run(home / SCRIPTS / "python", ROOT / "tests" / "use_installed.py", cwd=there)
 
 
 def chosen_tests() -> list[str]:
-    """Return the arguments of the command line that are meant for pytest."""
-    return [argument for argument in sys.argv[2:] if argument != ALL]
+    """Return the arguments of the command line that are meant for pytest, paths as seen from anywhere."""
+    given = [argument for argument in sys.argv[2:] if argument != ALL]
+    return [str(ROOT / one) if "/" in one and (ROOT / one.split("::")[0]).exists() else one for one in given]
 
 
-def pytest(python: Path, *tests: str) -> None:
+def pytest(python: Path, *more: str | Path, cwd: str | Path = ROOT) -> None:
     """Run pytest on all processors; with ``--all``, the tests marked slow as well."""
     slow = ["-m", "slow or not slow"] if ALL in sys.argv[2:] else []
-    run(python, "-m", "pytest", "-n", "auto", "--dist", "loadfile", *slow, *chosen_tests(), *tests)
+    run(python, "-m", "pytest", "-n", "auto", "--dist", "loadfile", *slow, *chosen_tests(), *more, cwd=cwd)
 
 
 def lint() -> None:
@@ -125,6 +173,7 @@ def clean() -> None:
     for name in (
         ".venv",
         ".venv-mindspore",
+        "dist",
         "probe-demo",
         ".pytest_cache",
         ".mypy_cache",
@@ -134,7 +183,7 @@ def clean() -> None:
         shutil.rmtree(ROOT / name, ignore_errors=True)
 
 
-VERBS = {verb.__name__: verb for verb in (demo, test, mindspore, lint, bench, clean)}
+VERBS = {verb.__name__: verb for verb in (demo, test, wheels, mindspore, lint, bench, clean)}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in VERBS:

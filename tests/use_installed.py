@@ -1,0 +1,80 @@
+"""Use probe as people do who installed it: ``make.py`` runs this where our wheels are, outside the checkout.
+
+The demonstration, comparing and checking its runs, and the mint pre-check where MindSpore is installed. Ends
+with a message and exit code 1 where something is not as it should be.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+DATA = Path(__file__).parent / "data"
+PACKAGES = ("probe_core", "probe_pytorch", "probe_mindspore", "probe_metrics", "probe_reporters")
+COMPILED = ("probe_metrics._kernel", "probe_reporters._lines", "probe_pytorch._tally")
+COMPILERS = ("c++", "g++", "clang++")
+
+
+def main() -> None:
+    """Go through it all; the working directory takes the files."""
+    installed()
+    print(probe("--version").strip(), "of wheels, in", sys.prefix)
+    assert "compare" in probe("--help")
+    plugins = json.loads(probe("plugins", "--json"))
+    assert {"core", "pytorch", "mindspore", "metrics", "reporters"} <= {one["name"] for one in plugins}
+    broken = [one["problem"] for one in plugins if one["status"] != "ok"]
+    assert not broken, broken
+    assert "recorded just now" in probe("demo", "demo")
+    target, golden = Path("demo/target/step0"), Path("demo/golden/step0")
+    probe("compare", target, golden, "-o", "compared", "--format", "xlsx,csv,jsonl", "-hl")
+    assert {path.suffix for path in Path("compared").iterdir()} >= {".xlsx", ".csv", ".jsonl", ".txt"}
+    check("pytorch", golden)
+    if importlib.util.find_spec("mindspore") is not None:
+        zipfile.ZipFile(DATA / "precheck-mindspore.zip").extractall("mindspore-runs")
+        check("mindspore", Path("mindspore-runs/ms_mix_tensor"))
+
+
+def installed() -> None:
+    """Each package comes from this environment, with its compiled part where there is a compiler."""
+    site = Path(sysconfig.get_path("purelib")).resolve()
+    for package in PACKAGES:
+        found = importlib.util.find_spec(package)
+        assert found is not None and found.origin is not None, package
+        assert Path(found.origin).resolve().is_relative_to(site), found.origin
+    if any(map(shutil.which, COMPILERS)):
+        missing = [name for name in COMPILED if importlib.util.find_spec(name) is None]
+        assert not missing, f"not compiled: {missing}"
+
+
+def check(framework: str, run: Path) -> None:
+    """The pre-check of a run, most calls of which pass."""
+    out = f"checked-{framework}"
+    print(
+        probe(
+            "run_ut", "--framework", framework, "-api_info", run, "-o", out, "-d", "cpu", "-save_error_data"
+        )
+    )
+    (result,) = Path(out).glob("accuracy_checking_result_*.csv")
+    with result.open(encoding="utf-8-sig", newline="") as file:
+        forward = [row[1] for row in list(csv.reader(file))[1:]]
+    assert forward.count("pass") > len(forward) / 2, forward
+
+
+def probe(*arguments: str | Path) -> str:
+    """What a command prints; it must end with 0."""
+    command = [str(Path(sysconfig.get_path("scripts")) / "probe"), *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", errors="replace")
+    if done.returncode:
+        sys.exit(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()
