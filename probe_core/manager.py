@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import pluggy
 
 from probe_core import builtins, hookspecs
+from probe_core.distributions import missing, provider
 from probe_core.errors import UserError
 from probe_core.hookspecs import GROUP
 from probe_core.specs import (
@@ -174,18 +175,29 @@ class Manager:
             UserError: None of that name, or several.
         """
         found = [item for item in self.contributions(kind) if item.spec.name == name]
-        singular = "policy" if kind == "policies" else kind[:-1]
         if not found:
-            raise UserError(f'There is no {singular} called "{name}".', "Use one of these:", self.names(kind))
+            raise self.missing(kind, name)
         if len(found) > 1:
             raise UserError(
-                f'Several plugins give a {singular} called "{name}".',
+                f'Several plugins give a {singular(kind)} called "{name}".',
                 f"Uninstall all but one, or name the plugins you want in {ONLY}:",
                 [item.plugin.origin for item in found],
             )
         spec = found[0].spec
         assert isinstance(spec, as_type)
         return spec
+
+    def missing(self, kind: str, name: str) -> UserError:
+        """Return the error for a contribution that no plugin gives: what to install, or what there is."""
+        known = provider(kind, name)
+        if known is not None:
+            return missing(f'The {singular(kind)} "{name}"', known, ONLY)
+        names = self.names(kind)
+        return UserError(
+            f'There is no {singular(kind)} called "{name}".',
+            "Use one of these:" if names else "No plugin that is installed gives any; see probe plugins.",
+            names,
+        )
 
     def notify(self, hook: str, **arguments: Any) -> list[Any]:
         """Call an observing hook on every plugin; what one raises becomes a warning."""
@@ -199,6 +211,11 @@ class Manager:
                 origin = self.plugins[implementation.plugin_name].origin
                 warnings.warn(f"{hook} of {origin} failed: {_brief(error)}", PluginWarning, stacklevel=2)
         return [answer for answer in answers if answer is not None]
+
+
+def singular(kind: str) -> str:
+    """Return the word for one contribution of a kind: ``policy`` of ``policies``."""
+    return ("policy" if kind == "policies" else kind[:-1]).replace("_", " ")
 
 
 def _call(implementation: pluggy.HookImpl) -> Iterable[Any]:

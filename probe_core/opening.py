@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from probe_core.distributions import provider
 from probe_core.errors import UserError
 from probe_core.manager import Manager
 from probe_core.model import Mode
@@ -11,6 +12,7 @@ from probe_core.plan import Plan
 from probe_core.protocols import Reader
 from probe_core.specs import ReaderSpec
 from probe_core.store.run import Run
+from probe_core.store.sniff import framework_of
 
 
 def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple[Run, Run]:
@@ -73,6 +75,10 @@ def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
     """
     readers = _readers(manager, path, framework)
     known = sorted({name for _, name, _ in readers})
+    if not any(sure for sure, _, _ in readers):
+        recorded = framework or _recorded_from(path)
+        if recorded and recorded not in known and provider("readers", recorded) is not None:
+            raise manager.missing("readers", recorded)
     if not readers:
         wanted = f' for framework "{framework}"' if framework else ""
         frameworks = {item.spec.framework for item in manager.contributions("readers")
@@ -81,7 +87,7 @@ def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
             f"No reader{wanted} is installed.",
             "Use one of these frameworks, or install its plugin:"
             if frameworks
-            else "Install probe-pytorch or probe-mindspore.",
+            else "See probe plugins for what is installed.",
             sorted(frameworks),
         )
     sure, _, best = max(readers, key=lambda item: item[0])
@@ -99,3 +105,11 @@ def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
             else "Install the plugin of the framework that recorded it.",
         )
     return best.open(path)
+
+
+def _recorded_from(path: Path) -> str | None:
+    """Return the framework that the record file names, if it can be read and names any."""
+    try:
+        return framework_of(path)
+    except OSError:
+        return None

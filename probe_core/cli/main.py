@@ -15,6 +15,7 @@ import click
 
 from probe_core import __version__
 from probe_core.cli import console
+from probe_core.distributions import provider
 from probe_core.errors import UserError
 from probe_core.manager import Manager, PluginWarning
 from probe_core.specs import CommandSpec
@@ -34,6 +35,8 @@ class Commands(click.Group):
         """The command itself."""
         manager = _manager(ctx)
         if cmd_name not in manager.names("commands"):
+            if provider("commands", cmd_name) is not None:
+                raise manager.missing("commands", cmd_name)
             return None
         command: click.Command = manager.find("commands", cmd_name, CommandSpec).make()
         return command

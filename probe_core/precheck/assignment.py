@@ -8,8 +8,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from probe_core.distributions import missing
 from probe_core.errors import UserError
-from probe_core.manager import Manager
+from probe_core.manager import ONLY, Manager
 from probe_core.precheck.model import kind_of
 from probe_core.precheck.settings import RELEASES
 from probe_core.protocols import Standard
@@ -46,7 +47,7 @@ class Assignment:
         self.release = release
         specs = [manager.find("standards", name, StandardSpec) for name in manager.names("standards")]
         if not specs:
-            raise UserError("No precision standard is installed.", "Install probe-metrics.")
+            raise missing("A precision standard", "probe-metrics", ONLY)
         self._chosen = {spec.name: Chosen(spec, spec.make()) for spec in specs}
         self._by_api: dict[str, str] = {}
         resources = dict.fromkeys(spec.apis for spec in specs if spec.apis)

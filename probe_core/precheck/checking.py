@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from probe_core.distributions import missing, provider
 from probe_core.errors import Defect, UserError
-from probe_core.manager import Manager
+from probe_core.manager import ONLY, Manager
 from probe_core.precheck.assignment import Assignment
 from probe_core.precheck.judging import Judge
 from probe_core.precheck.model import Call, Message, Outcome, Result, Skipped, Status
@@ -31,10 +32,12 @@ def runner_of(manager: Manager, framework: str) -> RunnerSpec:
     specs = [item.spec for item in manager.contributions("runners")]
     names = [spec.name for spec in specs if isinstance(spec, RunnerSpec) and spec.framework == framework]
     if not names:
+        if provider("runners", framework):
+            raise manager.missing("runners", framework)
         known = [spec.framework for spec in specs if isinstance(spec, RunnerSpec)]
         raise UserError(
             f'Calls of framework "{framework}" cannot be run alone.',
-            "These can be:" if known else f"Install probe-{framework}.",
+            "These can be:" if known else "Install the plugin of the framework that recorded the run.",
             known,
         )
     return manager.find("runners", names[0], RunnerSpec)
@@ -74,7 +77,7 @@ def rule_spec_of(manager: Manager, framework: str) -> StatusRuleSpec:
         for spec in specs:
             if isinstance(spec, StatusRuleSpec) and spec.framework == wanted:
                 return manager.find("status_rules", spec.name, StatusRuleSpec)
-    raise UserError("No rule for the status of an output is installed.", "Install probe-metrics.")
+    raise missing("A rule for the status of an output", "probe-metrics", ONLY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ def location(text: str | os.PathLike[str]) -> Path:
     except ImportError:
         raise UserError(
             f"{text} lies elsewhere, which takes the packages fsspec and universal_pathlib to read.",
-            "Install them with: pip install 'probe-core[remote]'",
+            "Install them with: pip install fsspec universal_pathlib",
         ) from None
     try:
         found = upath.UPath(text)

@@ -18,10 +18,20 @@ def confidence(path: Path, framework: str, *, without_name: int = 0) -> int:
         without_name: The answer where the header names no framework.
     """
     try:
-        with path.open("rb") as file:
-            found = _FRAMEWORK.search(file.read(HEAD))
+        found = framework_of(path)
     except OSError:
         return 0
     if found is None:
         return without_name
-    return 100 if found.group(1).decode("utf-8", "replace") == framework else 0
+    return 100 if found == framework else 0
+
+
+def framework_of(path: Path) -> str | None:
+    """Return the framework that the header of a record file names; None if it names none.
+
+    Raises:
+        OSError: The file cannot be read.
+    """
+    with path.open("rb") as file:
+        found = _FRAMEWORK.search(file.read(HEAD))
+    return None if found is None else found.group(1).decode("utf-8", "replace")

@@ -101,6 +101,28 @@ def test_no_step_takes_our_names_from_an_index() -> None:
     assert not any(name in requirements for name in names)
 
 
+def test_no_page_or_message_installs_our_names_from_an_index() -> None:
+    """We have published nothing: what ``pip install probe-…`` would bring is a stranger's."""
+    ours = re.compile(r"pip install[^\n`]*?[ '\"]probe-(core|pytorch|mindspore|metrics|reporters|dask)\b")
+    pages = [
+        *PAGES,
+        *ROOT.glob("probe_core/**/*.py"),
+        *ROOT.glob("plugins/**/*.py"),
+    ]
+    found = [str(page.relative_to(ROOT)) for page in pages if ours.search(page.read_text("utf-8"))]
+    assert found == []
+    extras = (
+        (ROOT / "pyproject.toml").read_text().partition("optional-dependencies")[2].partition("[project")[0]
+    )
+    assert "probe-" not in extras
+
+
+def test_the_directories_that_pages_install_are_there() -> None:
+    found = {name for page in PAGES for line in re.findall(r"pip install([^\n`]*)", page.read_text("utf-8"))
+             for name in re.findall(r" \./(plugins/\w+)", line)}  # fmt: skip
+    assert found and all((ROOT / name / "pyproject.toml").is_file() for name in found)
+
+
 def test_public_files_speak_of_the_project_alone() -> None:
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
     if listed.returncode:

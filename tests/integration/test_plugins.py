@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import types
+from importlib import metadata
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from probe_metrics.hooks import probe_metrics
 from probe_sample.hooks import probe_metrics as sample_metrics
 
-from probe_core import hookspecs
+from probe_core import distributions, hookspecs
+from probe_core.cli.main import run
 from probe_core.errors import UserError
 from probe_core.hookspecs import hookimpl
 from probe_core.manager import KINDS, Manager, PluginWarning
@@ -23,6 +28,7 @@ from probe_core.specs import MetricSpec
 from probe_core.testing import MetricConformance, manager_of
 
 TESTS = Path(__file__).parents[1]
+ROOT = TESTS.parent
 SPECS = [*probe_metrics(), *sample_metrics()]
 
 
@@ -119,6 +125,93 @@ def test_probe_plugins_chosen_by_the_environment() -> None:
     assert "PROBE_PLUGINS names nonsense, which is not installed" in done.stderr
     done = probe("compare", "a", "b", PROBE_PLUGINS="metrics")
     assert done.returncode == 2
+
+
+# -- what is missing is named with the command that installs it ------------------------------------
+
+
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """``only("pytorch")``: probe as it is where these plugins alone are installed."""
+
+    def choose(*names: str) -> None:
+        monkeypatch.setenv("PROBE_PLUGINS", ",".join(names))
+        installed = {f"probe-{name}" for name in names}
+
+        def version(name: str) -> str:
+            if name not in installed:
+                raise metadata.PackageNotFoundError(name)
+            return "0.1.0"
+
+        monkeypatch.setattr(distributions, "metadata", types.SimpleNamespace(
+            version=version, PackageNotFoundError=metadata.PackageNotFoundError))  # fmt: skip
+
+    return choose
+
+
+@pytest.mark.parametrize(
+    "plugins, command, missing, install",
+    [
+        ("pytorch,metrics", "compare NPU BENCH -o OUT", 'The reporter "xlsx" comes with probe-reporters', "./plugins/reporters"),
+        ("pytorch,reporters", "compare NPU BENCH -o OUT", 'The metric "cosine" comes with probe-metrics', "./plugins/metrics"),
+        ("pytorch,metrics", "demo OUT", 'The reporter "xlsx" comes with probe-reporters', "./plugins/reporters"),
+        ("metrics,reporters", "compare NPU BENCH -o OUT", 'The reader "pytorch" comes with probe-pytorch',
+         "./plugins/pytorch ./plugins/metrics ./plugins/reporters"),
+        ("metrics,reporters", "run_ut -api_info NPU", 'The reader "pytorch" comes with probe-pytorch', "./plugins/pytorch"),
+        ("pytorch,reporters", "run_ut -api_info NPU -d cpu", "comes with probe-metrics", "./plugins/metrics"),
+        ("metrics,reporters", "demo", 'The command "demo" comes with probe-pytorch', "./plugins/pytorch"),
+        ("metrics,pytorch", "merge_result -h", 'The command "merge_result" comes with probe-reporters', "./plugins/reporters"),
+        ("pytorch,metrics,reporters", "compare NPU BENCH -o OUT --executor dask --scheduler tcp://h:1",
+         'The executor "dask" comes with probe-dask', "./plugins/dask"),
+        ("pytorch,metrics,reporters", "-f mindspore compare NPU BENCH -o OUT",
+         'The reader "mindspore" comes with probe-mindspore', "./plugins/mindspore"),
+    ],
+)  # fmt: skip
+def test_what_is_missing_is_named_with_its_command(
+    plugins: str, command: str, missing: str, install: str, only: Any, runs: Any, tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    base = runs("tensor_L1_datamap")
+    only(*plugins.split(","))
+    (npu,), (bench,) = ((base / side).rglob("dump.json") for side in ("npu_dump", "bench_dump"))
+    words = {"NPU": npu, "BENCH": bench, "OUT": tmp_path / "out"}
+    assert run([str(words.get(word, word)) for word in command.split()]) == 2
+    said = capsys.readouterr().err
+    assert missing in said and "which is not installed" in said
+    assert f"pip install {install}" in said
+    assert all((ROOT / directory / "pyproject.toml").is_file() for directory in install.split())
+
+
+def test_what_is_installed_and_left_out_is_not_to_be_installed_again(runs: Any, tmp_path: Path) -> None:
+    base = runs("tensor_L1_datamap")
+    done = probe("compare", base / "npu_dump", base / "bench_dump", PROBE_PLUGINS="pytorch,metrics")
+    assert done.returncode == 2
+    assert "comes with probe-reporters 0.1.0, which is installed and left out" in done.stderr
+    assert "PROBE_PLUGINS" in done.stderr and "pip install" not in done.stderr
+
+
+def test_the_list_of_our_distributions_is_what_they_give() -> None:
+    manager = Manager()
+    given: dict[str, dict[str, list[str]]] = {}
+    for kind in set(KINDS) - {"references"}:
+        for item in manager.contributions(kind):
+            given.setdefault(item.plugin.distribution, {}).setdefault(kind, []).append(item.spec.name)
+    listed = yaml.safe_load(files("probe_core").joinpath("distributions.yaml").read_text("utf-8"))
+    for name, one in listed.items():
+        directories = one.pop("directories")
+        assert all((ROOT / directory / "pyproject.toml").is_file() for directory in directories)
+        assert given[name] == one
+
+
+def test_a_plugin_of_a_framework_asks_for_what_every_command_needs() -> None:
+    for name in ("probe-pytorch", "probe-mindspore"):
+        needs = metadata_of(ROOT / "plugins" / name.removeprefix("probe-") / "pyproject.toml")
+        assert {"probe-core", "probe-metrics", "probe-reporters"} <= needs
+
+
+def metadata_of(path: Path) -> set[str]:
+    (line,) = (line for line in path.read_text("utf-8").splitlines() if line.startswith("dependencies"))
+    return set(re.findall(r'"([a-zA-Z_-]+)', line))
 
 
 def module(name: str, **hooks: Any) -> types.ModuleType:

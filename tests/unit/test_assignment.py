@@ -192,7 +192,7 @@ def test_two_standards_of_one_name(manager: Manager) -> None:
 def test_no_standard_at_all() -> None:
     with pytest.raises(UserError) as caught:
         Assignment(manager_of(), "seed")
-    assert caught.value.fix == "Install probe-metrics."
+    assert "A precision standard comes with probe-metrics" in caught.value.what
 
 
 def test_without_a_standard_for_the_rest_the_rest_is_not_judged() -> None:

@@ -1,0 +1,57 @@
+"""The distributions of this repository as data: which gives what, and the command that installs it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from importlib import metadata
+from importlib.resources import files
+from typing import Any
+
+from probe_core.errors import UserError
+
+
+@cache
+def _listed() -> Mapping[str, Mapping[str, list[str]]]:
+    import yaml
+
+    listed: dict[str, Any] = yaml.safe_load(
+        files(__package__).joinpath("distributions.yaml").read_text("utf-8")
+    )
+    return listed
+
+
+def is_of_probe(distribution: str) -> bool:
+    """Is it a distribution of this repository, whose faults are defects of probe?"""
+    return distribution == "probe-core" or distribution in _listed()
+
+
+def provider(kind: str, name: str) -> str | None:
+    """Return the distribution that gives the contribution ``name`` of a kind such as ``reporters``."""
+    return next((one for one, given in _listed().items() if name in given.get(kind, ())), None)
+
+
+def how_to_install(distribution: str) -> str:
+    """Return the sentence with the command that installs a distribution of this repository."""
+    directories = _listed()[distribution]["directories"]
+    return f"In a clone of probe: pip install {' '.join(f'./{one}' for one in directories)}"
+
+
+def missing(what: str, distribution: str, switch: str) -> UserError:
+    """Return the error that says which distribution gives ``what``, and how to get it.
+
+    Args:
+        what: What is missing, such as ``The reporter "xlsx"``.
+        distribution: A distribution of this repository.
+        switch: The environment variable that may leave out plugins that are installed.
+    """
+    try:
+        version = metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return UserError(
+            f"{what} comes with {distribution}, which is not installed.", how_to_install(distribution)
+        )
+    return UserError(
+        f"{what} comes with {distribution} {version}, which is installed and left out.",
+        f"See probe plugins for the reason; the variable {switch} may leave it out, too.",
+    )
