@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
+from probe_core.safe_text import safe
+
 ALIKE = 0.7
 """The least likeness of two names of which one may be a slip of the other."""
 
@@ -26,7 +28,7 @@ class UserError(Exception):
 
     def __str__(self) -> str:
         lines = [self.what, self.fix, *(f"  {choice}" for choice in self.choices)]
-        return "\n".join(line for line in lines if line)
+        return "\n".join(safe(line) for line in lines if line)
 
 
 class Defect(Exception):
@@ -46,10 +48,7 @@ class UnreadableTensor(Exception):
 
 def printable(text: str, limit: int = 400) -> str:
     """``text``, which may hold names from a stranger's file, on one line of a terminal, and no longer."""
-    if not text.isprintable():
-        text = "".join(
-            c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
-        )
+    text = safe(text)
     return text if len(text) <= limit else f"{text[: limit - 20]} … {text[-17:]}"
 
 

@@ -11,6 +11,7 @@ from probe_core.manager import Manager
 from probe_core.model import Advice, Row
 from probe_core.plan import DEFAULT_FORMATS, Plan
 from probe_core.protocols import Reporter, TableWriter
+from probe_core.safe_text import safe
 from probe_core.specs import ReporterSpec
 from probe_core.store.atomic import AtomicFile, make_directory
 from probe_core.store.layout import RunPair
@@ -97,9 +98,10 @@ class Output:
     def write_advice(self, advice: Advice) -> Path:
         """The advisor's file: where, which row, what to do."""
         file = AtomicFile(self._directory / f"{self._sort}advisor{self._label}_{self._time_stamp}.txt")
-        text = f"Line: {advice.line}\nSuspect Nodes: {advice.node}\nExpert Advice: {advice.text}\n"
+        where = f"Line: {safe(str(advice.line))}\nSuspect Nodes: {safe(advice.node)}\n"
+        text = where + safe(f"Expert Advice: {advice.text}\n", keep="\n")
         try:
-            file.temporary.write_text(text, "utf-8", errors="replace")
+            file.temporary.write_text(text, "utf-8")
         except OSError as error:
             file.discard()
             raise self._failed(error) from None

@@ -88,12 +88,12 @@ def api_precision_compare(
         ("SKIP", "skipped", None),
     )
     parts = [
-        click.style(f"{counts[key]:,} {word}", fg=colour if counts[key] else None)
+        console.style(f"{counts[key]:,} {word}", fg=colour if counts[key] else None)
         for key, word, colour in words
     ]
     console.show(f"  {', '.join(parts)}")
     for level, api, message in sorted(worst, key=lambda one: one[0])[:SHOWN]:
-        console.show(f"    {click.style(printable(api), bold=True)}  {level}  {printable(message)}")
+        console.show(f"    {console.style(printable(api), bold=True)}  {level}  {printable(message)}")
     console.show(f"  wrote {found.result}")
     console.show(f"  wrote {found.details}")
     levels = {"error": ("error",), "warning": ("error", "warning")}.get(fail_on or "", ())

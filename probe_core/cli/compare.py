@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -199,7 +198,7 @@ def compare(
         resume=resume,
     )
     if print_plan:
-        console.show(json.dumps(plan.describe(), indent=2, ensure_ascii=False))
+        console.show_json(plan.describe())
         return FINISHED
     tune_process()
     manager = ctx.find_object(Manager) or Manager()

@@ -1,8 +1,14 @@
-"""All that the commands print: results on stdout, everything about the work on stderr."""
+"""All that the commands print: results on stdout, everything about the work on stderr.
+
+Every line goes through ``_print``, which makes its text safe for a terminal: whatever a dump holds, no
+control character, escape sequence or direction mark of it gets out. Colours are made by ``style`` alone.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import secrets
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +20,7 @@ import click
 
 from probe_core.errors import printable
 from probe_core.progress import watched
+from probe_core.safe_text import safe, safe_json
 from probe_core.store.stack import own_frames
 
 if TYPE_CHECKING:
@@ -39,24 +46,52 @@ def prepare() -> None:
             reconfigure(errors="backslashreplace")
 
 
-def show(text: str = "") -> None:
-    """A line of the result."""
-    click.echo(text)
+_STYLE = f"\x1b{secrets.token_hex(8)}"
+"""Opens a mark of ``style`` and closes it; made anew in each process, so that no dump can hold it."""
+_MARK = re.compile(f"{_STYLE}([a-z_+]*)/{_STYLE}")
 
 
-def note(text: str) -> None:
-    """A line about the work."""
-    click.echo(text, err=True)
+def style(text: str, fg: str | None = None, *, bold: bool = False) -> str:
+    """Mark a text, which is shown in this colour on a terminal, for what this module prints."""
+    on = "+".join(filter(None, (fg, "bold" if bold else None)))
+    return f"{_STYLE}{on}/{_STYLE}{text}{_STYLE}/{_STYLE}" if on else text
+
+
+def _print(text: str, *, err: bool, lines: bool) -> None:
+    """Print a text with everything in it made safe but our own marks, and newlines where it has lines."""
+    pieces = _MARK.split(text)
+    keep = "\n" if lines else ""
+    shown = [safe(pieces[0], keep)]
+    for on, piece in zip(pieces[1::2], pieces[2::2]):
+        piece = safe(piece, keep)
+        colour = on.removesuffix("bold").removesuffix("+") or None
+        shown.append(click.style(piece, fg=colour, bold=on.endswith("bold") or None) if on else piece)
+    click.echo("".join(shown), err=err)
+
+
+def show(text: str = "", *, lines: bool = False) -> None:
+    """A line of the result; several where ``lines`` is set, and the text holds no name with a newline."""
+    _print(text, err=False, lines=lines)
+
+
+def note(text: str, *, lines: bool = False) -> None:
+    """A line about the work; several where ``lines`` is set."""
+    _print(text, err=True, lines=lines)
+
+
+def show_json(value: Any) -> None:
+    """A result as JSON, which reads back as it is, whatever it holds."""
+    click.echo(safe_json(value, indent=2))
 
 
 def warn(text: str) -> None:
     """A warning."""
-    note(f"{click.style('warning', fg='yellow')}: {printable(text)}")
+    note(f"{style('warning', fg='yellow')}: {printable(text)}")
 
 
 def error(what: str, fix: str = "", choices: Sequence[str] = ()) -> None:
     """A mistake of the user's: what, how to mend it, the choices."""
-    note(f"{click.style('error', fg='red', bold=True)}: {printable(what)}")
+    note(f"{style('error', fg='red', bold=True)}: {printable(what)}")
     if fix:
         note(f"  {printable(fix)}")
     for choice in choices:
@@ -73,7 +108,7 @@ def usage(problem: click.ClickException) -> None:
 
 def defect(where: str) -> None:
     """A defect of probe itself."""
-    note(traceback.format_exc().rstrip())
+    note(traceback.format_exc().rstrip(), lines=True)
     error("This is a defect of probe.", f"Please report it with the lines above at {where}.")
 
 
@@ -100,7 +135,7 @@ def progress(label: str = "") -> Iterator[Callable[[], AbstractContextManager[No
             if bar is not None:
                 bar.render_finish()
             phase = what
-            bar = click.progressbar(length=total, label=f"{what} {label}".rstrip(), file=sys.stderr)
+            bar = click.progressbar(length=total, label=safe(f"{what} {label}".rstrip()), file=sys.stderr)
             bar.render_progress()
         bar.update(done - bar.pos)
 
@@ -139,7 +174,7 @@ def summary(report: Report, *, brief: bool = False, one_of_many: bool = False) -
     )
     numbers = {level.value: count for level, count in counts.levels.items()}
     parts = [
-        click.style(f"{numbers[level]:,} {word}", fg=colour if numbers[level] else None)
+        style(f"{numbers[level]:,} {word}", fg=colour if numbers[level] else None)
         for level, word, colour in _LEVELS
     ]
     alone = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
@@ -167,7 +202,7 @@ def summary(report: Report, *, brief: bool = False, one_of_many: bool = False) -
 def _suspects(report: Report, count: int) -> None:
     show("  first suspects:" if report.suspects else "  no suspects")
     for suspect in report.suspects[:count]:
-        show(f"    {click.style(printable(suspect.row), bold=True)}  (row {suspect.line})")
+        show(f"    {style(printable(suspect.row), bold=True)}  (row {suspect.line})")
         show(f"        {printable(suspect.why)}")
         if suspect.module:
             show(f"        in {printable(suspect.module, 200)}")
@@ -222,7 +257,7 @@ def first_difference(analysis: Analysis) -> None:
 
 def _node(one: Found) -> None:
     facts = one.node.facts
-    show(f"  rank {one.node.rank}: {click.style(printable(facts.op), bold=True)}")
+    show(f"  rank {one.node.rank}: {style(printable(facts.op), bold=True)}")
     show(f"      {printable(one.node.why)}")
     if facts.within:
         show(f"      in {printable(facts.within[0], 200)}")
@@ -230,7 +265,7 @@ def _node(one: Found) -> None:
         show(f"      {printable(frame, 200)}")
     lines = [("", "NPU", "Bench", "")]
     for item in one.items:
-        name = str(item["NPU Name"]).removeprefix(f"{facts.op}.")
+        name = printable(str(item["NPU Name"]).removeprefix(f"{facts.op}."), 100)
         lines.append((name, _values(item, "NPU"), _values(item, "Bench"), _mark(item)))
     widths = [max(len(line[column]) for line in lines) for column in range(3)]
     for line in lines:
@@ -246,13 +281,14 @@ def _values(item: Mapping[str, Any], side: str) -> str:
     numbers = [item.get(f"{side} {name}") for name in ("max", "min", "mean", "l2norm")]
     if len(set(map(str, numbers))) == 1:
         return printable(str(numbers[0]), 40)
-    return " ".join(f"{number:.5g}" if isinstance(number, float) else str(number) for number in numbers)
+    shown = (f"{number:.5g}" if isinstance(number, float) else str(number) for number in numbers)
+    return printable(" ".join(shown), 80)
 
 
 def _mark(item: Mapping[str, Any]) -> str:
     found = item["difference"]
     if found["state"] == "differs":
-        return click.style("differs", fg="red")
+        return style("differs", fg="red")
     return str(found["why"] or "not judged") if found["state"] == "unjudged" else ""
 
 
@@ -265,8 +301,8 @@ def collectives(one: StepCheck) -> None:
         f"{len(found.breaches):,} break their law"
     )
     for breach in found.breaches[:SHOWN_BREACHES]:
-        show(f"  rank {breach.rank}: {click.style(printable(breach.op), bold=True)}")
-        show(f"      should have received {breach.law}; {breach.evidence}")
+        show(f"  rank {breach.rank}: {style(printable(breach.op), bold=True)}")
+        show(f"      should have received {printable(f'{breach.law}; {breach.evidence}')}")
     if len(found.breaches) > SHOWN_BREACHES:
         show(f"  and {len(found.breaches) - SHOWN_BREACHES} more")
     for reason, count in found.unchecked.items():

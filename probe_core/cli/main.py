@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -74,7 +73,7 @@ def run(arguments: list[str] | None = None) -> int:
     console.prepare()
     with warnings.catch_warnings():
         warnings.simplefilter("always", PluginWarning)
-        warnings.showwarning = _shown_like_ours(warnings.showwarning)
+        warnings.showwarning = _show_warning
         try:
             code: Any = cli.main(arguments, prog_name="probe", standalone_mode=False)
             return code if isinstance(code, int) else FINISHED
@@ -82,7 +81,7 @@ def run(arguments: list[str] | None = None) -> int:
             console.error(error.what, error.fix, error.choices)
             return MISTAKE
         except click.exceptions.NoArgsIsHelpError as error:
-            console.note(error.format_message())
+            console.note(error.format_message(), lines=True)
             return MISTAKE
         except click.ClickException as error:
             console.usage(error)
@@ -100,13 +99,17 @@ def run(arguments: list[str] | None = None) -> int:
             return DEFECT
 
 
-def _shown_like_ours(show: Callable[..., None]) -> Callable[..., None]:
-    """Warnings of probe's as the command line words them; those of others by ``show``, as ever."""
-
-    def show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
-        if category.__module__.startswith("probe_"):
-            console.warn(str(message))
-        else:
-            show(message, category, *place, **more)
-
-    return show_warning
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """Print a warning of probe's as the command line words them, one of others as Python does."""
+    if category.__module__.startswith("probe_"):
+        console.warn(str(message))
+    else:
+        shown = warnings.formatwarning(message, category, filename, lineno, line)
+        console.note(shown.rstrip("\n"), lines=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -25,7 +24,7 @@ def plugins(ctx: click.Context, as_json: bool) -> int:
         manager.contributions(kind)
     described = [_describe(manager, plugin) for plugin in manager.plugins.values()]
     if as_json:
-        console.show(json.dumps(described, indent=2, ensure_ascii=False))
+        console.show_json(described)
     else:
         _table(described)
     return FINISHED
@@ -51,8 +50,8 @@ def _describe(manager: Manager, plugin: Plugin) -> dict[str, Any]:
 
 def _table(described: list[dict[str, Any]]) -> None:
     for plugin in described:
-        status = click.style("broken", fg="red") if plugin["problem"] else click.style("ok", fg="green")
-        console.show(f"{click.style(plugin['name'], bold=True)}  {plugin['distribution']} "
+        status = console.style("broken", fg="red") if plugin["problem"] else console.style("ok", fg="green")
+        console.show(f"{console.style(plugin['name'], bold=True)}  {plugin['distribution']} "
                      f"{plugin['version']}  {status}")  # fmt: skip
         if plugin["problem"]:
             console.show(f"    problem: {plugin['problem']}")

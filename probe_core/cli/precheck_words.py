@@ -9,9 +9,7 @@ from dataclasses import fields
 from itertools import islice
 from typing import TYPE_CHECKING
 
-import click
-
-from probe_core.cli.console import show, warn
+from probe_core.cli.console import show, style, warn
 from probe_core.errors import printable
 from probe_core.precheck.calls import api_name
 from probe_core.precheck.model import Detail, Result, Status
@@ -36,7 +34,7 @@ def checked(found: Checked) -> None:
     text = f"{found.total:,} calls checked, of {len(found.apis):,} APIs"
     show(f"{text}, {found.earlier:,} of them in an earlier run" if found.earlier else text)
     parts = [
-        click.style(f"{found.counts[status]:,} {word}", fg=_COLOURS[status] if found.counts[status] else None)
+        style(f"{found.counts[status]:,} {word}", fg=_COLOURS[status] if found.counts[status] else None)
         for status, word in _WORDS.items()
     ]
     show(f"  {', '.join(parts)}")
@@ -74,11 +72,11 @@ def _failed(results: list[Result], calls: int, plan: CheckPlan) -> None:
         f"{count} {word}" for count, word in ((errors, "fail"), (len(results) - errors, "to check")) if count
     ]
     parts.append(f"of {calls} {'call' if calls == 1 else 'calls'}")
-    show(f"    {click.style(printable(name), bold=True)}  ({', '.join(parts)})")
+    show(f"    {style(printable(name), bold=True)}  ({', '.join(parts)})")
     if worst:
         numbers = [f"{word} {worst.numbers[key]:.6g}" for key, word in _SHOWN_NUMBERS if key in worst.numbers]
         if worst.device_dtype:
-            numbers.insert(0, f"{worst.device_dtype} {worst.shape}")
+            numbers.insert(0, printable(f"{worst.device_dtype} {worst.shape}", 100))
         if numbers:
             show(f"        {', '.join(numbers)}")
         if messages := (*worst.messages, *worst.standard_messages):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from probe_core.errors import UserError
+from probe_core.safe_text import safe
 from probe_core.store.atomic import FILE_MODE, make_directory, write_text
 from probe_core.store.layout import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY
 from probe_core.store.packed import JOURNAL_FILE, PACKED_FILE
@@ -136,7 +137,7 @@ class StepDirectory:
         with suppress(OSError, UserError):
             self._make()
         with suppress(OSError), (self.path / ERROR_FILE).open("a", encoding="utf-8") as file:
-            file.write("\n".join(lines) + "\n")
+            file.write("\n".join(safe(line, keep="\n") for line in lines) + "\n")
 
 
 def remove_tensors(directory: Path) -> None:

@@ -59,9 +59,10 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
     for report in compare(plan, ctx.find_object(Manager) or Manager()):
         console.show(headline(report))
         console.show()
-        console.show(STORY.format(how=how))
+        console.show(STORY.format(how=how), lines=True)
         console.summary(report)
-    console.show("\nThe same with your runs:")
+    console.show()
+    console.show("The same with your runs:")
     console.show("  probe run -o mine train.py                # records a script as it is")
     console.show(f"  probe compare {target} {golden} -o {plan.output} -hl")
     return 0

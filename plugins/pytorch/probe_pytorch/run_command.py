@@ -123,7 +123,7 @@ def _execute(script: str, arguments: tuple[str, ...], module: bool) -> int:
     except SystemExit as stop:
         if stop.code is None or isinstance(stop.code, int):
             return stop.code or 0
-        console.note(str(stop.code))
+        console.note(str(stop.code), lines=True)
         return 1
     except KeyboardInterrupt:
         console.note("Interrupted; what was recorded is kept.")
@@ -157,7 +157,7 @@ def _show_error(error: Exception) -> None:
         frames = [frame for frame in part.stack if not frame.filename.startswith(own)]
         part.stack = traceback.StackSummary.from_list(frames)
         part = part.__cause__ or part.__context__
-    console.note("".join(shown.format()).rstrip())
+    console.note("".join(shown.format()).rstrip(), lines=True)
 
 
 def _report(config: Config, recorder: Recorder) -> None:

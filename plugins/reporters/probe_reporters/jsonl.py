@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from probe_core.model import Cell, Colour
+from probe_core.safe_text import safe_json
 from probe_core.spreadsheet_text import clean
 
 
@@ -37,7 +37,7 @@ class JsonlWriter:
         }
         if colour is not None:
             row["highlight"] = colour.value
-        self._file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+        self._file.write(safe_json(row) + "\n")
 
     def close(self) -> None:
         """Complete the file."""
