@@ -5,8 +5,17 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-_STARTS = "=+-@＝＋－＠％%\t\r"
-_AFTER_SEMICOLON = re.compile(r";(?=[=+\-@＝＋－＠％%])")
+from probe_core.safe_text import UNSAFE, escaped
+
+_SIGNS = r"=+\-@%＝＋－＠％﹦﹢﹣﹫﹪−"
+"""Characters that begin a formula, in full width and in small form too."""
+_BLANKS = (
+    r"[\s\x00-\x20\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
+    r"\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]*"
+)
+"""What spreadsheets strip before they look, or do not show."""
+_FORMULA = re.compile(rf"[\t\r]|{_BLANKS}[{_SIGNS}]")
+_AFTER_SEMICOLON = re.compile(rf";(?={_BLANKS}[{_SIGNS}])")
 
 
 def clean(text: str) -> str:
@@ -18,16 +27,19 @@ def clean(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def neutralise(text: str) -> str:
-    """``text`` that no spreadsheet takes for a formula.
+    r"""``text`` that no spreadsheet takes for a formula, and no terminal for a command.
 
-    A text that begins like a formula, or holds such a beginning right after a semicolon (where
-    some locales split cells), gets an apostrophe there. Numbers such as ``-inf`` stay as they are.
-    NUL, which neither csv nor Excel can hold, becomes U+FFFD.
+    A text that begins like a formula, whatever blanks stand before it, or holds such a beginning right
+    after a semicolon (where some locales split cells), gets an apostrophe there. Numbers such as ``-inf``
+    stay as they are. Control characters other than tab and newline, marks of direction and characters
+    without a width are written as escapes such as ``\x1b``; NUL, which no table can hold, becomes U+FFFD.
     """
     text = clean(text).replace("\0", "\ufffd")
-    if text and text[0] in _STARTS and not _is_number(text):
+    if _FORMULA.match(text) and not _is_number(text):
         text = "'" + text
-    return _AFTER_SEMICOLON.sub(";'", text) if ";" in text else text
+    if ";" in text:
+        text = _AFTER_SEMICOLON.sub(";'", text)
+    return text if text.isascii() and text.isprintable() else UNSAFE.sub(escaped, text)
 
 
 def _is_number(text: str) -> bool:

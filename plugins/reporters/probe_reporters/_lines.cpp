@@ -21,7 +21,7 @@ namespace {
 // What neutralise() of text.py may change, or XML cannot hold: those texts are prepared in Python.
 bool plain(std::string_view text) {
     if (text.empty()) return true;
-    if (std::strchr("=+-@%\t\r", text[0])) return false;
+    if (std::strchr("=+-@%\t\r \n", text[0])) return false;
     for (size_t i = 0; i < text.size(); i++) {
         unsigned char c = text[i];
         if (c == ';' || c == 0x7f || (c < 0x20 && c != '\n') || (c == '_' && i + 1 < text.size() && text[i + 1] == 'x'))

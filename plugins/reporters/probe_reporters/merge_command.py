@@ -15,6 +15,7 @@ from probe_core.cli.options import Location
 from probe_core.errors import UserError, meant
 from probe_core.manager import Manager
 from probe_core.specs import ReporterSpec
+from probe_core.spreadsheet_text import neutralise
 
 if TYPE_CHECKING:
     from probe_reporters.merge import MergeConfig
@@ -162,7 +163,7 @@ def read_config(path: Path) -> MergeConfig:
             close = meant(str(key), KEYS)
             hint = f"Did you mean {close}? Known keys:" if close else "Known keys:"
             raise UserError(f'{what} has an unknown key "{key}".', hint, KEYS)
-    apis = _texts(value.get("api"), f"{what}: api", EXAMPLE)
+    apis = tuple(map(neutralise, _texts(value.get("api"), f"{what}: api", EXAMPLE)))  # as results hold them
     if not apis:
         raise UserError(f"{what} lists no API under api.", EXAMPLE, EXAMPLE_LINES)
     asked = value.get("compare_index")
