@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import BrokenExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ from probe_core.report import Report
 from probe_core.specs import ExecutorSpec
 from probe_core.spread import as_finished, lost, opened
 from probe_core.store.atomic import remove_leftovers
+from probe_core.store.claim import claimed
 from probe_core.store.layout import Pairing, RunPair, pair_runs
 
 if TYPE_CHECKING:
@@ -63,6 +65,7 @@ class Ranks:
     pairing: Pairing = field(init=False)
     finished: list[Finished] = field(default_factory=list)
     _journal: Journal | None = None
+    _resumes: bool = False
 
     def __post_init__(self) -> None:
         self.pairing = pair_runs(self.plan.target, self.plan.golden, self.plan.steps, self.plan.ranks)
@@ -70,12 +73,28 @@ class Ranks:
             found = Journal.resume(self.plan) if self.plan.resume else None
             if found is not None:
                 self.plan = replace(self.plan, time_stamp=found.time_stamp)
+                self._resumes = True
             self._journal = found or Journal(self.plan)
 
     @property
     def several(self) -> bool:
         """True where there is more than one comparison to make."""
         return len(self.pairing.pairs) > 1
+
+    @contextmanager
+    def claimed(self) -> Iterator[None]:
+        """Hold the plan's time stamp while the block runs; where it is taken, the next that is free.
+
+        Raises:
+            UserError: The output directory takes no files; what is to be resumed is still running.
+        """
+        parts = {pair.part for pair in self.pairing.pairs}
+        with claimed(self.plan.output, self.plan.time_stamp, parts, resumes=self._resumes) as time_stamp:
+            if time_stamp != self.plan.time_stamp:
+                self.plan = replace(self.plan, time_stamp=time_stamp)
+                if self._journal is not None:
+                    self._journal = Journal(self.plan)
+            yield
 
     def run(self) -> Iterator[Finished]:
         """Make all comparisons and give them in the order of the pairs, each once all before it have ended.

@@ -13,6 +13,7 @@ from probe_core.cli.main import FINISHED, FOUND
 from probe_core.errors import UserError, printable
 from probe_core.manager import Manager
 from probe_core.precheck.settings import LANGUAGES, RELEASES
+from probe_core.store.claim import claimed
 
 PATTERN = "accuracy_checking_details_*.csv"
 SHOWN = 5
@@ -71,7 +72,8 @@ def api_precision_compare(
         console.warn(f"{name} is not in {gpu.name}; it gets no row.")
     if len(found.missing) > SHOWN:
         console.warn(f"{len(found.missing) - SHOWN} more rows are not in {gpu.name}.")
-    write_compared(found, output, time_stamp(), language)
+    with claimed(output, time_stamp()) as claim:
+        write_compared(found, output, claim, language)
     counts: Counter[str] = Counter()
     worst: list[tuple[str, str, str]] = []
     for api, (forward, backward, messages) in found.apis.items():

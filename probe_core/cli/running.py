@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from probe_core.cli import console
 from probe_core.cli.main import FINISHED, FOUND, INTERRUPTED, MISTAKE
+from probe_core.errors import UserError
 from probe_core.manager import Manager
 from probe_core.model import GRAVITY, Level
 from probe_core.plan import Plan
 from probe_core.report import Report
+
+if TYPE_CHECKING:
+    from probe_core.ranks import Ranks
 
 
 def run_plan(plan: Plan, manager: Manager, fail_on: Level | None = None, *, brief: bool = False) -> int:
@@ -16,13 +23,19 @@ def run_plan(plan: Plan, manager: Manager, fail_on: Level | None = None, *, brie
     A rank that cannot be compared is said to, and the others are compared.
     """
     from probe_core.ranks import Ranks
-    from probe_core.summary import write_summary
 
     ranks = Ranks(plan, manager)
     for line in ranks.pairing.missing:
         console.warn(line)
     for line in ranks.pairing.damaged:
         console.error(line, "Record that rank again, or leave it out with --rank.")
+    with ranks.claimed():
+        return _run(ranks, manager, fail_on, brief)
+
+
+def _run(ranks: Ranks, manager: Manager, fail_on: Level | None, brief: bool) -> int:
+    from probe_core.summary import write_summary
+
     interrupted = False
     told: set[str] = set()
     try:
@@ -43,17 +56,23 @@ def run_plan(plan: Plan, manager: Manager, fail_on: Level | None = None, *, brie
     except KeyboardInterrupt:
         interrupted = True
     reports = [one.report for one in ranks.finished if one.report is not None]
+    failed = len(reports) < len(ranks.finished)
     if ranks.several:
-        files = [] if interrupted else write_summary(ranks.plan, manager, ranks.finished)
+        files: list[Path] = []
+        try:
+            files = [] if interrupted else write_summary(ranks.plan, manager, ranks.finished)
+        except UserError as error:  # the ranks' own results are there
+            console.error(error.what, error.fix, error.choices)
+            failed = True
         console.ranks(ranks.pairing, ranks.finished, files)
-    if plan.analyze and not interrupted:
+    if ranks.plan.analyze and not interrupted:
         from probe_core.difference.analysis import analyze
 
         for analysis in analyze(ranks.plan, ranks.pairing.pairs):
             console.first_difference(analysis)
     if interrupted or any(report.interrupted for report in reports):
         return INTERRUPTED
-    return _code(reports, ranks.pairing.damaged, len(reports) < len(ranks.finished), fail_on)
+    return _code(reports, ranks.pairing.damaged, failed, fail_on)
 
 
 def _code(reports: list[Report], damaged: list[str], failed: bool, fail_on: Level | None) -> int:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -22,6 +21,7 @@ from probe_core.precheck.model import Detail, Result
 from probe_core.precheck.tables import Column, Tables
 from probe_core.spreadsheet_text import neutralise
 from probe_core.store.atomic import FILE_MODE, AtomicFile, make_directory, refused
+from probe_core.store.claim import next_second
 
 RESULT_NAME = "accuracy_checking_result_{}.csv"
 DETAILS_NAME = "accuracy_checking_details_{}.csv"
@@ -92,7 +92,7 @@ class ResultFiles:
             try:
                 files._open("xb")
             except FileExistsError:
-                time_stamp = _next(time_stamp)
+                time_stamp = next_second(time_stamp)
                 continue
             except OSError as error:
                 raise refused(files.result, error) from None
@@ -291,9 +291,3 @@ def _lock(file: BinaryIO, path: Path) -> None:
         ) from None
     except OSError:
         return  # a file system without locks
-
-
-def _next(time_stamp: str) -> str:
-    """A time stamp one second later."""
-    moment = time.mktime(time.strptime(time_stamp, "%Y%m%d%H%M%S"))
-    return time.strftime("%Y%m%d%H%M%S", time.localtime(moment + 1))

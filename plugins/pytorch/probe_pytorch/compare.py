@@ -79,14 +79,15 @@ def compare(
     ranks = Ranks(plan, manager)
     for line in (*ranks.pairing.missing, *ranks.pairing.damaged):
         console.warn(line)
-    for finished in ranks.run():
-        if finished.report is not None and runs.print_log:
-            console.summary(finished.report, one_of_many=ranks.several)
+    with ranks.claimed():
+        for finished in ranks.run():
+            if finished.report is not None and runs.print_log:
+                console.summary(finished.report, one_of_many=ranks.several)
+        if ranks.several:
+            write_summary(ranks.plan, manager, ranks.finished)
     errors = [f"{one.pair.name}: {one.error.what}" for one in ranks.finished if one.error is not None]
     errors += ranks.pairing.damaged
     count = len(ranks.finished) + len(ranks.pairing.damaged)
-    if ranks.several:
-        write_summary(ranks.plan, manager, ranks.finished)
     if errors:
         raise UserError(
             f"{len(errors)} of {count} ranks cannot be compared; the others are.",

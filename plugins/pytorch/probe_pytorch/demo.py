@@ -18,6 +18,7 @@ from probe_core.manager import Manager
 from probe_core.plan import Plan
 from probe_core.report import Report
 from probe_core.store.atomic import make_directory, write_text
+from probe_core.store.claim import claimed
 
 STORY = """\
 A one-block transformer was trained twice{how}. The golden divides attention scores by
@@ -48,23 +49,25 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
         console.note(f"{problem}: nothing is recorded, and the runs that ship with probe are compared.")
         unpack(directory)
     target, golden = directory / "target" / "step0", directory / "golden" / "step0"
-    plan = Plan(
-        target=target,
-        golden=golden,
-        output=directory / "output",
-        time_stamp=time_stamp(),
-        formats=tuple(name for name in formats.split(",") if name),
-        highlight=True,
-    )
-    for report in compare(plan, ctx.find_object(Manager) or Manager()):
-        console.show(headline(report))
-        console.show()
-        console.show(STORY.format(how=how), lines=True)
-        console.summary(report)
+    output = directory / "output"
+    with claimed(output, time_stamp()) as claim:
+        plan = Plan(
+            target=target,
+            golden=golden,
+            output=output,
+            time_stamp=claim,
+            formats=tuple(name for name in formats.split(",") if name),
+            highlight=True,
+        )
+        for report in compare(plan, ctx.find_object(Manager) or Manager()):
+            console.show(headline(report))
+            console.show()
+            console.show(STORY.format(how=how), lines=True)
+            console.summary(report)
     console.show()
     console.show("The same with your runs:")
     console.show("  probe run -o mine train.py                # records a script as it is")
-    console.show(f"  probe compare {target} {golden} -o {plan.output} -hl")
+    console.show(f"  probe compare {target} {golden} -o {output} -hl")
     return 0
 
 

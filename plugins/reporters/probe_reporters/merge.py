@@ -19,6 +19,7 @@ from probe_core.model import Cell, Mode
 from probe_core.progress import tell
 from probe_core.protocols import TableWriter
 from probe_core.store.atomic import AtomicFile, make_directory
+from probe_core.store.claim import FORM, claimed
 from probe_core.table import LARGEST_SHEET
 from probe_reporters.csv import CsvReporter
 from probe_reporters.jsonl import JsonlReporter
@@ -87,7 +88,7 @@ def merge_results(
 
     Args:
         format: ``xlsx`` is one workbook with a sheet a metric, ``csv`` and ``jsonl`` a file a metric.
-        time_stamp: Part of the files' names; now, when left out.
+        time_stamp: Part of the files' names; now, or the next second that is free, when left out.
         warn: Told of what is left out and why; Python's warnings, when left out.
 
     Raises:
@@ -119,8 +120,11 @@ def merge_results(
     _check_count(directory, ranks)
     selection.report(ranks, warn)
     table = _Table(metrics, ranks, selection.order(ranks))
-    stem = f"multi_ranks_compare_merge_{{}}{time_stamp or time.strftime('%Y%m%d%H%M%S')}.{format}"
-    written = _write(table, output, stem, format)
+    if time_stamp is not None:
+        written = _write(table, output, time_stamp, format)
+    else:
+        with claimed(output, time.strftime(FORM)) as claim:
+            written = _write(table, output, claim, format)
     numbers = tuple(rank.number for rank in ranks)
     return Merged(written, numbers, metrics, len(table.keys), tuple(damaged))
 
@@ -297,9 +301,10 @@ def _read(file: ResultFile, metrics: Sequence[str], selection: _Selection) -> _R
 # -- the files ------------------------------------------------------------------------------
 
 
-def _write(table: _Table, output: Path, stem: str, format: str) -> tuple[Path, ...]:
-    """Write all files of ``table``, or none; ``stem`` has a place for the metric."""
+def _write(table: _Table, output: Path, time_stamp: str, format: str) -> tuple[Path, ...]:
+    """Write all files of ``table``, or none."""
     make_directory(output)
+    stem = f"multi_ranks_compare_merge_{{}}{time_stamp}.{format}"
     files: list[AtomicFile] = []
 
     def new(label: str) -> Path:

@@ -16,6 +16,7 @@ from probe_core.errors import UserError, meant
 from probe_core.manager import Manager
 from probe_core.specs import ReporterSpec
 from probe_core.spreadsheet_text import neutralise
+from probe_core.store.claim import FORM, claimed
 
 if TYPE_CHECKING:
     from probe_reporters.merge import MergeConfig
@@ -113,7 +114,8 @@ def _check(manager: Manager, run: Path, output: Path, format_: str) -> None:
         console.collectives(one)
     spec = manager.find("reporters", format_, ReporterSpec)
     if any(one.check.breaches for one in checks):
-        console.show(f"  wrote {write_check(checks, output, time.strftime('%Y%m%d%H%M%S'), spec)}")
+        with claimed(output, time.strftime(FORM)) as time_stamp:
+            console.show(f"  wrote {write_check(checks, output, time_stamp, spec)}")
 
 
 def _merge(directory: Path, output: Path, config: Path, format_: str) -> int:
