@@ -75,21 +75,23 @@ class Journal:
         return None
 
     def begin(self) -> None:
-        """Write the plan, unless an earlier run of it did; a line that was cut off is ended."""
+        """Write the plan, unless an earlier run of it did; a line that may have been cut off is ended."""
         make_directory(self._path.parent)
         if not self._path.exists():
             self._append({"plan": self._plan})
-        elif not self._path.read_bytes().endswith(b"\n"):
+        else:
             self._write("\n")
 
     def add(self, pair: RunPair, report: Report) -> None:
-        """Note that a rank is finished."""
+        """Note that a rank is finished; where the disk takes no note, resuming compares the rank again."""
         read = self._read.get(_key(pair)) or _read(pair)  # as it was before it was compared
-        self._append({"pair": _key(pair), "read": read, "report": report_to(report)})
+        with suppress(UserError):
+            self._append({"pair": _key(pair), "read": read, "report": report_to(report)})
 
     def end(self) -> None:
         """All is done: nothing is left to resume."""
-        self._path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
 
     def _append(self, value: dict[str, Any]) -> None:
         self._write(json.dumps(value, ensure_ascii=True) + "\n")

@@ -123,7 +123,12 @@ def _write(
     comparison.explain(report.suspects)
     report.unreadable = comparison.unreadable
     report.unreadable_count = comparison.unreadable_count
-    report.files = output.close(interrupted=report.interrupted)
+    try:
+        report.files = output.close(interrupted=report.interrupted)
+    except BaseException:
+        if differences is not None:
+            differences.discard()
+        raise
     if differences is not None:
         report.files.append(differences.close(interrupted=report.interrupted))
     if plan.layer_mapping is not None:

@@ -13,6 +13,7 @@ from probe_core.plan import Plan
 from probe_core.ranks import Finished
 from probe_core.specs import ReporterSpec
 from probe_core.store.atomic import AtomicFile, make_directory
+from probe_core.writing import write_table
 
 if TYPE_CHECKING:
     from probe_core.protocols import Reporter
@@ -37,10 +38,7 @@ def write_summary(plan: Plan, manager: Manager, finished: Sequence[Finished]) ->
         reporter: Reporter = spec.make()
         file = AtomicFile(plan.output / f"compare_summary_{plan.time_stamp}{spec.suffix}")
         try:
-            writer = reporter.open(file.temporary, HEADERS, len(finished))
-            for one in finished:
-                writer.write(cells(one), None)
-            writer.close()
+            write_table(reporter, file.temporary, HEADERS, [cells(one) for one in finished])
         except OSError as error:
             file.discard()
             raise UserError(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from probe_core.errors import UserError
 from probe_core.manager import Manager
-from probe_core.model import Advice, Row
+from probe_core.model import Advice, Cell, Row
 from probe_core.plan import DEFAULT_FORMATS, Plan
 from probe_core.protocols import Reporter, TableWriter
 from probe_core.safe_text import safe
@@ -25,6 +26,25 @@ class _Sink:
     reporter: Reporter
     file: AtomicFile
     writer: TableWriter
+
+
+def write_table(
+    reporter: Reporter, path: Path, headers: Sequence[str], rows: Sequence[Sequence[Cell]]
+) -> None:
+    """Write a table of few rows to ``path``; its file is let go whatever happens.
+
+    Raises:
+        OSError: The disk takes no more.
+    """
+    writer = reporter.open(path, headers, len(rows))
+    try:
+        for row in rows:
+            writer.write(row, None)
+        writer.close()
+    except BaseException:
+        with suppress(OSError):
+            writer.abandon()
+        raise
 
 
 class Output:
@@ -48,7 +68,11 @@ class Output:
             for spec in specs:
                 reporter: Reporter = spec.make()
                 file = AtomicFile(self._directory / f"{stem}{spec.suffix}")
-                writer = reporter.open(file.temporary, table.headers, row_count)
+                try:
+                    writer = reporter.open(file.temporary, table.headers, row_count)
+                except BaseException:
+                    file.discard()
+                    raise
                 self._sinks.append(_Sink(reporter, file, writer))
         except OSError as error:
             self.discard()
@@ -88,12 +112,11 @@ class Output:
         return finished
 
     def discard(self) -> None:
-        """Leave nothing behind."""
+        """Leave nothing behind; what a full disk says to that is known already."""
         for sink in self._sinks:
-            try:
+            with suppress(OSError):
                 sink.writer.abandon()
-            finally:
-                sink.file.discard()
+            sink.file.discard()
 
     def write_advice(self, advice: Advice) -> Path:
         """The advisor's file: where, which row, what to do."""

@@ -16,6 +16,7 @@ from probe_core.protocols import Reporter
 from probe_core.specs import ReporterSpec
 from probe_core.store.atomic import AtomicFile, make_directory
 from probe_core.store.layout import ranks_of
+from probe_core.writing import write_table
 
 HEADERS = ("Step", "Rank", "Call", "Should have received", "Received")
 
@@ -62,10 +63,12 @@ def write_check(checks: Sequence[StepCheck], output: Path, time_stamp: str, spec
     reporter: Reporter = spec.make()
     file = AtomicFile(output / f"collectives_check_{time_stamp}{spec.suffix}")
     try:
-        writer = reporter.open(file.temporary, HEADERS, len(rows))
-        for step, breach in rows:
-            writer.write([step, breach.rank, breach.op, breach.law, breach.evidence], None)
-        writer.close()
+        write_table(
+            reporter,
+            file.temporary,
+            HEADERS,
+            [[step, breach.rank, breach.op, breach.law, breach.evidence] for step, breach in rows],
+        )
     except OSError as error:
         file.discard()
         raise UserError(

@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -90,7 +91,8 @@ class RankFile:
             raise _refused(path, error) from None
         partial = path.with_name(f"{path.stem}_interrupted.json")
         if not interrupted:
-            partial.unlink(missing_ok=True)
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
         return self._file.commit(partial if interrupted else path)
 
     def discard(self) -> None:
@@ -192,9 +194,12 @@ def read(path: Path) -> Iterator[OpFacts]:
 
 def entry_at(path: Path, place: tuple[int, int]) -> dict[str, Any]:
     """The entry that lies at ``place`` in the file of one rank, as JSON gives it."""
-    with path.open("rb") as file:
-        file.seek(place[0])
-        entry: dict[str, Any] = parse(file.read(place[1] - place[0]))
+    try:
+        with path.open("rb") as file:
+            file.seek(place[0])
+            entry: dict[str, Any] = parse(file.read(place[1] - place[0]))
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.", "Compare again.") from None
     return entry
 
 

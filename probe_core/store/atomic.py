@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from probe_core.errors import UserError
@@ -47,8 +48,9 @@ class AtomicFile:
         return final
 
     def discard(self) -> None:
-        """Remove what was written so far."""
-        self.temporary.unlink(missing_ok=True)
+        """Remove what was written so far, where the disk still lets us."""
+        with suppress(OSError):
+            self.temporary.unlink(missing_ok=True)
 
 
 def remove_leftovers(directory: Path, part: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from probe_core.model import Cell, Colour
@@ -41,4 +42,5 @@ class CsvWriter:
 
     def abandon(self) -> None:
         """Let go of the file."""
-        self._file.close()
+        with suppress(OSError):  # a full disk does not take what is left in the buffer either
+            self._file.close()

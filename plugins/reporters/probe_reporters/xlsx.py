@@ -74,9 +74,13 @@ class XlsxWriter:
         self._sheet: IO[bytes] | None = None
         self._tail = b""
         self._row = 0
-        for name, content in self._frame.parts.items():
-            self._file.writestr(_entry(name), content)
-        self._next_sheet()
+        try:
+            for name, content in self._frame.parts.items():
+                self._file.writestr(_entry(name), content)
+            self._next_sheet()
+        except BaseException:  # no one else gets to close it
+            self.abandon()
+            raise
 
     def write(self, cells: Sequence[Cell], colour: Colour | None) -> None:
         """Append one row, filled with its colour."""
