@@ -66,6 +66,7 @@ class Processes:
         method = processes.start_method()
         context = multiprocessing.get_context(method)
         if method == "forkserver":
+            processes.mark_temporary()
             context.set_forkserver_preload(list(PRELOADED))
         return Pool(_Workers(jobs, context, prepare_process, (processes.our_variables(),)), jobs)
 

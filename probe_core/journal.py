@@ -17,7 +17,7 @@ from probe_core.errors import UserError
 from probe_core.plan import Plan
 from probe_core.report import Report
 from probe_core.report_json import report_from, report_to
-from probe_core.store.atomic import FILE_MODE, make_directory, remove_leftovers
+from probe_core.store.atomic import make_directory, open_file, refuse_link, remove_leftovers
 from probe_core.store.layout import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY, RunPair
 from probe_core.store.location import is_remote
 
@@ -48,7 +48,7 @@ class Journal:
         wanted = _identity(plan)
         with suppress(OSError):
             for path in sorted(plan.output.glob(f"{PREFIX}*.jsonl"), reverse=True):
-                lines = list(_lines(path))
+                lines = [] if path.is_symlink() else list(_lines(path))
                 if lines and lines[0].get("plan") == wanted:
                     journal = cls(plan)
                     journal._path = path
@@ -77,8 +77,9 @@ class Journal:
     def begin(self) -> None:
         """Write the plan, unless an earlier run of it did; a line that may have been cut off is ended."""
         make_directory(self._path.parent)
+        refuse_link(self._path)
         if not self._path.exists():
-            self._append({"plan": self._plan})
+            self._append({"plan": self._plan}, os.O_CREAT | os.O_EXCL)
         else:
             self._write("\n")
 
@@ -93,12 +94,12 @@ class Journal:
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
-    def _append(self, value: dict[str, Any]) -> None:
-        self._write(json.dumps(value, ensure_ascii=True) + "\n")
+    def _append(self, value: dict[str, Any], flags: int = 0) -> None:
+        self._write(json.dumps(value, ensure_ascii=True) + "\n", flags)
 
-    def _write(self, text: str) -> None:
+    def _write(self, text: str, flags: int = 0) -> None:
         try:
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, FILE_MODE)
+            descriptor = open_file(self._path, os.O_WRONLY | os.O_APPEND | flags)
             with os.fdopen(descriptor, "a", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from multiprocessing.util import Finalize
 from typing import Any
 
-LONGEST_DIRECTORY = 70
+from probe_core.store.atomic import private_directory
+
+LONGEST_DIRECTORY = 56
 """Characters of the temporary directory in which the server that processes are forked from finds room for its
 socket, whose path may have some hundred."""
 
@@ -22,6 +26,19 @@ def start_method() -> str:
     """How processes start here: forked from a server, which is quick, or else each from nothing."""
     can_fork = hasattr(os, "fork") and len(tempfile.gettempdir()) <= LONGEST_DIRECTORY
     return "forkserver" if can_fork else "spawn"
+
+
+def mark_temporary() -> None:
+    """Have multiprocessing keep its socket in a directory whose name says which process it belongs to.
+
+    That directory goes with the process; where it is killed, the next of our processes removes it. A name of
+    multiprocessing's own choice says nothing, so nobody could.
+    """
+    settings = getattr(multiprocessing.current_process(), "_config", None)  # where its get_temp_dir looks
+    if settings is not None and settings.get("tempdir") is None:
+        home = private_directory()
+        Finalize(None, shutil.rmtree, args=(home,), kwargs={"ignore_errors": True}, exitpriority=-100)
+        settings["tempdir"] = str(home)
 
 
 @contextmanager

@@ -107,6 +107,8 @@ class Ranks:
         from probe_core.comparison import check_plan
 
         check_plan(self.plan, self.manager)
+        for directory in {self.plan.output, *(self.plan.output / pair.part for pair in self.pairing.pairs)}:
+            remove_leftovers(directory)
         if self._journal is None:
             yield self._keep(self._single())
             return

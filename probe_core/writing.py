@@ -74,6 +74,9 @@ class Output:
                     file.discard()
                     raise
                 self._sinks.append(_Sink(reporter, file, writer))
+        except UserError:
+            self.discard()
+            raise
         except OSError as error:
             self.discard()
             raise self._failed(error) from None

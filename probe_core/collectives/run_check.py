@@ -14,7 +14,7 @@ from probe_core.model import Mode
 from probe_core.opening import open_run
 from probe_core.protocols import Reporter
 from probe_core.specs import ReporterSpec
-from probe_core.store.atomic import AtomicFile, make_directory
+from probe_core.store.atomic import AtomicFile, make_directory, remove_leftovers
 from probe_core.store.layout import ranks_of
 from probe_core.writing import write_table
 
@@ -59,6 +59,7 @@ def write_check(checks: Sequence[StepCheck], output: Path, time_stamp: str, spec
         UserError: The output directory takes no file.
     """
     make_directory(output)
+    remove_leftovers(output)
     rows = [(one.step, breach) for one in checks for breach in one.check.breaches]
     reporter: Reporter = spec.make()
     file = AtomicFile(output / f"collectives_check_{time_stamp}{spec.suffix}")

@@ -14,7 +14,7 @@ from probe_core.precheck.judging import whole
 from probe_core.precheck.model import FORWARD, Judgement, Message, Numbers, Status, UnusableCell, kind_of
 from probe_core.precheck.settings import PRECISION
 from probe_core.precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, DETAILS, NUMBERS, Column
-from probe_core.store.atomic import AtomicFile, make_directory, refused
+from probe_core.store.atomic import make_directory, refused, remove_leftovers, replacing
 
 RESULT_NAME = "api_precision_compare_result_{}.csv"
 DETAILS_NAME = "api_precision_compare_details_{}.csv"
@@ -177,6 +177,7 @@ def _whole_api(rows: Sequence[JudgedRow]) -> tuple[Status | None, Status | None,
 def write_compared(found: Compared, directory: Path, time_stamp: str, language: str | None) -> None:
     """Write both files, whole or not at all."""
     make_directory(directory)
+    remove_leftovers(directory)
     language = language or found.language
     found.result = directory / RESULT_NAME.format(time_stamp)
     found.details = directory / DETAILS_NAME.format(time_stamp)
@@ -213,11 +214,9 @@ def _text(value: float | str | Status | None) -> str:
 
 
 def _write(path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, str]], language: str) -> None:
-    file = AtomicFile(path)
     body = csvfile.lines(csvfile.cells(row, columns) for row in rows)
     try:
-        file.temporary.write_bytes(csvfile.header(columns, language) + body)
+        with replacing(path) as file:
+            file.write(csvfile.header(columns, language) + body)
     except OSError as error:
-        file.discard()
         raise refused(path, error) from None
-    file.commit()

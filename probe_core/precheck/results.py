@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from probe_core.errors import UserError, printable
 from probe_core.precheck import csvfile
@@ -20,7 +20,14 @@ from probe_core.precheck.csvfile import BLANK, message_text, number_text, read_t
 from probe_core.precheck.model import Detail, Result
 from probe_core.precheck.tables import Column, Tables
 from probe_core.spreadsheet_text import neutralise
-from probe_core.store.atomic import FILE_MODE, AtomicFile, make_directory, refused
+from probe_core.store.atomic import (
+    create,
+    make_directory,
+    open_file,
+    refused,
+    remove_leftovers,
+    replacing,
+)
 from probe_core.store.claim import next_second
 
 RESULT_NAME = "accuracy_checking_result_{}.csv"
@@ -87,10 +94,11 @@ class ResultFiles:
     ) -> ResultFiles:
         """New files in ``directory``, which is made; the time stamp goes up where it is taken."""
         make_directory(directory)
+        remove_leftovers(directory)
         for _ in range(1000):
             files = cls(directory / RESULT_NAME.format(time_stamp), columns, language, precision, tables)
             try:
-                files._open("xb")
+                files._open(is_new=True)
             except FileExistsError:
                 time_stamp = next_second(time_stamp)
                 continue
@@ -132,7 +140,8 @@ class ResultFiles:
                 "Keep both files of a run in one directory.",
             )
         try:
-            files._open("r+b")
+            remove_leftovers(result.parent)
+            files._open(is_new=False)
         except OSError as error:
             raise refused(result, error) from None
         try:
@@ -142,19 +151,16 @@ class ResultFiles:
             raise
         return files
 
-    def _open(self, mode: str) -> None:
-        self._files = [self.result.open(mode, buffering=0)]  # type: ignore[list-item]
+    def _open(self, *, is_new: bool) -> None:
+        self._files = [_opened(self.result, is_new)]
         try:
             _lock(self._files[0], self.result)
-            self._files.append(self.details.open(mode, buffering=0))  # type: ignore[arg-type]
+            self._files.append(_opened(self.details, is_new))
         except BaseException:
             self.close()
-            if mode == "xb":
+            if is_new:
                 self.result.unlink(missing_ok=True)
             raise
-        for path in (self.result, self.details):
-            with suppress(OSError):
-                path.chmod(FILE_MODE)
 
     def _take_up(self) -> None:
         """Note what is done, and take out what was begun and not finished."""
@@ -186,7 +192,8 @@ class ResultFiles:
 
     def _reopen(self, number: int, path: Path) -> None:
         """Go on with the file that took the place of one of ours."""
-        file: BinaryIO = path.open("ab", buffering=0)
+        file = _opened(path, is_new=False)
+        file.seek(0, os.SEEK_END)
         if number == 0:
             _lock(file, path)
         self._files[number].close()
@@ -255,14 +262,12 @@ class ResultFiles:
         self.close()
 
     def _replace(self, path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, str]]) -> None:
-        file = AtomicFile(path)
         body = csvfile.lines(csvfile.cells(row, columns) for row in rows)
         try:
-            file.temporary.write_bytes(csvfile.header(columns, self._language) + body)
+            with replacing(path) as file:
+                file.write(csvfile.header(columns, self._language) + body)
         except OSError as error:
-            file.discard()
             raise refused(path, error) from None
-        file.commit()
 
     def remove(self) -> None:
         """Take both files away, where nothing could be checked at all."""
@@ -275,6 +280,12 @@ class ResultFiles:
         for file in self._files:
             with suppress(OSError):
                 file.close()
+
+
+def _opened(path: Path, is_new: bool) -> BinaryIO:
+    """Open one of both files, which no link may lead to, for reading and writing."""
+    file = os.fdopen(create(path) if is_new else open_file(path, os.O_RDWR), "r+b", buffering=0)
+    return cast(BinaryIO, file)
 
 
 def _lock(file: BinaryIO, path: Path) -> None:

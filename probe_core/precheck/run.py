@@ -24,7 +24,7 @@ from probe_core.precheck.tables import Column, Tables
 from probe_core.progress import tell
 from probe_core.protocols import Runner
 from probe_core.specs import RunnerSpec
-from probe_core.store.atomic import make_directory
+from probe_core.store.atomic import make_directory, refuse_link, remove_leftovers
 
 PRELOADED = ("probe_core.precheck.checking",)
 """What every worker process needs whatever the framework."""
@@ -190,7 +190,9 @@ def _check(
     checked.earlier = done = len(chosen) - len(left)
     if plan.save_error_data:
         checked.error_directory = plan.settings.error_data_path / f"ut_error_data{files.time_stamp}"
+        refuse_link(checked.error_directory)
         make_directory(checked.error_directory)
+        remove_leftovers(checked.error_directory)
     jobs: list[Job] = []
     not_run: list[Call] = []
     for index in left:

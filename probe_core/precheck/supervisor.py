@@ -80,6 +80,7 @@ def supervise(
     method = method or processes.start_method()
     context: Any = multiprocessing.get_context(method)
     if method == "forkserver":
+        processes.mark_temporary()
         context.set_forkserver_preload([serve.__module__, *preload])
     run = _Run(context, setup, jobs, workers, timeout)
     try:

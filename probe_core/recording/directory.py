@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import traceback
 from collections.abc import Iterable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import IO
 
 from probe_core.errors import UserError
 from probe_core.safe_text import safe
-from probe_core.store.atomic import FILE_MODE, make_directory, write_text
-from probe_core.store.layout import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY
+from probe_core.store.atomic import make_directory, open_file, refuse_link, refused, write_text
+from probe_core.store.layout import CONSTRUCT_FILE, OURS, STACK_FILE, TENSOR_DIRECTORY
 from probe_core.store.packed import JOURNAL_FILE, PACKED_FILE
 
 DUMP_FILE, DEBUG_FILE, ERROR_FILE = "dump.json", "debug.json", "dump_error_info.log"
 TENSOR_SUFFIXES = (".pt", ".npy")
+_STEP = re.compile(r"step(\d{1,9})")
+_LABEL = re.compile(r"rank\d*")
 
 
 class Lock:
@@ -32,13 +36,14 @@ class Lock:
         self._pid = os.getpid()
         self._file: IO[str] | None = None
         while self._file is None:
-            file = self._path.open("a+", encoding="utf-8")
-            with suppress(OSError):
-                self._path.chmod(FILE_MODE)
+            try:
+                descriptor = open_file(self._path, os.O_RDWR | os.O_CREAT)
+            except OSError as error:
+                raise refused(self._path, error) from None
+            file = os.fdopen(descriptor, "r+", encoding="utf-8")
             try:
                 _lock(file)
             except OSError:
-                file.seek(0)
                 number = file.read(20).strip()
                 file.close()
                 holder = f"process {number}" if number else "another process"
@@ -50,6 +55,7 @@ class Lock:
                 self._file = file
             else:  # its holder removed it in the meantime
                 file.close()
+        self._file.seek(0)
         self._file.truncate(0)
         self._file.write(str(self._pid))
         self._file.flush()
@@ -57,7 +63,7 @@ class Lock:
     def _is_there(self, file: IO[str]) -> bool:
         """Is ``file`` still what others would open?"""
         try:
-            return os.path.samestat(os.fstat(file.fileno()), self._path.stat())
+            return os.path.samestat(os.fstat(file.fileno()), self._path.lstat())
         except FileNotFoundError:
             return False
 
@@ -95,21 +101,18 @@ class StepDirectory:
     def __init__(self, root: Path, step: int, label: str) -> None:
         self.path = root / f"step{step}" / label
         self._is_ready = False
+        self._refuse_links()
         if self.path.is_dir():
-            self._clear()
+            clear(self.path)
 
-    def _clear(self) -> None:
-        """Remove what an earlier run left."""
-        for name in (DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE, ERROR_FILE):
-            (self.path / name).unlink(missing_ok=True)
-        for part in self.path.glob(".*.part"):
-            part.unlink(missing_ok=True)
-        remove_tensors(self.path / TENSOR_DIRECTORY)
-        with suppress(OSError):
-            (self.path / TENSOR_DIRECTORY).rmdir()
+    def _refuse_links(self) -> None:
+        """Raise a UserError where a directory that the recorder makes is a link."""
+        for directory in (self.path.parent, self.path, self.path / TENSOR_DIRECTORY):
+            refuse_link(directory)
 
     def _make(self) -> None:
         if not self._is_ready:
+            self._refuse_links()
             make_directory(self.path)
             self._is_ready = True
 
@@ -136,14 +139,135 @@ class StepDirectory:
         ]
         with suppress(OSError, UserError):
             self._make()
-        with suppress(OSError), (self.path / ERROR_FILE).open("a", encoding="utf-8") as file:
-            file.write("\n".join(safe(line, keep="\n") for line in lines) + "\n")
+            descriptor = open_file(self.path / ERROR_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            with os.fdopen(descriptor, "a", encoding="utf-8") as file:
+                file.write("\n".join(safe(line, keep="\n") for line in lines) + "\n")
 
 
-def remove_tensors(directory: Path) -> None:
-    """Remove the tensor files of an earlier run."""
+def clear(directory: Path) -> int:
+    """Remove what a recorder wrote of a step and rank, and nothing else, through no link; how many files."""
+    names = (DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE, ERROR_FILE)
+    count = sum(_remove(path) for path in (*(directory / name for name in names), *directory.glob(".*.part")))
+    tensors = directory / TENSOR_DIRECTORY
+    if not tensors.is_symlink():
+        count += remove_tensors(tensors)
+        with suppress(OSError):
+            tensors.rmdir()
+    return count
+
+
+def remove_tensors(directory: Path) -> int:
+    """Remove the tensor files of an earlier run; how many."""
+    count = 0
     with suppress(FileNotFoundError):
         for path in directory.iterdir():
             known = path.suffix in TENSOR_SUFFIXES or path.name in (PACKED_FILE, JOURNAL_FILE)
             if known or path.name.endswith(".part"):
-                path.unlink(missing_ok=True)
+                count += _remove(path)
+    return count
+
+
+def _remove(path: Path) -> bool:
+    """Remove a file or a link, if it is there; a directory of that name is not the recorder's."""
+    try:
+        path.unlink()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        if path.is_symlink() or not path.is_dir():
+            raise
+        return False
+    return True
+
+
+# -- the run that was there before -----------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Removed:
+    """Steps of an earlier run that are gone, by rank, and directories in which something stays."""
+
+    steps: dict[str, list[int]] = field(default_factory=dict)
+    staying: list[Path] = field(default_factory=list)
+
+    def sentences(self, root: Path) -> list[str]:
+        """Say what was deleted and what was not."""
+        lines = []
+        if self.steps:
+            gone = "; ".join(f"{_numbers(steps)} of {label}" for label, steps in self.steps.items())
+            lines.append(f"probe: replaced the recording in {root}: {gone} deleted.")
+        if self.staying:
+            names = ", ".join(str(path.relative_to(root)) for path in self.staying[:3])
+            more = f" and {len(self.staying) - 3} more" if len(self.staying) > 3 else ""
+            lines.append(
+                f"probe: {names}{more} in {root} hold files that could not be deleted or that "
+                "no recorder writes; they stay beside the new recording."
+            )
+        return lines
+
+
+def labels_in(root: Path) -> list[str]:
+    """The ranks that a run directory holds steps of, by the names of their directories."""
+    found: dict[str, None] = {}
+    for _, directory in _steps(root):
+        with suppress(OSError):
+            found |= dict.fromkeys(path.name for path in directory.iterdir() if _LABEL.fullmatch(path.name))
+    return sorted(found)
+
+
+def is_recorded(root: Path, label: str) -> bool:
+    """Return True if whatever ``root`` holds of a rank was recorded by probe, as its record files say."""
+    for _, directory in _steps(root):
+        for path in (directory / label / DUMP_FILE, directory / label / DEBUG_FILE):
+            try:
+                with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
+                    if f'"{OURS}": '.encode() not in file.read(4096):
+                        return False
+            except FileNotFoundError:
+                continue
+            except (OSError, UserError):
+                return False
+    return True
+
+
+def remove_run(root: Path, label: str, first: int, removed: Removed) -> None:
+    """Remove the steps from ``first`` on that an earlier run recorded of a rank; ``removed`` notes them.
+
+    Only files that a recorder writes are deleted, and nothing behind a link.
+    """
+    for step, directory in _steps(root):
+        place = directory / label
+        if step < first or place.is_symlink() or not place.is_dir():
+            continue
+        try:
+            if clear(place):
+                removed.steps.setdefault(label, []).append(step)
+            place.rmdir()
+        except OSError:
+            removed.staying.append(place)
+        with suppress(OSError):  # other ranks have theirs
+            directory.rmdir()
+
+
+def _steps(root: Path) -> list[tuple[int, Path]]:
+    """The step directories of a run, by their numbers; links are none."""
+    with suppress(OSError), os.scandir(root) as entries:
+        found = [(_STEP.fullmatch(entry.name), entry) for entry in entries]
+        return sorted(
+            (int(name[1]), Path(entry.path))
+            for name, entry in found
+            if name and entry.is_dir(follow_symlinks=False)
+        )
+    return []
+
+
+def _numbers(steps: list[int]) -> str:
+    """Steps as a person writes them: ``steps 0-3, 7``."""
+    ranges: list[list[int]] = []
+    for step in steps:
+        if ranges and ranges[-1][1] == step - 1:
+            ranges[-1][1] = step
+        else:
+            ranges.append([step, step])
+    text = ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
+    return f"step{'s' if len(steps) > 1 else ''} {text}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-import tempfile
+import shutil
+import weakref
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,6 +13,7 @@ import numpy as np
 
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Value
+from probe_core.store.atomic import private_directory
 from probe_core.store.location import is_remote
 from probe_core.store.packed import JOURNAL_FILE, PACKED_FILE, PackedTensors, place_in
 
@@ -75,14 +77,15 @@ class RemoteTensors(Tensors):
 
     def __init__(self, directory: Any, load: TensorLoader) -> None:
         self._remote = directory
-        self._home = tempfile.TemporaryDirectory(prefix="probe-", ignore_cleanup_errors=True)
+        self._home = private_directory()
+        self._forget = weakref.finalize(self, shutil.rmtree, self._home, ignore_errors=True)
         for name in (JOURNAL_FILE, PACKED_FILE):  # the journal first, as whoever reads them expects
             with suppress(FileNotFoundError):
                 self._fetch(name)
-        super().__init__(Path(self._home.name), load)
+        super().__init__(self._home, load)
 
     def _fetch(self, name: str) -> Path:
-        local = Path(self._home.name) / name
+        local = self._home / name
         source = self._remote / name
         try:
             source.fs.get_file(source.path, str(local))
@@ -104,7 +107,7 @@ class RemoteTensors(Tensors):
     def close(self) -> None:
         """Let all fetched files go."""
         super().close()
-        self._home.cleanup()
+        self._forget()
 
 
 def tensors_in(directory: Path, load: TensorLoader) -> Tensors:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from probe_core.store.atomic import FILE_MODE
+from probe_core.store.atomic import replacing
 from probe_mindspore.arrays import Array
 
 SUFFIX = ".npy"
@@ -25,15 +25,8 @@ class NpyStore:
         file = "".join("_" if c in "/\\\0" else c for c in name) + SUFFIX
         if len(file.encode()) > LONGEST_NAME:
             return None
-        part = self._directory / ".tensor.part"
-        try:
-            with part.open("wb") as target:
-                np.save(target, array, allow_pickle=False)
-            part.chmod(FILE_MODE)
-            part.replace(self._directory / file)
-        except BaseException:
-            part.unlink(missing_ok=True)
-            raise
+        with replacing(self._directory / file) as target:
+            np.save(target, array, allow_pickle=False)
         return file
 
     def flush(self) -> None:

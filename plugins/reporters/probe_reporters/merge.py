@@ -18,7 +18,7 @@ from probe_core.errors import UserError, nearest
 from probe_core.model import Cell, Mode
 from probe_core.progress import tell
 from probe_core.protocols import TableWriter
-from probe_core.store.atomic import AtomicFile, make_directory
+from probe_core.store.atomic import AtomicFile, make_directory, remove_leftovers
 from probe_core.store.claim import FORM, claimed
 from probe_core.table import LARGEST_SHEET
 from probe_reporters.csv import CsvReporter
@@ -304,6 +304,7 @@ def _read(file: ResultFile, metrics: Sequence[str], selection: _Selection) -> _R
 def _write(table: _Table, output: Path, time_stamp: str, format: str) -> tuple[Path, ...]:
     """Write all files of ``table``, or none."""
     make_directory(output)
+    remove_leftovers(output)
     stem = f"multi_ranks_compare_merge_{{}}{time_stamp}.{format}"
     files: list[AtomicFile] = []
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from probe_core.precheck.model import Array, Call
 from probe_core.precheck.rules import package_text
-from probe_core.store.atomic import write_text
+from probe_core.store.atomic import replacing, write_text
 from probe_mindspore.precheck.apis import PLACES
 from probe_mindspore.precheck.tensors import DType, Made, leaves
 
@@ -27,18 +27,23 @@ def save(call: Call, kept: Kept, directory: Path) -> Path:
     """
     name = _UNSAFE.sub("_", call.name)
     for made in kept.arguments.tensors:
-        np.save(directory / f"{_file(made)}.npy", made.values)
+        _save(directory / f"{_file(made)}.npy", made.values)
     for i, gradient in enumerate(kept.gradients):
         if gradient is not None:
-            np.save(directory / f"{name}.backward.input.{i}.npy", gradient.values)
+            _save(directory / f"{name}.backward.input.{i}.npy", gradient.values)
     for phase, outputs in (("forward", kept.forward), ("backward", kept.backward)):
         for side in ("bench", "device") if outputs is not None else ():
             for i, item in enumerate(leaves(getattr(outputs, side))):
                 if isinstance(item, Array):
-                    np.save(directory / f"{name}.{phase}.output.{side}.{i}.npy", item.values)
+                    _save(directory / f"{name}.{phase}.output.{side}.{i}.npy", item.values)
     path = directory / f"{name}.py"
     write_text(path, _script(call, name, kept))
     return path
+
+
+def _save(path: Path, values: Any) -> None:
+    with replacing(path) as file:
+        np.save(file, values)
 
 
 def _file(made: Made) -> str:

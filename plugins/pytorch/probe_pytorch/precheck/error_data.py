@@ -12,7 +12,7 @@ import torch
 
 from probe_core.precheck.model import Call
 from probe_core.precheck.rules import package_text
-from probe_core.store.atomic import write_text
+from probe_core.store.atomic import replacing, write_text
 from probe_pytorch.precheck.apis import NPU, function_of
 from probe_pytorch.precheck.raising import tensors_in
 from probe_pytorch.precheck.rules import rules
@@ -52,7 +52,8 @@ def save(call: Call, kept: Kept, directory: Path, device: torch.device) -> Path:
 
 def _save_all(value: Any, directory: Path, name: str) -> None:
     for place, tensor in _places(value, name):
-        torch.save(tensor.detach().cpu().clone(), directory / f"{place}.pt")
+        with replacing(directory / f"{place}.pt") as file:
+            torch.save(tensor.detach().cpu().clone(), file)
 
 
 def _places(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:

@@ -8,16 +8,18 @@ Tensors of equal bytes are stored once: what one call gives out the next one tak
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 import xxhash
 
-from probe_core.store.atomic import FILE_MODE, write_text
+from probe_core.store.atomic import create, write_text
 from probe_pytorch.storage.bytes import Bytes, bytes_of, on_host
 
 SUFFIX = ".pt"
+PART = ".tensor.part"
 PACKED_FILE = "tensors.safetensors"
 INDEX_FILE = "tensors.index.json"
 LONGEST_NAME = 255
@@ -66,10 +68,11 @@ class FileStore:
         tensor = on_host(tensor)
         if tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size():
             tensor = tensor.clone()
-        part = self._directory / ".tensor.part"
+        part = self._directory / PART  # the archive repeats its name: one for all, so that bytes are equal
+        part.unlink(missing_ok=True)
+        os.close(create(part))
         try:
             torch.save(tensor, part)
-            part.chmod(FILE_MODE)
             part.replace(self._directory / file)
         except BaseException:
             part.unlink(missing_ok=True)
@@ -103,8 +106,8 @@ class PackedStore:
         self._index_path = directory / INDEX_FILE
         self._index_path.unlink(missing_ok=True)
         self._start = -(-room // 64) * 64
-        self._file = self._path.open("wb", buffering=0)
-        self._path.chmod(FILE_MODE)
+        self._path.unlink(missing_ok=True)
+        self._file = os.fdopen(create(self._path), "wb", buffering=0)
         self._file.write(b" " * self._start)
         self._end = 0
         self._entries: dict[str, dict[str, Any]] = {}
@@ -206,12 +209,12 @@ class PackedStore:
     def _copy(self, start: int) -> Path:
         """A copy of the file with the data from ``start`` on."""
         copy = self._path.with_name(f".{self._path.name}.part")
-        with self._path.open("rb") as source, copy.open("wb") as target:
+        copy.unlink(missing_ok=True)
+        with self._path.open("rb") as source, os.fdopen(create(copy), "wb") as target:
             target.write(b" " * start)
             source.seek(self._start)
             while block := source.read(1 << 22):
                 target.write(block)
-        copy.chmod(FILE_MODE)
         self._start = start
         return copy
 
