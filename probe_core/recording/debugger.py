@@ -7,11 +7,12 @@ import os
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from probe_core.errors import UserError
+from probe_core.errors import UserError, printable
 from probe_core.recording.config import Config, ConfigWarning, load
 from probe_core.recording.interface import of_the_process, parse_token_range
 from probe_core.recording.recorder import Recorder
@@ -19,6 +20,10 @@ from probe_core.recording.recorder import Recorder
 R = TypeVar("R", bound=Recorder[Any])
 M = TypeVar("M")
 D = TypeVar("D", bound="Debugger[Any, Any]")
+
+
+_NO_SETTINGS = ("path", "shown_path", "enabled")
+"""Fields of a configuration in which equal ones may differ: where they are written, and what may change."""
 
 
 class Debugger(ABC, Generic[R, M]):
@@ -38,6 +43,7 @@ class Debugger(ABC, Generic[R, M]):
 
     _instance: Any = None
     _recorder: R
+    _settings: Config
 
     def __new__(cls: type[D], *args: Any, **kwargs: Any) -> D:
         """The debugger of this process."""
@@ -55,11 +61,16 @@ class Debugger(ABC, Generic[R, M]):
         model: M | Sequence[M] | None = None,
         step: list[int | str] | None = None,
     ) -> None:
+        given = (config_path, task, dump_path, level, step)
         if hasattr(self, "_recorder"):
+            if any(value is not None for value in given):
+                self._refuse_others(self._config(*given))
+            if model is not None:
+                self._model = self._checked(model)
             return
         try:
-            path = os.fspath(dump_path) if dump_path is not None else None
-            config = load(config_path, task=task, dump_path=path, level=level, step=step)
+            config = self._config(*given)
+            self._settings = config
             self._recorder = self._new_recorder(config)
             self._model = self._checked(model)
         except BaseException:
@@ -67,6 +78,28 @@ class Debugger(ABC, Generic[R, M]):
             raise
         atexit.register(self._recorder.finish)
         self._constructed()
+
+    def _config(
+        self,
+        config_path: str | Path | None,
+        task: str | None,
+        dump_path: str | Path | None,
+        level: str | None,
+        step: list[int | str] | None,
+    ) -> Config:
+        path = os.fspath(dump_path) if dump_path is not None else None
+        return load(config_path, task=task, dump_path=path, level=level, step=step)
+
+    def _refuse_others(self, config: Config) -> None:
+        """Raise a UserError where ``config`` records something else than this debugger does."""
+        for name in (field.name for field in fields(config)):
+            before, now = getattr(self._settings, name), getattr(config, name)
+            if before != now and name not in _NO_SETTINGS:
+                raise UserError(
+                    f"This process has a PrecisionDebugger with other settings: {name} is {_shown(before)} "
+                    f"there and {_shown(now)} here; one process records one run.",
+                    "Construct it once, or with the same settings each time.",
+                )
 
     # -- what a framework says -------------------------------------------------------------
 
@@ -194,3 +227,9 @@ class Debugger(ABC, Generic[R, M]):
         """Record the function no longer."""
         if not self._recorder.restore(module, api):
             warnings.warn(f"{api} was not registered; nothing is restored", ConfigWarning, stacklevel=2)
+
+
+def _shown(value: Any) -> str:
+    """Return a setting as a message shows it."""
+    value = sorted(value) if isinstance(value, frozenset) else value
+    return printable(str(value) if isinstance(value, Path) else repr(value), 120)

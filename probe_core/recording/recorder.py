@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
 from probe_core.cli import console
+from probe_core.errors import UserError
 from probe_core.recording.config import Config
-from probe_core.recording.directory import Lock, StepDirectory
+from probe_core.recording.directory import Lock, Removed, StepDirectory, is_recorded, labels_in, remove_run
 from probe_core.recording.session import Session
 from probe_core.recording.threads import Threads
 from probe_core.recording.variables import save_variable
@@ -56,6 +57,7 @@ class Recorder(ABC, Generic[S]):
         self.config = config
         self.recorded: dict[int, int] = {}
         self._step = 0
+        self._first = 0
         self._session: S | None = None
         self._room = room
         self._overflows_left = config.overflow_count
@@ -121,6 +123,10 @@ class Recorder(ABC, Generic[S]):
     def _label(self) -> str:
         """What this process is called in the run: ``rank``, or ``rank{n}`` as one of several."""
 
+    def _size(self) -> int | None:
+        """Return how many processes the run has, as far as is known."""
+        return None
+
     # -- the life of a step ----------------------------------------------------------------
 
     @property
@@ -171,6 +177,8 @@ class Recorder(ABC, Generic[S]):
         self.stop()
         self._close_session()
         self._step = step
+        if not self._locks:  # training is resumed: what was recorded of the steps before stays
+            self._first = step
 
     def finish(self) -> None:
         """Write what there is; at the end of the process, or of the search for overflows."""
@@ -241,12 +249,36 @@ class Recorder(ABC, Generic[S]):
         if self._session is None:
             if label not in self._locks:
                 self._locks[label] = Lock(self.config.dump_path, label)
+                self._remove_last_run(label)
             directory = StepDirectory(self.config.dump_path, self._step, label)
             shown = f"{self.config.shown_path.rstrip('/')}/step{self._step}/{label}"
             self._session = self.new_session(directory, shown)
             self._session.overflows_left = self._overflows_left
             self._session.on_last_overflow = self._last_overflow
         return self._session
+
+    def _remove_last_run(self, label: str) -> None:
+        """Remove the steps of an earlier run in this directory, and say so.
+
+        Each rank removes its own. The first also removes those that probe recorded of ranks that this run
+        does not have, unless another process writes them.
+        """
+        root, removed = self.config.dump_path, Removed()
+        remove_run(root, label, self._first, removed)
+        size = self._size()
+        for other in labels_in(root) if size and label in (SINGLE, f"{SINGLE}0") else ():
+            number = other.removeprefix(SINGLE)
+            if other == label or (number and label != SINGLE and int(number) < (size or 0)):
+                continue
+            try:
+                lock = Lock(root, other)
+            except UserError:
+                continue
+            if is_recorded(root, other):
+                remove_run(root, other, self._first, removed)
+            lock.release()
+        for sentence in removed.sentences(root):
+            console.note(sentence)
 
     def _close_session(self) -> None:
         session, self._session = self._session, None

@@ -108,7 +108,9 @@ def value_of(data: dict[str, np.ndarray[Any, Any]], leaf: dict[str, Any] | None)
 def test_there_is_one_debugger(tmp_path: Path) -> None:
     PrecisionDebugger._instance = None
     first = PrecisionDebugger(dump_path=tmp_path / "first", level="L1")
-    second = PrecisionDebugger(dump_path=tmp_path / "second", level="no such level")
+    with pytest.raises(UserError, match=r"dump_path is .*first there and .*second here"):
+        PrecisionDebugger(dump_path=tmp_path / "second", level="L1")
+    second = PrecisionDebugger(dump_path=tmp_path / "first", level="L1")
     assert second is first
     second.start()
     F.relu(X)

@@ -87,6 +87,12 @@ class Recorder(recorder.Recorder[Session]):
             return f"rank{rank}"  # launched as one of several that have not met yet
         return SINGLE
 
+    def _size(self) -> int:
+        if communication.GlobalComm.INITED:
+            return int(communication.get_group_size())
+        size = os.environ.get("RANK_SIZE", "")
+        return int(size) if size.isdigit() else 1
+
     # -- functions of the user's -------------------------------------------------------------
 
     def register(self, holder: Any, attribute: str, name: str) -> None:

@@ -29,9 +29,9 @@ class PrecisionDebugger(Debugger[Recorder, nn.Module]):
         debugger.stop()
         debugger.step()               # the next step gets a directory of its own
 
-    There is one debugger in a process: another construction returns the first, unchanged, and its
-    methods can be called on the class. As a context manager it starts on entry, and stops and ends
-    the step on exit.
+    There is one debugger in a process: another construction with the same settings, or with none, returns
+    the first; with other settings it raises. Its methods can be called on the class.
+    As a context manager it starts on entry, and stops and ends the step on exit.
 
     Args:
         config_path: The configuration, in the peer's format; none for the defaults.

@@ -173,6 +173,13 @@ class Recorder(recorder.Recorder[Session]):
             return f"rank{rank}"  # launched as one of several that have not met yet
         return SINGLE
 
+    def _size(self) -> int:
+        dist = torch.distributed
+        if dist.is_available() and dist.is_initialized():
+            return dist.get_world_size()
+        size = os.environ.get("WORLD_SIZE", "")
+        return int(size) if size.isdigit() else 1
+
     # -- functions of the user's -------------------------------------------------------------
 
     def register(self, holder: Any, attribute: str, name: str) -> None:
