@@ -79,6 +79,12 @@ class Comparison:
         self.unreadable: list[str] = []
         self.unreadable_count = 0
         self.target, self.golden = open_runs(plan, manager, target, golden)
+        for side, run in (("target", self.target), ("golden", self.golden)):
+            if run.header.unfinished:
+                self.notes.append(
+                    f"the {side} is unfinished, and calls after its last record are missing: "
+                    f"{run.header.unfinished}"
+                )
         self.mode = self.target.mode
         self.is_debug = self.target.is_debug
         self._tools = _tools(plan, manager, self.mode)

@@ -39,7 +39,7 @@ class Lock:
             try:
                 descriptor = open_file(self._path, os.O_RDWR | os.O_CREAT)
             except OSError as error:
-                raise refused(self._path, error) from None
+                raise refused(self._path, error) from error
             file = os.fdopen(descriptor, "r+", encoding="utf-8")
             try:
                 _lock(file)
@@ -55,10 +55,14 @@ class Lock:
                 self._file = file
             else:  # its holder removed it in the meantime
                 file.close()
-        self._file.seek(0)
-        self._file.truncate(0)
-        self._file.write(str(self._pid))
-        self._file.flush()
+        try:
+            self._file.seek(0)
+            self._file.truncate(0)
+            self._file.write(str(self._pid))
+            self._file.flush()
+        except OSError as error:
+            self.release()
+            raise refused(self._path, error) from error
 
     def _is_there(self, file: IO[str]) -> bool:
         """Is ``file`` still what others would open?"""
@@ -79,7 +83,8 @@ class Lock:
             return
         with suppress(OSError):
             self._path.unlink()
-        self._file.close()
+        with suppress(OSError):
+            self._file.close()
         self._file = None
 
 
@@ -95,11 +100,34 @@ def _lock(file: IO[str]) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
+def check_place(root: Path) -> None:
+    """Check, without making anything, that a run could be written to ``root``.
+
+    Raises:
+        UserError: It could not, as far as can be told.
+    """
+    place = root
+    try:
+        while not place.exists() and place != place.parent:
+            place = place.parent
+        usable = place.is_dir() and os.access(place, os.W_OK | os.X_OK)
+    except (OSError, ValueError) as error:
+        raise refused(root, error) from error
+    if not usable:
+        raise UserError(f'"{root}" cannot be written: "{place}" takes no files.', "Give another dump_path.")
+
+
 class StepDirectory:
-    """``{root}/step{n}/{label}``: what a rank recorded of a step; made when the first of it is written."""
+    """``{root}/step{n}/{label}``: what a rank recorded of a step; made when the first of it is written.
+
+    Attributes:
+        path: The directory.
+        has_begun: True once it is being made.
+    """
 
     def __init__(self, root: Path, step: int, label: str) -> None:
         self.path = root / f"step{step}" / label
+        self.has_begun = False
         self._is_ready = False
         self._refuse_links()
         if self.path.is_dir():
@@ -113,6 +141,7 @@ class StepDirectory:
     def _make(self) -> None:
         if not self._is_ready:
             self._refuse_links()
+            self.has_begun = True
             make_directory(self.path)
             self._is_ready = True
 
@@ -122,13 +151,25 @@ class StepDirectory:
         self._make()
         return self.path / TENSOR_DIRECTORY
 
+    @property
+    def kernels(self) -> Path:
+        """Where a device's own dump of kernels goes."""
+        self._make()
+        return self.path / "kernels"
+
+    def blank(self, name: str, start: int, length: int) -> None:
+        """Overwrite a part of the file ``name`` by spaces, in place: a full disk has room for that."""
+        with (self.path / name).open("r+b", buffering=0) as file:
+            file.seek(start)
+            file.write(b" " * length)
+
     def write(self, name: str, text: str) -> None:
         """Replace the file ``name`` as a whole."""
         self._make()
         write_text(self.path / name, text)
 
-    def log(self, stage: str, name: str, error: BaseException, stack: Iterable[str]) -> None:
-        """Append an error of the recorder's to the log of this step (spec/dump 9.5)."""
+    def log(self, stage: str, name: str, error: BaseException, stack: Iterable[str]) -> Exception | None:
+        """Append an error of the recorder's to the log of this step; the error where that fails."""
         when = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
         lines = [
             f"[{when}] [ERROR] {stage} failed: name={name}, pid={os.getpid()}",
@@ -137,11 +178,14 @@ class StepDirectory:
             *stack,
             "",
         ]
-        with suppress(OSError, UserError):
+        try:
             self._make()
             descriptor = open_file(self.path / ERROR_FILE, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             with os.fdopen(descriptor, "a", encoding="utf-8") as file:
                 file.write("\n".join(safe(line, keep="\n") for line in lines) + "\n")
+        except (OSError, UserError) as problem:
+            return problem
+        return None
 
 
 def clear(directory: Path) -> int:

@@ -97,4 +97,16 @@ def quoted(name: str) -> str:
     return f'"{name}"' if plain else _dumps(name)
 
 
+def without_data(tree: Tree) -> None:
+    """Let no tensor in ``tree`` name data, for they were not stored."""
+    if type(tree) is TensorLeaf:
+        tree.data_name = None
+    elif type(tree) is list:
+        for item in tree:
+            without_data(item)
+    elif type(tree) is dict:
+        for item in tree.values():
+            without_data(item)
+
+
 _dumps = json.JSONEncoder(check_circular=False).encode

@@ -13,10 +13,23 @@ from typing import Any, Generic, Protocol, TypeVar
 from probe_core.cli import console
 from probe_core.errors import UserError
 from probe_core.recording.config import Config
-from probe_core.recording.directory import Lock, Removed, StepDirectory, is_recorded, labels_in, remove_run
+from probe_core.recording.directory import (
+    DEBUG_FILE,
+    DUMP_FILE,
+    Lock,
+    Removed,
+    StepDirectory,
+    check_place,
+    is_recorded,
+    labels_in,
+    remove_run,
+)
+from probe_core.recording.interrupts import interrupts_deferred
+from probe_core.recording.loss import Failure, Loss, failure_of, tell
 from probe_core.recording.session import Session
 from probe_core.recording.threads import Threads
 from probe_core.recording.variables import save_variable
+from probe_core.store.atomic import refused
 
 S = TypeVar("S", bound=Session)
 C = TypeVar("C", bound=Session, contravariant=True)
@@ -48,7 +61,8 @@ class Recorder(ABC, Generic[S]):
         room: Bytes kept free in the first tensor file.
 
     Attributes:
-        recorded: How many records each step that is over has.
+        recorded: How many records each step has that was written to its end.
+        lost: What could not be written, after which nothing more is recorded; None where all is well.
     """
 
     _modules: Modules[S]
@@ -56,6 +70,8 @@ class Recorder(ABC, Generic[S]):
     def __init__(self, config: Config, room: int = 0) -> None:
         self.config = config
         self.recorded: dict[int, int] = {}
+        self.lost: Loss | None = None
+        self._has_begun = False
         self._step = 0
         self._first = 0
         self._session: S | None = None
@@ -135,20 +151,69 @@ class Recorder(ABC, Generic[S]):
         steps = self.config.steps
         return self._finished or self._searched or (bool(steps) and self._step > max(steps))
 
+    @interrupts_deferred()
     def start(self, model: Any, token_range: tuple[int, int] | None) -> None:
-        """Begin to record; again, if it had begun, with the model that is given now."""
+        """Begin to record; again, if it had begun, with the model that is given now.
+
+        Raises:
+            UserError: The run cannot be written; the first time only, for by then training has begun.
+        """
         if self._searched or not self._wanted() or self.config.level == "debug" or not self._can_record():
+            if self.config.level != "debug":
+                self._look_ahead()
             return
-        session = self._open_session()
+        session = self._opened()
+        if session is None:
+            return
         try:
             self._see(session, model)
-        except BaseException:
+        except BaseException as error:
             self._blind()  # nothing of a start that failed stays
-            raise
-        session.active = True
+            if not isinstance(error, Exception):
+                raise
+            self._refuse(error, session)
+            return
+        self._has_begun = True
+        session.active = session.lost is None
         self._running = True
         if token_range is not None and model is not None:
             self._count_tokens(session, model, token_range)
+
+    def _look_ahead(self) -> None:
+        """Tell before the training that the run cannot be written, though a later step is the first of it."""
+        later = bool(self.config.steps) and self._step < max(self.config.steps)
+        if not self._has_begun and later and self._rank_is_selected() and self._enabled():
+            check_place(self.config.dump_path)
+        self._has_begun = True
+
+    def _refuse(self, error: Exception, session: S | None = None) -> None:
+        """Raise what keeps the run from being written, unless training has begun; then stop recording."""
+        if self._has_begun:
+            if session is not None:
+                session.lose(error)
+            else:
+                self._lose(failure_of(error, self.config.dump_path))
+        elif isinstance(error, OSError):
+            raise refused(self.config.dump_path, error) from error
+        else:
+            raise error
+
+    def _lose(self, failure: Failure, count: int = 0) -> None:
+        """Record nothing more, and say once why."""
+        if self.lost is None:
+            kept = self._session.kept if self._session is not None else 0
+            self.lost = Loss(failure, self._step, kept, count)
+            tell(self.lost, self.whole)
+
+    @property
+    def whole(self) -> list[int]:
+        """The steps that were written to their end and are still there."""
+        file = DEBUG_FILE if self.config.level == "debug" else DUMP_FILE
+        try:
+            there = {path.parent.parent.name for path in self.config.dump_path.glob(f"step*/*/{file}")}
+        except OSError:  # a disk that fails cannot be read either
+            there = set()
+        return [step for step, count in self.recorded.items() if count and f"step{step}" in there]
 
     def _count_tokens(self, session: S, model: Any, tokens: tuple[int, int]) -> None:
         """Record only while the model's own forwards are within ``tokens``, counted from 0 at start."""
@@ -157,7 +222,7 @@ class Recorder(ABC, Generic[S]):
         session.active = False
 
         def before(*_: Any) -> None:
-            session.active = tokens[0] <= next(count) <= tokens[1]
+            session.active = tokens[0] <= next(count) <= tokens[1] and session.lost is None
 
         self._token_handles.append(outer.register_forward_pre_hook(before))
 
@@ -166,12 +231,15 @@ class Recorder(ABC, Generic[S]):
             handle.remove()
         self._token_handles.clear()
 
+    @interrupts_deferred()
     def step(self) -> None:
         """End the step."""
+        self._has_begun = True
         self.stop()
         self._close_session()
         self._step += 1
 
+    @interrupts_deferred()
     def set_step(self, step: int) -> None:
         """Give the current step another number."""
         self.stop()
@@ -180,6 +248,7 @@ class Recorder(ABC, Generic[S]):
         if not self._locks:  # training is resumed: what was recorded of the steps before stays
             self._first = step
 
+    @interrupts_deferred()
     def finish(self) -> None:
         """Write what there is; at the end of the process, or of the search for overflows."""
         if self._finished:
@@ -206,10 +275,15 @@ class Recorder(ABC, Generic[S]):
 
     def save(self, variable: Any, name: str, backward: bool) -> None:
         """Record a variable at level debug."""
-        if self.config.level != "debug" or not self._wanted():
+        if self.config.level != "debug":
             return
-        session = self._open_session()
-        session.active = True
+        if not self._wanted():
+            self._look_ahead()
+            return
+        session = self._opened()
+        if session is None:
+            return
+        self._has_begun = session.active = True
         save_variable(session, variable, name, backward)
 
     def module_dump(self, module: Any, name: str) -> None:
@@ -217,8 +291,10 @@ class Recorder(ABC, Generic[S]):
         if not self._wanted():
             return
         self._end_module_dump()
-        session = self._open_session()
-        session.active = self._running = True
+        session = self._opened()
+        if session is None:
+            return
+        self._has_begun = session.active = self._running = True
         self._pause_calls()
         self._modules.paused = True
         self._single = self.new_modules()
@@ -244,6 +320,14 @@ class Recorder(ABC, Generic[S]):
 
     # -- sessions --------------------------------------------------------------------------
 
+    def _opened(self) -> S | None:
+        """The session of this step; None where its files cannot be made though training has begun."""
+        try:
+            return self._open_session()
+        except Exception as error:  # whatever it is, a training that has begun goes on
+            self._refuse(error)
+            return None
+
     def _open_session(self) -> S:
         label = self._label()
         if self._session is None:
@@ -252,9 +336,11 @@ class Recorder(ABC, Generic[S]):
                 self._remove_last_run(label)
             directory = StepDirectory(self.config.dump_path, self._step, label)
             shown = f"{self.config.shown_path.rstrip('/')}/step{self._step}/{label}"
-            self._session = self.new_session(directory, shown)
-            self._session.overflows_left = self._overflows_left
-            self._session.on_last_overflow = self._last_overflow
+            session = self.new_session(directory, shown)
+            session.overflows_left = self._overflows_left
+            session.on_last_overflow = self._last_overflow
+            session.on_loss = self._lose
+            self._session = session
         return self._session
 
     def _remove_last_run(self, label: str) -> None:
@@ -281,12 +367,15 @@ class Recorder(ABC, Generic[S]):
             console.note(sentence)
 
     def _close_session(self) -> None:
-        session, self._session = self._session, None
+        """Complete the step. Interrupted, it is still open, and can be closed again."""
+        session = self._session
         if session is not None:
             session.active = False
             self._room = session.close()
-            self.recorded[self._step] = session.count
+            if session.lost is None:
+                self.recorded[self._step] = session.count
             self._overflows_left = session.overflows_left
+            self._session = None
 
     def _last_overflow(self) -> None:
         """As many overflows as were asked for: the search ends, training goes on."""
@@ -296,13 +385,16 @@ class Recorder(ABC, Generic[S]):
         self._tell(f"probe: {self.config.overflow_count} overflow(s) recorded; the search ends.")
 
     def _wanted(self) -> bool:
-        return not self._finished and self._selected() and self._enabled()
+        return not self._finished and self.lost is None and self._selected() and self._enabled()
 
     def _selected(self) -> bool:
         if self.config.steps and self._step not in self.config.steps:
             if self._step > max(self.config.steps):
                 self._tell("probe: the last step to record is over; the program goes on unrecorded.")
             return False
+        return self._rank_is_selected()
+
+    def _rank_is_selected(self) -> bool:
         if self.config.ranks:
             label = self._label()
             number = int(label.removeprefix(SINGLE) or 0)

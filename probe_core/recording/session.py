@@ -13,18 +13,22 @@ import threading
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
+from probe_core.errors import UserError
 from probe_core.recording.config import Config
 from probe_core.recording.directory import DEBUG_FILE, DUMP_FILE, StepDirectory
 from probe_core.recording.filters import Filter
-from probe_core.recording.leaves import Tree, encode, quoted
+from probe_core.recording.interrupts import interrupts_deferred
+from probe_core.recording.leaves import Tree, encode, quoted, without_data
+from probe_core.recording.loss import Failure, failure_of
 from probe_core.recording.overflow import overflows
 from probe_core.recording.sites import Stack, Stacks
-from probe_core.store.layout import OURS
+from probe_core.store.layout import LOST, OURS, UNFINISHED
 from probe_core.store.names import is_gradient
 
 Save = Callable[[str, Any], "str | None"]
@@ -77,6 +81,8 @@ class Session(ABC):
         config: What to record.
         filter: Which records are wanted.
         path: The directory of the step.
+        lost: The write that failed, after which nothing more is recorded; None where all is well.
+        kept: How many records the file on disk holds.
     """
 
     framework = ""
@@ -104,6 +110,10 @@ class Session(ABC):
         self._overflow = config.task == "overflow_check"
         self.overflows_left = config.overflow_count
         self.on_last_overflow: Callable[[], None] | None = None
+        self.lost: Failure | None = None
+        self.kept = 0
+        self.on_loss: Callable[[Failure, int], None] | None = None
+        self._mark = (0, 0)
         self._flushed = 0
         self._changed = False
         self._is_new = True
@@ -150,6 +160,8 @@ class Session(ABC):
 
         ``fleeting``: they may have changed by the time the record is complete.
         """
+        if self.lost is not None:
+            return None
         if self._overflow:
             return partial(self._hold, key, fleeting)
         if self._saves_all:
@@ -162,6 +174,8 @@ class Session(ABC):
     ) -> Entry:
         """A record that is complete."""
         entry = Entry(key, fields)
+        if self.lost is not None:
+            return entry
         if self._overflow and not self._overflowed(key, fields):
             return entry
         with self.lock:
@@ -218,19 +232,27 @@ class Session(ABC):
     def failed(self, stage: str, name: str, error: BaseException) -> None:
         """The recorder itself failed: the step's log says how, training goes on."""
         with self.lock:
-            if type(error) in self._errors:
+            if type(error) in self._errors or self.lost is not None:
                 return
             self._errors.add(type(error))
         stack = (line.rstrip() for line in traceback.format_stack(limit=40))
-        self._directory.log(stage, name, error, stack)
+        problem = self._directory.log(stage, name, error, stack)
+        if problem is not None:
+            self.lose(problem)
 
     # -- values ----------------------------------------------------------------------------
 
     def _store_tensor(self, name: str, tensor: Any) -> str | None:
         with self.lock:
-            if self._store is None:
-                self._store = self.new_store()
-            return self._store.save(name, tensor)
+            if self.lost is not None:
+                return None
+            try:
+                if self._store is None:
+                    self._store = self.new_store()
+                return self._store.save(name, tensor)
+            except (OSError, UserError) as error:
+                self.lose(error)
+                return None
 
     def _hold(self, key: str, fleeting: bool, name: str, tensor: Any) -> str:
         """Keep a tensor until it is known whether its record overflows."""
@@ -245,6 +267,8 @@ class Session(ABC):
         with self.quiet():
             for name, tensor in held:
                 self._store_tensor(name, tensor)
+        if self.lost is not None:
+            return False
         self.overflows_left -= 1
         if self.overflows_left == 0 and self.on_last_overflow is not None:
             self.on_last_overflow()
@@ -280,52 +304,77 @@ class Session(ABC):
     def read_back(self) -> None:  # noqa: B027 - without devices there is nothing to fetch
         """Fetch the statistics that lie on devices."""
 
+    @property
+    def kernels(self) -> Path:
+        """Where a device's own dump of kernels goes."""
+        return self._directory.kernels
+
     # -- writing ---------------------------------------------------------------------------
 
     def flush(self, although_empty: bool = False) -> None:
-        """Write everything recorded so far, if it is not written yet."""
-        has_begun = although_empty or self._store is not None
-        if not self._changed and not (has_begun and self._is_new):
-            return
-        with self.lock, self.quiet():
-            self.read_back()
-            if self._store is not None:
-                self._store.flush()
-            waiting = [] if self._overflow else [e for e in self._open.values() if e.order >= 0]
-            entries = [*self._entries, *waiting]
-            entries.sort(key=lambda entry: entry.order)
-            open_ones = {id(entry) for entry in self._open.values()}
-            lines = []
-            for entry in entries:
-                text = entry.text
-                if text is None:
-                    text = f"{quoted(entry.key)}: {encode(entry.fields)}"
-                    if id(entry) not in open_ones:
-                        entry.text, entry.fields = text, {}
-                lines.append(text)
-            self._flushed = len(self._entries)
-            self._changed = self._is_new = False  # said once: what cannot be written raises here, not at step
-            self._write(lines)
+        """Write everything recorded so far, if it is not written yet.
 
-    def _write(self, lines: list[str]) -> None:
+        What cannot be written ends the recording, and nothing else.
+        """
+        has_begun = although_empty or self._directory.has_begun
+        if self.lost is not None or not (self._changed or (has_begun and self._is_new)):
+            return
+        try:
+            with interrupts_deferred(), self.lock, self.quiet():
+                self.read_back()
+                if self._store is not None:
+                    self._store.flush()
+                if self.config.extra_info and self.config.level != "debug":
+                    self._write_extra()
+                self._write()
+        except Exception as error:  # whatever it is, the training goes on
+            self.lose(error)
+
+    def _waiting(self) -> list[Entry]:
+        """The open records in which something arrived."""
+        return [] if self._overflow else [entry for entry in self._open.values() if entry.order >= 0]
+
+    def _lines(self) -> list[str]:
+        entries = [*self._entries, *self._waiting()]
+        entries.sort(key=lambda entry: entry.order)
+        open_ones = {id(entry) for entry in self._open.values()}
+        lines = []
+        for entry in entries:
+            text = entry.text
+            if text is None:
+                text = f"{quoted(entry.key)}: {encode(entry.fields)}"
+                if id(entry) not in open_ones:
+                    entry.text, entry.fields = text, {}
+            lines.append(text)
+        return lines
+
+    def _write_extra(self) -> None:
+        self._directory.write("stack.json", self._stacks.text())
+        self._directory.write("construct.json", json.dumps(self._parents, indent=1))
+
+    def _write(self) -> None:
+        """Write the records. The head says that the step is unfinished, until ``close`` blanks that out."""
+        lines = self._lines()
         saved = self._store is not None
         head = {
             "task": self.config.task,
             "level": self.config.level,
             "framework": self.framework,
-            OURS: self._notes,
+            OURS: {UNFINISHED: True, **self._notes},
             "dump_data_dir": f"{self._shown}/dump_tensor_data" if saved else None,
         }
         text = (
             json.dumps(head)[:-1] + ', "data": {' + ("\n " if lines else "") + ",\n ".join(lines) + "\n}}\n"
         )
-        if self.config.level == "debug":
-            self._directory.write(DEBUG_FILE, text)
-            return
-        if self.config.extra_info:
-            self._directory.write("stack.json", self._stacks.text())
-            self._directory.write("construct.json", json.dumps(self._parents, indent=1))
-        self._directory.write(DUMP_FILE, text)
+        self._directory.write(self._file, text)
+        mark = f'"{UNFINISHED}": true' + (", " if self._notes else "")
+        self._mark = text.index(mark), len(mark)
+        self._flushed, self.kept = len(self._entries), len(lines)
+        self._changed = self._is_new = False
+
+    @property
+    def _file(self) -> str:
+        return DEBUG_FILE if self.config.level == "debug" else DUMP_FILE
 
     def close(self) -> int:
         """Complete the step; how much room the header of the next step's tensor file should have."""
@@ -333,10 +382,54 @@ class Session(ABC):
             for entry in [entry for entry in self._open.values() if entry.order >= 0]:
                 self.complete(entry)  # whatever more was expected does not come
         self.flush()
-        with self.lock:
-            return self.room if self._store is None else max(self.least_room, self._store.close())
+        room = self.room
+        try:
+            with interrupts_deferred(), self.lock:
+                if self._store is not None:
+                    room = max(self.least_room, self._store.close())
+                if self.lost is None and self._mark[1]:
+                    self._directory.blank(self._file, *self._mark)
+        except Exception as error:  # whatever it is, the training goes on
+            self.lose(error)
+        return room
+
+    def lose(self, error: Exception) -> None:
+        """Record nothing more, for something could not be written; write what still can be, and say so."""
+        with interrupts_deferred(), self.lock:
+            if self.lost is not None:
+                return
+            self.lost = failure_of(error, self.path)
+            self.active = False
+            self._held.clear()
+            count = self.count
+            if not isinstance(error, (OSError, UserError)):
+                self._directory.log("write", self._file, error, [])
+            with self.quiet():
+                self._save_the_rest()
+            self._store = None
+            if self.on_loss is not None:
+                self.on_loss(self.lost, count)
+
+    def _save_the_rest(self) -> None:
+        """Write what is recorded, each file by itself: one may fail for a reason that others do not have."""
+        assert self.lost is not None
+        self.note(LOST, self.lost.what)
+        with suppress(Exception):
+            self.read_back()
+        try:
+            if self._store is not None:
+                self._store.close()
+        except Exception:  # then what came after the last flush cannot be read
+            for entry in [*self._entries, *self._open.values()]:
+                if entry.text is None:
+                    without_data(entry.fields)
+        with suppress(Exception):
+            if self.config.extra_info and self.config.level != "debug":
+                self._write_extra()
+        with suppress(Exception):
+            self._write()
 
     @property
     def count(self) -> int:
         """How many records there are."""
-        return len(self._entries) + sum(entry.order >= 0 for entry in self._open.values())
+        return len(self._entries) + len(self._waiting())

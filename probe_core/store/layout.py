@@ -24,6 +24,8 @@ SINGLE = ""
 """The label of a comparison that is the only one."""
 OURS = "probe"
 """The field at the head of a run that probe itself recorded."""
+UNFINISHED, LOST = "unfinished", "lost"
+"""In that field: the step was not ended (yet); why it could not be written to its end."""
 _STEP = re.compile(r"step(\d{1,9})$")
 _RANK = re.compile(r"(?:rank(\d{0,9})|proc(\d{1,9}))$")
 

@@ -20,7 +20,14 @@ from probe_core.progress import tell
 from probe_core.store import jsonstream
 from probe_core.store.construct import Construct
 from probe_core.store.jsonstream import JsonCursor, JsonError
-from probe_core.store.layout import CONSTRUCT_FILE, OURS, STACK_FILE, TENSOR_DIRECTORY
+from probe_core.store.layout import (
+    CONSTRUCT_FILE,
+    LOST,
+    OURS,
+    STACK_FILE,
+    TENSOR_DIRECTORY,
+    UNFINISHED,
+)
 from probe_core.store.leaves import FieldError, record_of
 from probe_core.store.stack import Stacks
 from probe_core.store.tensors import TensorLoader, tensors_in
@@ -43,14 +50,28 @@ def collection_paused() -> Iterator[None]:
             gc.enable()
 
 
+def _unfinished(notes: Any) -> str:
+    """Why records may be missing at the end of a step, by the notes of probe's recorder."""
+    if not isinstance(notes, dict) or not notes.get(UNFINISHED):
+        return ""
+    lost = notes.get(LOST)
+    return lost if lost and isinstance(lost, str) else "The recording was ended within the step, or goes on."
+
+
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the recorder said of the run at the head of the file; ``is_ours`` where that was probe's own."""
+    """What the recorder said of the run at the head of the file.
+
+    Attributes:
+        is_ours: True where that was probe's own.
+        unfinished: Why records may be missing at the end; empty where none are.
+    """
 
     task: str
     level: str
     framework: str
     is_ours: bool = False
+    unfinished: str = ""
 
 
 class Run:
@@ -146,6 +167,7 @@ class Run:
             self._text(head, "level", ""),
             self._text(head, "framework", framework),
             OURS in head,
+            _unfinished(head.get(OURS)),
         )
 
     def _text(self, head: dict[str, Any], key: str, default: str | None) -> str:

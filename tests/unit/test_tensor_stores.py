@@ -165,8 +165,8 @@ def test_a_file_that_could_not_be_written_is_not_there(
 ) -> None:
     """Rule 10 of the house: a temporary name, then rename."""
 
-    def half(tensor: torch.Tensor, path: Any) -> None:
-        Path(path).write_bytes(b"PK")
+    def half(tensor: torch.Tensor, file: Any) -> None:
+        file.write(b"PK")
         raise OSError(28, "No space left on device")
 
     store = FileStore(tmp_path)

@@ -11,6 +11,7 @@ from mindspore import communication, nn
 from probe_core.recording import recorder
 from probe_core.recording.config import Config
 from probe_core.recording.directory import StepDirectory
+from probe_core.recording.interrupts import interrupts_deferred
 from probe_core.recording.recorder import SINGLE
 from probe_mindspore import compat
 from probe_mindspore.capture.calls import Calls
@@ -53,6 +54,7 @@ class Recorder(recorder.Recorder[Session]):
             self._functions.calls = Calls(session, self._threads)
             self._functions.install()
 
+    @interrupts_deferred()
     def stop(self) -> None:
         """Cease to record and write."""
         if not self._running:

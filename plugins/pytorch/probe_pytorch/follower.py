@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from probe_core.recording.config import Config
+from probe_core.recording.interrupts import interrupts_deferred
 from probe_pytorch.recorder import Recorder
 
 NO_COMPILE = "TORCH_COMPILE_DISABLE"
@@ -27,9 +29,11 @@ class Follower:
         """Record from now on; what the script compiles runs as it was written."""
         self._environment = os.environ.get(NO_COMPILE)
         os.environ.setdefault(NO_COMPILE, "1")
+        atexit.register(self.recorder.finish)  # in case an interrupt comes just before the end
         self.recorder.start(None, None)
         self._handle = register_optimizer_step_post_hook(self._stepped)
 
+    @interrupts_deferred()
     def end(self) -> None:
         """Record no longer; what was recorded is complete."""
         if self._environment is None:
@@ -38,6 +42,7 @@ class Follower:
             self._handle.remove()
             self._handle = None
         self.recorder.finish()
+        atexit.unregister(self.recorder.finish)
 
     def _stepped(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """The first optimizer that steps counts the steps; others do not."""

@@ -15,6 +15,7 @@ from probe_core.errors import UserError
 from probe_core.recording import recorder
 from probe_core.recording.config import Config
 from probe_core.recording.directory import StepDirectory
+from probe_core.recording.interrupts import interrupts_deferred
 from probe_core.recording.recorder import SINGLE
 from probe_pytorch import compat
 from probe_pytorch.capture.aten import AtenCapture
@@ -80,6 +81,7 @@ class Recorder(recorder.Recorder[Session]):
         config = self.config
         self._modules.install(named, "backward" in config.directions and config.parameter_gradients)
 
+    @interrupts_deferred()
     def stop(self) -> None:
         """Cease to record and write."""
         if not self._running:
@@ -144,7 +146,7 @@ class Recorder(recorder.Recorder[Session]):
                 'For example "list": ["Functional.linear.0.forward"].',
             )
         acl = Path(self.config.acl_config) if self.config.acl_config else None
-        dump = KernelDump(sys.modules.get("torch_npu"), session.path / "kernels", acl)
+        dump = KernelDump(sys.modules.get("torch_npu"), session.kernels, acl, session.failed)
         self._see_functions(session)
         assert self._functions is not None and self._functions.calls is not None
         self._functions.calls.dump_kernels(names[0], dump)

@@ -8,14 +8,17 @@ import runpy
 import sys
 import traceback
 import types
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from probe_core.cli import console
+from probe_core.cli.main import FINISHED, LOST
 from probe_core.errors import UserError
 from probe_core.recording.config import LEVELS, TASKS, Config, load, parse_steps
+from probe_core.recording.loss import spans
 
 if TYPE_CHECKING:
     from probe_pytorch.recorder import Recorder
@@ -53,7 +56,8 @@ def run(
     """Record SCRIPT, a training script that needs no change.
 
     A step ends when the script's first optimizer has stepped. The script runs as python would run
-    it, with its ARGUMENTS; its exit code is probe's.
+    it, with its ARGUMENTS; its exit code is probe's. Where that is 0 and a part of the recording could
+    not be written, it is 3.
     """
     found = _config(dump_path, config, task, level, step)
     if not module and not Path(script).is_file():
@@ -80,8 +84,9 @@ def run(
         code = _execute(script, arguments, module)
     finally:
         follower.end()
-    _report(found, follower.recorder)
-    return code
+    with suppress(OSError):  # where the report goes may be full, too
+        _report(found, follower.recorder)
+    return code or (LOST if follower.recorder.lost else FINISHED)
 
 
 def _has_module(name: str) -> bool:
@@ -161,19 +166,26 @@ def _show_error(error: Exception) -> None:
 
 
 def _report(config: Config, recorder: Recorder) -> None:
-    """What was recorded, and how to compare it."""
-    steps = {step: count for step, count in recorder.recorded.items() if count}
+    """Say which steps were recorded, which of them are lost in part, and how to compare them."""
+    lost = recorder.lost
+    steps = recorder.whole
+    if lost is not None:
+        console.error(
+            f"The recording is incomplete: it stopped in step {lost.step}. {lost.failure.what}",
+            f"{lost.remains} {lost.failure.fix}",
+        )
+        if not steps:
+            return
     if not steps:
         console.warn("nothing was recorded: the script called nothing of torch that is, or ended before.")
         return
-    numbers = sorted(steps)
-    shown = f"step {numbers[0]}" if len(numbers) == 1 else f"steps {numbers[0]} to {numbers[-1]}"
+    count = sum(recorder.recorded[step] for step in steps)
     path = config.shown_path
     console.note(
-        f"probe recorded {shown} ({sum(steps.values()):,} records of level {config.level}, "
+        f"probe recorded {spans(steps)} ({count:,} records of level {config.level}, "
         f"task {config.task}) into {path}"
     )
     if config.task not in ("statistics", "tensor"):
         return
     console.note("Record the other run the same way into a directory of its own, and compare:")
-    console.note(f"  probe compare {path}/step{numbers[0]} OTHER/step{numbers[0]} -o out")
+    console.note(f"  probe compare {path}/step{min(steps)} OTHER/step{min(steps)} -o out")

@@ -87,7 +87,7 @@ class Session(session.Session):
 
     def read_back(self) -> None:
         """Fetch the statistics that lie on devices, all of one device at once."""
-        kept, self._on_device = self._on_device, []
+        kept = list(self._on_device)
         groups: dict[tuple[torch.device, torch.dtype], list[tuple[torch.Tensor, TensorLeaf]]] = {}
         for results, leaf in kept:
             groups.setdefault((results.device, results.dtype), []).append((results, leaf))
@@ -95,3 +95,4 @@ class Session(session.Session):
             values = torch.stack([results for results, _ in found]).cpu().tolist()
             for four, (_, leaf) in zip(values, found):
                 leaf.statistics = from_results(four, getattr(torch, leaf.dtype.removeprefix("torch.")))
+        del self._on_device[: len(kept)]  # not before: interrupted, they are fetched again

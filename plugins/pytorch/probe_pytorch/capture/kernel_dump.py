@@ -7,13 +7,15 @@ Written against the documented interface of torch_npu (``torch_npu.npu.init_dump
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError
 from probe_core.store.atomic import make_directory, write_text
 
+Failed = Callable[[str, str, Exception], None]
 ACL_CONFIG = "acl_dump.json"
 
 
@@ -41,9 +43,13 @@ class KernelDump:
         npu: ``torch_npu``.
         directory: Where the kernels' data go.
         config: A configuration of ACL of the user's, or None for ours.
+        failed: Told of errors of the device's tool, after which training goes on; without it they are raised.
     """
 
-    def __init__(self, npu: Any, directory: Path, config: Path | None = None) -> None:
+    def __init__(
+        self, npu: Any, directory: Path, config: Path | None = None, failed: Failed | None = None
+    ) -> None:
+        self._failed = failed
         self._npu = require_npu(npu).npu
         self._config = config or directory / ACL_CONFIG
         make_directory(directory)
@@ -53,13 +59,24 @@ class KernelDump:
     def begin(self) -> None:
         """Turn the device's dump on, once what came before is done."""
         self._npu.synchronize()
-        self._npu.init_dump()
-        self._npu.set_dump(str(self._config))
+        with self._guard("begin"):
+            self._npu.init_dump()
+            self._npu.set_dump(str(self._config))
 
     def end(self) -> None:
         """Turn it off, once what was dumped is done."""
         self._npu.synchronize()
-        self._npu.finalize_dump()
+        with self._guard("end"):
+            self._npu.finalize_dump()
+
+    @contextmanager
+    def _guard(self, stage: str) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # of a tool that is not ours: a full disk, say
+            if self._failed is None:
+                raise
+            self._failed("kernel dump", stage, error)
 
     def run(self, function: Callable[[], Any]) -> Any:
         """Run ``function`` with the device's dump on."""

@@ -7,14 +7,17 @@ Tensors of equal bytes are stored once: what one call gives out the next one tak
 
 from __future__ import annotations
 
+import io
 import json
 import os
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 import xxhash
 
+from probe_core.errors import UserError
 from probe_core.store.atomic import create, write_text
 from probe_pytorch.storage.bytes import Bytes, bytes_of, on_host
 
@@ -72,10 +75,11 @@ class FileStore:
         part.unlink(missing_ok=True)
         os.close(create(part))
         try:
-            torch.save(tensor, part)
+            _save(tensor, part)
             part.replace(self._directory / file)
         except BaseException:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
             raise
         return file
 
@@ -108,7 +112,7 @@ class PackedStore:
         self._start = -(-room // 64) * 64
         self._path.unlink(missing_ok=True)
         self._file = os.fdopen(create(self._path), "wb", buffering=0)
-        self._file.write(b" " * self._start)
+        _write(self._file, b" " * self._start)
         self._end = 0
         self._entries: dict[str, dict[str, Any]] = {}
         self._seen: dict[tuple[bytes, str, tuple[int, ...]], str] = {}
@@ -140,28 +144,28 @@ class PackedStore:
             self._alias[name] = first
             return name + SUFFIX
         size = len(data)
+        begin = self._end
         self._append(data)
-        self._seen[digest, dtype, shape] = name
+        self._end += size
         kind = _KINDS.get(tensor.dtype)
         if kind is None:
             self._dtypes[name], self._shapes[name] = dtype, list(shape)
         self._entries[name] = {
             "dtype": kind or "U8",
             "shape": list(shape) if kind else [size],
-            "data_offsets": [self._end, self._end + size],
+            "data_offsets": [begin, begin + size],
         }
-        self._end += size
+        self._seen[digest, dtype, shape] = name  # last: interrupted before, nothing refers to nothing
         return name + SUFFIX
 
     def _append(self, data: Bytes) -> None:
         """Write behind what there is; of a write that fails nothing stays."""
-        rest = memoryview(data)
+        end = self._start + self._end
         try:
-            while rest:
-                rest = rest[self._file.write(rest) :]
+            self._file.seek(end)  # a write that was interrupted may have gone further
+            _write(self._file, data)
         except OSError:
-            self._file.seek(self._start + self._end)
-            self._file.truncate()
+            self._file.truncate(end)
             raise
 
     def _rename(self, name: str) -> None:
@@ -183,18 +187,19 @@ class PackedStore:
         """Write the header to the head of the file, making room where it has too little."""
         if self._file.closed:
             return 0
-        self.flush()
-        self._file.close()
         header = json.dumps(self._header()).encode()
         path = self._path
+        with suppress(OSError, UserError) if len(header) + 8 <= self._start else nullcontext():
+            self.flush()  # for whoever looks while the header is written; what fits needs no room on the disk
+        self._file.close()
         if len(header) + 8 > self._start:
             path = self._copy(-(-(len(header) + 8) // 64) * 64)
         room = self._start - 8
         with path.open("r+b", buffering=0) as file:
             file.seek(8)
-            file.write(header.ljust(room))
+            _write(file, header.ljust(room))
             file.seek(0)  # the length goes last: with it the header counts
-            file.write(room.to_bytes(8, "little"))
+            _write(file, room.to_bytes(8, "little"))
         path.replace(self._path)
         self._index_path.unlink(missing_ok=True)
         return len(header) * 5 // 4
@@ -210,11 +215,16 @@ class PackedStore:
         """A copy of the file with the data from ``start`` on."""
         copy = self._path.with_name(f".{self._path.name}.part")
         copy.unlink(missing_ok=True)
-        with self._path.open("rb") as source, os.fdopen(create(copy), "wb") as target:
-            target.write(b" " * start)
-            source.seek(self._start)
-            while block := source.read(1 << 22):
-                target.write(block)
+        try:
+            with self._path.open("rb") as source, os.fdopen(create(copy), "wb") as target:
+                target.write(b" " * start)
+                source.seek(self._start)
+                while block := source.read(1 << 22):
+                    target.write(block)
+        except OSError:
+            with suppress(OSError):
+                copy.unlink(missing_ok=True)
+            raise
         self._start = start
         return copy
 
@@ -241,13 +251,35 @@ class DelayedStore:
         """Store what was kept."""
         while self._kept:
             name = next(iter(self._kept))
-            self._store.save(name, self._kept.pop(name))
+            self._store.save(name, self._kept[name])
+            del self._kept[name]
         self._store.flush()
 
     def close(self) -> int:
         """Store what was kept, and complete it."""
         self.flush()
         return self._store.close()
+
+
+def _save(tensor: torch.Tensor, path: Path) -> None:
+    """Save a ``.pt`` file; where it cannot be written raise the system's error, which torch hides."""
+    try:
+        with path.open("wb") as file:
+            torch.save(tensor, file)
+    except RuntimeError as error:
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, OSError):
+                raise cause from None
+            cause = cause.__context__
+        raise
+
+
+def _write(file: io.FileIO, data: Bytes) -> None:
+    """Write all of ``data``: a disk that is nearly full takes a part of it first."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
 
 
 def _safe(name: str) -> str:

@@ -1,0 +1,43 @@
+"""Signals that wait while files are written."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """Let Ctrl-C, and a handler that the script has for SIGTERM, wait until the block is left.
+
+    Handlers run in the main thread only; elsewhere, and where a signal has no handler, nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: dict[signal.Signals, FrameType | None] = {}
+
+    def wait(number: int, frame: FrameType | None) -> None:
+        came[signal.Signals(number)] = frame
+
+    before: dict[signal.Signals, Any] = {}
+    try:
+        for number in SIGNALS:
+            handler = signal.getsignal(number)
+            if callable(handler):
+                with suppress(ValueError):  # not the main interpreter
+                    before[number] = handler
+                    signal.signal(number, wait)
+        yield
+    finally:
+        for number, handler in before.items():
+            with suppress(ValueError):
+                signal.signal(number, handler)
+        for number, frame in came.items():
+            before[number](number, frame)

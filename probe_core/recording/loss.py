@@ -1,0 +1,99 @@
+"""A recording that could not be written to its end: what failed, what is lost, how to mend it."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from probe_core.cli import console
+from probe_core.errors import UserError
+
+_SPACE = 'Free some space there or give another dump_path; "task": "statistics" takes less space.'
+_FIXES = {
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+    errno.EFBIG: _SPACE,
+    errno.EMFILE: "Raise the limit of open files (ulimit -n), or let the script close its own.",
+    errno.ENFILE: "Raise the system's limit of open files.",
+    errno.ENOENT: "Leave the directory of a run in place while it is written.",
+    errno.EACCES: "Change the permissions there, or give another dump_path.",
+    errno.EPERM: "Change the permissions there, or give another dump_path.",
+}
+_ANY_FIX = "Give a dump_path that can be written."
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A write that failed: what, in one sentence, and how to mend it."""
+
+    what: str
+    fix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The end of a recording that could not be written on.
+
+    Attributes:
+        failure: The write that failed.
+        step: The step that was recorded then.
+        kept: How many of its records can be read.
+        count: How many records it had by then.
+    """
+
+    failure: Failure
+    step: int
+    kept: int
+    count: int
+
+    @property
+    def remains(self) -> str:
+        """What can be read of the step, in one sentence."""
+        if not self.kept:
+            return f"Nothing of step {self.step} can be read."
+        if self.kept >= self.count:
+            return f"The {self.kept:,} records that step {self.step} had by then can be read."
+        return f"Of the {self.count:,} records that step {self.step} had by then, {self.kept:,} can be read."
+
+
+def failure_of(error: Exception, path: Path) -> Failure:
+    """Describe a write that failed at or below ``path``."""
+    number, name = None, str(path)
+    cause: BaseException | None = error
+    while cause is not None and number is None:
+        if isinstance(cause, OSError):
+            number, name = cause.errno, str(cause.filename or name)
+        cause = cause.__cause__ or cause.__context__
+    fix = _FIXES.get(number or 0, _ANY_FIX)
+    if isinstance(error, UserError):
+        return Failure(error.what, fix if number else error.fix)
+    if isinstance(error, OSError):
+        return Failure(f'"{name}" cannot be written: {error.strerror or error}.', fix)
+    return Failure(f'"{name}" cannot be written: {type(error).__name__}: {error}.', fix)
+
+
+def tell(loss: Loss, whole: Sequence[int]) -> None:
+    """Say once, as soon as it happens, that the recording ended and what remains of it."""
+    remains = [loss.remains]
+    if whole:
+        remains.append(f"{spans(whole).capitalize()} can be read as a whole.")
+    with suppress(OSError, ValueError):  # where messages go may be full, or closed, as well
+        console.error(
+            f"{loss.failure.what} Recording stopped in step {loss.step}; the training goes on unrecorded.",
+            f"{' '.join(remains)} {loss.failure.fix}",
+        )
+
+
+def spans(steps: Iterable[int]) -> str:
+    """Steps in words: ``step 3``, ``steps 0 to 2, 5``."""
+    numbers = sorted(steps)
+    parts = []
+    for _, group in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):
+        row = [number for _, number in group]
+        parts.append(str(row[0]) if len(row) == 1 else f"{row[0]} to {row[-1]}")
+    shown = ", ".join(parts)
+    return f"step {shown}" if len(numbers) == 1 else f"steps {shown}"
