@@ -207,6 +207,8 @@ class Comparison:
         if opened.unreadable is not None and not opened.unreadable.missing:
             self.take_unreadable([str(opened.unreadable)], 1)
         notes = _notes(opened.pair, self.mode)
+        if verdict.level is Level.PASS and opened.pair.requires_grad_differs:
+            verdict = verdict._replace(level=Level.WARNING)
         if opened.pair.how is How.REGION and not opened.pair.matched:
             verdict = verdict._replace(level=Level.SKIP)  # the region is one finding, not one a row
         return Row(opened.pair, op, measurements, verdict, notes, None, stack, difference)
@@ -310,7 +312,7 @@ def _notes(pair: Pair, mode: Mode) -> tuple[Reason, ...]:
         notes.append(Reason("requires_grad"))
     if not same(ours.dtype, theirs.dtype) and ours.extent == theirs.extent:
         notes.append(Reason("dtype"))
-    if mode is Mode.TENSOR and pair.scalars_differ:
+    if pair.scalars_differ:
         notes.append(Reason("scalar_differs"))
     if pair.how is How.FUZZY and target.name != golden.name:
         notes.append(Reason("fuzzy"))

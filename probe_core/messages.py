@@ -49,6 +49,10 @@ REASONS: dict[str, Text] = {
     "unreadable_data": Text("Data is unreadable.", 20),
     "scalar_differs": Text("Scalar of NPU and bench do not match.", 20),
     "not_a_tensor": Text(),
+    "exact": Text("Integer or boolean values of NPU and bench do not match.", 20),
+    "exact_in_last_digits": Text(
+        "Mean or norm of the integers differs by what rounding, or a small difference, explains.", 20
+    ),
     # what the measurements say
     "double_check": Text("Need double check api accuracy.", 30),
     "dtype": Text("Dtype of NPU and bench Tensor do not match.", 40),
@@ -63,6 +67,7 @@ REASONS: dict[str, Text] = {
     "nan": Text(cell=NAN),
     "no_number": Text(cell=NOT_AVAILABLE),
     "zero_golden": Text(cell=NOT_AVAILABLE),
+    "xor_of_zero": Text("The xor is zero on both sides, as it is of any values that cancel.", 20),
     # evidence of verdicts, for the summary
     "evidence": Text(),
     # marks of highlighted rows

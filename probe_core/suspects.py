@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from probe_core.dtypes import same
-from probe_core.model import Drift, How, Kind, Level, Row, Side, Suspect
+from probe_core.dtypes import kind, same
+from probe_core.model import Drift, How, Kind, Level, Row, Side, Statistic, Suspect
 from probe_core.store.names import is_gradient
 from probe_core.store.stack import own_frame
 from probe_core.table import reasons_of
@@ -48,6 +49,7 @@ class Suspects:
         self._region_inputs: list[_Drifting] = []
         self._failing: dict[int, list[Suspect]] = {phase: [] for phase in range(4)}
         self._drifting: list[Suspect] = []
+        self._flipped: list[Suspect] = []
         self._noise = 0.0
         self._dtypes_agreed = False
         self._dtype_told = False
@@ -58,13 +60,14 @@ class Suspects:
         """Where to look first, of the first sort that there is any of.
 
         Forward calls whose rows fail; forward calls that part beyond rounding, or in dtype, though
-        no row fails; backward calls; gradients of parameters; calls behind a failing backward call, as
-        of the optimizer. A backward call takes in activations that no recorder notes, and a gradient is
+        no row fails; forward calls that turn rounding into other integers or booleans, as argmax does;
+        backward calls; gradients of parameters; calls behind a failing backward call, as of the optimizer.
+        A backward call takes in activations that no recorder notes, and a gradient is
         noted beside the forward call of its module: neither says much while a forward call is suspect.
         """
         failing = self._failing
-        ours = failing[FORWARD] or self._drifting or failing[BACKWARD] or failing[GRADIENT] or failing[BEHIND]
-        return self._earlier or ours
+        forward = failing[FORWARD] or self._drifting or self._flipped
+        return self._earlier or forward or failing[BACKWARD] or failing[GRADIENT] or failing[BEHIND]
 
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Look at the rows of one op; ``lines`` says where each stands in the files."""
@@ -113,18 +116,35 @@ class Suspects:
             what += ", into which went what agrees" if known else ""
             found = bad[0]
         elif not inputs:
-            found, what = bad[0], "differs although its inputs agree"
-        elif not kept and phase != BEHIND:
+            unequal, agree = self._agreement(rows)
+            found, what = bad[0], f"differs although {agree}"
+            if unequal and all(_is_discrete(row) for row, _ in bad):
+                kept = self._flipped if phase == FORWARD else kept
+                what = f"gives out other integers or booleans, which follow from rounding: {agree}"
+        elif not kept and phase != BEHIND and not self._flipped:
             found, what = inputs[0], "takes in values that differ; nothing before it does"
         else:
             return
         self._keep(kept, op, suspect_of(op, rows, *found, what))
+
+    def _agreement(self, rows: Sequence[Row]) -> tuple[bool, str]:
+        """Whether the tensors that a call took in are unequal though none fails, and how far they agree."""
+        distances = [_distance(row) for row in rows if row.pair.matched and row.pair.side.is_source]
+        worst = max(distances, default=0.0)
+        if not worst:
+            return False, "its inputs agree"
+        noise = max([self._noise, *(row.verdict.drift.noise for row in rows if row.verdict.drift)])
+        if worst <= noise:
+            return True, "its inputs agree within rounding"
+        return True, f"its inputs are only {worst:.2g} apart"
 
     def _find_drifting(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Keep a forward call that parts beyond rounding though no row of it fails."""
         if _phase(op.key) != FORWARD or self._failing[BACKWARD]:
             return
         self._find_dtype(op, rows, lines)
+        if any(row.verdict.level is Level.ERROR and _is_discrete(row) for row in rows if _is_source(row)):
+            return  # other integers went in: what comes out says nothing
         drifts = [(row, line, row.verdict.drift) for row, line in zip(rows, lines) if row.verdict.drift]
         if not drifts:
             return
@@ -191,6 +211,47 @@ def _phase(op: str) -> int:
     if is_gradient(op):
         return GRADIENT
     return BACKWARD if "backward" in op.split(".") else FORWARD
+
+
+def _is_source(row: Row) -> bool:
+    return row.pair.side.is_source
+
+
+def _is_discrete(row: Row) -> bool:
+    """Return True for a tensor of integers or booleans."""
+    slot = row.pair.target or row.pair.golden
+    return slot is not None and slot.value.kind is Kind.TENSOR and kind(slot.value.dtype) in ("int", "bool")
+
+
+def _distance(row: Row) -> float:
+    """How far the sides of a matched row are apart relative to the golden: by tensors, else statistics."""
+    drift = row.verdict.drift
+    if drift is not None:
+        return drift.relative_to(drift.scale)
+    target, golden, _ = row.pair
+    assert target is not None and golden is not None
+    if target.value.kind is not Kind.TENSOR or target.value.statistics == golden.value.statistics:
+        return 0.0
+    pairs = [
+        (_as_float(ours), _as_float(theirs))
+        for ours, theirs in zip(target.value.statistics, golden.value.statistics)
+    ]
+    scale = max((abs(theirs) for _, theirs in pairs if math.isfinite(theirs)), default=0.0)
+    worst = 0.0
+    for ours, theirs in pairs:
+        if ours != theirs and not (math.isnan(ours) and math.isnan(theirs)):
+            share = abs(ours - theirs) / scale if scale else math.inf
+            worst = max(worst, share if math.isfinite(share) else math.inf)
+    return worst
+
+
+def _as_float(value: Statistic) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return math.nan
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _is_argument(row: Row) -> bool:

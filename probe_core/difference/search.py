@@ -199,21 +199,30 @@ def _compute(walker: _Walker, op: OpFacts) -> None:
             and given > result.jump * taken
             and not (taken and result.is_exact)
         ):
-            walker.name(op, _own_doing(op, result))
+            walker.name(op, _own_doing(op, result, taken))
         elif whose is not None and taken > 1 and taken > whose.jump * past.worst:
             walker.name(op, f"takes in values that differ, and nothing before it does ({_told(whose)})")
     own, _ = _worst(op.outputs(), past.noise)  # so it will be taken in, and is explained from here on
     past.worst = max(past.worst, taken, own)
 
 
-def _own_doing(op: OpFacts, result: Apart) -> str:
+def _agreeing(taken: float, one: str, verb: str) -> str:
+    """How far what went in agrees, by its largest difference in multiples of rounding."""
+    if not taken:
+        return f"{one} {verb}"
+    return f"{one} {verb} within rounding" if taken <= 1 else f"{one} {verb} far better"
+
+
+def _own_doing(op: OpFacts, result: Apart, taken: float) -> str:
     argument = next((value for value in op.arguments() if value.state == DIFFERS), None)
     if is_gradient(op.op):
         return f"differs, and nothing before it does ({_told(result)})"
     if argument is not None:
         called = f"was called with another argument ({_told(argument)})"
         return f"{called} and gives out other values ({_told(result)})"
-    return f"gives out values that differ although its inputs agree ({_told(result)})"
+    return (
+        f"gives out values that differ although {_agreeing(taken, 'its inputs', 'agree')} ({_told(result)})"
+    )
 
 
 def _told(value: Apart) -> str:
@@ -395,6 +404,7 @@ def _deliver(walker: _Walker, op: OpFacts, given: float, unknown: Sequence[int],
         else:
             argument = next((value for value in op.arguments() if value.state == DIFFERS), None)
             why = f"was called with another argument ({_told(argument)}) and " if argument is not None else ""
-            why += f"delivers values that differ although all that was sent agrees ({_told(whose)})"
+            sent = _agreeing(given, "all that was sent", "agrees")
+            why += f"delivers values that differ although {sent} ({_told(whose)})"
         walker.name(op, why)
     past.worst = max(past.worst, got, _worst(op.outputs(), past.noise)[0])

@@ -42,6 +42,24 @@ def test_checksums_absent_on_both_sides_are_equal() -> None:
         assert ChecksumResult().judge(pair_of_values(value, value, Mode.MD5), {}).label == "Pass"
 
 
+@pytest.mark.parametrize(
+    ("checksum", "level"),
+    [
+        ("0x0000000000000000", Level.SKIP),
+        ("0x0000000000000001", Level.PASS),
+        ("00000000", Level.PASS),
+        ("0.0", Level.PASS),
+        (None, Level.SKIP),
+    ],
+)
+def test_what_proves_nothing_is_not_counted_as_agreement(checksum: str | None, level: Level) -> None:
+    """All values that cancel have an xor of zero; a crc of zero, and a 0-d tensor's own value, say something."""
+    value = tensor_value(checksum=checksum)
+    verdict = ChecksumResult().judge(pair_of_values(value, value, Mode.MD5), {})
+    assert (verdict.label, verdict.level) == ("Pass", level)
+    assert bool(verdict.reasons) is (level is Level.SKIP)
+
+
 @pytest.mark.parametrize("value", [tensor_value(checksum="0a"), Value(Kind.NULL, "None", "None")])
 def test_checksums_without_partner(value: Value) -> None:
     """Also for null (decision D9)."""

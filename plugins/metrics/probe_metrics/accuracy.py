@@ -10,6 +10,7 @@ import numpy as np
 
 from probe_core.measure import OpenPair
 from probe_core.model import Drift, Level, Measurement, Measurements, Reason, Verdict
+from probe_metrics.exact import DIFFER, scalars_against, tensor_difference
 from probe_metrics.kernel import sums
 from probe_metrics.thresholds import thresholds
 
@@ -25,7 +26,8 @@ class Accuracy:
     Else Yes. A side that is all zero counts as cosine 0 (decision D10).
 
     The level goes beyond the label where the seed leaves a row unjudged: tensors of one element,
-    scalars that differ (decision D20), rows without partner, files that could not be read.
+    scalars that differ (decision D20), rows without partner, files that could not be read. And integers
+    and booleans that differ at all are an error, whatever label their cosine earns.
     """
 
     def __init__(self) -> None:
@@ -41,6 +43,15 @@ class Accuracy:
 
     def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
         """The verdict on one pair."""
+        verdict = self._by_rule(pair, measurements)
+        difference = tensor_difference(pair)
+        if not difference:
+            return verdict
+        found = verdict.reasons or (Reason("evidence", f"differs in {difference}"),)
+        return verdict._replace(level=Level.ERROR, reasons=(DIFFER, *found), drift=None)
+
+    def _by_rule(self, pair: OpenPair, measurements: Measurements) -> Verdict:
+        """The label that the table's rule gives, and how grave it is."""
         cosine = measurements["cosine.Cosine"]
         absolute = measurements["max_error.MaxAbsErr"]
         code = cosine.reason.code if cosine.reason else ""
@@ -114,8 +125,7 @@ def _failed(label: str, evidence: str) -> Verdict:
 
 def _unmeasured(pair: OpenPair, code: str) -> Verdict:
     if pair.pair.scalars_differ:
-        target, golden = (slot.value.statistics.max for slot in pair.slots)
-        evidence = Reason("evidence", f"{target!r:.40} against {golden!r:.40}")
+        evidence = Reason("evidence", scalars_against(*(slot.value for slot in pair.slots)))
         return Verdict(Level.ERROR, NONE, (evidence,), failed=True)
     if not pair.pair.matched or code in UNMEASURED:
         return Verdict(Level.WARNING, NONE)

@@ -8,6 +8,7 @@ from probe_core.dtypes import same
 from probe_core.measure import OpenPair
 from probe_core.model import Drift, Kind, Level, Measurements, Reason, Value, Verdict
 from probe_metrics.accuracy import eps, least
+from probe_metrics.exact import scalars_against
 from probe_metrics.kernel import sums
 from probe_metrics.statistics import as_float, is_number
 from probe_metrics.thresholds import thresholds
@@ -38,7 +39,7 @@ class FirstDifference:
         if pair.recorded_obstacle is not None:
             return _differs(f"shape {target.extent} against {golden.extent}")
         if pair.pair.scalars_differ:
-            return _differs(f"{target.statistics.max!r:.40} against {golden.statistics.max!r:.40}")
+            return _differs(scalars_against(target, golden))
         if target.kind is not Kind.TENSOR or golden.kind is not Kind.TENSOR:
             return Verdict(Level.PASS, "")
         if target.is_empty:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from probe_core.measure import OpenPair
 from probe_core.messages import NOT_AVAILABLE
-from probe_core.model import Level, Measurements, Reason, Statistic, Value, Verdict
+from probe_core.model import Kind, Level, Measurements, Reason, Statistic, Value, Verdict
+from probe_metrics.exact import DIFFER, IN_LAST_DIGITS, ExactStatistics, is_exact, scalars_against
 from probe_metrics.statistics import as_float, is_number
 from probe_metrics.thresholds import thresholds
 
@@ -23,7 +24,9 @@ class StatisticsResult:
     other shapes: N/A (decision D7).
 
     The level looks at the scale as well (decision D24): a mean that is off by 300 % of nearly
-    nothing is a Warning in the table and no suspect.
+    nothing is a Warning in the table and no suspect. And integers that differ at all are an error
+    (see ``ExactStatistics``), whatever the label. Tensors of which no statistic is on record on both
+    sides were not compared.
     """
 
     def __init__(self) -> None:
@@ -31,6 +34,7 @@ class StatisticsResult:
         self._relative: float = limits["relative"]
         self._tiny: float = limits["tiny"]
         self._share: float = limits["share_of_magnitude"]
+        self._exact = ExactStatistics()
 
     def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
         """The verdict on one pair."""
@@ -39,6 +43,13 @@ class StatisticsResult:
         if pair.obstacle is not None:
             return Verdict(Level.ERROR, NOT_AVAILABLE, (Reason("evidence", "the shapes differ"),))
         target, golden = (slot.value for slot in pair.slots)
+        if target.kind is Kind.TENSOR and not any(
+            ours is not None and theirs is not None
+            for ours, theirs in zip(target.statistics, golden.statistics)
+        ):
+            return _not_on_record(target, golden)
+        if is_exact(target) and is_exact(golden):
+            return self._judge_exact(target, golden)
         off = [] if target.statistics == golden.statistics else list(self._off(target, golden))
         scalar = pair.pair.scalars_differ
         if not off and not scalar:
@@ -47,12 +58,24 @@ class StatisticsResult:
         level = Level.ERROR if grave or scalar else Level.PASS
         told = grave[:1]
         if scalar:
-            told = [f"{target.statistics.max!r:.40} against {golden.statistics.max!r:.40}"]
+            told = [scalars_against(target, golden)]
         evidence = [Reason("evidence", text) for text in told]
         if not off:
             return Verdict(level, "", tuple(evidence), failed=True)
         reasons = [Reason("double_check"), *evidence]
         return Verdict(level, "Warning", tuple(reasons), failed=True)
+
+    def _judge_exact(self, target: Value, golden: Value) -> Verdict:
+        off = [] if target.statistics == golden.statistics else list(self._off(target, golden))
+        differences = list(self._exact.differences(target, golden))
+        grave = [text for text, counts in differences if counts]
+        level = Level.ERROR if grave else Level.WARNING if differences else Level.PASS
+        reasons = [Reason("double_check")] if off else []
+        if grave:
+            reasons += [DIFFER, Reason("evidence", f"{grave[0]}, where nothing is rounded")]
+        elif differences:
+            reasons.append(IN_LAST_DIGITS)
+        return Verdict(level, "Warning" if off else "", tuple(reasons), failed=bool(off))
 
     def _off(self, target: Value, golden: Value) -> Iterator[tuple[str, bool]]:
         """The statistics that are off: what to say of each, and whether its difference counts."""
@@ -82,6 +105,11 @@ class StatisticsResult:
         if theirs == 0:
             return abs(ours) / (abs(ours) + self._tiny)
         return abs((ours - theirs) / theirs)
+
+
+def _not_on_record(target: Value, golden: Value) -> Verdict:
+    lacking = [all(one is None for one in value.statistics) for value in (target, golden)]
+    return Verdict(Level.SKIP if all(lacking) else Level.WARNING, "")
 
 
 def _magnitude(value: Value) -> float:
