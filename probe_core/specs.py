@@ -82,9 +82,16 @@ class MatcherSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class ReporterSpec(Spec):
-    """A reporter: the suffix of its files (makes a ``protocols.Reporter``)."""
+    """A reporter (makes a ``protocols.Reporter``).
+
+    Attributes:
+        suffix: That of its files.
+        all_digits: True for files that machines read: numbers keep all their digits, which the columns of
+            the guide round to 6 or 12 decimals.
+    """
 
     suffix: str = ""
+    all_digits: bool = False
 
 
 @dataclass(frozen=True, slots=True)

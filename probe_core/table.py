@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import itemgetter
 
@@ -132,15 +132,20 @@ class Table:
         shown = {**_SIDE_SOURCES, **{s: None for s in sources if s.startswith(OWN)}}
         measured = [column for column in columns if column.source not in shown]
         self._measured = tuple((column.source, _show(column, mode)) for column in measured)
+        self._exact = tuple(
+            (column.source, _show(replace(column, style=_EXACT.get(column.style, column.style)), mode))
+            for column in measured
+        )
         places = {source: place for place, source in enumerate([*shown, *(c.source for c in measured)])}
         self._in_order = itemgetter(*(places[source] for source in sources))
 
-    def cells(self, row: Row) -> Sequence[Cell]:
-        """The cells of ``row``, one a column."""
+    def cells(self, row: Row, *, all_digits: bool = False) -> Sequence[Cell]:
+        """The cells of ``row``, one a column; numbers as the guide rounds them, or with all digits."""
         pair, measurements = row.pair, row.measurements
         cells = [*_slot_cells(pair.target), *_slot_cells(pair.golden)]
         cells += [cell(row) for cell in self._own]
-        cells += [show(measurements[source]) for source, show in self._measured]
+        shown = self._exact if all_digits else self._measured
+        cells += [show(measurements[source]) for source, show in shown]
         ordered: Sequence[Cell] = self._in_order(cells)
         return ordered
 
@@ -258,6 +263,8 @@ def _cosine(value: float) -> Cell:
     return round(value, 6) if value > 0.9999 else round(value, 12)
 
 
+_EXACT = {"decimals": "plain", "cosine": "plain"}
+"""What takes the place of a style that rounds, where all digits are wanted."""
 _STYLES: dict[str, Callable[[float], Cell]] = {
     "plain": lambda value: value,
     "decimals": lambda value: round(value, 12),

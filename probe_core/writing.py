@@ -26,6 +26,7 @@ class _Sink:
     reporter: Reporter
     file: AtomicFile
     writer: TableWriter
+    all_digits: bool
 
 
 def write_table(
@@ -73,7 +74,7 @@ class Output:
                 except BaseException:
                     file.discard()
                     raise
-                self._sinks.append(_Sink(reporter, file, writer))
+                self._sinks.append(_Sink(reporter, file, writer, spec.all_digits))
         except UserError:
             self.discard()
             raise
@@ -89,10 +90,12 @@ class Output:
         """Append rows to every file."""
         try:
             for row in rows:
-                cells = self._table.cells(row)
                 colour = row.mark.colour if row.mark else None
+                cells: dict[bool, Sequence[Cell]] = {}
                 for sink in self._sinks:
-                    sink.writer.write(cells, colour)
+                    if sink.all_digits not in cells:
+                        cells[sink.all_digits] = self._table.cells(row, all_digits=sink.all_digits)
+                    sink.writer.write(cells[sink.all_digits], colour)
         except OSError as error:
             raise self._failed(error) from None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ from probe_metrics.accuracy import Accuracy
 from probe_metrics.cosine import Cosine
 from probe_metrics.max_error import MaxError
 from probe_metrics.statistics_result import StatisticsResult
-from recorded import forward, scalar, tensor, write_run
+from recorded import forward, scalar, tensor, write_run, write_tensor_run
 
+from probe_core.comparison import Comparison
 from probe_core.manager import Manager
 from probe_core.model import Level, Statistics, Verdict
 from probe_core.pipeline import compare
@@ -125,6 +128,35 @@ def test_statistics_that_are_not_on_record_are_no_agreement(statistics: Any, lev
 def test_scalars_known_by_checksum_alone() -> None:
     verdict = StatisticsResult().judge(pair_of_values(scalar_value(None, "0a"), scalar_value(None, "0b")), {})
     assert [reason.detail for reason in verdict.reasons] == ["checksum 0a against 0b"]
+
+
+# -- digits --------------------------------------------------------------------------------------------
+
+
+def test_machines_get_all_digits_and_old_columns_stay(tmp_path: Path) -> None:
+    """A distance of 4e-30 is no 0.0 in JSON lines and from Python; csv keeps the guide's 12 and 6 decimals."""
+    golden = np.array([1e-17, 2e-17], np.float64)
+    target = golden * np.array([1.0, 1.0000000001])
+    runs = [
+        write_tensor_run(tmp_path / side, {"Torch.a.0.forward": ([array], [])})
+        for side, array in (("t", target), ("g", golden))
+    ]
+    plan = Plan(runs[0], runs[1], tmp_path / "o", "0", formats=("jsonl", "csv"))
+    list(compare(plan, Manager()))
+    exact = json.loads((tmp_path / "o" / "compare_result_0.jsonl").read_text("utf-8"))
+    with (tmp_path / "o" / "compare_result_0.csv").open(encoding="utf-8", newline="") as file:
+        (rounded,) = csv.DictReader(file)
+    assert list(rounded) == list(exact), "the columns are the same"
+    absolute = float(np.abs(target - golden).max())
+    assert exact["MaxAbsErr"] == absolute > 0
+    assert float(rounded["MaxAbsErr"]) == 0.0
+    assert exact["MaxRelativeErr"] == pytest.approx(1e-10, rel=1e-3)
+    assert exact["MaxRelativeErr"] != round(exact["MaxRelativeErr"], 12)
+    assert 0 < 1 - exact["Cosine"] < 1e-15 or exact["Cosine"] == 1
+    comparison = Comparison(plan, Manager(), *runs)
+    ((_, (row,)),) = comparison.ops()
+    assert row.measurements["max_error.MaxAbsErr"].number == absolute
+    comparison.close()
 
 
 # -- suspects -----------------------------------------------------------------------------------------

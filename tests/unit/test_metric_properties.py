@@ -34,7 +34,8 @@ def test_identity(arrays: tuple[Array, Array]) -> None:
 @given(two_arrays(ANY, np.float32))
 def test_identity_with_nan_and_inf(arrays: tuple[Array, Array]) -> None:
     array = arrays[0]
-    for name, answer in {**SAME, "equal": [True]}.items():
+    means = {} if np.isfinite(array).any() else {"rmse": ["nan"], "mape": ["nan"], "ulp": ["nan"] * 3}
+    for name, answer in {**SAME, "equal": [True], **means}.items():
         assert look(METRICS[name], array, array.copy()) == answer, name
 
 

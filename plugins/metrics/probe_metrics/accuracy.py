@@ -82,7 +82,7 @@ class Accuracy:
         if not (ours and theirs):
             return None
         found = pair.once(sums)
-        root = math.sqrt(found.tally.size)
+        root = math.sqrt(found.tally.finite or 1)
         return Drift(found.distance / root, found.golden_norm / root, max(ours, theirs), self._jump)
 
     def _noise_of(self, dtype: np.dtype[Any]) -> float:

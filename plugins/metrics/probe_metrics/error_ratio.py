@@ -13,7 +13,8 @@ class ErrorRatio:
     """Share of elements whose relative error is below 1/1000, and below 5/1000 (strictly).
 
     The relative error is that of ``max_error``. 0-d: absent. nan or inf at the same places count
-    as equal; at different places: absent. Source: whole-net comparison guide 8.3, spec/compare 5.3.
+    as equal elements, as the guide has it; at different places: absent. Source: whole-net comparison
+    guide 8.3, spec/compare 5.3.
     """
 
     def measure(self, pair: OpenPair) -> Sequence[Measurement]:

@@ -59,7 +59,7 @@ class FirstDifference:
         are_whole = pair.target.dtype == pair.golden.dtype and pair.golden.dtype.kind in "iu"
         if are_whole and not found.distance and not found.tally.equal:
             return _differs("whole numbers that float64 does not tell apart")
-        size = found.tally.size
+        size = found.tally.finite or 1
         distance = _rms(found.distance, size, found.tally.max_absolute)
         scale = _rms(found.golden_norm, size, found.golden_largest)
         return self._by_distance(distance, scale, target, golden, "rms")

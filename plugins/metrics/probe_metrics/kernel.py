@@ -124,6 +124,11 @@ def misaligned() -> Measurement:
     return Measurement.absent("positions")
 
 
+def mean_over_nothing() -> Measurement:
+    """Answer for a mean over elements of which none is finite."""
+    return Measurement.absent("nan")
+
+
 def _largest(high: float, low: float) -> float:
     return max(abs(high), abs(low)) if high >= low else 0.0
 

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from probe_core.measure import OpenPair
 from probe_core.model import Measurement
-from probe_metrics.kernel import misaligned, sums
+from probe_metrics.kernel import mean_over_nothing, misaligned, sums
 
 
 class Mape:
-    """mean(|N-B| / |B|) as a ratio, not multiplied by 100.
+    """mean(|N-B| / |B|) over the elements that are finite, as a ratio, not multiplied by 100.
 
     The guide leaves B = 0 open: here an element adds 0 where N is 0 too, and makes the mean inf
     where it is not, as decision D4 has it for the largest relative error. nan or inf at the same
-    places count as equal; at different places: absent. Source: torch_npu.hooks guide,
+    places are left out; at different places, or everywhere: absent. Source: torch_npu.hooks guide,
     spec/compare 18.
     """
 
@@ -23,4 +23,6 @@ class Mape:
         found = pair.once(sums)
         if not found.aligned:
             return [misaligned()]
-        return [Measurement(found.tally.relative / found.tally.size)]
+        if not found.tally.finite:
+            return [mean_over_nothing()]
+        return [Measurement(found.tally.relative / found.tally.finite)]

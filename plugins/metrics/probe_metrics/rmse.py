@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 from probe_core.measure import OpenPair
 from probe_core.model import Measurement
-from probe_metrics.kernel import misaligned, sums
+from probe_metrics.kernel import mean_over_nothing, misaligned, sums
 
 
 class Rmse:
-    """sqrt(mean(|N-B|²)); nan or inf at the same places count as equal, at different places: absent.
+    """sqrt(mean(|N-B|²)) over the elements that are finite.
 
+    nan or inf at the same places are left out, at different places, or everywhere: absent.
     Source: torch_npu.hooks guide, spec/compare 18.
     """
 
@@ -21,4 +22,6 @@ class Rmse:
         found = pair.once(sums)
         if not found.aligned:
             return [misaligned()]
-        return [Measurement(found.distance / math.sqrt(found.tally.size))]
+        if not found.tally.finite:
+            return [mean_over_nothing()]
+        return [Measurement(found.distance / math.sqrt(found.tally.finite))]

@@ -58,6 +58,11 @@ class Tally(NamedTuple):
         """The sums, for the piece behind this one."""
         return self[-SUMS:]  # type: ignore[return-value]  # a slice of known length
 
+    @property
+    def finite(self) -> int:
+        """How many places are finite on both sides, where nan and inf stand at the same places of both."""
+        return self.size - self.target_nan - self.target_infinite
+
     def then(self, other: Tally) -> Tally:
         """This tally and that of the elements behind, which went on from ``totals``."""
         return Tally(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from probe_core.measure import OpenPair
 from probe_core.model import Measurement
-from probe_metrics.kernel import misaligned, sums
+from probe_metrics.kernel import mean_over_nothing, misaligned, sums
 from probe_metrics.ulp_units import units_of
 
 
@@ -15,8 +15,8 @@ class Ulp:
 
     The distance is exact: that of the two numbers' places among all numbers of the dtype, with
     -0.0 and 0.0 in one place. Where the dtypes differ both sides are rounded to the coarser one.
-    nan or inf at the same places count as equal; at different places: absent, and so for data
-    that are not real floating point. The limits are those of the pre-check's ULP standard
+    nan or inf at the same places are left out; at different places, or everywhere: absent, and so for
+    data that are not real floating point. The limits are those of the pre-check's ULP standard
     (float32 32, float16 and bfloat16 1); float64 takes float32's, float8 float16's.
     Source of the distance: B. Dawson, "Comparing floating point numbers" (2012).
     """
@@ -29,8 +29,10 @@ class Ulp:
         if not found.aligned:
             return [misaligned()] * 3
         tally = found.tally
+        if not tally.finite:
+            return [mean_over_nothing()] * 3
         return [
             Measurement(tally.max_ulp),
-            Measurement(tally.ulp / tally.size),
-            Measurement(tally.over_limit / tally.size),
+            Measurement(tally.ulp / tally.finite),
+            Measurement(tally.over_limit / tally.finite),
         ]

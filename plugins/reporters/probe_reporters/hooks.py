@@ -12,7 +12,9 @@ def probe_reporters() -> list[ReporterSpec]:
     return [
         ReporterSpec("xlsx", "Excel workbook", "probe_reporters.xlsx:XlsxReporter", ".xlsx"),
         ReporterSpec("csv", "comma separated values", "probe_reporters.csv:CsvReporter", ".csv"),
-        ReporterSpec("jsonl", "a JSON object a row", "probe_reporters.jsonl:JsonlReporter", ".jsonl"),
+        ReporterSpec(
+            "jsonl", "a JSON object a row", "probe_reporters.jsonl:JsonlReporter", ".jsonl", all_digits=True
+        ),
     ]
 
 
