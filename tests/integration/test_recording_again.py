@@ -109,6 +109,7 @@ def test_what_no_recorder_wrote_stays_and_is_said(tmp_path: Path, capsys: Any) -
 def test_a_step_that_holds_nothing_goes_unsaid(tmp_path: Path, capsys: Any) -> None:
     run = tmp_path / "run"
     (run / "step7/rank").mkdir(parents=True)
+    (run / "step8").mkdir()
     record(run, 1)
     assert sorted(path.name for path in run.iterdir()) == ["step0"]
     assert said(capsys) == ""
