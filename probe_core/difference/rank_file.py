@@ -42,6 +42,7 @@ class RankFile:
         try:
             self._out: TextIO = self._file.temporary.open("w", encoding="utf-8", newline="\n")
         except OSError as error:
+            self._file.discard()
             raise _refused(path, error) from None
         self._between = "{"
 
