@@ -24,7 +24,7 @@ from probe_core.progress import tell
 from probe_core.report import Report
 from probe_core.specs import ExecutorSpec
 from probe_core.spread import as_finished, lost, opened
-from probe_core.store.atomic import remove_leftovers
+from probe_core.store.atomic import refuse_link, remove_leftovers
 from probe_core.store.claim import claimed
 from probe_core.store.layout import Pairing, RunPair, pair_runs
 
@@ -107,8 +107,10 @@ class Ranks:
         from probe_core.comparison import check_plan
 
         check_plan(self.plan, self.manager)
-        for directory in {self.plan.output, *(self.plan.output / pair.part for pair in self.pairing.pairs)}:
-            remove_leftovers(directory)
+        for part in {"", *(pair.part for pair in self.pairing.pairs)}:
+            if part:
+                refuse_link(self.plan.output / part)
+            remove_leftovers(self.plan.output / part)
         if self._journal is None:
             yield self._keep(self._single())
             return

@@ -207,6 +207,20 @@ def test_compare_into_a_directory_of_links(
     assert "Name" in (out / "compare_result_rank1_20260101000000.csv").read_text()
 
 
+def test_a_step_of_the_output_that_leads_elsewhere(victim: Victim, tmp_path: Path, probe: Any) -> None:
+    for step in (0, 1):
+        write_run(tmp_path / f"t/step{step}/rank", CALLS)
+    (tmp_path / "big").mkdir()
+    (tmp_path / "out").symlink_to(tmp_path / "big")  # the directory that was given may be a link
+    assert probe("compare", tmp_path / "t", tmp_path / "t", "-o", tmp_path / "out") == 0, probe.err
+    (tmp_path / "out2").mkdir()
+    (tmp_path / "out2/step1").symlink_to(victim.directory)
+    before = sorted(victim.directory.iterdir())
+    assert probe("compare", tmp_path / "t", tmp_path / "t", "-o", tmp_path / "out2") == 2
+    assert f'"{tmp_path}/out2/step1" is a link' in probe.err
+    assert sorted(victim.directory.iterdir()) == before
+
+
 def test_a_journal_that_leads_elsewhere(victim: Victim, tmp_path: Path, probe: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("probe_core.cli.compare.time_stamp", lambda: "20260101000000")
     out = tmp_path / "out"

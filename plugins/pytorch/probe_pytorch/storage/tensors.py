@@ -18,7 +18,7 @@ import torch
 import xxhash
 
 from probe_core.errors import UserError
-from probe_core.store.atomic import create, write_text
+from probe_core.store.atomic import create, open_file, write_text
 from probe_pytorch.storage.bytes import Bytes, bytes_of, on_host
 
 SUFFIX = ".pt"
@@ -195,7 +195,7 @@ class PackedStore:
         if len(header) + 8 > self._start:
             path = self._copy(-(-(len(header) + 8) // 64) * 64)
         room = self._start - 8
-        with path.open("r+b", buffering=0) as file:
+        with os.fdopen(open_file(path, os.O_RDWR), "r+b", buffering=0) as file:
             file.seek(8)
             _write(file, header.ljust(room))
             file.seek(0)  # the length goes last: with it the header counts
