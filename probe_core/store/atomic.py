@@ -68,8 +68,8 @@ def open_file(path: Path, flags: int) -> int:
         if error.errno == errno.ELOOP:  # it became one just now
             raise UserError(f'"{path}" is a link, and probe writes through none.', mend) from None
         raise
-    found = os.fstat(descriptor)
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+    found = None if flags & os.O_EXCL else os.fstat(descriptor)  # a new file is what it should be
+    if found is not None and (not stat.S_ISREG(found.st_mode) or found.st_nlink > 1):
         os.close(descriptor)
         what = (
             "is no regular file"
@@ -108,12 +108,8 @@ class AtomicFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        token = f"{_place()}.{os.getpid()}.{secrets.token_hex(4)}"
-        self.temporary = path.with_name(f".{path.name[-LONGEST_STEM:]}.{token}.part")
-        try:
-            os.close(create(self.temporary))
-        except OSError as error:
-            raise refused(path, error) from None
+        self.temporary, descriptor = _begin(path)
+        os.close(descriptor)
 
     def commit(self, path: Path | None = None) -> Path:
         """Give the finished file its name; ``path`` overrides it."""
@@ -134,14 +130,24 @@ class AtomicFile:
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Give a file to write to, which replaces ``path`` when the block ends without an error."""
-    file = AtomicFile(path)
+    temporary, descriptor = _begin(path)
     try:
-        with file.temporary.open("wb") as written:
+        with os.fdopen(descriptor, "wb") as written:
             yield written
+        temporary.replace(path)
     except BaseException:
-        file.discard()
+        temporary.unlink(missing_ok=True)
         raise
-    file.commit()
+
+
+def _begin(path: Path) -> tuple[Path, int]:
+    """Create the temporary file of ``path``; its path and its descriptor."""
+    token = f"{_place()}.{os.getpid()}.{secrets.token_hex(4)}"
+    temporary = path.with_name(f".{path.name[-LONGEST_STEM:]}.{token}.part")
+    try:
+        return temporary, create(temporary)
+    except OSError as error:
+        raise refused(path, error) from None
 
 
 # -- what killed processes left --------------------------------------------------------------------
