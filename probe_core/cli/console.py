@@ -12,7 +12,7 @@ import secrets
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +58,10 @@ def style(text: str, fg: str | None = None, *, bold: bool = False) -> str:
 
 
 def _print(text: str, *, err: bool, lines: bool) -> None:
-    """Print a text with everything in it made safe but our own marks, and newlines where it has lines."""
+    """Print a text with everything in it made safe but our own marks, and newlines where it has lines.
+
+    The work goes on where nobody reads it any more, as in ``probe … | head -1``.
+    """
     pieces = _MARK.split(text)
     keep = "\n" if lines else ""
     shown = [safe(pieces[0], keep)]
@@ -66,7 +69,8 @@ def _print(text: str, *, err: bool, lines: bool) -> None:
         piece = safe(piece, keep)
         colour = on.removesuffix("bold").removesuffix("+") or None
         shown.append(click.style(piece, fg=colour, bold=on.endswith("bold") or None) if on else piece)
-    click.echo("".join(shown), err=err)
+    with suppress(BrokenPipeError):
+        click.echo("".join(shown), err=err)
 
 
 def show(text: str = "", *, lines: bool = False) -> None:
@@ -81,7 +85,8 @@ def note(text: str, *, lines: bool = False) -> None:
 
 def show_json(value: Any) -> None:
     """A result as JSON, which reads back as it is, whatever it holds."""
-    click.echo(safe_json(value, indent=2))
+    with suppress(BrokenPipeError):
+        click.echo(safe_json(value, indent=2))
 
 
 def warn(text: str) -> None:
@@ -112,9 +117,21 @@ def defect(where: str) -> None:
     error("This is a defect of probe.", f"Please report it with the lines above at {where}.")
 
 
-def close_broken_pipe() -> None:
-    """Whoever read our output stopped reading; end quietly."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def is_of_output(problem: BrokenPipeError) -> bool:
+    """True for a pipe that broke when click printed to it."""
+    last = problem.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and last.tb_frame.f_code is click.echo.__code__
+
+
+def close_broken_pipes() -> None:
+    """Drop what is left to print where nobody reads it any more."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @contextmanager

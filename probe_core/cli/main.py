@@ -40,6 +40,15 @@ class Commands(click.Group):
         command: click.Command = manager.find("commands", cmd_name, CommandSpec).make()
         return command
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run a command; a pipe that breaks is a defect, unless it is the one that we print to."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            if console.is_of_output(error):
+                return FINISHED
+            raise RuntimeError("a pipe to another process broke") from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """A line each, from the specs alone."""
         lines = {item.spec.name: item.spec.summary for item in _manager(ctx).contributions("commands")}
@@ -65,12 +74,15 @@ def cli(ctx: click.Context, framework: str | None) -> None:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run ``probe`` and end the process with its exit code."""
-    sys.exit(run(arguments))
+    code = run(arguments)
+    console.close_broken_pipes()
+    sys.exit(code)
 
 
 def run(arguments: list[str] | None = None) -> int:
     """Run ``probe`` with ``arguments``; the exit code."""
     console.prepare()
+    streams = sys.stdout, sys.stderr
     with warnings.catch_warnings():
         warnings.simplefilter("always", PluginWarning)
         warnings.showwarning = _show_warning
@@ -91,8 +103,10 @@ def run(arguments: list[str] | None = None) -> int:
         except (click.Abort, KeyboardInterrupt):
             console.note("Interrupted; finished files are kept.")
             return INTERRUPTED
-        except BrokenPipeError:
-            console.close_broken_pipe()
+        except SystemExit:
+            if sys.stdout is streams[0]:
+                raise
+            sys.stdout, sys.stderr = streams  # nobody read the help; click would have us exit with 1
             return FINISHED
         except Exception:
             console.defect(ISSUES)

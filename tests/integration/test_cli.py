@@ -284,3 +284,79 @@ def test_the_core_knows_no_plugin_and_plugins_not_each_other() -> None:
                 re.findall(r"^\s*(?:from|import) (probe_\w+|torch|mindspore)", file.read_text(), re.M)
             )
             assert found <= {"probe_core", package, *OWN_FRAMEWORK.get(package, ())}, file
+
+
+# -- nobody reads what is printed ------------------------------------------------------------------
+
+
+def unread(*arguments: str | Path, stderr: bool = False) -> tuple[int, str]:
+    """The exit code of ``probe … | head -0``, with a reader that has gone before anything is printed.
+
+    Also what was printed on stderr; with ``stderr`` nobody reads that either.
+    """
+    command = [sys.executable, "-m", "probe_core.cli", *map(str, arguments)]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    reading, writing = os.pipe()
+    os.close(reading)
+    errors = writing if stderr else subprocess.PIPE
+    try:
+        done = subprocess.run(command, stdout=writing, stderr=errors, text=True, timeout=120, env=environment)
+    finally:
+        os.close(writing)
+    return done.returncode, done.stderr or ""
+
+
+@pytest.fixture
+def two_runs(tmp_path: Path) -> tuple[Path, Path]:
+    """Runs of two ranks, of which the second differs."""
+    for rank in (0, 1):
+        for side in ("target", "golden"):
+            value = 9.0 if rank and side == "target" else 1.0
+            record = forward(tensor(), output=[tensor(value=value)])
+            write_run(tmp_path / side / f"rank{rank}", {"Torch.exp.0.forward": record})
+    return tmp_path / "target", tmp_path / "golden"
+
+
+@pytest.mark.parametrize("stderr", [False, True])
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [([], 0), (["--fail-on", "error"], 1), (["--print-plan"], 0), (["--metric", "nope"], 2)],
+)
+def test_a_comparison_that_nobody_reads(
+    options: list[str], code: int, stderr: bool, two_runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    """It goes on and writes its files, and its exit code is what it found."""
+    found, said = unread("compare", *two_runs, "-o", tmp_path / "o", *options, stderr=stderr)
+    assert found == code
+    assert "Traceback" not in said and "BrokenPipe" not in said
+    if not options:
+        assert {path.name.split("_2")[0] for path in (tmp_path / "o").iterdir()} == {
+            "compare_result_rank0", "compare_result_rank1", "advisor_rank0", "advisor_rank1", "compare_summary"
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["compare", "--help"], ["--version"], ["plugins"]])
+def test_a_text_that_nobody_reads(arguments: list[str]) -> None:
+    assert unread(*arguments) == (0, "")
+
+
+def test_a_script_whose_last_words_nobody_reads(tmp_path: Path) -> None:
+    """What it printed is in Python's buffer until the process ends."""
+    script = tmp_path / "train.py"
+    script.write_text("import sys\nprint('done')\nsys.exit(3)\n")
+    code, said = unread("run", "-o", tmp_path / "run", script)
+    assert code == 3 and "BrokenPipe" not in said
+
+
+def test_a_broken_pipe_of_another_sort_is_a_defect(probe: Any, good_run: Path, monkeypatch: Any) -> None:
+    def broken(*_: Any, **__: Any) -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+    monkeypatch.setattr("probe_core.cli.compare.run_plan", broken)
+    assert probe("compare", good_run, good_run) == 70
+    assert "This is a defect of probe." in probe.err
+
+
+@pytest.fixture
+def good_run(tmp_path: Path) -> Path:
+    return write_run(tmp_path / "good", {"Torch.exp.0.forward": forward(tensor(), output=[tensor()])})
