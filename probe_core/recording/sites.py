@@ -20,6 +20,8 @@ Stack = tuple[int, ...]
 """Ids of code objects and places in them, alternating, innermost first."""
 
 RUNPY = runpy.__file__
+STAND_IN = "<recorded>"
+"""The function's name in a frame that repeats the line of a caller, so that warnings name that line."""
 USE_OPERATORS = frozenset({"sum", "max", "min", "sorted", "reduce", "accumulate", "prod"})
 """Functions that use operators on what they are given."""
 
@@ -135,7 +137,7 @@ def _line(number: int, place: int) -> str:
         code = _codes[number]
         line = _line_number(code, place)
         source = linecache.getline(code.co_filename, line).strip()
-        shown = source and not code.co_filename.startswith(_own)
+        shown = source and not code.co_filename.startswith(_own) and code.co_name != STAND_IN
         text = f"File {code.co_filename}, line {line}, in {code.co_name}, \n {source}" if shown else ""
         _lines[number, place] = text
     return text

@@ -19,6 +19,7 @@ from probe_core.cli.main import FINISHED, LOST
 from probe_core.errors import UserError
 from probe_core.recording.config import LEVELS, TASKS, Config, load, parse_steps
 from probe_core.recording.loss import spans
+from probe_core.recording.sites import STAND_IN
 
 if TYPE_CHECKING:
     from probe_pytorch.recorder import Recorder
@@ -159,7 +160,7 @@ def _show_error(error: Exception) -> None:
     shown = traceback.TracebackException(type(error), error, trace)
     part: traceback.TracebackException | None = shown
     while part is not None:
-        frames = [frame for frame in part.stack if not frame.filename.startswith(own)]
+        frames = [f for f in part.stack if not f.filename.startswith(own) and f.name != STAND_IN]
         part.stack = traceback.StackSummary.from_list(frames)
         part = part.__cause__ or part.__context__
     console.note("".join(shown.format()).rstrip(), lines=True)

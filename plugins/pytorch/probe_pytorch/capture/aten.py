@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from probe_core.recording.sites import stack_of
 from probe_core.recording.threads import Threads
 from probe_pytorch import compat
+from probe_pytorch.capture.callers import called_from
 from probe_pytorch.capture.calls import Calls
 
 
@@ -43,8 +44,10 @@ class AtenCapture(TorchDispatchMode):
         """Called by torch in place of the operator ``func``."""
         kwargs = kwargs or {}
         calls = self.calls
+        caller = sys._getframe(1)
+        called = called_from(caller, func)
         if calls is None or not calls.session.active:
-            return func(*args, **kwargs)
+            return called(*args, **kwargs)
         space = func.namespace
         name = func.overloadpacket.__name__
         prefix = f"Aten.{name}" if space == "aten" else f"Aten.{space}.{name}"
@@ -53,4 +56,4 @@ class AtenCapture(TorchDispatchMode):
         writes = bool(
             schema.arguments and schema.arguments[0].alias_info and schema.arguments[0].alias_info.is_write
         )
-        return calls.record(prefix, func, args, kwargs, stack_of(sys._getframe(1)), None, writes, filled)
+        return calls.record(prefix, called, args, kwargs, stack_of(caller), None, writes, filled)

@@ -21,6 +21,7 @@ from probe_core.recording.threads import Threads
 from probe_pytorch import compat, seeds
 from probe_pytorch.capture import collectives
 from probe_pytorch.capture.callform import as_written, call_form, is_reflected
+from probe_pytorch.capture.callers import called_from
 from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.names import DISPATCHER, Api, Names
 
@@ -73,23 +74,25 @@ class FunctionCapture(TorchFunctionMode):
         """Called by torch in place of ``func``."""
         kwargs = kwargs or {}
         calls = self.calls
+        frame = caller = sys._getframe(1)
+        if caller.f_code is HANDLER and caller.f_back is not None and caller.f_back.f_back is not None:
+            caller = caller.f_back.f_back  # of a Python function, which handed itself to us
         if calls is None or self._threads.inside or not calls.session.active:
-            return func(*args, **kwargs)
+            return called_from(caller, func)(*args, **kwargs)
         try:
             api = self._by_function.get(func)
         except TypeError:
             api = None
         if api is NOT_RECORDED:
-            return func(*args, **kwargs)
-        frame = sys._getframe(1)
+            return called_from(caller, func)(*args, **kwargs)
         while frame.f_code.co_name == "__torch_function__" and frame.f_back is not None:
             frame = frame.f_back  # another mode handed the call on
         if DTENSOR in frame.f_code.co_filename:
-            return func(*args, **kwargs)
+            return called_from(caller, func)(*args, **kwargs)
         if frame.f_code is HANDLER and frame.f_back is not None:
             return self._handed_over(calls, api, func, types, args, kwargs, frame.f_back)
         if api is None:
-            return self._unnamed(calls, func, args, kwargs, frame)
+            return self._unnamed(calls, called_from(caller, func), func, args, kwargs, frame)
         name: str | None = api.name
         if api.has_operator and is_operator(frame, func.__name__):
             name = api.operator
@@ -100,10 +103,11 @@ class FunctionCapture(TorchFunctionMode):
         if api.recurrent is not None and frame.f_code.co_filename == RECURRENT:
             name = api.recurrent
         if name is None:
-            return func(*args, **kwargs)
+            return called_from(caller, func)(*args, **kwargs)
         filled = ("out",) if "out" in kwargs else api.filled
         in_place = api.in_place or "out" in kwargs
-        return calls.record(name, func, args, kwargs, stack_of(frame), None, in_place, filled)
+        called = called_from(caller, func)
+        return calls.record(name, called, args, kwargs, stack_of(frame), None, in_place, filled)
 
     def _handed_over(
         self,
@@ -133,13 +137,14 @@ class FunctionCapture(TorchFunctionMode):
             if own.co_name not in ("wrapped", api.operator.rpartition(".")[2]):
                 name = api.name
         if name is None:
-            return self._descend(func, types, args, kwargs)
+            return self._descend(func, types, args, kwargs, site)
         is_method = name.startswith("Tensor.")
         written = self._written(frame, func, is_method, args, kwargs, site)
+        called = called_from(site, func)
         if name.startswith("Distributed."):
-            return collectives.record(calls, self._names, name, func, args, kwargs, stack_of(site), written)
+            return collectives.record(calls, self._names, name, called, args, kwargs, stack_of(site), written)
         in_place = bool(api and api.in_place) or kwargs.get("inplace") is True
-        return calls.record(name, func, args, kwargs, stack_of(site), written, in_place)
+        return calls.record(name, called, args, kwargs, stack_of(site), written, in_place)
 
     def _written(
         self, frame: FrameType, func: Any, is_method: bool, args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -156,37 +161,40 @@ class FunctionCapture(TorchFunctionMode):
         return as_written(function, call_form(site), is_method, args, kwargs)
 
     def _unnamed(
-        self, calls: Calls, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], frame: FrameType
-    ) -> Any:
+        self, calls: Calls, called: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
+        frame: FrameType,
+    ) -> Any:  # fmt: skip
         """Nothing that the lists name; an operator called as torch.ops.aten is."""
         space = getattr(func, "namespace", None) or getattr(func, "_qualified_op_name", "").partition("::")[0]
         if space != "aten":
             if type(func) in _BUILTIN:
                 self._by_function[func] = NOT_RECORDED
-            return func(*args, **kwargs)
+            return called(*args, **kwargs)
         packet = getattr(func, "overloadpacket", func)
         name = getattr(packet, "__name__", "")
         if not self._names.aten(name):
-            return func(*args, **kwargs)
+            return called(*args, **kwargs)
         while frame.f_back is not None and frame.f_code.co_filename.endswith("torch/_ops.py"):
             frame = frame.f_back
         if DTENSOR in frame.f_code.co_filename:
-            return func(*args, **kwargs)
+            return called(*args, **kwargs)
         return calls.record(
-            f"Aten.{name}", func, args, kwargs, stack_of(frame), None, name.endswith("_"),
+            f"Aten.{name}", called, args, kwargs, stack_of(frame), None, name.endswith("_"),
             ("out",) if "out" in kwargs else (),
         )  # fmt: skip
 
-    def _descend(self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _descend(
+        self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any], site: FrameType
+    ) -> Any:
         """Run a Python function that is no record of its own so that what it calls is seen."""
         inner = None
         if func not in self._descending and _PLAIN.issuperset(types):
             inner = compat.without_check(func)
         if inner is None:
-            return func(*args, **kwargs)
+            return called_from(site, func)(*args, **kwargs)
         self._descending.append(func)
         try:
             with self:
-                return inner(*args, **kwargs)
+                return called_from(site, inner)(*args, **kwargs)
         finally:
             self._descending.pop()

@@ -15,6 +15,7 @@ from typing import Any
 from probe_core.recording.sites import stack_of
 from probe_core.recording.threads import Threads
 from probe_pytorch.capture import collectives
+from probe_pytorch.capture.callers import called_from
 from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.names import Names, Patch
 
@@ -87,10 +88,12 @@ class Patches:
         @functools.wraps(original)
         def recorded(*args: Any, **kwargs: Any) -> Any:
             calls = self.calls
+            caller = sys._getframe(2 if is_collective else 1)
+            called = called_from(caller, original)
             if calls is None or threads.inside or not calls.session.active:
-                return original(*args, **kwargs)
-            stack = stack_of(sys._getframe(2 if is_collective else 1))
-            inner = threads.outermost(original)
+                return called(*args, **kwargs)
+            stack = stack_of(caller)
+            inner = threads.outermost(called)
             if is_collective:
                 return collectives.record(calls, self._names, patch.name, inner, args, kwargs, stack)
             return calls.record(patch.name, inner, args, kwargs, stack)
