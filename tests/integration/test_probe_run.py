@@ -273,6 +273,22 @@ def test_a_missing_script(probe: Any) -> None:
     assert not Path("run").exists()
 
 
+def test_a_script_that_may_not_be_read(probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stands in for a file without permission, which root would be free to read."""
+    opened = Path.open
+
+    def forbidden(path: Path, *arguments: Any, **more: Any) -> Any:
+        if path.name == "train.py":
+            raise PermissionError(13, "Permission denied", str(path))
+        return opened(path, *arguments, **more)
+
+    secret = script(TRAIN)
+    monkeypatch.setattr(Path, "open", forbidden)
+    assert probe("run", "-o", "run", secret) == 2
+    assert probe.err.startswith('error: The script "train.py" cannot be read: Permission denied.')
+    assert not Path("run").exists()
+
+
 def test_a_missing_module(probe: Any) -> None:
     assert probe("run", "-o", "run", "-m", "missing.module") in (1, 2)
     assert "Traceback" not in probe.err and "missing" in probe.err
@@ -371,12 +387,15 @@ def test_a_script_without_an_optimizer(probe: Any) -> None:
     path = script("import torch\nfor i in range(3):\n    torch.relu(torch.ones(2))\n")
     assert probe("run", "-o", "run", "--level", "L1", path) == 0
     assert "probe recorded step 0 (" in probe.err
+    assert "warning: no optimizer of torch stepped, so everything the script did is in step 0." in probe.err
+    assert "PrecisionDebugger" in probe.err
     assert [name for name in names("run") if "relu" in name] == [f"Torch.relu.{i}.forward" for i in range(3)]
 
 
 def test_a_script_without_torch(probe: Any) -> None:
     assert probe("run", "-o", "run", script("print(1 + 1)\n")) == 0
-    assert probe.out == "2\n" and "nothing was recorded" in probe.err
+    assert probe.out == "2\n" and "the script called no function or module of torch" in probe.err
+    assert "optimizer" not in probe.err and "that is, or" not in probe.err
 
 
 def test_no_step_is_left_that_holds_nothing(probe: Any) -> None:
@@ -441,6 +460,7 @@ def test_a_script_that_loads_with_workers(probe: Any) -> None:
 def test_the_command_that_it_names_works(probe: Any) -> None:
     path = script(TRAIN)
     assert probe("run", "-o", "runs/one", "--task", "tensor", path) == 0
+    assert "no optimizer" not in probe.err
     told = probe.err.splitlines()
     assert re.fullmatch(r"probe recorded steps 0 to 2 \([\d,]+ records of level mix, task tensor\) into runs/one",
                         next(line for line in told if line.startswith("probe recorded")))  # fmt: skip

@@ -44,6 +44,11 @@ class Follower:
         self.recorder.finish()
         atexit.unregister(self.recorder.finish)
 
+    @property
+    def has_stepped(self) -> bool:
+        """True once an optimizer has stepped."""
+        return self._first is not None
+
     def _stepped(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """The first optimizer that steps counts the steps; others do not."""
         if self._first is None:

@@ -65,6 +65,13 @@ def run(
         raise UserError(
             f'There is no script "{script}".', "Give the path of a Python file, or -m and a module."
         )
+    if not module:
+        try:
+            Path(script).open("rb").close()
+        except OSError as error:
+            raise UserError(
+                f'The script "{script}" cannot be read: {error.strerror or error}.', "Check its permissions."
+            ) from None
     if module and not _has_module(script):
         raise UserError(f'There is no module "{script}".', "Give the name that python -m would take.")
     try:
@@ -86,7 +93,7 @@ def run(
     finally:
         follower.end()
     with suppress(OSError):  # where the report goes may be full, too
-        _report(found, follower.recorder)
+        _report(found, follower.recorder, follower.has_stepped)
     return code or (LOST if follower.recorder.lost else FINISHED)
 
 
@@ -166,7 +173,7 @@ def _show_error(error: Exception) -> None:
     console.note("".join(shown.format()).rstrip(), lines=True)
 
 
-def _report(config: Config, recorder: Recorder) -> None:
+def _report(config: Config, recorder: Recorder, stepped: bool) -> None:
     """Say which steps were recorded, which of them are lost in part, and how to compare them."""
     lost = recorder.lost
     steps = recorder.whole
@@ -178,7 +185,11 @@ def _report(config: Config, recorder: Recorder) -> None:
         if not steps:
             return
     if not steps:
-        console.warn("nothing was recorded: the script called nothing of torch that is, or ended before.")
+        console.warn(
+            "nothing was recorded: while the steps to record ran, the script called no function or module of "
+            f"torch that level {config.level} records. Check --step and --level, and that SCRIPT is the script "
+            "that trains."
+        )
         return
     count = sum(recorder.recorded[step] for step in steps)
     path = config.shown_path
@@ -186,6 +197,11 @@ def _report(config: Config, recorder: Recorder) -> None:
         f"probe recorded {spans(steps)} ({count:,} records of level {config.level}, "
         f"task {config.task}) into {path}"
     )
+    if not stepped:
+        console.warn(
+            "no optimizer of torch stepped, so everything the script did is in step 0. To have a step for each "
+            "iteration, call start(), stop() and step() of a PrecisionDebugger in the script."
+        )
     if config.task not in ("statistics", "tensor"):
         return
     console.note("Record the other run the same way into a directory of its own, and compare:")

@@ -25,7 +25,7 @@ _CALL: CodeType = (lambda function, /, *args, **kwargs: function(*args, **kwargs
 
 
 class _Site(NamedTuple):
-    """Where a frame stood: its code, which is kept so that its id stays its own, and the code of its stand-in."""
+    """The code of a frame, kept so that its id stays its own, and the code of its stand-in."""
 
     code: CodeType
     stand_in: CodeType

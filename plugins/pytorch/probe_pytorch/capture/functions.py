@@ -20,8 +20,8 @@ from probe_core.recording.sites import is_operator, stack_of
 from probe_core.recording.threads import Threads
 from probe_pytorch import compat, seeds
 from probe_pytorch.capture import collectives
-from probe_pytorch.capture.callform import as_written, call_form, is_reflected
 from probe_pytorch.capture.callers import called_from
+from probe_pytorch.capture.callform import as_written, call_form, is_reflected
 from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.names import DISPATCHER, Api, Names
 
