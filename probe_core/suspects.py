@@ -15,6 +15,9 @@ from probe_core.table import reasons_of
 KEPT = 5
 """Suspects that are kept of each sort."""
 
+UNIT = "root mean square"
+"""What a difference is relative to, and what is taken of it."""
+
 FORWARD, BACKWARD, GRADIENT, BEHIND = range(4)
 
 _Drifting = tuple[Row, str, Drift]
@@ -191,15 +194,14 @@ class Suspects:
         worst = max((relative for relative, _, _ in before), default=0.0)
         if not self._drifting and worst > self._noise:
             row, line = next((row, line) for relative, row, line in before if relative == worst)
-            return row, line, f"takes in values {worst:.2g} apart, {explained}; nothing before it does"
+            why = f"takes in values that differ by {worst:.2g} of their {UNIT}, {explained}"
+            return row, line, f"{why}; nothing before it does"
         scale = max((drift.scale for _, _, drift in inputs), default=0.0)
         for row, line, drift in outputs:
             relative = drift.relative_to(max(scale, drift.scale))
             if relative > self._noise and relative > drift.jump * worst:
-                why = (
-                    f"gives out values {relative:.2g} apart, {explained} and its inputs are {worst:.2g} apart"
-                )
-                return row, line, why
+                why = f"gives out values that differ by {relative:.2g} of their {UNIT}, {explained}"
+                return row, line, f"{why} and its inputs differ by {worst:.2g}"
         return None
 
 

@@ -186,9 +186,9 @@ def _report(config: Config, recorder: Recorder, stepped: bool) -> None:
             return
     if not steps:
         console.warn(
-            "nothing was recorded: while the steps to record ran, the script called no function or module of "
-            f"torch that level {config.level} records. Check --step and --level, and that SCRIPT is the script "
-            "that trains."
+            "nothing was recorded: while the steps to record ran, the script called no function or module "
+            f"of torch that level {config.level} records. Check --step and --level, and that SCRIPT is the "
+            "script that trains."
         )
         return
     count = sum(recorder.recorded[step] for step in steps)
@@ -199,8 +199,8 @@ def _report(config: Config, recorder: Recorder, stepped: bool) -> None:
     )
     if not stepped:
         console.warn(
-            "no optimizer of torch stepped, so everything the script did is in step 0. To have a step for each "
-            "iteration, call start(), stop() and step() of a PrecisionDebugger in the script."
+            "no optimizer of torch stepped, so everything the script did is in step 0. To have a step for "
+            "each iteration, call start(), stop() and step() of a PrecisionDebugger in the script."
         )
     if config.task not in ("statistics", "tensor"):
         return

@@ -1,0 +1,29 @@
+"""How far values are apart is said with what it is relative to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from probe_core.model import Drift
+from probe_core.suspects import Suspects
+
+
+class _Row:
+    """As much of a row as the search for drifting calls looks at."""
+
+
+def test_a_distance_has_its_unit() -> None:
+    row: Any = _Row()
+    noise = {"noise": 1e-4, "jump": 10.0}
+    inputs, outputs = [(row, "2", Drift(1.2, 1.0, **noise))], [(row, "3", Drift(30.0, 1.0, **noise))]
+    suspects = Suspects()
+    suspects._noise = 1e-4
+    assert suspects._first_apart(inputs, [])[2] == (  # type: ignore[index]
+        "takes in values that differ by 1.2 of their root mean square, where rounding explains 0.0001; "
+        "nothing before it does"
+    )
+    suspects._drifting.append(row)
+    assert suspects._first_apart(inputs, outputs)[2] == (  # type: ignore[index]
+        "gives out values that differ by 30 of their root mean square, where rounding explains 0.0001 "
+        "and its inputs differ by 1.2"
+    )
