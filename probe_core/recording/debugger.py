@@ -73,6 +73,9 @@ class Debugger(ABC, Generic[R, M]):
             self._settings = config
             self._recorder = self._new_recorder(config)
             self._model = self._checked(model)
+        except UserError as error:
+            type(self)._instance = None
+            raise error.with_traceback(None) from None  # the script's line and the sentence say it all
         except BaseException:
             type(self)._instance = None
             raise

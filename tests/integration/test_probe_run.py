@@ -289,6 +289,29 @@ def test_a_script_that_may_not_be_read(probe: Any, monkeypatch: pytest.MonkeyPat
     assert not Path("run").exists()
 
 
+MISTAKEN = """\
+    import torch
+    from probe_pytorch import PrecisionDebugger
+
+    PrecisionDebugger(dump_path="run", task="tensors")
+"""
+
+
+def test_a_mistake_in_the_configuration_of_a_script_under_probe_run(probe: Any) -> None:
+    assert probe("run", "-o", "other", script(MISTAKEN)) == 2
+    assert probe.err.startswith("error: ") and "Traceback" not in probe.err and '"task"' in probe.err
+
+
+def test_a_mistake_in_the_configuration_of_a_script() -> None:
+    """Its traceback is the script's line, one of ours, and the sentence."""
+    done = subprocess.run([sys.executable, script(MISTAKEN)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    frames = lines_of_trace(done.stderr)
+    assert [name for name, _ in frames] == ["train.py", "debugger.py"]
+    assert done.stderr.count("Traceback") == 1 and "During handling" not in done.stderr
+    assert 'UserError: The configuration: "task" must be one of the choices below' in done.stderr
+
+
 def test_a_missing_module(probe: Any) -> None:
     assert probe("run", "-o", "run", "-m", "missing.module") in (1, 2)
     assert "Traceback" not in probe.err and "missing" in probe.err

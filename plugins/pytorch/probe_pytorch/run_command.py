@@ -141,6 +141,8 @@ def _execute(script: str, arguments: tuple[str, ...], module: bool) -> int:
     except KeyboardInterrupt:
         console.note("Interrupted; what was recorded is kept.")
         return 130
+    except UserError:
+        raise  # a mistake in what the script asks of probe: one sentence, and how to mend it
     except Exception as error:
         _show_error(error)
         return 1
