@@ -10,16 +10,20 @@ from itertools import groupby
 from math import prod
 from operator import itemgetter
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from probe_core import rounding
 from probe_core import table as tables
 from probe_core.ahead import Ahead, opened_ahead
+from probe_core.blame import PluginError, blamed, fault
 from probe_core.dtypes import same
 from probe_core.errors import UserError, nearest
 from probe_core.manager import Manager
 from probe_core.matching.across import Hints, views
 from probe_core.matching.mapping import read_mapping
-from probe_core.matching.matching import Region, RowOrder
+from probe_core.matching.matching import Matching, Region, RowOrder
 from probe_core.matching.user_maps import read_api_mapping, read_cell_mapping, read_layer_mapping
 from probe_core.measure import OpenPair
 from probe_core.model import Advice, How, Level, Mark, Measurement, Mode, Pair, Reason, Row, Suspect, Verdict
@@ -45,6 +49,7 @@ class _Tool:
     spec: MetricSpec
     metric: Metric
     names: tuple[str, ...]
+    is_strange: bool
 
 
 def check_plan(plan: Plan, manager: Manager) -> None:
@@ -78,6 +83,7 @@ class Comparison:
         self.notes: list[str] = []
         self.unreadable: list[str] = []
         self.unreadable_count = 0
+        self._blamed: set[str] = set()
         self.target, self.golden = open_runs(plan, manager, target, golden)
         for side, run in (("target", self.target), ("golden", self.golden)):
             if run.header.unfinished:
@@ -89,8 +95,7 @@ class Comparison:
         self.is_debug = self.target.is_debug
         self._tools = _tools(plan, manager, self.mode)
         self._metrics = frozenset(tool.spec.name for tool in self._tools)
-        ahead = dict.fromkeys(tool.spec.ahead for tool in self._tools if tool.spec.ahead)
-        self._ahead: list[Ahead] = [address(function) for function in ahead]
+        self._ahead = self._found_ahead()
         policy = manager.find("policies", tables.POLICIES[self.mode], PolicySpec)
         self._policy: Policy = policy.make()
         self._difference: Policy | None = None
@@ -101,8 +106,12 @@ class Comparison:
         self._hints = Hints(seen)
         self._matcher = seen.matcher
         name = seen.matcher if plan.mapping is None else "mapping"
-        matcher: Matcher = manager.find("matchers", name, MatcherSpec).make()
-        matching = matcher.match(seen.target, seen.golden, replace(plan, matcher=seen.matcher))
+        spec = manager.find("matchers", name, MatcherSpec)
+        matcher: Matcher = spec.make()
+        with blamed(spec.title, spec.origin):
+            matching = matcher.match(seen.target, seen.golden, replace(plan, matcher=seen.matcher))
+            if not isinstance(matching, Matching):
+                raise TypeError(f"match must return a Matching, not {type(matching).__name__}")
         if not matching.matched:
             raise _nothing_matched(self.target, self.golden)
         self.matching = matching
@@ -162,6 +171,10 @@ class Comparison:
         self.unreadable_count += count
         self.unreadable += lines[: UNREADABLE_KEPT - len(self.unreadable)]
 
+    def take_notes(self, lines: Sequence[str]) -> None:
+        """Note what someone else found out who measured for us."""
+        self.notes += [line for line in lines if line not in self.notes]
+
     def describe(self, op: str) -> Op:
         """What the report wants to know of an op."""
         return Op(op, self.target.construct.ancestors(op), without_count(op) in self._shifted)
@@ -190,16 +203,31 @@ class Comparison:
             rows.append(self._row(op, pair, own))
             stack = None if own is not None else stack
         rows = rounding.judged(op, rows)
-        for highlighter in self._highlighters:
-            for position, mark in highlighter.mark(rows).items():
-                rows[position] = _marked(rows[position], mark)
+        for spec, highlighter in [*self._highlighters]:
+            try:
+                with blamed(spec.title, spec.origin):
+                    marked = {
+                        place: _marked(rows[place], mark) for place, mark in highlighter.mark(rows).items()
+                    }
+            except PluginError as error:
+                self._highlighters.remove((spec, highlighter))
+                self._blame(error, "From there on it marks no row.")
+                continue
+            for place, row in marked.items():
+                rows[place] = row
         return rows
+
+    def _blame(self, error: PluginError, means: str) -> None:
+        """Note once that a plugin failed, and what that means for the result."""
+        note = f"{error.what} {means} {error.fix}"
+        if note not in self.notes:
+            self.notes.append(note)
 
     def _row(self, op: str, opened: OpenPair, stack: tuple[str, ...] | None) -> Row:
         try:
             measurements: dict[str, Measurement] = {}
             for tool in self._tools:
-                measurements.update(zip(tool.names, _measure(tool, opened)))
+                measurements.update(zip(tool.names, self._measure(tool, opened)))
             verdict: Verdict = self._policy.judge(opened, measurements)
             difference = self._difference.judge(opened, measurements) if self._difference else None
         finally:
@@ -213,7 +241,40 @@ class Comparison:
             verdict = verdict._replace(level=Level.SKIP)  # the region is one finding, not one a row
         return Row(opened.pair, op, measurements, verdict, notes, None, stack, difference)
 
+    def _measure(self, tool: _Tool, pair: OpenPair) -> Sequence[Measurement]:
+        columns = tool.spec.columns
+        obstacle = pair.obstacle if tool.spec.needs is Needs.TENSOR else pair.recorded_obstacle
+        if obstacle is not None:
+            return [Measurement(None, obstacle)] * len(columns)
+        try:
+            measured = tool.metric.measure(pair)
+            if len(measured) != len(columns):
+                raise ValueError(f"{len(measured)} measurements for {len(columns)} columns")
+            return [_sound(one) for one in measured] if tool.is_strange else measured
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a stranger's metric, which may raise SystemExit, ends no comparison
+            if tool.is_strange and tool.spec.name not in self._blamed:
+                self._blamed.add(tool.spec.name)
+                blame = fault(error, tool.spec.title, tool.spec.origin)
+                if blame is not None:
+                    self._blame(blame, "Its cells of such rows say so.")
+            return [Measurement.failed(error)] * len(columns)
+
     # -- setting up --------------------------------------------------------------------------
+
+    def _found_ahead(self) -> list[Ahead]:
+        """What the metrics have called before their turn; one that cannot be found saves no time, no more."""
+        found: dict[str, Ahead] = {}
+        for tool in self._tools:
+            where = tool.spec.ahead
+            if where and where not in found:
+                try:
+                    with blamed(f"{tool.spec.title}: {where}", tool.spec.origin):
+                        found[where] = address(where)
+                except PluginError as error:
+                    self._blame(error, "It measures all the same, more slowly.")
+        return list(found.values())
 
     def _table_of_differences(self, stack: bool) -> tables.Table:
         """The columns of ``-da``: those of statistics or checksums, and with tensors their metrics."""
@@ -227,15 +288,20 @@ class Comparison:
         ]
         return tables.Table(Mode.STATISTICS, stack=stack, extra=metrics)
 
-    def _highlights(self, manager: Manager) -> list[Highlighter]:
+    def _highlights(self, manager: Manager) -> list[tuple[HighlightSpec, Highlighter]]:
         if not self.plan.highlight or self.mode is Mode.MD5 or self.is_debug:
             return []
         if self.row_count > tables.LARGEST_SHEET:
             self.notes.append(f"{self.row_count:,} rows do not fit one sheet, so nothing is highlighted.")
             return []
-        return [
-            manager.find("highlighters", name, HighlightSpec).make() for name in manager.names("highlighters")
-        ]
+        found: list[tuple[HighlightSpec, Highlighter]] = []
+        for name in manager.names("highlighters"):
+            spec = manager.find("highlighters", name, HighlightSpec)
+            try:
+                found.append((spec, spec.make()))
+            except PluginError as error:
+                self._blame(error, "It marks no row.")
+        return found
 
     def _find_shifted(self) -> frozenset[str]:
         """The APIs that one run calls more often, where pairs go by the number of the call."""
@@ -284,18 +350,23 @@ def _marked(row: Row, mark: Mark) -> Row:
     return row._replace(mark=mark)
 
 
-def _measure(tool: _Tool, pair: OpenPair) -> Sequence[Measurement]:
-    columns = tool.spec.columns
-    obstacle = pair.obstacle if tool.spec.needs is Needs.TENSOR else pair.recorded_obstacle
-    if obstacle is not None:
-        return [Measurement(None, obstacle)] * len(columns)
-    try:
-        measured = tool.metric.measure(pair)
-        if len(measured) != len(columns):
-            raise ValueError(f"{len(measured)} measurements for {len(columns)} columns")
-        return measured
-    except Exception as error:  # a stranger's metric must not end the comparison
-        return [Measurement.failed(error)] * len(columns)
+def _sound(measured: Any) -> Measurement:
+    """Return a measurement of a stranger's metric as the tables take it; numpy's numbers become Python's.
+
+    Raises:
+        TypeError: It is no measurement.
+    """
+    if not isinstance(measured, Measurement):
+        raise TypeError(f"measure must return a list of Measurement, not of {type(measured).__name__}")
+    value: Any = measured.value
+    reason: Any = measured.reason
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, (float, int, str, type(None))):
+        raise TypeError(f"a Measurement holds a number or a text, not {type(value).__name__}")
+    if reason is not None and not (isinstance(reason, Reason) and isinstance(reason.detail, str)):
+        raise TypeError(f"the reason of a Measurement is a Reason, not {type(reason).__name__}")
+    return Measurement(value, reason)
 
 
 def _notes(pair: Pair, mode: Mode) -> tuple[Reason, ...]:
@@ -331,7 +402,8 @@ def _tools(plan: Plan, manager: Manager, mode: Mode) -> list[_Tool]:
                 f'The metric "{name}" needs tensors, and these runs hold {mode.value} only.',
                 "Record both runs with task tensor, or leave the metric out.",
             )
-        tools.append(_Tool(spec, spec.make(), tuple(f"{spec.name}.{column}" for column in spec.columns)))
+        names = tuple(f"{spec.name}.{column}" for column in spec.columns)
+        tools.append(_Tool(spec, spec.make(), names, not spec.origin.is_of_probe))
     return tools
 
 

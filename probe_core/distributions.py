@@ -33,7 +33,7 @@ def provider(kind: str, name: str) -> str | None:
 
 def how_to_install(distribution: str) -> str:
     """Return the sentence with the command that installs a distribution of this repository."""
-    directories = _listed()[distribution]["directories"]
+    directories = _listed().get(distribution, {}).get("directories", ["."])
     return f"In a clone of probe: pip install {' '.join(f'./{one}' for one in directories)}"
 
 

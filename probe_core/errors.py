@@ -63,6 +63,16 @@ def meant(name: str, known: Iterable[str]) -> str | None:
     return best
 
 
+def said(error: BaseException) -> str:
+    """Return an exception as a few words: its type, and the first line of what it says."""
+    try:
+        lines = str(error).strip().splitlines()
+    except Exception:  # of a stranger's class
+        lines = []
+    name = type(error).__name__
+    return printable(f"{name}: {lines[0]}" if lines else name)
+
+
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
     """The names in ``known`` that look most like ``name``, best first."""
     pool = list(dict.fromkeys(known))

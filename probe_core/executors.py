@@ -10,6 +10,7 @@ import gc
 import multiprocessing
 import os
 import signal
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -111,8 +112,11 @@ def prepare_process(variables: Mapping[str, str]) -> None:
 
     ``variables`` are ours in the environment as they are now; the server may have started with others.
     """
+    from probe_core.manager import PluginWarning
+
     processes.take_variables(variables)
     processes.end_with_parent()
+    warnings.simplefilter("ignore", PluginWarning)  # the parent has said it already
     tune_process()
     engine.use_threads(1)
     with contextlib.suppress(ValueError):  # not in the main thread of its process

@@ -9,15 +9,18 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from importlib import metadata
+from types import TracebackType
 from typing import Any, TypeVar
 
 import pluggy
 
 from probe_core import builtins, hookspecs
+from probe_core.blame import Origin, PluginError, what_to_do
 from probe_core.distributions import missing, provider
-from probe_core.errors import UserError
+from probe_core.errors import UserError, said
 from probe_core.hookspecs import GROUP
 from probe_core.specs import (
     CommandSpec,
@@ -35,8 +38,10 @@ from probe_core.specs import (
     Spec,
     StandardSpec,
     StatusRuleSpec,
+    problem_of,
 )
 
+T = TypeVar("T")
 S = TypeVar("S", bound=Spec)
 
 ONLY = "PROBE_PLUGINS"
@@ -73,11 +78,12 @@ class Plugin:
     version: str
     problem: str = ""
     fix: str = ""
+    package: str = ""
 
     @property
-    def origin(self) -> str:
+    def origin(self) -> Origin:
         """Distribution and version, for messages."""
-        return f"{self.distribution} {self.version}".strip()
+        return Origin(self.distribution, self.version)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,15 +104,7 @@ class Manager:
         self._contributions: dict[str, list[Contribution]] = {}
         self._add(Plugin(CORE, "probe-core", _version("probe-core")), lambda: builtins)
         for point in _wanted(metadata.entry_points(group=GROUP) if entry_points is None else entry_points):
-            distribution = point.dist
-            self._add(
-                Plugin(
-                    point.name,
-                    distribution.name if distribution else point.name,
-                    distribution.version if distribution else "",
-                ),
-                point.load,
-            )
+            self._add(_plugin_of(point), point.load)
 
     # -- loading -----------------------------------------------------------------------
 
@@ -121,14 +119,14 @@ class Manager:
         try:
             self._pluggy.register(load(), plugin.name)
             self._pluggy.check_pending()  # a hook name mistyped would be silent otherwise
-        except Exception as error:  # whatever a stranger's module raises must not end the command
-            self._leave_out(plugin, _brief(error))
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever a stranger's module raises, SystemExit too, ends no command
+            self._leave_out(plugin, said(error))
 
     def _leave_out(self, plugin: Plugin, problem: str, fix: str = "") -> None:
         plugin.problem = problem
-        plugin.fix = fix or (
-            f"Update or uninstall {plugin.distribution}, or name the plugins you want in {ONLY}."
-        )
+        plugin.fix = fix or f"{what_to_do(plugin.distribution)} {ONLY} chooses the plugins to load."
         module = self._pluggy.get_plugin(plugin.name)
         if module is not None:
             self._pluggy.unregister(module)
@@ -152,14 +150,19 @@ class Manager:
         for implementation in caller.get_hookimpls():
             plugin = self.plugins[implementation.plugin_name]
             try:
-                specs: list[Any] = list(_call(implementation))
-                for spec in specs:
+                given: list[Any] = list(_call(implementation))
+                for spec in given:
                     if not isinstance(spec, KINDS[kind]):
                         raise TypeError(
                             f"probe_{kind} must return {KINDS[kind].__name__}, not {type(spec).__name__}"
                         )
-            except Exception as error:  # see _add
-                self._leave_out(plugin, _brief(error))
+                    if problem := problem_of(spec):
+                        raise TypeError(f"probe_{kind}: {problem}")
+                specs = [replace(spec, origin=plugin.origin) for spec in given]
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # see _add
+                self._leave_out(plugin, said(error))
                 continue
             found += [Contribution(spec, plugin) for spec in specs]
         return found
@@ -181,7 +184,7 @@ class Manager:
             raise UserError(
                 f'Several plugins give a {singular(kind)} called "{name}".',
                 f"Uninstall all but one, or name the plugins you want in {ONLY}:",
-                [item.plugin.origin for item in found],
+                [str(item.plugin.origin) for item in found],
             )
         spec = found[0].spec
         assert isinstance(spec, as_type)
@@ -199,18 +202,56 @@ class Manager:
             names,
         )
 
-    def notify(self, hook: str, **arguments: Any) -> list[Any]:
-        """Call an observing hook on every plugin; what one raises becomes a warning."""
+    def notify(self, hook: str, returns: type[object] | None = None, **arguments: Any) -> list[Any]:
+        """Call an observing hook on every plugin; what one raises becomes a warning.
+
+        ``returns`` is what an answer must be, or None.
+        """
         answers = []
         caller: pluggy.HookCaller = getattr(self._pluggy.hook, hook)
         for implementation in caller.get_hookimpls():
             wanted = {name: arguments[name] for name in implementation.argnames}
             try:
-                answers.append(implementation.function(**wanted))
-            except Exception as error:  # see _add
+                answers.append(_expected(implementation.function(**wanted), returns))
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # see _add
                 origin = self.plugins[implementation.plugin_name].origin
-                warnings.warn(f"{hook} of {origin} failed: {_brief(error)}", PluginWarning, stacklevel=2)
+                failed = PluginError(
+                    f"{hook} of {origin} failed: {said(error)}.", what_to_do(origin.distribution)
+                )
+                warn(failed, "The comparison goes on without it.")
         return [answer for answer in answers if answer is not None]
+
+    def culprit(self, trace: TracebackType | None) -> Plugin | None:
+        """Return the plugin, not of this repository, whose code a traceback runs through; None for none."""
+        strangers = {one.package: one for one in self.plugins.values() if not one.origin.is_of_probe}
+        while trace is not None:
+            package = str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
+            if package in strangers:
+                return strangers[package]
+            trace = trace.tb_next
+        return None
+
+
+def warn(error: PluginError, means: str) -> None:
+    """Warn of a plugin that fails where the work goes on; ``means`` says what that does to the result."""
+    warnings.warn(f"{error.what} {means} {error.fix}", PluginWarning, stacklevel=3)
+
+
+def _expected(answer: T, kind: type[object] | None) -> T:
+    if answer is not None and kind is not None and not isinstance(answer, kind):
+        raise TypeError(f"must return {kind.__name__}, not {type(answer).__name__}")
+    return answer
+
+
+def _plugin_of(point: metadata.EntryPoint) -> Plugin:
+    """Return the plugin of an entry point; a damaged distribution has no name or version."""
+    name, version = point.name, ""
+    if point.dist is not None:
+        with suppress(Exception):
+            name, version = point.dist.name or name, point.dist.version or ""
+    return Plugin(point.name, name, version, package=point.value.partition(":")[0].partition(".")[0].strip())
 
 
 def singular(kind: str) -> str:
@@ -239,11 +280,6 @@ def _wanted(points: Sequence[metadata.EntryPoint] | metadata.EntryPoints) -> lis
                 stacklevel=2,
             )
     return [point for point in unique if point.name in names]
-
-
-def _brief(error: BaseException) -> str:
-    text = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {text[0][:200]}" if text else type(error).__name__
 
 
 def _version(distribution: str) -> str:

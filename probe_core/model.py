@@ -14,6 +14,7 @@ from enum import Enum
 from typing import NamedTuple, Union
 
 from probe_core.dtypes import foreign, same
+from probe_core.errors import said
 
 Statistic = Union[int, float, bool, str, None]
 """A recorded statistic: a number, a truth value, a scalar's text, or nothing."""
@@ -205,7 +206,7 @@ class Measurement(NamedTuple):
     @classmethod
     def failed(cls, error: BaseException) -> Measurement:
         """No number, because the metric raised ``error``."""
-        return cls.absent("metric_failed", f"{type(error).__name__}: {error}")
+        return cls.absent("metric_failed", said(error))
 
     @property
     def number(self) -> float | None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
+from probe_core.blame import PluginError, blamed
 from probe_core.distributions import provider
 from probe_core.errors import UserError
-from probe_core.manager import Manager
+from probe_core.manager import Manager, warn
 from probe_core.model import Mode
 from probe_core.plan import Plan
 from probe_core.protocols import Reader
@@ -42,18 +44,35 @@ def _open_both(manager: Manager, target: Path, golden: Path, framework: str | No
 
 
 def _knows(manager: Manager, path: Path, framework: str) -> bool:
-    return any(sure for sure, _, _ in _readers(manager, path, framework))
+    return any(one.sure for one in _readers(manager, path, framework))
 
 
-def _readers(manager: Manager, path: Path, framework: str | None) -> list[tuple[int, str, Reader]]:
-    """How sure each reader, or each of a framework, is of a record file, and its framework."""
-    found: list[tuple[int, str, Reader]] = []
+class _Known(NamedTuple):
+    """A reader, and how sure it is of a record file."""
+
+    sure: int
+    spec: ReaderSpec
+    reader: Reader
+
+
+def _readers(manager: Manager, path: Path, framework: str | None) -> list[_Known]:
+    """Each reader, or each of a framework, and how sure it is of a record file."""
+    found: list[_Known] = []
     for item in manager.contributions("readers"):
         spec = item.spec
         assert isinstance(spec, ReaderSpec)
         if framework is None or spec.framework == framework:
-            reader: Reader = manager.find("readers", spec.name, ReaderSpec).make()
-            found.append((reader.sniff(path), spec.framework, reader))
+            spec = manager.find("readers", spec.name, ReaderSpec)
+            try:
+                reader: Reader = spec.make()
+                with blamed(spec.title, spec.origin):
+                    sure = int(reader.sniff(path))
+            except PluginError as error:
+                if framework is not None:
+                    raise
+                warn(error, "Runs are read by the other readers.")
+                continue
+            found.append(_Known(sure, spec, reader))
     return found
 
 
@@ -74,8 +93,8 @@ def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
         framework: The framework to take it for; None to find out.
     """
     readers = _readers(manager, path, framework)
-    known = sorted({name for _, name, _ in readers})
-    if not any(sure for sure, _, _ in readers):
+    known = sorted({one.spec.framework for one in readers})
+    if not any(one.sure for one in readers):
         recorded = framework or _recorded_from(path)
         if recorded and recorded not in known and provider("readers", recorded) is not None:
             raise manager.missing("readers", recorded)
@@ -90,8 +109,8 @@ def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
             else "See probe plugins for what is installed.",
             sorted(frameworks),
         )
-    sure, _, best = max(readers, key=lambda item: item[0])
-    if not sure:
+    best = max(readers, key=lambda one: one.sure)
+    if not best.sure:
         try:
             path.open("rb").close()
         except OSError as error:
@@ -104,7 +123,8 @@ def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
             if framework
             else "Install the plugin of the framework that recorded it.",
         )
-    return best.open(path)
+    with blamed(best.spec.title, best.spec.origin):
+        return best.reader.open(path)
 
 
 def _recorded_from(path: Path) -> str | None:

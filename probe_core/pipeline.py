@@ -69,6 +69,7 @@ def _ops_of(pool: Pool, plan: Plan, pair: RunPair, comparison: Comparison) -> It
     calls = [(plan, pair, *chunk) for chunk in comparison.chunks(pool.size * CHUNKS)]
     for chunk in in_order(pool, measure_chunk, calls):
         comparison.take_unreadable(chunk.unreadable, chunk.unreadable_count)
+        comparison.take_notes(chunk.notes)
         yield from chunk.ops
 
 
@@ -125,6 +126,7 @@ def _write(
     report.unreadable_count = comparison.unreadable_count
     try:
         report.files = output.close(interrupted=report.interrupted)
+        report.faults = output.faults
     except BaseException:
         if differences is not None:
             differences.discard()
@@ -134,8 +136,7 @@ def _write(
     if plan.layer_mapping is not None:
         report.files += write_pairs(plan, pair, comparison.matching, comparison.target, comparison.golden)
     if plan.advise and not report.interrupted:
-        advice = [found for found in manager.notify("probe_advise", report=report)]
-        report.advice = next((found for found in advice if isinstance(found, Advice)), None)
+        report.advice = next(iter(manager.notify("probe_advise", returns=Advice, report=report)), None)
         if report.advice:
             report.advice = comparison.advised(report.advice)
             report.files.append(output.write_advice(report.advice))

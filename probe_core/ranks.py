@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from probe_core import engine
+from probe_core.blame import blamed
 from probe_core.errors import UserError
 from probe_core.executors import Place, Pool
 from probe_core.journal import Journal
@@ -30,6 +31,10 @@ from probe_core.store.layout import Pairing, RunPair, pair_runs
 
 if TYPE_CHECKING:
     from probe_core.protocols import Executor
+
+
+ASKED = ("readers", "matchers", "metrics", "policies", "highlighters", "reporters", "name_rules")
+"""The contributions that a comparison asks plugins for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +142,14 @@ class Ranks:
             else:
                 yield self._keep(Finished(pair, report, resumed=True))
         for finished in self._spread(left):
-            if finished.report is not None and not finished.interrupted:
+            if finished.report is not None and not finished.interrupted and not finished.report.faults:
                 self._journal.add(finished.pair, finished.report)
             yield self._keep(finished)
             tell("comparing ranks", len(self.finished), len(self.pairing.pairs))
         if any(one.interrupted for one in self.finished):
             raise KeyboardInterrupt
-        if all(one.error is None for one in self.finished) or all(one.error for one in self.finished):
+        all_failed = all(one.error for one in self.finished)
+        if all_failed or not any(one.report is None or one.report.faults for one in self.finished):
             self._journal.end()
 
     def _keep(self, finished: Finished) -> Finished:
@@ -229,16 +235,22 @@ class Ranks:
 
     @cached_property
     def _executor(self) -> Executor:
-        made: Executor = self.manager.find(
-            "executors", self.plan.executor or "processes", ExecutorSpec
-        ).make()
+        made: Executor = self._executor_spec.make()
         return made
+
+    @property
+    def _executor_spec(self) -> ExecutorSpec:
+        return self.manager.find("executors", self.plan.executor or "processes", ExecutorSpec)
 
     def _pool(self) -> Pool:
         jobs = self.plan.jobs
         if self.plan.executor is None:  # no more processes than there are ranks for
             jobs = min(self._jobs, len(self.pairing.pairs))
-        return self._executor.open(jobs, self.plan.scheduler)
+        for kind in ASKED:  # what is broken is said here, once, and not by each worker
+            self.manager.contributions(kind)
+        spec = self._executor_spec
+        with blamed(spec.title, spec.origin):
+            return self._executor.open(jobs, self.plan.scheduler)
 
 
 def _is_killed(error: BaseException) -> bool:

@@ -12,7 +12,10 @@ from probe_core.suspects import Op, Suspects, suspect_of
 
 @dataclass(slots=True)
 class Report:
-    """The outcome of comparing one target file with one golden file."""
+    """The outcome of comparing one target file with one golden file.
+
+    ``faults`` says which files a plugin failed to write.
+    """
 
     label: str
     target: Path
@@ -28,6 +31,7 @@ class Report:
     files: list[Path] = field(default_factory=list)
     advice: Advice | None = None
     notes: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
     regions: list[str] = field(default_factory=list)
     interrupted: bool = False
     seconds: float = 0.0

@@ -7,10 +7,13 @@ which is imported only when the contribution is used.
 from __future__ import annotations
 
 import importlib
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Union
+
+from probe_core.blame import Origin, blamed
 
 Factory = Union[str, Callable[[], Any]]
 
@@ -30,10 +33,35 @@ class Spec:
     name: str
     summary: str
     factory: Factory
+    origin: Origin = field(default=Origin(), kw_only=True, compare=False, repr=False)
+    """Who gives it; the manager fills it in."""
+
+    @property
+    def title(self) -> str:
+        """What messages call it, such as ``The metric "mine"``."""
+        word = re.sub(r"(?<!^)(?=[A-Z])", " ", type(self).__name__.removesuffix("Spec")).lower()
+        return f'The {"highlighter" if word == "highlight" else word} "{self.name}"'
 
     def make(self) -> Any:
-        """Import what the factory needs and call it."""
-        return address(self.factory)() if isinstance(self.factory, str) else self.factory()
+        """Import what the factory needs and call it.
+
+        Raises:
+            PluginError: That failed.
+        """
+        with blamed(self.title, self.origin):
+            return address(self.factory)() if isinstance(self.factory, str) else self.factory()
+
+
+def problem_of(spec: Spec) -> str:
+    """Return what of a description is no description, in words; an empty text where all is well."""
+    if not isinstance(spec.name, str) or not spec.name or not isinstance(spec.summary, str):
+        return f"a name and a summary must be texts, not {spec.name!r:.80} and {spec.summary!r:.80}"
+    if not callable(spec.factory) and not (isinstance(spec.factory, str) and ":" in spec.factory):
+        return f'{spec.title}: a factory is a callable or "module:attribute", not {spec.factory!r:.80}'
+    for name in ("columns", "metrics", "levels", "tasks", "preload"):
+        if isinstance(getattr(spec, name, ()), str):
+            return f"{spec.title}: {name} must be a tuple, not a text"
+    return ""
 
 
 def address(text: str) -> Any:
@@ -99,8 +127,13 @@ class CommandSpec(Spec):
     """A command: the factory's address leads to a click command, imported when it is called."""
 
     def make(self) -> Any:
-        """The click command itself: a factory that is an address names the command."""
-        return address(self.factory) if isinstance(self.factory, str) else self.factory()
+        """The click command itself: a factory that is an address names the command.
+
+        Raises:
+            PluginError: It cannot be imported.
+        """
+        with blamed(self.title, self.origin):
+            return address(self.factory) if isinstance(self.factory, str) else self.factory()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from probe_core.blame import PluginError, blamed
 from probe_core.errors import UserError
-from probe_core.manager import Manager
+from probe_core.manager import Manager, warn
 from probe_core.model import Cell, Level
 from probe_core.plan import Plan
 from probe_core.ranks import Finished
@@ -35,10 +36,15 @@ def write_summary(plan: Plan, manager: Manager, finished: Sequence[Finished]) ->
     files: list[Path] = []
     for name in plan.formats:
         spec = manager.find("reporters", name, ReporterSpec)
-        reporter: Reporter = spec.make()
         file = AtomicFile(plan.output / f"compare_summary_{plan.time_stamp}{spec.suffix}")
         try:
-            write_table(reporter, file.temporary, HEADERS, [cells(one) for one in finished])
+            reporter: Reporter = spec.make()
+            with blamed(spec.title, spec.origin, OSError):
+                write_table(reporter, file.temporary, HEADERS, [cells(one) for one in finished])
+        except PluginError as error:
+            file.discard()
+            warn(error, "Its summary is not written.")
+            continue
         except OSError as error:
             file.discard()
             raise UserError(

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 
 
 class Chunk(NamedTuple):
-    """The rows of some ops, and what could not be read among their tensors."""
+    """The rows of some ops, what could not be read among their tensors, and notes for the report."""
 
     ops: list[tuple[str, list[Row]]]
     unreadable: list[str]
     unreadable_count: int
+    notes: list[str]
 
 
 @cache
@@ -64,7 +65,7 @@ def measure_chunk(plan: Plan, pair: RunPair, start: int, stop: int) -> Chunk:
         engine.use_threads(1)
         comparison = _opened(plan, pair)
         ops = list(comparison.ops(start, stop))
-        chunk = Chunk(ops, list(comparison.unreadable), comparison.unreadable_count)
+        chunk = Chunk(ops, list(comparison.unreadable), comparison.unreadable_count, list(comparison.notes))
         comparison.unreadable.clear()
         comparison.unreadable_count = 0
     return chunk

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from probe_core.blame import fault
 from probe_core.errors import UserError
 from probe_core.manager import Manager
 from probe_core.model import Advice, Cell, Row
@@ -23,10 +24,10 @@ from probe_core.table import Table
 class _Sink:
     """A file being written: its reporter, its place on disk, its writer."""
 
+    spec: ReporterSpec
     reporter: Reporter
     file: AtomicFile
     writer: TableWriter
-    all_digits: bool
 
 
 def write_table(
@@ -61,30 +62,39 @@ class Output:
         self._row_count = row_count
         self._label = f"_{pair.label}" if pair.label else ""
         self._sinks: list[_Sink] = []
+        self.faults: list[str] = []
         formats = plan.formats or (DEFAULT_FORMATS if is_debug else ())  # -da writes nothing of variables
         specs = [manager.find("reporters", name, ReporterSpec) for name in formats]
         make_directory(self._directory)
         stem = f"{'debug_' if is_debug else ''}compare_result{self._label}_{plan.time_stamp}"
         try:
             for spec in specs:
-                reporter: Reporter = spec.make()
-                file = AtomicFile(self._directory / f"{stem}{spec.suffix}")
+                file: AtomicFile | None = None
                 try:
+                    reporter: Reporter = spec.make()
+                    file = AtomicFile(self._directory / f"{stem}{spec.suffix}")
                     writer = reporter.open(file.temporary, table.headers, row_count)
-                except BaseException:
-                    file.discard()
-                    raise
-                self._sinks.append(_Sink(reporter, file, writer, spec.all_digits))
-        except UserError:
-            self.discard()
-            raise
+                except BaseException as error:
+                    if file is not None:
+                        file.discard()
+                    self._lose(spec, error)
+                else:
+                    self._sinks.append(_Sink(spec, reporter, file, writer))
         except OSError as error:
             self.discard()
             raise self._failed(error) from None
+        except BaseException:
+            self.discard()
+            raise
 
     def line(self, row: int) -> str:
         """Where the row with 0-based number ``row`` stands in the first file; without a file, its ordinal."""
-        return self._sinks[0].reporter.line(row, self._row_count) if self._sinks else str(row + 1)
+        while self._sinks:
+            try:
+                return self._sinks[0].reporter.line(row, self._row_count)
+            except BaseException as error:
+                self._drop(self._sinks[0], error)
+        return str(row + 1)
 
     def write(self, rows: Sequence[Row]) -> None:
         """Append rows to every file."""
@@ -93,9 +103,13 @@ class Output:
                 colour = row.mark.colour if row.mark else None
                 cells: dict[bool, Sequence[Cell]] = {}
                 for sink in self._sinks:
-                    if sink.all_digits not in cells:
-                        cells[sink.all_digits] = self._table.cells(row, all_digits=sink.all_digits)
-                    sink.writer.write(cells[sink.all_digits], colour)
+                    all_digits = sink.spec.all_digits
+                    if all_digits not in cells:
+                        cells[all_digits] = self._table.cells(row, all_digits=all_digits)
+                    try:
+                        sink.writer.write(cells[all_digits], colour)
+                    except BaseException as error:
+                        self._drop(sink, error)
         except OSError as error:
             raise self._failed(error) from None
 
@@ -104,7 +118,10 @@ class Output:
         finished: list[Path] = []
         try:
             for sink in self._sinks:
-                sink.writer.close()
+                try:
+                    sink.writer.close()
+                except BaseException as error:
+                    self._drop(sink, error)
             for sink in self._sinks:
                 path = sink.file.path
                 if interrupted:
@@ -118,11 +135,38 @@ class Output:
         return finished
 
     def discard(self) -> None:
-        """Leave nothing behind; what a full disk says to that is known already."""
+        """Leave nothing behind."""
         for sink in self._sinks:
-            with suppress(OSError):
+            self._abandon(sink)
+
+    def _abandon(self, sink: _Sink) -> None:
+        try:
+            with suppress(OSError):  # what a full disk says to that is known already
                 sink.writer.abandon()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a stranger's writer, which is let go all the same
+            if fault(error, sink.spec.title, sink.spec.origin) is None:
+                raise
+        finally:
             sink.file.discard()
+
+    def _drop(self, sink: _Sink, error: BaseException) -> None:
+        """Go on without a file whose reporter raised ``error``."""
+        self._lose(sink.spec, error)
+        self._sinks = [one for one in self._sinks if one is not sink]
+        self._abandon(sink)
+
+    def _lose(self, spec: ReporterSpec, error: BaseException) -> None:
+        """Note that the file of a plugin's reporter is not written.
+
+        Raises:
+            BaseException: ``error``, where the plugin is not to blame for it.
+        """
+        blame = None if isinstance(error, OSError) else fault(error, spec.title, spec.origin)
+        if blame is None:
+            raise error
+        self.faults.append(f"{blame.what} Its file is not written. {blame.fix}")
 
     def write_advice(self, advice: Advice) -> Path:
         """The advisor's file: where, which row, what to do."""

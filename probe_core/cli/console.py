@@ -206,6 +206,8 @@ def summary(report: Report, *, brief: bool = False, one_of_many: bool = False) -
         show(f"  note: {printable(line)}")
     for path in report.files:
         show(f"  wrote {path}")
+    for line in report.faults:
+        warn(line)
     if report.interrupted:
         warn(f"interrupted after {counts.rows:,} of {report.row_count:,} rows; the files hold those.")
     if report.unreadable_count:

@@ -7,15 +7,17 @@ some of what was run took its process with it; 70 a defect of probe; 130 interru
 from __future__ import annotations
 
 import sys
+import traceback
 import warnings
 from typing import Any, TextIO
 
 import click
 
 from probe_core import __version__
+from probe_core.blame import blamed, what_to_do
 from probe_core.cli import console
 from probe_core.distributions import provider
-from probe_core.errors import UserError
+from probe_core.errors import UserError, said
 from probe_core.manager import Manager, PluginWarning
 from probe_core.specs import CommandSpec
 
@@ -37,7 +39,11 @@ class Commands(click.Group):
             if provider("commands", cmd_name) is not None:
                 raise manager.missing("commands", cmd_name)
             return None
-        command: click.Command = manager.find("commands", cmd_name, CommandSpec).make()
+        spec = manager.find("commands", cmd_name, CommandSpec)
+        command: object = spec.make()
+        if not isinstance(command, click.Command):
+            with blamed(spec.title, spec.origin):
+                raise TypeError(f"{spec.factory} is no click command")
         return command
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -86,8 +92,10 @@ def run(arguments: list[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.simplefilter("always", PluginWarning)
         warnings.showwarning = _show_warning
+        manager: Manager | None = None
         try:
-            code: Any = cli.main(arguments, prog_name="probe", standalone_mode=False)
+            manager = Manager()
+            code: Any = cli.main(arguments, prog_name="probe", standalone_mode=False, obj=manager)
             return code if isinstance(code, int) else FINISHED
         except UserError as error:
             console.error(error.what, error.fix, error.choices)
@@ -108,9 +116,16 @@ def run(arguments: list[str] | None = None) -> int:
                 raise
             sys.stdout, sys.stderr = streams  # nobody read the help; click would have us exit with 1
             return FINISHED
-        except Exception:
-            console.defect(ISSUES)
-            return DEFECT
+        except Exception as error:
+            plugin = None if manager is None else manager.culprit(error.__traceback__)
+            if plugin is None:
+                console.defect(ISSUES)
+                return DEFECT
+            console.note(traceback.format_exc().rstrip())
+            console.error(
+                f"{plugin.origin}, a plugin, failed: {said(error)}.", what_to_do(plugin.distribution)
+            )
+            return MISTAKE
 
 
 def _show_warning(

@@ -6,6 +6,8 @@ from typing import Any
 
 import click
 
+from probe_core.addresses import unresolved
+from probe_core.blame import what_to_do
 from probe_core.cli import console
 from probe_core.cli.main import FINISHED
 from probe_core.manager import KINDS, Manager, Plugin
@@ -37,13 +39,22 @@ def _describe(manager: Manager, plugin: Plugin) -> dict[str, Any]:
         }
         for kind in KINDS
     }
+    wrong = [
+        f"{item.spec.title}: {problem}"
+        for kind in KINDS
+        for item in manager.contributions(kind)
+        if item.plugin is plugin
+        for where in (item.spec.factory, getattr(item.spec, "ahead", ""))
+        if isinstance(where, str) and where and (problem := unresolved(where))
+    ]
+    problem = plugin.problem or "; ".join(wrong)
     return {
         "name": plugin.name,
         "distribution": plugin.distribution,
         "version": plugin.version,
-        "status": "broken" if plugin.problem else "ok",
-        "problem": plugin.problem,
-        "fix": plugin.fix if plugin.problem else "",
+        "status": "broken" if problem else "ok",
+        "problem": problem,
+        "fix": plugin.fix or (what_to_do(plugin.distribution) if problem else ""),
         "contributes": {kind: specs for kind, specs in summaries.items() if specs},
     }
 

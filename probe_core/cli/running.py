@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED, FOUND, INTERRUPTED, MISTAKE
+from probe_core.cli.main import FINISHED, FOUND, INTERRUPTED, LOST, MISTAKE
 from probe_core.errors import UserError
 from probe_core.manager import Manager
 from probe_core.model import GRAVITY, Level
@@ -78,6 +78,8 @@ def _run(ranks: Ranks, manager: Manager, fail_on: Level | None, brief: bool) -> 
 def _code(reports: list[Report], damaged: list[str], failed: bool, fail_on: Level | None) -> int:
     if failed or damaged or any(report.unreadable_count for report in reports):
         return MISTAKE
+    if any(report.faults for report in reports):
+        return LOST
     if fail_on and any(GRAVITY[report.level] >= GRAVITY[fail_on] for report in reports):
         return FOUND
     return FINISHED

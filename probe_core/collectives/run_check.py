@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from probe_core.blame import PluginError, blamed
 from probe_core.collectives.check import Check, check
 from probe_core.errors import UserError
 from probe_core.manager import Manager
@@ -64,12 +65,16 @@ def write_check(checks: Sequence[StepCheck], output: Path, time_stamp: str, spec
     reporter: Reporter = spec.make()
     file = AtomicFile(output / f"collectives_check_{time_stamp}{spec.suffix}")
     try:
-        write_table(
-            reporter,
-            file.temporary,
-            HEADERS,
-            [[step, breach.rank, breach.op, breach.law, breach.evidence] for step, breach in rows],
-        )
+        with blamed(spec.title, spec.origin, OSError):
+            write_table(
+                reporter,
+                file.temporary,
+                HEADERS,
+                [[step, breach.rank, breach.op, breach.law, breach.evidence] for step, breach in rows],
+            )
+    except PluginError:
+        file.discard()
+        raise
     except OSError as error:
         file.discard()
         raise UserError(

@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from probe_core.blame import PluginError
 from probe_core.manager import Manager
 from probe_core.matching.name_table import Hint, NameTable, module_parts
 from probe_core.matching.paths import Renames
@@ -90,7 +91,11 @@ def _table(manager: Manager, target: str, golden: str) -> tuple[NameTable, bool,
         rule = item.spec
         assert isinstance(rule, NameRule)
         if {rule.source, rule.target} == {target, golden}:
-            table: NameTable = rule.make()
+            try:
+                table: NameTable = rule.make()
+            except PluginError as error:
+                notes.append(f"{error.what} Its names are not used. {error.fix}")
+                continue
             notes[0] += f"; calls are paired by the names in {rule.name}"
             return table, rule.target == target, notes
     notes[0] += ", and no plugin knows the names of both; equal names are paired"

@@ -8,10 +8,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from probe_core.blame import PluginError, blamed, fault
 from probe_core.distributions import missing
 from probe_core.errors import UserError
-from probe_core.manager import ONLY, Manager
-from probe_core.precheck.model import kind_of
+from probe_core.manager import ONLY, Manager, warn
+from probe_core.precheck.model import Message, kind_of
 from probe_core.precheck.settings import RELEASES
 from probe_core.protocols import Standard
 from probe_core.specs import StandardSpec
@@ -45,15 +46,25 @@ class Assignment:
 
     def __init__(self, manager: Manager, release: str, path: Path | None = None) -> None:
         self.release = release
-        specs = [manager.find("standards", name, StandardSpec) for name in manager.names("standards")]
-        if not specs:
+        self._chosen: dict[str, Chosen] = {}
+        lists: dict[str, str] = {}
+        for name in manager.names("standards"):
+            spec = manager.find("standards", name, StandardSpec)
+            try:
+                self._chosen[name] = Chosen(spec, spec.make())
+                if spec.apis and spec.apis not in lists:
+                    with blamed(f"{spec.title}: {spec.apis}", spec.origin):
+                        package, _, file = spec.apis.partition(":")
+                        lists[spec.apis] = files(package).joinpath(file).read_text("utf-8")
+            except PluginError as error:
+                self._chosen.pop(name, None)
+                warn(error, "It judges nothing.")
+        if not self._chosen:
             raise missing("A precision standard", "probe-metrics", ONLY)
-        self._chosen = {spec.name: Chosen(spec, spec.make()) for spec in specs}
+        self._blamed: set[str] = set()
         self._by_api: dict[str, str] = {}
-        resources = dict.fromkeys(spec.apis for spec in specs if spec.apis)
-        for address in resources:
-            package, _, name = address.partition(":")
-            self._read(files(package).joinpath(name).read_text("utf-8"), address)
+        for address, text in lists.items():
+            self._read(text, address)
         if path is not None:
             try:
                 text = path.read_text("utf-8-sig")
@@ -84,6 +95,20 @@ class Assignment:
                 )
             for api in _apis(apis, self.release, f"{what}: {name}"):
                 self._by_api[api] = str(name)
+
+    def failed(self, chosen: Chosen, error: BaseException) -> Message:
+        """Return what a row says whose standard raised ``error``; the plugin that gives it is warned of once.
+
+        Raises:
+            BaseException: ``error``, where no plugin is to blame for it.
+        """
+        blame = fault(error, chosen.spec.title, chosen.spec.origin)
+        if blame is None:
+            raise error
+        if chosen.spec.name not in self._blamed:
+            self._blamed.add(chosen.spec.name)
+            warn(blame, "The rows that it judges say so.")
+        return Message(blame.what)
 
     def own_columns(self, apis: Iterable[str] | None = None) -> tuple[tuple[str, str, str], ...]:
         """The columns that standards bring along: all, or of those that judge any of ``apis``."""

@@ -126,8 +126,12 @@ def _judged(name: str, npu: Numbers, gpu: Numbers, assignment: Assignment) -> Ju
     label = Message(chosen.spec.label, chosen.spec.english_label)
     try:
         judgement = chosen.standard.judge(npu, gpu, assignment.release)
+        if not isinstance(judgement, Judgement):
+            raise TypeError(f"judge must return a Judgement, not {type(judgement).__name__}")
     except UnusableCell as cell:
         judgement = Judgement(Status.SKIP, {}, (cell.message,))
+    except BaseException as error:
+        judgement = Judgement(Status.SKIP, {}, (assignment.failed(chosen, error),))
     return JudgedRow(name, api, phase, judgement, label)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from numbers import Real
 from typing import Any
 
 from probe_core.precheck.assignment import MEASURED, Assignment, Chosen
@@ -93,7 +94,13 @@ class Judge:
         numbers: dict[str, float | int] = {}
         chosen = self._standard(output)
         if chosen is not None and not output.is_random:
-            numbers.update(chosen.standard.measure(output, self._assignment.release))
+            try:
+                measured = dict(chosen.standard.measure(output, self._assignment.release))
+                if not all(isinstance(number, Real) for number in measured.values()):
+                    raise TypeError("measure must return a mapping to numbers")
+                numbers.update(measured)
+            except BaseException as error:
+                notes = (*notes, self._assignment.failed(chosen, error))
         alone = self._alone(output, chosen, numbers, phase)
         numbers.update(judged.numbers)
         return judged.status, Detail(
