@@ -1,7 +1,8 @@
 """The group of commands, and what becomes of errors.
 
-Exit codes: 0 finished; 1 ``--fail-on`` found what it asks for; 2 the input is at fault; 3 finished, but
-some of what was run took its process with it; 70 a defect of probe; 130 interrupted.
+Exit codes: 0 finished; 1 ``--fail-on`` found what it asks for; 2 the input is at fault, or a plugin that was
+asked for; 3 finished, but something was lost: a call that took its process with it, or a plugin's file; 70 a
+defect of probe; 130 interrupted.
 """
 
 from __future__ import annotations
