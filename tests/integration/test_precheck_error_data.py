@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import os
 import re
@@ -9,14 +10,15 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
 from prechecked import ERROR, PASS, Checked, call, leaf, live, value, written
-from probe_pytorch.precheck.error_data import literal
-from probe_pytorch.precheck.raising import tensors_in
-from probe_pytorch.precheck.runner import PyTorchRunner
+from probe_pytorch.precheck.error_data import literal, script
+from probe_pytorch.precheck.raising import Raising, tensors_in
+from probe_pytorch.precheck.rebuild import Arguments
+from probe_pytorch.precheck.runner import Kept, PyTorchRunner
 from recorded import forward
 from torch.nn import functional as F
 
@@ -271,6 +273,18 @@ def test_the_script_has_a_line_for_each_output(shown: dict[str, tuple[Checked, s
 def test_the_script_counts_elements_of_integers_and_shows_inf(shown: dict[str, tuple[Checked, str]]) -> None:
     assert "10 inf or nan" in shown["slices"][1]
     assert "0 of 10 elements differ" in shown["topk"][1]
+
+
+def test_texts_of_a_record_are_no_part_of_the_program() -> None:
+    """Not even where they look like the marks of the template, or a name like the end of a docstring."""
+    texts = ["@KEYWORDS@", "@OUTPUTS@", '"""', "'"]
+    arguments, nothing = Arguments(texts, {"' or made() or '": 1}), cast(Any, None)
+    kept = Kept(arguments, (), nothing, nothing, None, None, Raising(), None, False)
+    text = script(call('Torch.add.0"""+made()+"""'), "Torch.add.0", kept, torch.device("cpu"))
+    tree = ast.parse(text)
+    assert not [node for node in ast.walk(tree) if isinstance(node, ast.Name) and node.id == "made"]
+    found = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+    assert {*texts, "' or made() or '"} <= found
 
 
 def test_the_data_show_a_fault_of_a_replaced_kernel(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import contextlib
 import sys
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -753,6 +754,15 @@ def test_the_device_of_the_run_is_replaced(bare: Prechecked, device: Any) -> Non
     """Guide 4.1: a run of an NPU is checked on any machine."""
     found = bare[put(bare, "Torch.zeros.0", [value(3)], device=device)]
     assert found.result.forward is PASS, found.text
+
+
+def test_an_output_larger_than_the_memory_is_not_made(bare: Prechecked) -> None:
+    """What is filled has no value before, and takes the shape of the recorded output."""
+    name = "Tensor.fill_.0"
+    output = {**leaf(torch.ones(2)), "shape": [1 << 40]}
+    found = call(name, None, value(1.0))
+    bare.calls[name] = replace(found, forward={**found.forward, "output": [output]})
+    assert "takes more memory than there is" in bare[name].text
 
 
 def test_a_list_as_an_index(bare: Prechecked) -> None:

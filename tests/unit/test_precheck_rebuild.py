@@ -316,6 +316,13 @@ def test_damaged_descriptions(rebuilder: Rebuilder, description: Any, says: str)
     assert str(raised.value).endswith(" SKIP.")
 
 
+def test_many_tensors_that_fit_one_by_one(rebuilder: Rebuilder) -> None:
+    """The limit, here 1 MiB, is one for the whole call; the next call has all of it."""
+    with pytest.raises(Unbuildable, match="takes more memory than there is"):
+        rebuilt(rebuilder, *[tensor([1 << 16])] * 5)
+    assert len(rebuilt(rebuilder, *[tensor([1 << 16])] * 4)[0]) == 4
+
+
 def test_nested_without_end(rebuilder: Rebuilder) -> None:
     nested: Any = value(1)
     for _ in range(500):

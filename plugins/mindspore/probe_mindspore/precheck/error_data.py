@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from probe_mindspore.precheck.runner import Kept
 
 _UNSAFE = re.compile(r"[^\w.\-]")
+_MARK = re.compile(r"@[A-Z]+@")
 
 
 def save(call: Call, kept: Kept, directory: Path) -> Path:
@@ -69,8 +70,8 @@ def literal(value: Any) -> str:
 def _script(call: Call, name: str, kept: Kept) -> str:
     scope, api, _ = call.parts
     text = package_text(__package__, "script.txt")
-    for mark, value in {
-        "@CALL@": call.name,
+    values = {
+        "@CALL@": _UNSAFE.sub("_", call.name),
         "@NAME@": name,
         "@FUNCTION@": f"{PLACES[scope][0]}.{api}",
         "@ARGUMENTS@": "".join(f"        {literal(item)},\n" for item in kept.arguments.positional),
@@ -78,6 +79,5 @@ def _script(call: Call, name: str, kept: Kept) -> str:
             f"        {key!r}: {literal(item)},\n" for key, item in kept.arguments.keywords.items()
         ),
         "@BACKWARD@": str(kept.backward is not None),
-    }.items():
-        text = text.replace(mark, value)
-    return text
+    }
+    return _MARK.sub(lambda found: values[found[0]], text)  # at once: a value may look like a mark

@@ -11,6 +11,9 @@ from typing import Any
 
 import torch
 
+from probe_pytorch.precheck.pure import is_pure
+from probe_pytorch.precheck.rules import rules
+
 PLACES: dict[str, Callable[[], Any]] = {
     "Functional": lambda: torch.nn.functional,
     "Tensor": lambda: torch.Tensor,
@@ -21,8 +24,6 @@ PLACES: dict[str, Callable[[], Any]] = {
 NPU = "NPU"
 LISTS = {"Functional": "functional", "Tensor": "tensor", "Torch": "torch", "VF": "_VF", "NPU": "torch_npu"}
 """The sections of the list of recorded APIs, by the first part of a record's name."""
-FILES = ("from_file",)
-"""Operators that touch files."""
 OLD_NAMES = {"__idiv__": "__itruediv__", "__div__": "__truediv__", "__rdiv__": "__rtruediv__"}
 
 
@@ -49,20 +50,37 @@ def function_of(scope: str, api: str) -> Callable[..., Any]:
         if part.startswith("_") and part in OLD_NAMES and not hasattr(found, part):
             part = OLD_NAMES[part]
         found = getattr(found, part, None)
-    if not callable(found) or not is_operator(scope, api, found):
+    if callable(found) and not is_operator(scope, api, found):
+        raise NoSuchApi(f"{scope}.{api} is not run: it is not known to only compute. SKIP.")
+    if not callable(found):
         raise NoSuchApi(f"{scope}.{api} is not there in torch {torch.__version__}. SKIP.")
     function: Callable[..., Any] = found
     return function
 
 
 def is_operator(scope: str, api: str, function: Any) -> bool:
-    """Is it an operator, not just callable? Names come from files, and ``torch.os.system`` is callable."""
-    if api in FILES:
-        return False
+    """Return True if a record may name the function: it computes with tensors, and does nothing else.
+
+    Names come from files, and ``torch.os.system`` is callable. These may be named: what the recorder lists,
+    what ``rules.yaml`` lists under ``runs``, the functions of ``torch.nn.functional`` that take tensors, and
+    what the registry of torch knows as an operator that computes.
+    """
+    space, dot, name = api.rpartition(".")
+    if dot and not (scope == "Torch" and space in rules("namespaces")):
+        return scope == NPU and api in _listed(LISTS[NPU])
     if scope == "Aten":
-        return "." not in api and not api.startswith("__")
-    if api in _listed(LISTS[scope]) or (scope in ("Torch", "VF") and api in dir(torch._C._VariableFunctions)):
+        return is_pure(api)
+    if api in _listed(LISTS[scope]) or api in rules("runs").get(scope, ()):
         return True
+    if scope == NPU or name.startswith("_"):
+        return False
+    if scope == "Functional":
+        return _is_overridable(function)
+    is_known = api in dir(torch._C._VariableFunctions) or _is_overridable(function)
+    return is_known and is_pure(api.replace(".", "_"))
+
+
+def _is_overridable(function: Any) -> bool:
     try:
         return function in _overridable()
     except TypeError:  # cannot be hashed

@@ -28,6 +28,7 @@ PLACES = {
     "Aten": "torch.ops.aten",
 }
 _UNSAFE = re.compile(r"[^\w.\-]")
+_MARK = re.compile(r"@[A-Z]+@")
 
 
 def save(call: Call, kept: Kept, directory: Path, device: torch.device) -> Path:
@@ -127,8 +128,8 @@ def script(call: Call, name: str, kept: Kept, device: torch.device) -> str:
     ]
     changed = rules("changed").get(call.api, {})
     text = package_text(__package__, "script.txt")
-    for mark, value in {
-        "@CALL@": call.name,
+    values = {
+        "@CALL@": _UNSAFE.sub("_", call.name),
         "@IMPORTS@": more,
         "@DEVICE@": str(device),
         "@FUNCTION@": function,
@@ -143,6 +144,5 @@ def script(call: Call, name: str, kept: Kept, device: torch.device) -> str:
         ),
         "@CHANGED@": repr(dict(changed)),
         "@SAVED@": repr(name if kept.has_reference else ""),
-    }.items():
-        text = text.replace(mark, value)
-    return text
+    }
+    return _MARK.sub(lambda found: values[found[0]], text)  # at once: a value may look like a mark

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -51,13 +52,13 @@ class Rebuilder:
     Args:
         tensors: Where the recorded data are.
         seed: What random tensors are made from.
-        most: Bytes that one tensor may take.
+        most: Bytes that the tensors of one call may take.
     """
 
     def __init__(self, tensors: Tensors, seed: int, most: int) -> None:
         self._tensors = tensors
         self._seed = seed
-        self._most = most
+        self._most = self._left = most
 
     def arguments(self, call: Call) -> Arguments:
         """The arguments of the call's forward.
@@ -65,12 +66,14 @@ class Rebuilder:
         Raises:
             Unbuildable: One that cannot be rebuilt, and why.
         """
+        self._left = self._most
         given = arguments_of(call)
         return Arguments(*self._walk(call, given).arguments(call, given))
 
     def gradients(self, call: Call) -> list[torch.Tensor | None]:
         """The gradients that the call's backward was given, one an output; None where none was recorded."""
         assert call.backward is not None
+        self._left = self._most
         recorded = call.backward.get("input")
         recorded = recorded if isinstance(recorded, list) else []
         walk = self._walk(call, Given([], {}))
@@ -97,7 +100,8 @@ class Rebuilder:
             raise Unbuildable(f"torch {torch.__version__} has no dtype {value.dtype}. SKIP.")
         if "layout" in leaf:
             raise Unbuildable(f"Tensors of layout {leaf['layout']} cannot be rebuilt. SKIP.")
-        limit_size(value.shape, dtype.itemsize, self._most)
+        limit_size(value.shape, dtype.itemsize, self._left)
+        self._left -= math.prod(value.shape) * dtype.itemsize
         name = value.data_name or _old_name(leaf)
         if name is None or value.is_empty:
             return random_tensor(leaf, dtype, value.shape, generator_for(self._seed, place))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from probe_core.errors import UserError
 from probe_core.precheck.model import Call, Message, Outcome, Outputs, Skipped
+from probe_core.precheck.rebuild import limit_size
 from probe_core.precheck.rules import package_text
 from probe_core.precheck.settings import RunnerOptions
 from probe_core.store.layout import TENSOR_DIRECTORY
@@ -327,6 +328,7 @@ def _filled(call: Call) -> Any:
     if not isinstance(leaf, Mapping) or not isinstance(leaf.get("shape"), list):
         return None
     dtype = dtypes[0] if dtypes else getattr(torch, str(leaf.get("dtype")).removeprefix("torch."), None)
+    limit_size(tuple(leaf["shape"]), getattr(dtype, "itemsize", 4), memory() // SHARE_OF_MEMORY)
     return torch.zeros(leaf["shape"], dtype=dtype)
 
 
