@@ -47,12 +47,30 @@ def device_function(scope: str, api: str) -> Callable[..., Any]:
     if api in rules("not_run"):
         raise NotRun(f"{scope}.{api} is not run: nobody computes what it gives out. SKIP.")
     found = _within(_place(PLACES[scope][0]), api)
+    if callable(found) and not _may_be_named(f"{scope}.{api}"):
+        raise NotRun(f"{scope}.{api} is not run: it is not known to only compute. SKIP.")
     if not callable(found):
         import mindspore
 
         raise NotRun(f"{scope}.{api} is not there in MindSpore {mindspore.__version__}. SKIP.")
     function: Callable[..., Any] = found
     return function
+
+
+def _may_be_named(name: str) -> bool:
+    """Return True for what computes: what the recorder records, and what our tables of names hold.
+
+    Names come from files, and modules of MindSpore hold functions that seed, save and load.
+    """
+    return name in rules("torch") or name in names().source.apis or name in _recorded()
+
+
+@cache
+def _recorded() -> frozenset[str]:
+    """The names of all functions and methods that the recorder wraps in this MindSpore."""
+    from probe_mindspore.capture.functions import known
+
+    return frozenset(patch.name for patch in known())
 
 
 def reference_function(scope: str, api: str, arguments: Arguments) -> Callable[..., Any]:
