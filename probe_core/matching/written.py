@@ -8,6 +8,7 @@ from pathlib import Path
 
 from probe_core.matching.matching import NONE, Matching
 from probe_core.plan import Plan
+from probe_core.safe_text import UNSAFE
 from probe_core.store.atomic import make_directory, write_text
 from probe_core.store.layout import RunPair
 from probe_core.store.run import Run
@@ -39,4 +40,6 @@ def _yaml(names: Mapping[str, str]) -> str:
     import yaml
 
     text: str = yaml.safe_dump(dict(names), sort_keys=False, allow_unicode=True, width=1000)
+    if UNSAFE.search(text):  # names that would act on a terminal, or that no file can hold
+        text = yaml.safe_dump(dict(names), sort_keys=False, allow_unicode=False, width=1000)
     return text

@@ -13,6 +13,8 @@ import runpy
 from pathlib import Path
 from types import CodeType, FrameType
 
+from probe_core.safe_text import safe_json
+
 Place = tuple[int, int]
 """The id of a code object, and where in it the frame stands."""
 
@@ -111,7 +113,7 @@ class Stacks:
         for number, (stack, names) in enumerate(self._names.items()):
             lines = _texts.get(stack)
             if lines is None:
-                lines = _texts[stack] = json.dumps(lines_of(stack), ensure_ascii=False)
+                lines = _texts[stack] = safe_json(lines_of(stack))
             groups.append(f'"{number}": [{json.dumps(names)}, {lines}]')
         return "{" + ",\n".join(groups) + "}\n"
 

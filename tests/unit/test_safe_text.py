@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 import pytest
+import yaml
 from helpers import PROPERTY
 from hostile_runs import EVERYTHING, dangers
 from hypothesis import example, given
@@ -16,6 +17,9 @@ from hypothesis import strategies as st
 
 from probe_core.cli import console
 from probe_core.errors import UserError, printable
+from probe_core.matching.written import _yaml
+from probe_core.recording import sites
+from probe_core.recording.directory import StepDirectory
 from probe_core.safe_text import safe, safe_json
 from probe_core.spreadsheet_text import neutralise
 
@@ -102,6 +106,35 @@ def test_all_printing_goes_through_the_console() -> None:
         if own.search(line) and not line.startswith("        print(")  # in the examples of hookspecs.py
     ]
     assert found == []
+
+
+# -- files that people print -----------------------------------------------------------------------
+
+
+def test_the_files_of_a_mapping() -> None:
+    """Names are plain to read where they can be, and mean the same where they cannot."""
+    assert _yaml({"中文": "é"}) == "中文: é\n"
+    names = {"a\u202e\x1b": "b\x9b\ud800\u2028"}
+    assert not dangers(_yaml(names)) and yaml.safe_load(_yaml(names)) == names
+
+
+def test_the_call_stacks_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A path that is no UTF-8, and a line of code with a direction mark."""
+    lines = ["File /home/\udce9/a.py, line 1, in f, \n x = 1  # 中文 \u202e\x9b"]
+    monkeypatch.setattr(sites, "lines_of", lambda stack: lines)
+    stacks = sites.Stacks()
+    stacks.add("Torch.abs.0.forward", (-7, 0))
+    text = stacks.text()
+    assert "中文" in text and not dangers(text)
+    assert json.loads(text)["0"][1] == lines
+    text.encode("utf-8")
+
+
+def test_the_log_of_the_recorders_errors(tmp_path: Path) -> None:
+    StepDirectory(tmp_path, 0, "rank0").log("hook", "a\x1b[8m", ValueError("b\x9b\ud800"), ["c\u202e"])
+    text = (tmp_path / "step0" / "rank0" / "dump_error_info.log").read_text("utf-8")
+    assert not dangers(text)
+    assert all(part in text for part in (r"a\x1b[8m", r"b\x9b\ud800", r"c\u202e", "\n"))
 
 
 # -- spreadsheets -----------------------------------------------------------------------------------
