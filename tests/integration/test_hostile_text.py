@@ -27,6 +27,8 @@ from hostile_runs import (
 
 SLOW = pytest.mark.slow
 CASES = {"tensor": "tensor_L1_dist2", "statistics": "stat_mix_dist2", "md5": "md5_L1_dist2"}
+TYPED = EVERYTHING.replace("\0", "").replace("\ud800", "")
+"""What a command line can hold of it."""
 Runs = Callable[[str, str], Path]
 Command = Callable[[Path, Path], list[str | Path]]
 
@@ -42,15 +44,15 @@ COMMANDS: dict[str, Command] = {
     "plain": compare("-c"),
     "-f": compare("-f", "-s", "--format", "csv", part="step0"),
     "align": compare("--match", "align", "--format", "csv", part="step0/rank0"),
-    "--print-plan": lambda home, out: ["compare", home / EVERYTHING.replace("\0", ""), home, "-o", out, "--print-plan"],
-    "no run": lambda home, out: ["compare", home / EVERYTHING.replace("\0", ""), home, "-o", out],
+    "--print-plan": lambda home, out: ["compare", home / TYPED, home, "-o", out, "--print-plan"],
+    "no run": lambda home, out: ["compare", home / TYPED, home, "-o", out],
     "-dm": lambda home, out: [*compare("-dm", part="step0")(home, out), home / "mapping.yaml"],
     "-i": lambda home, out: ["compare", "-i", home / "compare.json", "-o", out],
     "collectives": lambda home, out: ["merge_result", "--check-collectives", home / "npu_dump" / "step0", "-o", out,
                                       "--format", "csv"],
     "no dump": lambda home, out: ["run_ut", "-api_info", home / "npu_dump", "-o", out],
-    "unknown option": lambda home, out: ["compare", f"--{EVERYTHING}"],
-    "unknown command": lambda home, out: [EVERYTHING],
+    "unknown option": lambda home, out: ["compare", f"--{TYPED}"],
+    "unknown command": lambda home, out: [TYPED],
     "plugins": lambda home, out: ["plugins"],
 }  # fmt: skip
 
@@ -126,13 +128,10 @@ def test_the_first_difference_is_named_all_the_same(runs: Runs, probe: Any, tmp_
 
 @SLOW
 @pytest.mark.parametrize("field", FIELDS)
-@pytest.mark.parametrize("case", CASES)
-def test_every_field_with_every_payload(
-    case: str, field: str, runs: Runs, probe: Any, tmp_path: Path
-) -> None:
+def test_every_field_with_every_payload(field: str, runs: Runs, probe: Any, tmp_path: Path) -> None:
     for name, payload in PAYLOADS.items():
-        home = hostile(runs, tmp_path / name, case, payload, [field])
-        for what in ("-da", "plain", "collectives", "-f"):
+        home = hostile(runs, tmp_path / name, "tensor", payload, [field])
+        for what in ("-da", "collectives"):
             check(probe, COMMANDS[what], home, tmp_path / name / what)
 
 
@@ -171,11 +170,7 @@ def on_terminal(arguments: Sequence[str | Path], cwd: Path) -> tuple[int, str]:
 )
 def test_a_command_on_a_terminal(what: str, runs: Runs, tmp_path: Path) -> None:
     home = hostile(runs, tmp_path / "home", "tensor")
-    try:
-        arguments = [os.fsencode(one) and one for one in COMMANDS[what](home, tmp_path / "out")]
-    except UnicodeEncodeError:
-        pytest.skip("no command line can hold a lone surrogate that stands for no byte")
-    code, sent = on_terminal([str(one).replace("\0", "") for one in arguments], tmp_path)
+    code, sent = on_terminal(COMMANDS[what](home, tmp_path / "out"), tmp_path)
     assert code in (0, 1, 2, 3), sent
     assert sent and not dangers_on_terminal(sent), sent
     if what == "-da":
