@@ -48,7 +48,7 @@ class Journal:
         wanted = _identity(plan)
         with suppress(OSError):
             for path in sorted(plan.output.glob(f"{PREFIX}*.jsonl"), reverse=True):
-                lines = [] if path.is_symlink() else list(_lines(path))
+                lines = list(_lines(path)) if path.is_file() and not path.is_symlink() else []
                 if lines and lines[0].get("plan") == wanted:
                     journal = cls(plan)
                     journal._path = path

@@ -13,6 +13,7 @@ from probe_core.model import Mode
 from probe_core.plan import Plan
 from probe_core.protocols import Reader
 from probe_core.specs import ReaderSpec
+from probe_core.store.given import check_regular
 from probe_core.store.run import Run
 from probe_core.store.sniff import framework_of
 
@@ -56,7 +57,17 @@ class _Known(NamedTuple):
 
 
 def _readers(manager: Manager, path: Path, framework: str | None) -> list[_Known]:
-    """Each reader, or each of a framework, and how sure it is of a record file."""
+    """Each reader, or each of a framework, and how sure it is of a record file.
+
+    Raises:
+        UserError: The record file is a pipe, a device or the like, which might never end.
+    """
+    try:
+        check_regular(path)
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be read: {error.strerror or error}.", "Check the path and its permissions."
+        ) from None
     found: list[_Known] = []
     for item in manager.contributions("readers"):
         spec = item.spec

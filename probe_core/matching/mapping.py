@@ -10,6 +10,7 @@ from probe_core.matching.exact import Exact
 from probe_core.matching.fuzzy import Fuzzy
 from probe_core.matching.matching import Matching
 from probe_core.plan import Plan
+from probe_core.store.given import parse_yaml, read_given, yaml_problem
 from probe_core.store.names import canonical
 from probe_core.store.run import Run
 
@@ -89,15 +90,14 @@ def read_mapping(path: Path) -> dict[str, str]:
     import yaml
 
     try:
-        value: Any = yaml.safe_load(path.read_text("utf-8"))
+        value: Any = parse_yaml(read_given(path).decode("utf-8"))
     except OSError as error:
         raise UserError(
             f"The mapping file {path} cannot be read: {error.strerror or error}.",
             "Check the path given with -dm.",
         ) from None
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark else ""
+        where = yaml_problem(error)
         if isinstance(error, UnicodeDecodeError):
             where = ": it is not UTF-8"
         elif isinstance(error, RecursionError):

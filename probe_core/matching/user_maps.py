@@ -8,6 +8,7 @@ from typing import Any
 
 from probe_core.errors import UserError, meant
 from probe_core.matching.name_table import SlotMap
+from probe_core.store.given import parse_yaml, read_given, yaml_problem
 
 KINDS = ("args", "outputs", "parameters", "parameters_grad")
 KEYS = ("ms_api", "pt_api", *(f"{side}_{kind}" for side in ("ms", "pt") for kind in KINDS))
@@ -126,13 +127,13 @@ def _load(path: Path, option: str) -> Any:
     import yaml
 
     try:
-        return yaml.safe_load(path.read_text("utf-8"))
+        return parse_yaml(read_given(path).decode("utf-8"))
     except OSError as error:
         raise UserError(
             f"The mapping file {path} cannot be read: {error.strerror or error}.",
             f"Check the path given with {option}; a bare {option} stands behind the two runs.",
         ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark else ""
-        raise UserError(f"The mapping file {path} is not valid yaml{where}.", "Mend it there.") from None
+        raise UserError(
+            f"The mapping file {path} is not valid yaml{yaml_problem(error)}.", "Mend it there."
+        ) from None

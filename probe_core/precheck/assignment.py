@@ -16,6 +16,7 @@ from probe_core.precheck.model import Message, kind_of
 from probe_core.precheck.settings import RELEASES
 from probe_core.protocols import Standard
 from probe_core.specs import StandardSpec
+from probe_core.store.given import parse_yaml, read_given, yaml_problem
 
 MEASURED = frozenset({"float16", "bfloat16", "float32"})
 """Floating-point dtypes that the standards know."""
@@ -67,7 +68,7 @@ class Assignment:
             self._read(text, address)
         if path is not None:
             try:
-                text = path.read_text("utf-8-sig")
+                text = read_given(path).decode("utf-8-sig")
             except (OSError, ValueError) as error:
                 problem = getattr(error, "strerror", None) or "it is no text in UTF-8"
                 raise UserError(
@@ -81,9 +82,9 @@ class Assignment:
         import yaml
 
         try:
-            lists = yaml.safe_load(text)
-        except (yaml.YAMLError, RecursionError):
-            raise UserError(f"{what} is no valid yaml.", "Mend the file.") from None
+            lists = parse_yaml(text)
+        except (yaml.YAMLError, RecursionError, ValueError) as error:
+            raise UserError(f"{what} is no valid yaml{yaml_problem(error)}.", "Mend the file.") from None
         if not isinstance(lists, Mapping):
             raise UserError(f"{what} must map standards to APIs.", "For example ulp: [matmul, linear].")
         for name, apis in lists.items():

@@ -13,6 +13,7 @@ from probe_core.errors import UserError, printable
 from probe_core.precheck.model import Message
 from probe_core.precheck.tables import Column
 from probe_core.spreadsheet_text import neutralise
+from probe_core.store.given import read_given
 
 BLANK = " "
 """What a cell without a value holds."""
@@ -122,7 +123,7 @@ def read_table(
 
 def _bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_given(path)
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have
         raise UserError(
             f"{path} cannot be read: {getattr(error, 'strerror', None) or 'no such path'}.",

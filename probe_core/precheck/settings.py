@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError, meant, nearest
+from probe_core.store.given import parse_yaml, read_given, yaml_problem
 from probe_core.store.jsonstream import load_object
 
 RELEASES = ("seed", "8.3")
@@ -93,14 +94,16 @@ def _read_yaml(path: Path) -> Mapping[str, Any]:
     import yaml
 
     try:
-        found = yaml.safe_load(path.read_text("utf-8-sig"))
+        found = parse_yaml(read_given(path).decode("utf-8-sig"))
     except (OSError, ValueError) as error:  # ValueError: bytes that are no UTF-8
         problem = getattr(error, "strerror", None) or "it is no text in UTF-8"
         raise UserError(
             f"The configuration {path} cannot be read: {problem}.", "Check the path and its permissions."
         ) from None
-    except (yaml.YAMLError, RecursionError):
-        raise UserError(f"The configuration {path} is no valid yaml.", "Mend the file.") from None
+    except (yaml.YAMLError, RecursionError) as error:
+        raise UserError(
+            f"The configuration {path} is no valid yaml{yaml_problem(error)}.", "Mend the file."
+        ) from None
     if found is None:
         return {}
     if not isinstance(found, dict):

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError, meant
+from probe_core.store.given import read_given
 
 TASKS = ("statistics", "tensor", "structure", "overflow_check")
 LEVELS = ("L0", "L1", "mix", "L2", "debug")
@@ -149,13 +150,13 @@ def load(path: str | Path | None, **overrides: Any) -> Config:
 
 def _read(path: str | Path) -> dict[str, Any]:
     try:
-        value = json.loads(Path(path).read_text("utf-8"))
+        value = json.loads(read_given(Path(path)).decode("utf-8"))
     except OSError as error:
         raise UserError(
             f'The configuration "{path}" cannot be read: {error.strerror or error}.',
             "Give the path of a config.json, or leave config_path out.",
         ) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(
             f'The configuration "{path}" is not valid JSON: {error}.', "Mend the file; it is one JSON object."
         ) from None

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from probe_core.errors import UserError
+from probe_core.store.given import read_given
 
 CHUNK = 1 << 20
 LARGEST_MEMBER = 256 << 20
@@ -139,7 +140,7 @@ def parse(data: bytes) -> Any:
 def load_object(path: Path, what: str) -> dict[str, Any]:
     """The whole JSON object in the small file ``path``; ``what`` names it in messages."""
     try:
-        data = path.read_bytes()
+        data = read_given(path)
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have
         raise UserError(
             f"The {what} {path} cannot be read: {getattr(error, 'strerror', None) or 'no such path'}.",

@@ -176,6 +176,10 @@ def _steps(path: Path) -> _Steps:
         raise UserError(
             f'"{path}" cannot be read: {problem}.', "Give a dump.json, or the directory of a run."
         ) from None
+    if not path.is_file() and not path.is_dir():
+        raise UserError(
+            f'"{path}" is neither a file nor a directory.', "Give a dump.json, or the directory of a run."
+        )
     if path.is_file():
         if not is_run_file(path):
             raise UserError(

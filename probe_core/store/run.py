@@ -19,6 +19,7 @@ from probe_core.model import Mode, Record, Value
 from probe_core.progress import tell
 from probe_core.store import jsonstream
 from probe_core.store.construct import Construct
+from probe_core.store.given import check_regular
 from probe_core.store.jsonstream import JsonCursor, JsonError
 from probe_core.store.layout import (
     CONSTRUCT_FILE,
@@ -119,6 +120,7 @@ class Run:
         seen_data = False
         told = 0
         try:
+            check_regular(self.path)
             with self.path.open("rb") as file:
                 size = self.path.stat().st_size
                 cursor = JsonCursor(file)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from probe_core.store.given import check_regular
+
 _FRAMEWORK = re.compile(rb'"framework"\s*:\s*"([^"]*)"')
 HEAD = 4096
 
@@ -18,6 +20,7 @@ def confidence(path: Path, framework: str, *, without_name: int = 0) -> int:
         without_name: The answer where the header names no framework.
     """
     try:
+        check_regular(path)
         found = framework_of(path)
     except OSError:
         return 0

@@ -17,6 +17,7 @@ from probe_core.manager import Manager
 from probe_core.specs import ReporterSpec
 from probe_core.spreadsheet_text import neutralise
 from probe_core.store.claim import FORM, claimed
+from probe_core.store.given import parse_yaml, read_given, yaml_problem
 
 if TYPE_CHECKING:
     from probe_reporters.merge import MergeConfig
@@ -180,7 +181,7 @@ def _load(path: Path) -> Any:
     try:
         if path.is_file() and path.stat().st_size > LARGEST_CONFIG:
             raise UserError(f'The configuration "{path}" is larger than 1 MiB.', "Give a yaml file.")
-        return yaml.safe_load(path.read_bytes().decode("utf-8-sig"))
+        return parse_yaml(read_given(path).decode("utf-8-sig"))
     except OSError as error:
         raise UserError(
             f'The configuration "{path}" cannot be read: {error.strerror or error}.',
@@ -189,10 +190,8 @@ def _load(path: Path) -> Any:
     except UnicodeDecodeError:
         raise UserError(f'The configuration "{path}" is not UTF-8.', "Save it as UTF-8.") from None
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" at line {mark.line + 1}" if mark else ""
         raise UserError(
-            f'The configuration "{path}" is not valid yaml{where}.', EXAMPLE, EXAMPLE_LINES
+            f'The configuration "{path}" is not valid yaml{yaml_problem(error)}.', EXAMPLE, EXAMPLE_LINES
         ) from None
 
 

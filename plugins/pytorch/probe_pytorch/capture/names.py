@@ -19,6 +19,7 @@ import torch
 import yaml
 
 from probe_core.errors import UserError
+from probe_core.store.given import parse_yaml, read_given
 from probe_pytorch import compat
 
 FAMILIES = ("functional", "tensor", "torch", "_VF", "aten", "torch_npu", "distributed", "npu_distributed",
@@ -102,14 +103,16 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def _listed(path: Path | None) -> dict[str, list[str]]:
     what = path or "support_wrap_ops.yaml"
     try:
-        text = path.read_text("utf-8") if path else _package_text("support_wrap_ops.yaml")
-        found = yaml.load(text, _LOADER)
+        if path:
+            found = parse_yaml(read_given(path).decode("utf-8"))
+        else:
+            found = yaml.load(_package_text("support_wrap_ops.yaml"), _LOADER)
     except OSError as error:
         raise UserError(
             f'The list of APIs "{what}" cannot be read: {error.strerror or error}.',
             'Mend "support_wrap_ops" in the configuration.',
         ) from None
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f'The list of APIs "{what}" is not valid yaml: {error}.', "Mend the file.") from None
     problem = UserError(
         f'The list of APIs "{what}" must map families to lists of names.', "The families are:", FAMILIES
