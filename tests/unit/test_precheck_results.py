@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import csv
+import errno
+import random
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 import pytest
+from full_disk import ERRORS, full_disk
 
 from probe_core.errors import UserError
 from probe_core.precheck import csvfile
@@ -210,3 +214,40 @@ def test_the_result_has_the_columns_of_the_guide() -> None:
     assert csvfile.header(RESULT, "zh").decode("utf-8-sig") == (
         "API name,Forward Test Success,Backward Test Success,Message\n"
     )
+
+
+# -- full disks ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_disk_that_fills_up_anywhere(tmp_path: Path, every: bool) -> None:
+    """A mistake explained; and once there is room again, the run goes on to what it would have been."""
+    expected = [path.read_bytes() for path in sorted(whole(tmp_path / "whole").result.parent.iterdir())]
+    out = tmp_path / "out"
+    with full_disk(out) as disk:
+        whole(out, ORDER[::-1])
+    faults = [(n, error, once) for n in range(len(disk.calls)) for error in ERRORS for once in (False, True)]
+    for fails, error, once in faults if every else random.Random(0).sample(faults, 40):
+        shutil.rmtree(out, ignore_errors=True)
+        what = f"{disk.calls[fails]}, {errno.errorcode[error]}{' once' if once else ''}"
+        files = None
+        with full_disk(out) as full:
+            full.fails, full.error, full.once = fails, error, once
+            try:
+                files = create(out)
+                for name in ORDER[::-1]:
+                    files.append(result_of(name))
+                files.finish(ORDER)
+            except UserError as mistake:
+                assert str(out) in mistake.what, what
+        if files is None:
+            assert not out.exists() or not list(out.iterdir()) or not once, what
+            continue
+        files.close()
+        assert len(list(out.iterdir())) == 2, what
+        files = take_up(files.result)
+        for name in ORDER:
+            if not files.has(name):
+                files.append(result_of(name))
+        files.finish(ORDER)
+        assert [path.read_bytes() for path in sorted(out.iterdir())] == expected, what
