@@ -128,6 +128,7 @@ def _write(
         report.files = output.close(interrupted=report.interrupted)
         report.faults = output.faults
     except BaseException:
+        output.discard()
         if differences is not None:
             differences.discard()
         raise

@@ -138,6 +138,20 @@ def test_every_write(probe: Any, tmp_path: Path, name: str, every: bool) -> None
         out.mkdir(exist_ok=True)
 
 
+def test_the_first_of_several_names(probe: Any, tmp_path: Path) -> None:
+    """Where the first of three tables cannot take its name, nothing is left of the others."""
+    out = tmp_path / "out"
+    command = [*ranks(1, *FORMATS, "-da")(tmp_path), "-o", out]
+    with full_disk(out) as disk:
+        assert probe(*command) == 0
+        first = next(number for number, call in enumerate(disk.calls) if call.startswith("replace"))
+    shutil.rmtree(out)
+    with full_disk(out) as disk:
+        disk.fails = first
+        assert probe(*command) == 2
+    assert "No space left on device" in probe.err and not list(out.iterdir())
+
+
 @pytest.mark.parametrize("format_", ["xlsx", "csv", "jsonl"])
 def test_one_rank_among_many(tmp_path: Path, format_: str) -> None:
     """In processes, with a real limit: the rank whose file grows beyond it fails, and the others are there."""
