@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import standin_precheck
+from interrupts import let_interrupts_in
 from recorded import scalar, tensor, write_run
 
 TESTS = Path(__file__).parent
@@ -222,12 +223,6 @@ class Started:
         """Kill the parent alone."""
         self.process.kill()
         self.process.communicate()
-
-
-def let_interrupts_in() -> None:
-    """Undo what a shell does to jobs in the background."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def until(true: Callable[[], Any], what: str) -> Any:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from interrupts import let_interrupts_in
 from openpyxl import load_workbook
 from recorded import forward, scalar, tensor, write_run
 
@@ -252,7 +253,8 @@ def test_interrupted_rows_are_kept(tmp_path: Path) -> None:
     path = write_run(tmp_path / "run", data)
     process = subprocess.Popen(
         [sys.executable, "-m", "probe_core.cli", "compare", str(path), str(path), "-o", str(tmp_path / "o"),
-         "--format", "csv"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+         "--format", "csv"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=let_interrupts_in)  # fmt: skip
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         parts = list((tmp_path / "o").glob(".*.part"))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from interrupts import let_interrupts_in
 from recorded import forward, tensor, write_run
 
 from probe_core import engine
@@ -132,7 +133,7 @@ class Cluster:
         process = subprocess.Popen(
             [sys.executable, "-m", "probe_core.cli", "compare", *map(str, arguments), "--metric", "held"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            env=self.environment, start_new_session=True,
+            env=self.environment, start_new_session=True, preexec_fn=let_interrupts_in,
         )  # fmt: skip
         self._processes.append(process)
         return process

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 import torch
+from interrupts import let_interrupts_in
 from probe_pytorch.reader import PyTorchReader
 from torch.optim import optimizer as optimizers
 
@@ -595,7 +596,10 @@ def test_interrupted_from_the_keyboard() -> None:
         "tensor",
         path,
     ]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, stdout=pipe, stderr=pipe, text=True, preexec_fn=let_interrupts_in
+    ) as process:
         assert process.stdout is not None
         for line in process.stdout:
             if line.strip() == "4":

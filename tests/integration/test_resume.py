@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from interrupts import let_interrupts_in
 from recorded import forward, tensor, write_run
 
 from probe_core import engine
@@ -509,6 +510,7 @@ class Command:
             [sys.executable, "-m", "probe_core.cli", "compare", *map(str, arguments), "-o", str(self.out),
              "--metric", "held", "--format", "csv,jsonl"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+            preexec_fn=let_interrupts_in,
             env={**os.environ, "PYTHONPATH": str(self._site), "PROBE_TEST_HOLD": str(self.hold)},
         )  # fmt: skip
         self._processes.append(process)

@@ -49,6 +49,7 @@ class Follower:
         """True once an optimizer has stepped."""
         return self._first is not None
 
+    @interrupts_deferred()  # a script that catches one goes on with the next step
     def _stepped(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         """The first optimizer that steps counts the steps; others do not."""
         if self._first is None:

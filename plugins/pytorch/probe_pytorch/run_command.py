@@ -91,7 +91,11 @@ def run(
         follower.begin()
         code = _execute(script, arguments, module)
     finally:
-        follower.end()
+        try:
+            follower.end()
+        except KeyboardInterrupt:  # it may have come just before interrupts have to wait
+            follower.end()
+            raise
     with suppress(OSError):  # where the report goes may be full, too
         _report(found, follower.recorder, follower.has_stepped)
     return code or (LOST if follower.recorder.lost else FINISHED)

@@ -18,6 +18,7 @@ import torch
 import xxhash
 
 from probe_core.errors import UserError
+from probe_core.recording.interrupts import interrupts_deferred
 from probe_core.store.atomic import create, open_file, write_text
 from probe_pytorch.storage.bytes import Bytes, bytes_of, on_host
 
@@ -75,8 +76,9 @@ class FileStore:
         part.unlink(missing_ok=True)
         os.close(create(part))
         try:
-            _save(tensor, part)
-            part.replace(self._directory / file)
+            with interrupts_deferred():  # torch would turn one into an error of its own
+                _save(tensor, part)
+                part.replace(self._directory / file)
         except BaseException:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
