@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -18,6 +19,7 @@ from typing import Any
 
 import pytest
 import torch
+from failing_writes import FailingWrites
 from interrupts import let_interrupts_in
 from probe_pytorch.reader import PyTorchReader
 from torch.optim import optimizer as optimizers
@@ -620,3 +622,35 @@ def test_interrupted_from_the_keyboard() -> None:
             if slot.value.data_name
         )
         assert count > 50 or step == steps[-1]
+
+
+# -- a disk that fails ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("ends", "code"), [("", 3), ("sys.exit(7)", 7), ("raise KeyboardInterrupt", 130)])
+def test_what_was_lost_is_reported(probe: Any, ends: str, code: int) -> None:
+    """Only tensors fail, from the second step on: the script ends as it would, and no lost step is claimed."""
+    path = script(textwrap.dedent(TRAIN) + ends)
+    with FailingWrites(Path.cwd() / "run", errno.ENOSPC, part="step1/rank/dump_tensor_data", at=9):
+        assert probe("run", "-o", "run", "--task", "tensor", "--level", "L1", path) == code
+    assert len(probe.out.splitlines()) == 5
+    assert probe.err.count("Recording stopped in step 1") == 1
+    assert "The recording is incomplete: it stopped in step 1." in probe.err
+    assert "probe recorded step 0 (" in probe.err and "Traceback" not in probe.err
+    assert "No space left on device" in probe.err and "probe compare run/step0" in probe.err
+    assert "unfinished" in records("run", 1)["probe"] and "unfinished" not in records("run", 0)["probe"]
+    assert not Path("run/step2").exists()
+
+
+def test_a_disk_that_takes_nothing_after_the_start(probe: Any) -> None:
+    with FailingWrites(Path.cwd() / "run", errno.EROFS, part="step"):
+        assert probe("run", "-o", "run", script(TRAIN)) == 3
+    assert len(probe.out.splitlines()) == 5
+    assert "Nothing of step 0 can be read." in probe.err and "probe recorded" not in probe.err
+    assert "nothing was recorded" not in probe.err
+
+
+def test_a_place_that_takes_nothing_is_refused_before_the_script_runs(probe: Any) -> None:
+    Path("run").write_text("mine")
+    assert probe("run", "-o", "run", "--step", "7", script(TRAIN)) == 2
+    assert probe.out == "" and "cannot be written" in probe.err
