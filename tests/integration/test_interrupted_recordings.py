@@ -112,6 +112,21 @@ def test_at_any_write(kind: str, share: int | None, run: Any, probe: Any) -> Non
         check(path, kind)
 
 
+@pytest.mark.parametrize("kind", OPTIONS)
+@pytest.mark.parametrize("file", ["stack.json", "dump.json"])
+def test_while_the_files_of_a_step_are_written(
+    kind: str, file: str, run: Any, probe: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of them at the step's end: the step keeps the records that it has in memory."""
+    monkeypatch.setattr(sessions, "FLUSH_EVERY", 10_000)
+    with FailingWrites(Path.cwd() / "clean") as writes:
+        assert run(kind, "clean") == 0
+    first = next(i for i, (_, path) in enumerate(writes.seen, 1) if "/step1/" in path and file in path)
+    with FailingWrites(Path.cwd() / "run", interrupt, at=first, times=1):
+        assert run(kind, "run") == 130, probe.err
+    assert check(Path("run"), kind) == 2 and "probe recorded steps 0 to 1" in probe.err
+
+
 class Interrupts:
     """Interrupts when the recorder's functions have been called so many times, and again a while later."""
 
@@ -158,7 +173,7 @@ def test_a_script_that_catches_the_interrupt_goes_on(run: Any) -> None:
     with FailingWrites(Path.cwd() / "clean") as writes:
         assert run("packed", "clean") == 0
     names = {path.parts[1]: path.read_text().split('"data"')[1] for path in Path("clean").rglob("dump.json")}
-    middle = max(i for i, (_, path) in enumerate(writes.seen, 1) if "step1" in path and "dump.json" in path)
+    middle = max(i for i, (_, path) in enumerate(writes.seen, 1) if "/step1/" in path and "dump.json" in path)
     with FailingWrites(Path.cwd() / "run", interrupt, at=middle, times=1):
         assert run("packed", "run") == 0
     found = {path.parts[1]: path.read_text().split('"data"')[1] for path in Path("run").rglob("dump.json")}
