@@ -34,6 +34,7 @@ from probe_core.specs import HighlightSpec, MatcherSpec, MetricSpec, Needs, Poli
 from probe_core.store.names import is_gradient, without_count
 from probe_core.store.run import Run
 from probe_core.suspects import Op
+from probe_core.watched import WatchedMetric
 
 UNREADABLE_KEPT = 5
 REGION_SHOWN = 6
@@ -165,6 +166,15 @@ class Comparison:
         """Advice, with what is known of the frameworks where calls differ."""
         more = [f"Known difference: {text}." for text in self._hints.explaining]
         return replace(advice, text="\n".join([advice.text, *more]))
+
+    def watched_metrics(self) -> list[WatchedMetric]:
+        """The metrics, to see whether each gives a number on any row."""
+        return [
+            WatchedMetric(
+                tool.spec.name, str(tool.spec.origin), tool.names, tool.spec.name in self.plan.metrics
+            )
+            for tool in self._tools
+        ]
 
     def take_unreadable(self, lines: Sequence[str], count: int) -> None:
         """Note tensor files that someone else could not read for us."""

@@ -274,7 +274,7 @@ class Verdict(NamedTuple):
     ``label`` is the text of the table's own column (Yes, No, Warning, Pass …); ``level`` is what
     the summary, the suspects and ``--fail-on`` go by; ``failed`` is what the advisor goes by: the
     rows that fail by the table's own rule. ``reasons`` carry the evidence, ``drift`` what a
-    comparison without failures looks at.
+    comparison without failures looks at. ``measured`` is False where there was nothing to judge by.
     """
 
     level: Level
@@ -282,6 +282,7 @@ class Verdict(NamedTuple):
     reasons: tuple[Reason, ...] = ()
     failed: bool = False
     drift: Drift | None = None
+    measured: bool = True
 
 
 class Row(NamedTuple):
@@ -332,6 +333,7 @@ class Counts:
     """How many rows ended how."""
 
     levels: dict[Level, int] = field(default_factory=lambda: dict.fromkeys(Level, 0))
+    measured: int = 0
     matched: int = 0
     target_only: int = 0
     golden_only: int = 0

@@ -22,6 +22,7 @@ from probe_core.report import Report
 from probe_core.spread import in_order
 from probe_core.store.layout import RunPair, pair_runs
 from probe_core.uninitialised import Uninitialised
+from probe_core.watched import Watch
 from probe_core.worker import measure_chunk
 from probe_core.writing import Output
 
@@ -93,6 +94,7 @@ def _write(
         comparison.row_count,
         notes=comparison.notes,
         regions=comparison.regions,
+        watch=Watch(comparison.mode, comparison.watched_metrics()),
     )
     output = Output(plan, manager, pair, comparison.table, comparison.row_count, comparison.is_debug)
     try:
@@ -121,6 +123,8 @@ def _write(
         if differences is not None:
             differences.discard()
         raise
+    if not report.interrupted:
+        report.conclude()
     comparison.explain(report.suspects)
     report.unreadable = comparison.unreadable
     report.unreadable_count = comparison.unreadable_count

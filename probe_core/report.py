@@ -8,6 +8,7 @@ from pathlib import Path
 
 from probe_core.model import GRAVITY, Advice, Counts, Level, Mode, Row, Suspect
 from probe_core.suspects import Op, Suspects, suspect_of
+from probe_core.watched import Watch
 
 
 @dataclass(slots=True)
@@ -25,6 +26,7 @@ class Report:
     op_count: int = 0
     counts: Counts = field(default_factory=Counts)
     finder: Suspects = field(default_factory=Suspects)
+    watch: Watch | None = None
     first_failure: Suspect | None = None
     unreadable: list[str] = field(default_factory=list)
     unreadable_count: int = 0
@@ -32,6 +34,7 @@ class Report:
     advice: Advice | None = None
     notes: list[str] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
     regions: list[str] = field(default_factory=list)
     interrupted: bool = False
     seconds: float = 0.0
@@ -44,6 +47,11 @@ class Report:
         return max(found, key=GRAVITY.__getitem__, default=Level.PASS)
 
     @property
+    def is_judged(self) -> bool:
+        """True where rows were measured, and all that was asked for was."""
+        return not self.problems
+
+    @property
     def suspects(self) -> list[Suspect]:
         """Where to look first."""
         return self.finder.found
@@ -51,8 +59,10 @@ class Report:
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Take in the rows of one op; ``lines`` says where each stands in the files."""
         self.op_count += 1
+        watch = self.watch = self.watch or Watch(self.mode)
         for row, line in zip(rows, lines):
             self.counts.levels[row.verdict.level] += 1
+            self.counts.measured += watch.look(row)
             if row.pair.matched:
                 self.counts.matched += 1
             elif row.pair.golden is None:
@@ -62,3 +72,9 @@ class Report:
             if self.first_failure is None and row.verdict.failed:
                 self.first_failure = suspect_of(op, rows, row, line, "")
         self.finder.add(op, rows, lines)
+
+    def conclude(self) -> None:
+        """Note what was not measured, once all rows passed."""
+        watch = self.watch = self.watch or Watch(self.mode)
+        self.notes += watch.notes()
+        self.problems += watch.problems(self.counts.rows)

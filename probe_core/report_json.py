@@ -12,6 +12,7 @@ from probe_core.store.location import location
 from probe_core.suspects import Suspects
 
 T = TypeVar("T")
+COUNTED = ("measured", "matched", "target_only", "golden_only")
 
 
 def report_to(report: Report) -> dict[str, Any]:
@@ -24,6 +25,7 @@ def report_to(report: Report) -> dict[str, Any]:
         "row_count": report.row_count,
         "op_count": report.op_count,
         "levels": {level.value: count for level, count in report.counts.levels.items()},
+        "measured": report.counts.measured,
         "matched": report.counts.matched,
         "target_only": report.counts.target_only,
         "golden_only": report.counts.golden_only,
@@ -36,6 +38,7 @@ def report_to(report: Report) -> dict[str, Any]:
         "unreadable_count": report.unreadable_count,
         "files": [str(path) for path in report.files],
         "notes": report.notes,
+        "problems": report.problems,
         "regions": report.regions,
         "seconds": report.seconds,
     }
@@ -48,7 +51,7 @@ def report_from(plain: Any) -> Report:
         LookupError, TypeError, ValueError: It is no report.
     """
     levels = {level: _typed(_typed(plain, dict)["levels"][level.value], int) for level in Level}
-    counts = Counts(levels, *(_typed(plain[name], int) for name in ("matched", "target_only", "golden_only")))
+    counts = Counts(levels, *(_typed(plain[name], int) for name in COUNTED))
     seconds = float(_typed(plain["seconds"], float))
     if not math.isfinite(seconds):
         raise ValueError(seconds)
@@ -65,6 +68,7 @@ def report_from(plain: Any) -> Report:
         unreadable_count=_typed(plain["unreadable_count"], int),
         files=[location(path) for path in _texts(plain["files"])],
         notes=_texts(plain["notes"]),
+        problems=_texts(plain["problems"]),
         regions=_texts(plain["regions"]),
         seconds=seconds,
     )

@@ -65,7 +65,10 @@ def cells(finished: Finished) -> list[Cell]:
     counts = report.counts
     suspect = report.suspects[0] if report.suspects else None
     where = [suspect.row, suspect.why, suspect.module, suspect.where] if suspect else [""] * 4
-    problem = f"{report.unreadable_count} tensor file(s) could not be read" if report.unreadable_count else ""
+    unreadable = (
+        [f"{report.unreadable_count} tensor file(s) could not be read"] if report.unreadable_count else []
+    )
+    problem = "; ".join([*unreadable, *report.problems])
     return [
         *place,
         report.mode.value,

@@ -9,7 +9,7 @@ import click
 
 from probe_core.cli import console
 from probe_core.cli.compare import time_stamp
-from probe_core.cli.main import FINISHED, FOUND
+from probe_core.cli.main import FINISHED, FOUND, MISTAKE
 from probe_core.errors import UserError, printable
 from probe_core.manager import Manager
 from probe_core.precheck.settings import LANGUAGES, RELEASES
@@ -98,6 +98,12 @@ def api_precision_compare(
         console.show(f"    {console.style(printable(api), bold=True)}  {level}  {printable(message)}")
     console.show(f"  wrote {found.result}")
     console.show(f"  wrote {found.details}")
+    is_judged = any(counts[level] for level in ("error", "warning", "pass"))
+    if not is_judged:
+        console.warn("Nothing was judged: every API is skipped, so this says nothing about any of them.")
+    if fail_on and not is_judged:
+        console.error("--fail-on cannot be judged: no API was.", "The messages in the result say why.")
+        return MISTAKE
     levels = {"error": ("error",), "warning": ("error", "warning")}.get(fail_on or "", ())
     return FOUND if any(counts[level] for level in levels) else FINISHED
 

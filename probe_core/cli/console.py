@@ -202,6 +202,8 @@ def summary(report: Report, *, brief: bool = False, one_of_many: bool = False) -
         show(f"  calls that do not line up, in {len(report.regions)} place(s):")
     for line in report.regions[:SHOWN_NODES]:
         show(f"    {printable(line)}")
+    for line in report.problems:
+        warn(line)
     for line in report.notes:
         show(f"  note: {printable(line)}")
     for path in report.files:
@@ -219,7 +221,10 @@ def summary(report: Report, *, brief: bool = False, one_of_many: bool = False) -
 
 
 def _suspects(report: Report, count: int) -> None:
-    show("  first suspects:" if report.suspects else "  no suspects")
+    if report.suspects or report.counts.measured:
+        show("  first suspects:" if report.suspects else "  no suspects")
+    else:
+        show("  nothing was compared, so there are no suspects to name")
     for suspect in report.suspects[:count]:
         show(f"    {style(printable(suspect.row), bold=True)}  (row {suspect.line})")
         show(f"        {printable(suspect.why)}")
@@ -243,7 +248,10 @@ def ranks(pairing: Pairing, finished: Sequence[Finished], files: Sequence[Path])
     lost = [one.pair.name for one in finished if one.report is None]
     text = f"{len(whole)} of {len(pairing.pairs)} comparisons finished"
     show(f"{text}, {kept} of them in an earlier run" if kept else text)
+    blank = [one.pair.name for one in finished if one.report is not None and not one.report.counts.measured]
     show(f"  differ: {_names(differ)}" if differ else "  none has a suspect")
+    if blank:
+        show(f"  nothing was compared: {_names(blank)}")
     if lost:
         show(f"  failed: {_names(lost)}")
     for path in files:
@@ -261,7 +269,10 @@ def first_difference(analysis: Analysis) -> None:
     """Where the ranks of a step part first: the op, why it is the first, its values side by side."""
     where = f"{analysis.part}: " if analysis.part else ""
     if not analysis.found:
-        show(f"{where}no difference beyond rounding in {len(analysis.ranks)} rank(s)")
+        if analysis.judged:
+            show(f"{where}no difference beyond rounding in {len(analysis.ranks)} rank(s)")
+        else:
+            warn(f"{where}no value could be judged in {len(analysis.ranks)} rank(s): this is no agreement")
         if analysis.unjudged:
             text = f"{analysis.judged:,} values judged, {analysis.unjudged:,} not"
             show(f"  {text}: without a partner, without data, or in calls that may be mispaired")
@@ -315,6 +326,11 @@ def collectives(one: StepCheck) -> None:
     """What came of checking the communication of one step."""
     found = one.check
     where = f"{one.step}: " if one.step else ""
+    if not found.kept and not found.breaches:
+        what = "none could be checked" if found.unchecked else "the run holds no communication calls"
+        warn(
+            f"{where}nothing was checked on {len(one.ranks)} rank(s): {what}, so this says nothing about them"
+        )
     show(
         f"{where}{found.kept + len(found.breaches):,} communication calls of {len(one.ranks)} ranks checked, "
         f"{len(found.breaches):,} break their law"

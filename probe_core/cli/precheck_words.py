@@ -22,6 +22,7 @@ _REPEATED = {"framework": "--framework", "seed": "--seed", "release": "--standar
 """Options of the run that a repetition of one call needs too, where they are not as they are by default."""
 SHOWN = 5
 SHOWN_REASONS = 5
+_JUDGED = (Status.ERROR, Status.WARNING, Status.PASS)
 _COLOURS = {Status.ERROR: "red", Status.WARNING: "yellow", Status.PASS: "green", Status.SKIP: None}
 _WORDS = {Status.ERROR: "fail", Status.WARNING: "to check", Status.PASS: "pass", Status.SKIP: "skipped"}
 _SHOWN_NUMBERS = (("cosine", "cosine"), ("max_abs_error", "max abs error"), ("thousandth", "within 1/1000"),
@@ -38,6 +39,8 @@ def checked(found: Checked) -> None:
         for status, word in _WORDS.items()
     ]
     show(f"  {', '.join(parts)}")
+    if not is_judged(found):
+        warn(f"Nothing was checked: {_all_skipped(found)}, so this says nothing about any API.")
     if found.passing_standard:
         show(f"  {found.passing_standard:,} of those that fail pass by their standard, which knows dtypes")
     by_api: dict[str, list[Result]] = {}
@@ -127,6 +130,19 @@ def _distance(detail: Detail) -> float:
             off += math.inf if math.isnan(value) else value
             break
     return off
+
+
+def is_judged(found: Checked) -> bool:
+    """Return True where a call was run and judged, in this run or an earlier one that it goes on with."""
+    return bool(found.earlier) or any(count for status, count in found.counts.items() if status in _JUDGED)
+
+
+def _all_skipped(found: Checked) -> str:
+    if not found.total:
+        return "the run holds no call to check"
+    why = found.reasons.most_common(1)
+    shown = f" ({printable(why[0][0].rstrip('.'), 160)})" if why else ""
+    return f"all {found.total:,} calls were skipped{shown}"
 
 
 def reaches(found: Checked, level: str) -> bool:

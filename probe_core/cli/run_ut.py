@@ -13,7 +13,7 @@ import click
 
 from probe_core.cli import console, precheck_words
 from probe_core.cli.compare import time_stamp
-from probe_core.cli.main import DEFECT, FINISHED, FOUND, ISSUES, LOST
+from probe_core.cli.main import DEFECT, FINISHED, FOUND, ISSUES, LOST, MISTAKE
 from probe_core.errors import UserError, printable
 from probe_core.manager import Manager
 from probe_core.precheck.settings import LANGUAGES, RELEASES, SEED, TIMEOUT
@@ -180,6 +180,9 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
         return DEFECT
     if checked.lost:
         return LOST
+    if fail_on and not precheck_words.is_judged(checked):
+        console.error("--fail-on cannot be judged: no call was checked.", "Above is why calls were skipped.")
+        return MISTAKE
     return FOUND if fail_on and precheck_words.reaches(checked, fail_on) else FINISHED
 
 

@@ -65,14 +65,23 @@ def _run(ranks: Ranks, manager: Manager, fail_on: Level | None, brief: bool) -> 
             console.error(error.what, error.fix, error.choices)
             failed = True
         console.ranks(ranks.pairing, ranks.finished, files)
+    is_judged = all(report.is_judged for report in reports)
     if ranks.plan.analyze and not interrupted:
         from probe_core.difference.analysis import analyze
 
         for analysis in analyze(ranks.plan, ranks.pairing.pairs):
             console.first_difference(analysis)
+            is_judged = is_judged and bool(analysis.judged)
     if interrupted or any(report.interrupted for report in reports):
         return INTERRUPTED
-    return _code(reports, ranks.pairing.damaged, failed, fail_on)
+    code = _code(reports, ranks.pairing.damaged, failed, fail_on)
+    if fail_on and code == FINISHED and not is_judged:
+        console.error(
+            "--fail-on cannot be judged: not all that was asked for was measured.",
+            "The warnings above say what was not, and why.",
+        )
+        return MISTAKE
+    return code
 
 
 def _code(reports: list[Report], damaged: list[str], failed: bool, fail_on: Level | None) -> int:

@@ -8,7 +8,7 @@ import pytest
 from helpers import accuracy, tensor_value
 from probe_metrics.advisor import advise
 
-from probe_core.model import Level, Mode, Row, Side, Suspect
+from probe_core.model import Counts, Level, Mode, Row, Side, Suspect
 from probe_core.report import Report
 from probe_core.suspects import Op
 from probe_core.testing import pair_of_values
@@ -65,9 +65,34 @@ def test_advice(name: str, side: Side, begins: str) -> None:
 
 
 def test_advice_where_all_is_well() -> None:
-    found = advise(Report("", Path("a"), Path("b"), Mode.TENSOR, 1))
+    report = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, counts=Counts(measured=1, matched=1))
+    found = advise(report)
     assert (found.line, found.node) == ("NA", "NA")
     assert found.text == "All data in comparison result meets the accuracy requirements."
+
+
+def test_advice_on_a_suspect_that_no_rule_of_the_table_knows() -> None:
+    """It is no "all data meets" while a suspect is named, rows differ, or nothing was compared."""
+    nothing = Report("", Path("a"), Path("b"), Mode.TENSOR, 1)
+    assert advise(nothing).text.startswith("Nothing was compared")
+    report = Report("", Path("a"), Path("b"), Mode.TENSOR, 1)
+    name = "Torch.add.0.forward.output.0"
+    pair = pair_of_values(tensor_value(), tensor_value(extent="[3]"), Mode.TENSOR, name).pair
+    report.add(
+        Op("Torch.add.0.forward"), [Row(pair, "Torch.add.0.forward", {}, accuracy("shape", "shape"))], ["2"]
+    )
+    found = advise(report)
+    assert (found.line, found.node) == ("2", name)
+    assert found.text.startswith("No row fails by the rule of the table, but this one is suspect: differs")
+    shifted = Report("", Path("a"), Path("b"), Mode.TENSOR, 1)
+    rows = [Row(pair, "Torch.add.0.forward", {}, accuracy("shape", "shape"))]
+    shifted.add(Op("Torch.add.0.forward", (), True), rows, ["2"])
+    assert advise(shifted).text.startswith("1 row(s) differ though none fails")
+    lacking = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, counts=Counts(measured=1, matched=1))
+    lacking.counts.levels[Level.WARNING] = 7
+    assert (
+        advise(lacking).text.splitlines()[1].startswith("This is said of the rows that were compared; 7 are")
+    )
 
 
 def test_advice_is_on_the_first_row_that_fails() -> None:

@@ -128,5 +128,5 @@ def _unmeasured(pair: OpenPair, code: str) -> Verdict:
         evidence = Reason("evidence", scalars_against(*(slot.value for slot in pair.slots)))
         return Verdict(Level.ERROR, NONE, (evidence,), failed=True)
     if not pair.pair.matched or code in UNMEASURED:
-        return Verdict(Level.WARNING, NONE)
+        return Verdict(Level.WARNING, NONE, measured=False)
     return Verdict(Level.SKIP, NONE)

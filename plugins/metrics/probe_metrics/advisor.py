@@ -6,7 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from probe_core.model import Advice, Side, Suspect
+from probe_core.model import Advice, Level, Side, Suspect
 from probe_core.report import Report
 
 NOTHING = "NA"
@@ -15,12 +15,24 @@ NOTHING = "NA"
 def advise(report: Report) -> Advice:
     """Advice on the first failing row, with its line in the sheet counted from 1 (spec/compare 10).
 
-    Scalars that differ count as failing (decision D20).
+    Scalars that differ count as failing (decision D20). Where no row fails by the table's own rule, the first
+    suspect is named; that all meets the requirements is said of what was compared, and of nothing else.
     """
     suspect = report.first_failure
-    if suspect is None:
-        return Advice(NOTHING, NOTHING, _texts()["met"])
-    return Advice(suspect.line, suspect.row, _text(suspect))
+    if suspect is not None:
+        return Advice(suspect.line, suspect.row, _text(suspect))
+    texts, levels = _texts(), report.counts.levels
+    suspect = next(iter(report.suspects), None)
+    if suspect is not None:
+        return Advice(suspect.line, suspect.row, texts["suspect"].format(why=suspect.why))
+    if not report.counts.measured:
+        return Advice(NOTHING, NOTHING, texts["nothing"])
+    if levels[Level.ERROR]:
+        return Advice(NOTHING, NOTHING, texts["differ"].format(count=levels[Level.ERROR]))
+    more = [texts["not_all"].format(count=levels[Level.WARNING])] if levels[Level.WARNING] else []
+    if report.regions:
+        more.append(texts["regions"].format(count=len(report.regions)))
+    return Advice(NOTHING, NOTHING, "\n".join([texts["met"], *more, *report.problems]))
 
 
 def _text(suspect: Suspect) -> str:

@@ -23,7 +23,7 @@ class ChecksumResult:
     def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
         """The verdict on one pair."""
         if not pair.pair.matched:
-            return Verdict(Level.WARNING, NOT_AVAILABLE)
+            return Verdict(Level.WARNING, NOT_AVAILABLE, measured=False)
         target, golden = (slot.value for slot in pair.slots)
         differences = [
             what

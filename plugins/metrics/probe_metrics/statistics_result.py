@@ -39,7 +39,7 @@ class StatisticsResult:
     def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
         """The verdict on one pair."""
         if not pair.pair.matched:
-            return Verdict(Level.WARNING, NOT_AVAILABLE)
+            return Verdict(Level.WARNING, NOT_AVAILABLE, measured=False)
         if pair.obstacle is not None:
             return Verdict(Level.ERROR, NOT_AVAILABLE, (Reason("evidence", "the shapes differ"),))
         target, golden = (slot.value for slot in pair.slots)
@@ -109,7 +109,7 @@ class StatisticsResult:
 
 def _not_on_record(target: Value, golden: Value) -> Verdict:
     lacking = [all(one is None for one in value.statistics) for value in (target, golden)]
-    return Verdict(Level.SKIP if all(lacking) else Level.WARNING, "")
+    return Verdict(Level.SKIP if all(lacking) else Level.WARNING, "", measured=False)
 
 
 def _magnitude(value: Value) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED, MISTAKE
+from probe_core.cli.main import FINISHED, FOUND, MISTAKE
 from probe_core.cli.options import Location
 from probe_core.errors import UserError, meant
 from probe_core.manager import Manager
@@ -76,6 +76,13 @@ LARGEST_CONFIG = 1 << 20
     metavar="RUN",
     help="Check the communication of the ranks of this run, recorded with tensors; with -i or without.",
 )
+@click.option(
+    "--fail-on",
+    "fail_on",
+    type=click.Choice(("warning", "error")),
+    help="With --check-collectives: exit with 1 where a call breaks its law, or (warning) was not "
+    "checked; with 2 where none was checked.",
+)
 @click.pass_context
 def merge_result(
     ctx: click.Context,
@@ -84,6 +91,7 @@ def merge_result(
     config: Path | None,
     format_: str,
     run: Path | None,
+    fail_on: str | None,
 ) -> int:
     """Merge the results of several ranks, so that each metric shows all ranks side by side.
 
@@ -96,17 +104,19 @@ def merge_result(
             "Results to merge are needed.",
             "Give their directory with -i and what to merge with -config, or a run with --check-collectives.",
         )
+    if fail_on and run is None:
+        raise UserError("--fail-on needs --check-collectives.", "Leave it out, or name a run to check.")
     if (directory is None) is not (config is None):
         raise UserError("-i and -config go together.", "Give both, or leave both out.")
     code = FINISHED
     if directory is not None and config is not None:
         code = _merge(directory, output, config, format_)
     if run is not None:
-        _check(ctx.find_object(Manager) or Manager(), run, output, format_)
+        code = _check(ctx.find_object(Manager) or Manager(), run, output, format_, fail_on) or code
     return code
 
 
-def _check(manager: Manager, run: Path, output: Path, format_: str) -> None:
+def _check(manager: Manager, run: Path, output: Path, format_: str, fail_on: str | None) -> int:
     from probe_core.collectives.run_check import check_run, write_check
 
     with console.progress():
@@ -117,6 +127,16 @@ def _check(manager: Manager, run: Path, output: Path, format_: str) -> None:
     if any(one.check.breaches for one in checks):
         with claimed(output, time.strftime(FORM)) as time_stamp:
             console.show(f"  wrote {write_check(checks, output, time_stamp, spec)}")
+        return FOUND if fail_on else FINISHED
+    if not fail_on:
+        return FINISHED
+    if not any(one.check.kept for one in checks):
+        console.error(
+            "--fail-on cannot be judged: no communication call was checked.",
+            "Record the communication calls of all ranks with task tensor and level L1 or mix.",
+        )
+        return MISTAKE
+    return FOUND if fail_on == "warning" and any(one.check.unchecked for one in checks) else FINISHED
 
 
 def _merge(directory: Path, output: Path, config: Path, format_: str) -> int:
