@@ -69,7 +69,8 @@ class Report:
                 self.counts.target_only += 1
             else:
                 self.counts.golden_only += 1
-            if self.first_failure is None and row.verdict.failed:
+            is_first = self.first_failure is None and row.verdict.failed
+            if is_first and not self.finder.follows_from_rounding(rows, row):
                 self.first_failure = suspect_of(op, rows, row, line, "")
         self.finder.add(op, rows, lines)
 

@@ -130,6 +130,13 @@ class Suspects:
             return
         self._keep(kept, op, suspect_of(op, rows, *found, what))
 
+    def follows_from_rounding(self, rows: Sequence[Row], row: Row) -> bool:
+        """Whether a row's integers or booleans may differ because its op took in values off by rounding."""
+        if not _is_discrete(row) or _is_source(row):
+            return False
+        sources = [one for one in rows if _is_source(one)]
+        return all(one.verdict.level is not Level.ERROR for one in sources) and self._agreement(rows)[0]
+
     def _agreement(self, rows: Sequence[Row]) -> tuple[bool, str]:
         """Whether the tensors that a call took in are unequal though none fails, and how far they agree."""
         distances = [_distance(row) for row in rows if row.pair.matched and row.pair.side.is_source]

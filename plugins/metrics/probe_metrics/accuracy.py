@@ -48,7 +48,7 @@ class Accuracy:
         if not difference:
             return verdict
         found = verdict.reasons or (Reason("evidence", f"differs in {difference}"),)
-        return verdict._replace(level=Level.ERROR, reasons=(DIFFER, *found), drift=None)
+        return verdict._replace(level=Level.ERROR, reasons=(DIFFER, *found), failed=True, drift=None)
 
     def _by_rule(self, pair: OpenPair, measurements: Measurements) -> Verdict:
         """The label that the table's rule gives, and how grave it is."""

@@ -15,8 +15,8 @@ NOTHING = "NA"
 def advise(report: Report) -> Advice:
     """Advice on the first failing row, with its line in the sheet counted from 1 (spec/compare 10).
 
-    Scalars that differ count as failing (decision D20). Where no row fails by the table's own rule, the first
-    suspect is named; that all meets the requirements is said of what was compared, and of nothing else.
+    Scalars and integers that differ count as failing (decision D20). Where no row fails by the table's own
+    rule, the first suspect is named; that all meets the requirements is said of what was compared alone.
     """
     suspect = report.first_failure
     if suspect is not None:

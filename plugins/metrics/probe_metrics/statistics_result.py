@@ -75,7 +75,7 @@ class StatisticsResult:
             reasons += [DIFFER, Reason("evidence", f"{grave[0]}, where nothing is rounded")]
         elif differences:
             reasons.append(IN_LAST_DIGITS)
-        return Verdict(level, "Warning" if off else "", tuple(reasons), failed=bool(off))
+        return Verdict(level, "Warning" if off else "", tuple(reasons), failed=bool(off or grave))
 
     def _off(self, target: Value, golden: Value) -> Iterator[tuple[str, bool]]:
         """The statistics that are off: what to say of each, and whether its difference counts."""
