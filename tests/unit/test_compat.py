@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -151,3 +152,46 @@ def test_several_that_force_eager_leave_what_was_there_before() -> None:
     assert graphs() == 0
     second()
     assert graphs() == 1, VERSION
+
+
+def test_a_global_forward_hook_is_told_the_keywords_of_the_call() -> None:
+    found: list[Any] = []
+
+    class Scaled(torch.nn.Module):
+        def forward(self, x: torch.Tensor, *, by: int = 1) -> torch.Tensor:
+            return x * by
+
+    def before(module: Any, args: Any) -> None:
+        found.append(compat.keywords(sys._getframe(1)))
+
+    with torch.nn.modules.module.register_module_forward_pre_hook(before):
+        Scaled()(torch.ones(1), by=3)
+        Scaled()(torch.ones(1))
+    before(None, ())
+    assert found == [{"by": 3}, {}, {}], VERSION
+
+
+def test_a_handle_tells_where_its_hook_stands() -> None:
+    module = torch.nn.Linear(1, 1)
+    handle = module.register_forward_hook(lambda *_: None, with_kwargs=True, always_call=True)
+    found = compat.dicts_of(handle)
+    expected = (
+        module._forward_hooks,
+        module._forward_hooks_with_kwargs,
+        module._forward_hooks_always_called,
+    )
+    assert {id(hooks) for hooks in found} == {id(hooks) for hooks in expected}, VERSION
+    assert all(handle.id in hooks for hooks in found), VERSION
+
+
+def test_torch_says_that_it_exports() -> None:
+    found: list[bool] = []
+
+    class Told(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found.append(compat.is_exporting())
+            return x + 1
+
+    torch.export.export(Told(), (torch.ones(1),), strict=False)
+    Told()(torch.ones(1))
+    assert found[0] is hasattr(torch.compiler, "is_exporting") and found[-1] is False, VERSION

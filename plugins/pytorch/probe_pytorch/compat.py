@@ -6,10 +6,11 @@ Written for torch 2.1 to 2.13. Where a name is missing, the function says what t
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from types import FunctionType
-from typing import Any
+from types import FrameType, FunctionType
+from typing import Any, cast
 
 import torch
 from torch import _C
@@ -251,6 +252,38 @@ def take_dispatch_out(mode: Any) -> None:
         _push_mode(one)
 
 
+is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", lambda: False)
+"""True inside ``torch.export``; before torch 2.7 that cannot be told."""
+
+
 def is_tracing() -> bool:
-    """True inside ``torch.jit.trace``, whose graph would hold what the recorder computes."""
-    return bool(_C._is_tracing())
+    """True inside ``torch.jit.trace`` and ``torch.export``, whose graphs would hold what we compute."""
+    return is_exporting() or bool(_C._is_tracing())
+
+
+def keywords(frame: FrameType) -> dict[str, Any]:
+    """The keywords of the call of a module whose global forward pre-hooks ``frame`` runs.
+
+    Such a hook is given positions only. Empty where the frame is another.
+    """
+    found = frame.f_locals.get("kwargs")
+    return found if isinstance(found, dict) else {}
+
+
+def silence_global_hooks() -> Callable[[], None]:
+    """Have a compiled module not warn of the recorder's hooks of all modules; what undoes it."""
+    warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks")
+    filters: Any = warnings.filters
+    silenced = filters[0]
+
+    def undo() -> None:
+        if silenced in warnings.filters:
+            cast(Any, warnings.filters).remove(silenced)
+
+    return undo
+
+
+def dicts_of(handle: Any) -> list[Any]:
+    """The dictionaries in which the hook of a handle stands, those that are still there."""
+    found = (reference() for reference in (handle.hooks_dict_ref, *handle.extra_dict_ref))
+    return [hooks for hooks in found if hooks is not None]

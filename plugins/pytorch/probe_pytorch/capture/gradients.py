@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+from torch.utils.hooks import unserializable_hook
 
 from probe_pytorch import compat
 
@@ -204,7 +205,7 @@ class _Gathering:
             if same >= 0:
                 self._told("output", same, gradient)
 
-        tensor.register_hook(hook)
+        tensor.register_hook(unserializable_hook(hook))
 
     def expect_inputs(self, node: Node, places: list[tuple[int, int]]) -> None:
         """Shares of the gradients of inputs, that ``node`` gives out."""

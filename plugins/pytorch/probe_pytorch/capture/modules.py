@@ -6,7 +6,6 @@ and changes the order in which gradients are added.
 
 from __future__ import annotations
 
-import functools
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.utils.hooks import unserializable_hook
 
 from probe_core.recording.backward import Backward
 from probe_core.recording.leaves import Tree
@@ -22,6 +23,7 @@ from probe_core.recording.threads import Threads
 from probe_pytorch import compat
 from probe_pytorch.capture.calls import is_recompute
 from probe_pytorch.capture.gradients import Source, attach_walked, sources_of, tensors_in
+from probe_pytorch.capture.hidden import hide, remove
 from probe_pytorch.session import Entry, Session
 
 COMPILED = "_orig_mod"
@@ -56,26 +58,12 @@ class Running:
         return error is not None and error is not self.handled and type(error).__name__ != EARLY_STOP
 
 
-class Hook:
-    """A hook that a copied model keeps, to no effect, and a pickled one loads without probe."""
-
-    def __init__(self, function: Callable[..., None]) -> None:
-        self._function = function
-
-    def __call__(self, *arguments: Any) -> None:
-        """Call what the hook is for."""
-        self._function(*arguments)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Hook:
-        return self  # it leads to the capture, which does not know the modules of a copy
-
-    def __reduce__(self) -> Any:
-        # something of the standard library that takes any arguments and does nothing
-        return functools.partial, (sys.audit, "recorder.hook")
-
-
 class ModuleCapture:
-    """Hooks on the modules of a model, and on their parameters.
+    """Hooks that see the modules of a model, and hooks on their parameters.
+
+    Two hooks of all modules see them, so that a module holds nothing that would be saved, copied or exported
+    with it. Only a module that has hooks of its own is hooked itself: what those make of its arguments and
+    its output is what it takes in and gives out. Its pickles and copies do not have these hooks.
 
     Args:
         threads: The stacks of running modules.
@@ -84,8 +72,11 @@ class ModuleCapture:
     def __init__(self, threads: Threads) -> None:
         self.session: Session | None = None
         self._threads = threads
-        self._names: dict[nn.Module, str] = {}
+        self._names: dict[int, tuple[str, nn.Module]] = {}
+        self._unhooked: set[int] = set()
         self._handles: list[Any] = []
+        self._global_handles: list[Any] = []
+        self._warn_again: Callable[[], None] | None = None
         self._watches = False
         self.paused = False
         self._gradients: dict[str, Entry] = {}
@@ -101,23 +92,36 @@ class ModuleCapture:
     def _install(self, named: Iterable[tuple[str, nn.Module]], gradients: bool) -> None:
         self._watches = gradients
         for name, module in named:
-            if module in self._names or type(module).__name__ in SKIPPED_CLASSES:
+            if id(module) in self._names or type(module).__name__ in SKIPPED_CLASSES:
                 continue
             if isinstance(module, torch.jit.ScriptModule):
                 continue  # its forward runs outside of Python, and it takes no hooks
-            self._names[module] = name
-            before, after = Hook(self._before), Hook(self._after)
-            self._handles.append(module.register_forward_pre_hook(before, with_kwargs=True))
-            self._handles.append(module.register_forward_hook(after, with_kwargs=True, always_call=True))
+            self._names[id(module)] = name, module
+            if module._forward_pre_hooks or module._forward_hooks:
+                self._handles.append(hide(module.register_forward_pre_hook(self._before, with_kwargs=True)))
+                self._handles.append(hide(module.register_forward_hook(self._after, always_call=True)))
+            else:
+                self._unhooked.add(id(module))
             if gradients:
                 self._watch_parameters(name, module)
+        if self._unhooked and not self._global_handles:
+            self._warn_again = compat.silence_global_hooks()
+            self._global_handles = [
+                register_module_forward_pre_hook(self._before_any),
+                register_module_forward_hook(self._after_any, always_call=True),
+            ]
 
     def remove(self) -> None:
         """Take all hooks away."""
-        handles, self._handles = self._handles, []
+        handles, self._handles = [*self._handles, *self._global_handles], []
+        self._global_handles = []
+        warn_again, self._warn_again = self._warn_again, None
+        if warn_again is not None:
+            warn_again()
         for handle in handles:
-            handle.remove()
+            remove(handle)
         self._names.clear()
+        self._unhooked.clear()
         self._parameters.clear()
         self._threads.running.clear()
         self._threads.modules.clear()
@@ -130,18 +134,32 @@ class ModuleCapture:
 
     # -- forward ---------------------------------------------------------------------------
 
-    def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _before_any(self, module: nn.Module, args: tuple[Any, ...]) -> None:
+        if compat.is_exporting():
+            return
+        session = self.session
+        if id(module) in self._unhooked and session is not None and session.active:
+            self._before(module, args, compat.keywords(sys._getframe(1)))
+
+    def _after_any(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if not compat.is_exporting() and id(module) in self._unhooked:
+            self._after(module, args, output)
+
+    def _before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        if compat.is_exporting():
+            return
         session = self.session
         if self.paused or session is None or not session.active:
             return
         if self._threads.inside or compat.is_tracing():
             return
-        path = self._names.get(module)
-        if path is None:
+        found = self._names.get(id(module))
+        if found is None:
             return  # a copy of a module that is recorded
+        kwargs = kwargs or {}
         name = "Module"
         try:
-            prefix = f"Module.{path}"
+            prefix = f"Module.{found[0]}"
             number = session.number(prefix)
             name = f"{prefix}.forward.{number}"
             modules = self._threads.modules
@@ -169,7 +187,9 @@ class ModuleCapture:
         except Exception as error:
             session.failed("module input", name, error)
 
-    def _after(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+    def _after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if compat.is_exporting():
+            return
         session = self.session
         if self.paused or session is None or not session.active or self._threads.inside:
             return
@@ -266,7 +286,11 @@ class ModuleCapture:
     def _watch(self, parameter: nn.Parameter, record: str, key: str) -> Any:
         """Have the gradient of a parameter told; of one that is sharded, once it is reduced."""
         if isinstance(parameter, nn.Parameter) and type(parameter.data) is torch.Tensor:
-            return parameter.register_hook(lambda gradient: self._gradient_arrived(record, key, gradient))
+
+            def arrived(gradient: torch.Tensor) -> None:
+                self._gradient_arrived(record, key, gradient)
+
+            return parameter.register_hook(unserializable_hook(arrived))
 
         def reduced(parameter: torch.Tensor) -> None:
             if parameter.grad is not None:
@@ -290,7 +314,7 @@ class ModuleCapture:
 
     def take_sharded_gradients(self) -> None:
         """Gradients that never passed a parameter's hook, as of FSDP2: from ``.grad``, at stop."""
-        for module, name in self._names.items():
+        for name, module in self._names.values():
             record = f"Module.{name}.parameters_grad"
             entry = self._gradients.get(record)
             if entry is None:

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from probe_core.recording.threads import Threads
+from probe_pytorch import compat
 from probe_pytorch.capture.modules import named_modules
 
 
@@ -44,6 +45,8 @@ class RootFinder:
             self._handle = None
 
     def _before(self, module: nn.Module, _: Any) -> None:
+        if compat.is_exporting():
+            return
         if module in self._inside or self._threads.modules or not any(True for _ in module.children()):
             return
         # the first modules of a model are called from inside it: they are known by then

@@ -11,9 +11,11 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.hooks import unserializable_hook
 
 from probe_core.recording.leaves import Tree
 from probe_pytorch import compat
+from probe_pytorch.capture.hidden import hide, remove
 from probe_pytorch.session import Entry, Session
 
 SEPARATOR = "|"
@@ -38,8 +40,8 @@ class TapCapture:
         for name, module in named:
             prefix = f"Module.{name}"
             self._modules[prefix] = module
-            self._handles.append(module.register_forward_pre_hook(_before(prefix), with_kwargs=True))
-            self._handles.append(module.register_forward_hook(_after(prefix)))
+            self._handles.append(hide(module.register_forward_pre_hook(_before(prefix), with_kwargs=True)))
+            self._handles.append(hide(module.register_forward_hook(_after(prefix))))
             for key, parameter in module.named_parameters(recurse=False):
                 if parameter.requires_grad:
                     self._handles.append(parameter.register_hook(self._gradient_hook(prefix, key)))
@@ -50,7 +52,7 @@ class TapCapture:
         if not self._handles:
             return
         for handle in self._handles:
-            handle.remove()
+            remove(handle)
         self._handles.clear()
         self._modules.clear()
         compat.register_tap(None)
@@ -117,7 +119,7 @@ class TapCapture:
             entry.fields[key] = [leaf]
             session.arrived(entry)
 
-        return hook
+        return unserializable_hook(hook)
 
 
 def _put(fields: Tree, path: list[str], leaf: Tree) -> None:
@@ -142,6 +144,8 @@ def _put(fields: Tree, path: list[str], leaf: Tree) -> None:
 
 def _before(prefix: str) -> Any:
     def tap_inputs(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if _makes_a_graph():
+            return
         _tap(args, f"{prefix}{SEPARATOR}input_args{SEPARATOR}")
         _tap(kwargs, f"{prefix}{SEPARATOR}input_kwargs{SEPARATOR}")
 
@@ -150,10 +154,17 @@ def _before(prefix: str) -> Any:
 
 def _after(prefix: str) -> Any:
     def tap_outputs(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
+        if _makes_a_graph():
+            return
         outputs = output if isinstance(output, tuple) else (output,)
         _tap(outputs, f"{prefix}{SEPARATOR}output{SEPARATOR}")
 
     return tap_outputs
+
+
+def _makes_a_graph() -> bool:
+    """True where a graph is made that is the user's to keep; torch.compile's, which goes, is tapped."""
+    return compat.is_exporting() or (not torch.compiler.is_compiling() and compat.is_tracing())
 
 
 def _tap(value: Any, name: str) -> None:
