@@ -7,7 +7,7 @@ import json
 import os
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
 from probe_core.cli import console
@@ -224,7 +224,11 @@ class Recorder(ABC, Generic[S]):
         def before(*_: Any) -> None:
             session.active = tokens[0] <= next(count) <= tokens[1] and session.lost is None
 
-        self._token_handles.append(outer.register_forward_pre_hook(before))
+        self._token_handles.append(self._hook_calls(outer, before))
+
+    def _hook_calls(self, model: Any, before: Callable[..., None]) -> Any:
+        """Have ``before`` called before each forward of the model; return what undoes it by ``remove``."""
+        return model.register_forward_pre_hook(before)
 
     def _forget_tokens(self) -> None:
         for handle in self._token_handles:

@@ -284,6 +284,10 @@ class Session(ABC):
     def will_have_gradient(self, value: Any) -> bool:
         """Is ``value`` a tensor that a gradient is computed for?"""
 
+    def expect_gradient(self, tensor: Any, hook: Callable[[Any], None]) -> None:
+        """Have ``hook`` told of the tensor's gradient."""
+        tensor.register_hook(hook)
+
     @abstractmethod
     def new_store(self) -> Store:
         """Where the data of this step's tensors go; called once, when the first of them comes."""

@@ -53,7 +53,7 @@ class _Gradients:
         if isinstance(value, dict):
             return {str(key): self._outline(item, (*path, str(key))) for key, item in value.items()}
         if self._session.will_have_gradient(value):
-            value.register_hook(lambda gradient: self._arrived(path, gradient))
+            self._session.expect_gradient(value, lambda gradient: self._arrived(path, gradient))
         return None
 
     def _free_key(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.modules.module import register_module_forward_pre_hook
 
 from probe_core.errors import UserError
 from probe_core.recording import recorder
@@ -165,6 +166,15 @@ class Recorder(recorder.Recorder[Session]):
     def _close_last(self) -> None:
         """The taps stay between steps, and go at the end."""
         self._tap.remove()
+
+    def _hook_calls(self, model: nn.Module, before: Callable[..., None]) -> Any:
+        """Hook all modules and tell of this one, which then holds nothing that would be saved with it."""
+
+        def before_any(module: nn.Module, _: Any) -> None:
+            if module is model and not compat.is_exporting():
+                before()
+
+        return register_module_forward_pre_hook(before_any)
 
     def _label(self) -> str:
         dist = torch.distributed

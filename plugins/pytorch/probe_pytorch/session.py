@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils.hooks import unserializable_hook
 
 from probe_core.recording import session, sites
 from probe_core.recording.config import Config
@@ -62,6 +64,10 @@ class Session(session.Session):
     def will_have_gradient(self, value: Any) -> bool:
         """A tensor that requires one."""
         return isinstance(value, torch.Tensor) and value.requires_grad
+
+    def expect_gradient(self, tensor: torch.Tensor, hook: Callable[[Any], None]) -> None:
+        """Hook the tensor; when it is saved it warns of no hook."""
+        tensor.register_hook(unserializable_hook(hook))
 
     def new_store(self) -> TensorStore:
         """Packed or a file a tensor, at once or at the step's end."""

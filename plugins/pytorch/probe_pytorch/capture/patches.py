@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import pkgutil
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -118,3 +119,6 @@ class _SameFunction:
 
     def __hash__(self) -> int:
         return hash(self._original)
+
+    def __reduce__(self) -> Any:
+        return pkgutil.resolve_name, (f"{self._original.__module__}:{self._original.__qualname__}",)
