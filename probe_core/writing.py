@@ -88,13 +88,13 @@ class Output:
             raise
 
     def line(self, row: int) -> str:
-        """Where the row with 0-based number ``row`` stands in the first file; without a file, its ordinal."""
+        """Return where the row with 0-based number ``row`` is in the first file; empty without a file."""
         while self._sinks:
             try:
                 return self._sinks[0].reporter.line(row, self._row_count)
             except BaseException as error:
                 self._drop(self._sinks[0], error)
-        return str(row + 1)
+        return ""
 
     def write(self, rows: Sequence[Row]) -> None:
         """Append rows to every file."""

@@ -226,7 +226,8 @@ def _suspects(report: Report, count: int) -> None:
     else:
         show("  nothing was compared, so there are no suspects to name")
     for suspect in report.suspects[:count]:
-        show(f"    {style(printable(suspect.row), bold=True)}  (row {suspect.line})")
+        line = f"  (row {suspect.line})" if suspect.line else ""
+        show(f"    {style(printable(suspect.row), bold=True)}{line}")
         show(f"        {printable(suspect.why)}")
         if suspect.module:
             show(f"        in {printable(suspect.module, 200)}")

@@ -56,6 +56,9 @@ def checked(found: Checked) -> None:
         show("  skipped because:")
     for reason, count in found.reasons.most_common(SHOWN_REASONS):
         show(f"    {count:,} × {printable(reason, 160)}")
+    if unshown := found.reasons.most_common()[SHOWN_REASONS:]:
+        rest = sum(count for _, count in unshown)
+        show(f"    {rest:,} for {len(unshown):,} other reason(s), which the result gives")
     if found.error_directory is not None:
         show(f"  data of what did not pass: {found.error_directory}")
     show(f"  wrote {found.files.result}")

@@ -25,6 +25,7 @@ from probe_core.precheck.model import (
 from probe_core.protocols import SoloRule, StatusRule
 
 STRUCTURE = Message("bench and npu output structure is different.")
+NOTHING = Message("没有可比对的输出。", "It gives out nothing that can be compared.")
 GRAVITY = (Status.PASS, Status.WARNING, Status.ERROR)
 
 
@@ -47,7 +48,10 @@ class Judge:
         if outcome.backward is not None:
             backward_status, more = self._direction(call, BACKWARD, outcome.backward, outcome)
             details += more
-        messages = result_message((forward_status, backward_status), details) or _notes(outcome)
+        statuses = (forward_status, backward_status)
+        messages = result_message(statuses, details) or _notes(outcome)
+        if not messages and Status.SKIP in statuses:
+            messages = (NOTHING,)
         asked = [detail.standard for detail in details if detail.standard is not None]
         standard = whole(asked) if asked else None
         if standard in (Status.ERROR, Status.WARNING):

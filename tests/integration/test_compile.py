@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -116,3 +119,82 @@ def test_a_tapped_module_without_compile_and_called_twice(tmp_path: Path) -> Non
     names = [key for key in found.records() if ".forward." in key]
     assert names == ["Module.0.Linear.forward.0", "Module.1.ReLU.forward.0", "Module.0.Linear.forward.1"]
     assert not layer._forward_hooks and not layer._forward_pre_hooks
+
+
+def test_a_compiled_model_is_said_to_run_as_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    torch._dynamo.reset()
+    inner = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    in_place = nn.Sequential(nn.Linear(4, 4))
+    in_place.compile(backend="aot_eager")
+    for number, (model, compile_, said) in enumerate(
+        [
+            (torch.compile(inner, backend="aot_eager"), "eager", 1),
+            (nn.Sequential(nn.Sequential(in_place)), "eager", 1),
+            (nn.Sequential(nn.Linear(4, 4)), "eager", 0),
+            (torch.compile(inner, backend="aot_eager"), "tap", 0),
+        ]
+    ):
+        with recording(tmp_path / str(number), level="L0", compile=compile_) as found:
+            for _ in range(2):
+                found.start(model)
+                model(torch.randn(2, 4))
+                found.stop()
+                found.step()
+        error = capsys.readouterr().err
+        assert error.count("the model is compiled, and runs as it was written while it is recorded") == said
+    torch._dynamo.reset()
+
+
+def test_probe_run_does_not_tap(tmp_path: Path, probe: Any) -> None:
+    script, config = tmp_path / "train.py", tmp_path / "config.json"
+    script.write_text("import torch\n")
+    config.write_text(
+        f'{{"task": "statistics", "dump_path": "{tmp_path}/run", "level": "L0", "compile": "tap"}}'
+    )
+    assert probe("run", "-c", config, script) == 2
+    assert 'probe run cannot tap a compiled model ("compile": "tap")' in probe.err
+    assert "start(model=model)" in probe.err
+
+
+def test_probe_run_says_that_nothing_is_compiled(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(
+        "import torch\n"
+        "model = torch.nn.Sequential(torch.nn.Linear(4, 4))\n"
+        "fast = torch.compile(model, backend='aot_eager')\n"
+        "fast(torch.randn(2, 4)).sum().backward()\n"
+    )
+    command = [sys.executable, "-m", "probe_core.cli", "run", "-o", str(tmp_path / "run"), str(script)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("runs as it was written in the whole run") == 1
+    assert "global hooks" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        "perceptron",
+        *(pytest.param(name, marks=pytest.mark.slow)
+          for name in ("attention", "convolutions", "perceptron_autocast")),
+    ],
+)  # fmt: skip
+def test_a_tapped_model_trains_as_the_compiled_one(tmp_path: Path, net: str) -> None:
+    program = Path(__file__).parents[1] / "compiled_program.py"
+    results = []
+    for mode in ("plain", "plain", "tap"):
+        (tmp_path / mode).mkdir(exist_ok=True)
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", str(program), net, str(tmp_path / mode), mode],
+            capture_output=True, text=True, env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")},
+        )  # fmt: skip
+        if "InvalidCxxCompiler" in done.stderr:
+            pytest.skip("the default backend needs a C++ compiler")
+        assert done.returncode == 0, done.stderr
+        results.append(done.stdout)
+    if results[0] != results[1]:
+        pytest.skip("the compiled program itself is not reproducible on this machine")
+    assert results[2] == results[0]
+    assert '"Module' in (tmp_path / "tap" / "run" / "step1" / "rank" / "dump.json").read_text()

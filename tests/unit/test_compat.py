@@ -195,3 +195,20 @@ def test_torch_says_that_it_exports() -> None:
     torch.export.export(Told(), (torch.ones(1),), strict=False)
     Told()(torch.ones(1))
     assert found[0] is hasattr(torch.compiler, "is_exporting") and found[-1] is False, VERSION
+
+
+def test_a_compiled_module_is_known() -> None:
+    made = torch.compile(torch.nn.Linear(2, 2), backend="aot_eager")
+    in_place = torch.nn.Linear(2, 2)
+    assert compat.is_compiled(made) and not compat.is_compiled(in_place), VERSION
+    in_place.compile(backend="aot_eager")
+    assert compat.is_compiled(in_place), VERSION
+
+
+def test_functions_that_ask_torch_overrides_run_without_asking() -> None:
+    for function in (torch.nn.init.normal_, torch.nn.init.uniform_, torch.nn.init.constant_):
+        with Functions() as seen:
+            bare = compat.without_check(function)
+            assert bare is not None, VERSION
+            bare(torch.empty(2), 0.0)
+        assert function not in seen.seen and seen.seen, VERSION

@@ -118,6 +118,19 @@ _NEVER = {
 }
 
 
+class _Instead:
+    """A module in which some names stand for something else."""
+
+    def __init__(self, module: Any, **names: Any) -> None:
+        self.__dict__.update(names, _module=module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+_UNCHECKED = _Instead(torch, overrides=_Instead(torch.overrides, **_NEVER))
+
+
 def hands_itself_over(function: Any) -> bool:
     """Does a Python function of torch hand itself to function modes? Its decorators are looked through."""
     while hasattr(function, "__wrapped__"):
@@ -134,6 +147,8 @@ def without_check(function: Any) -> Any:
     if not isinstance(function, FunctionType) or _NEVER.keys().isdisjoint(function.__code__.co_names):
         return None
     names = {**function.__globals__, **_NEVER}
+    if "overrides" in function.__code__.co_names:  # it asks torch.overrides, as those of torch.nn.init do
+        names["torch"] = _UNCHECKED
     copy = FunctionType(
         function.__code__, names, function.__name__, function.__defaults__, function.__closure__
     )
@@ -152,6 +167,13 @@ def is_wrapper(tensor: torch.Tensor) -> bool:
 def may_have_compiled() -> bool:
     """True once torch.compile may have been used: it loads what compiles."""
     return "torch._dynamo" in sys.modules
+
+
+def is_compiled(module: torch.nn.Module) -> bool:
+    """True for a module that ``torch.compile`` made of another, or that was compiled in place."""
+    made = getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", None)
+    in_place = getattr(module, "_compiled_call_impl", None) is not None
+    return in_place or (made is not None and isinstance(module, made))
 
 
 def force_eager() -> Callable[[], None] | None:

@@ -48,7 +48,7 @@ class Recorder(recorder.Recorder[Session]):
         self._names: Names | None = None
         self._functions: FunctionCapture | None = None
         self._patches: Patches | None = None
-        self._roots = RootFinder(self._threads, self._hook_modules)
+        self._roots = RootFinder(self._threads, self._hook_found)
         self._aten: AtenCapture | None = None
         self._tap = TapCapture()
         self._custom: list[Patch] = []
@@ -60,6 +60,8 @@ class Recorder(recorder.Recorder[Session]):
     def _see(self, session: Session, model: nn.Module | Sequence[nn.Module] | None) -> None:
         """Let the captures of this level see."""
         self._force_eager()
+        for one in (model,) if isinstance(model, nn.Module) else model or ():
+            self._tell_compiled(one)
         if self.config.compile == "tap":
             self._tap_modules(session, model)
         elif self.config.modules:
@@ -77,6 +79,21 @@ class Recorder(recorder.Recorder[Session]):
         self._tap.begin_step(session)
         if model is not None:
             self._tap.install(named_modules(model))
+
+    def _hook_found(self, model: nn.Module, named: list[tuple[str, nn.Module]]) -> None:
+        self._tell_compiled(model)
+        self._hook_modules(named)
+
+    def _tell_compiled(self, model: nn.Module) -> None:
+        """Say once that a compiled model runs as written, and what that changes."""
+        if self.config.compile != "eager" or not any(map(compat.is_compiled, model.modules())):
+            return
+        when = "in the whole run" if self.finds_models else "while it is recorded"
+        self._tell(
+            f"probe: the model is compiled, and runs as it was written {when}. Its results differ from those "
+            "of the compiled model by rounding, and dropout draws other random numbers from here on. "
+            'To record the compiled model, call start(model=model) with "compile": "tap" and level L0.'
+        )
 
     def _hook_modules(self, named: list[tuple[str, nn.Module]]) -> None:
         config = self.config

@@ -82,6 +82,11 @@ def run(
         raise UserError(
             "Recording needs torch, which is not installed.", "Install torch, then try again."
         ) from None
+    if found.compile == "tap":
+        raise UserError(
+            'probe run cannot tap a compiled model ("compile": "tap"): the model is unknown before it runs.',
+            "Call start(model=model) of a PrecisionDebugger in the script, or leave compile out.",
+        )
     follower = Follower(found)
     if seed is not None:
         from probe_pytorch.seeds import seed_all

@@ -21,28 +21,35 @@ class RootFinder:
 
     Args:
         threads: What is running.
-        found: Told the modules of each model.
+        found: Told each model and its modules.
     """
 
-    def __init__(self, threads: Threads, found: Callable[[list[tuple[str, nn.Module]]], None]) -> None:
+    def __init__(
+        self, threads: Threads, found: Callable[[nn.Module, list[tuple[str, nn.Module]]], None]
+    ) -> None:
         self._threads = threads
         self._found = found
         self._roots: list[nn.Module] = []
         self._inside: set[nn.Module] = set()
         self._handle: Any = None
+        self._warn_again: Callable[[], None] | None = None
 
     def install(self) -> None:
         """Look from now on; the models found before are told again."""
         if self._handle is None:
+            self._warn_again = compat.silence_global_hooks()
             self._handle = register_module_forward_pre_hook(self._before)
         for number, root in enumerate(self._roots):
-            self._found(_named(root, number))
+            self._found(root, _named(root, number))
 
     def remove(self) -> None:
         """Look no longer."""
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
+        warn_again, self._warn_again = self._warn_again, None
+        if warn_again is not None:
+            warn_again()
 
     def _before(self, module: nn.Module, _: Any) -> None:
         if compat.is_exporting():
@@ -52,7 +59,7 @@ class RootFinder:
         # the first modules of a model are called from inside it: they are known by then
         self._inside.update(module.modules())
         self._roots.append(module)
-        self._found(_named(module, len(self._roots) - 1))
+        self._found(module, _named(module, len(self._roots) - 1))
 
 
 def _named(root: nn.Module, number: int) -> list[tuple[str, nn.Module]]:
