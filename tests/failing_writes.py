@@ -91,6 +91,7 @@ class FailingWrites:
         self._root, self._error, self._at, self._times, self._part = str(root), error, at, times, part
         self._patch = pytest.MonkeyPatch()
         self._inside = threading.local()
+        self._names: dict[int, str] = {}
         self.seen: list[tuple[str, str]] = []
 
     @property
@@ -102,6 +103,8 @@ class FailingWrites:
         for name in FUNCTIONS:
             self._patch.setattr(os, name, self._counted(name, getattr(os, name)))
             self._patch.setattr(Path, name, self._counted(name, getattr(Path, name)))
+        self._patch.setattr(os, "open", self._opening_descriptor(os.open))
+        self._patch.setattr(os, "fdopen", self._of_descriptor(os.fdopen))
         self._patch.setattr(Path, "open", self._opening(Path.open, "r"))
         opening = self._opening(builtins.open, "r")
         self._patch.setattr(builtins, "open", opening)
@@ -159,6 +162,27 @@ class FailingWrites:
             with self._once():
                 file = function(path, mode, *args, **kwargs)
             return _File(file, lambda operation: self._check(operation, name))
+
+        return opened
+
+    def _opening_descriptor(self, function: Callable[..., int]) -> Callable[..., int]:
+        def opened(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
+            if not self._concerns(path) or not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT):
+                return function(path, flags, *args, **kwargs)
+            name = os.fspath(path)
+            self._check("open", name)
+            with self._once():
+                descriptor = function(path, flags, *args, **kwargs)
+            self._names[descriptor] = name
+            return descriptor
+
+        return opened
+
+    def _of_descriptor(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def opened(descriptor: int, *args: Any, **kwargs: Any) -> Any:
+            file = function(descriptor, *args, **kwargs)
+            name = self._names.pop(descriptor, None)
+            return file if name is None else _File(file, lambda operation: self._check(operation, name))
 
         return opened
 

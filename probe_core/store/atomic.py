@@ -22,6 +22,7 @@ from probe_core.errors import UserError
 
 FILE_MODE = 0o640
 DIRECTORY_MODE = 0o750
+TRIES = 10
 LONGEST_STEM = 50
 """Characters of a file's name that its temporary name repeats; a file has room for 255 bytes."""
 OLD = 24 * 3600.0
@@ -34,12 +35,15 @@ _DIRECTORY = re.compile(r"probe-([0-9a-f]{6})-(\d+)-.+", re.DOTALL)
 def make_directory(path: Path) -> None:
     """Create the output directory ``path`` with its parents, and check that it takes files."""
     try:
-        for _ in range(10):  # another rank may remove an empty parent just now
-            with suppress(FileNotFoundError):
+        for left in reversed(range(TRIES)):
+            try:
                 for parent in reversed([path, *path.parents]):
                     if not parent.is_dir():
                         parent.mkdir(exist_ok=True, mode=DIRECTORY_MODE)
                 break
+            except FileNotFoundError:  # another rank may have removed an empty parent just now
+                if not left:
+                    raise
     except FileExistsError:
         raise UserError(f"{path} is a file.", "Give a directory.") from None
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have

@@ -57,7 +57,7 @@ def tensors(directory: Path) -> Path:
 
 def compared(tmp_path: Path, manager: Manager, fail_on: Level | None, *metrics: str, **more: Any) -> int:
     runs = [tensors(tmp_path / side) for side in ("t", "g")]
-    plan = Plan(runs[0], runs[1], tmp_path / "o", "0", formats=("csv",), metrics=metrics, **more)
+    plan = Plan(runs[0], runs[1], tmp_path / "o", "20260101000000", formats=("csv",), metrics=metrics, **more)
     return run_plan(plan, manager, fail_on)
 
 
@@ -100,7 +100,7 @@ def test_a_metric_that_fails_on_every_row(
 def test_a_metric_that_applies_to_no_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     calls = {"Torch.a.0.forward": ([np.arange(3)], [np.arange(3)])}
     runs = [write_tensor_run(tmp_path / side, calls) for side in ("t", "g")]
-    plan = Plan(runs[0], runs[1], tmp_path / "o", "0", formats=("csv",), metrics=("ulp",))
+    plan = Plan(runs[0], runs[1], tmp_path / "o", "20260101000000", formats=("csv",), metrics=("ulp",))
     assert run_plan(plan, Manager(), Level.ERROR) == MISTAKE
     assert (
         'The metric "ulp" of probe-metrics' in (said := capsys.readouterr().err) and "measured no row" in said

@@ -156,7 +156,7 @@ def test_the_packed_store(same: Any, tmp_path: Path) -> None:
             write_tensor_run(tmp_path / side / rank, arrays(scale))
             pack(tmp_path / side / rank)
     (rows,) = [data for name, data in same(tmp_path / "t", tmp_path / "g").items() if "rank1_T.jsonl" in name]
-    assert all(json.loads(line)["Cosine"] == 1 for line in rows.splitlines())
+    assert all(json.loads(line)["Cosine"] == pytest.approx(1) for line in rows.splitlines())
 
 
 def test_a_packed_store_that_was_killed(same: Any, tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_packed_store_that_was_killed(same: Any, tmp_path: Path) -> None:
         )
         path.write_bytes(bytes(8 + size) + content[8 + size :])
     (rows,) = [data for name, data in same(tmp_path / "t", tmp_path / "g").items() if ".jsonl" in name]
-    assert all(json.loads(line)["Cosine"] == 1 for line in rows.splitlines())
+    assert all(json.loads(line)["Cosine"] == pytest.approx(1) for line in rows.splitlines())
 
 
 def test_steps_and_stacks(same: Any, tmp_path: Path) -> None:
@@ -369,7 +369,7 @@ def test_a_missing_tensor_costs_a_row(
     assert probe("compare", *npy, "-o", tmp_path / "o", *FORMATS) == 0
     found = rows(tmp_path / "o")
     assert "not found or read failed" in found.pop(NAME)["Err_message"]
-    assert all(row["Cosine"] == 1 for row in found.values()) and not list(temporary.iterdir())
+    assert all(row["Cosine"] == pytest.approx(1) for row in found.values()) and not list(temporary.iterdir())
 
 
 def test_a_damaged_tensor_costs_a_row_and_is_said(
@@ -380,7 +380,7 @@ def test_a_damaged_tensor_costs_a_row_and_is_said(
     assert "1 tensor file(s) could not be read" in probe.err and "Traceback" not in probe.err
     found = rows(tmp_path / "o")
     assert "read failed" in found.pop(NAME)["Err_message"]
-    assert all(row["Cosine"] == 1 for row in found.values()) and not list(temporary.iterdir())
+    assert all(row["Cosine"] == pytest.approx(1) for row in found.values()) and not list(temporary.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_a_connection_that_breaks_costs_a_row_and_is_said(
     assert "1 tensor file(s) could not be read" in probe.err and "Traceback" not in probe.err
     found = rows(tmp_path / "o")
     assert "read failed" in found.pop(NAME)["Err_message"]
-    assert all(row["Cosine"] == 1 for row in found.values()) and not list(temporary.iterdir())
+    assert all(row["Cosine"] == pytest.approx(1) for row in found.values()) and not list(temporary.iterdir())
 
 
 def test_tensors_are_fetched_once_and_one_at_a_time(
