@@ -253,6 +253,14 @@ def test_a_pair_of_files_without_number_is_rank_0(analyze: Analysis, tmp_path: P
     assert analyze.names() == ["compare_result_rank0.json", "diff_analyze.json"]
 
 
+def test_a_row_is_named_only_of_a_table_that_is_written(analyze: Analysis, runs: Any) -> None:
+    both = [runs("tensor_L1_dist2") / f"{side}_dump/step0/rank1" for side in ("npu", "bench")]
+    analyze(*both)
+    assert "first suspects:\n    Tensor.__mul__.0" in analyze.probe.out and "(row" not in analyze.probe.out
+    analyze(*both, "--format", "csv", "-c")
+    assert "(row " in analyze.probe.out
+
+
 def test_tables_are_written_only_where_they_are_asked_for(analyze: Analysis, written: Any) -> None:
     both = written([program(1.05, 1.05), GOOD], [GOOD, GOOD])
     analyze(*both, "--format", "csv,xlsx", "-c")

@@ -189,3 +189,11 @@ def test_nothing_but_the_summary_in_a_pipe(tmp_path: Path) -> None:
     assert why == "  skipped because:" and "Torch.nosuch is not there" in reason
     found = written(tmp_path / "out")
     assert files == [f"  wrote {found.result}", f"  wrote {found.details}"]
+
+
+def test_a_call_that_gives_out_nothing_says_so(probe: Any, tmp_path: Path) -> None:
+    dump = write_run(tmp_path / "run", {"Tensor.stride.0.forward": call(drawn([]))})
+    assert probe("run_ut", "-api_info", dump, "-o", tmp_path / "out", "--lang", "en") == 0, probe.err
+    (row,) = written(tmp_path / "out").rows.values()
+    assert row[-1] == "It gives out nothing that can be compared."
+    assert "1 × It gives out nothing that can be compared." in probe.out

@@ -269,6 +269,32 @@ def test_synonyms_are_called_by_the_common_name(label: str, run: Run) -> None:
     assert names(run["torch.mm"]) == ["Torch.mm"]
 
 
+@pytest.mark.parametrize(
+    ("function", "arguments", "expected"),
+    [
+        ("normal_", (), ["Tensor.normal_"]),
+        ("xavier_normal_", (), ["Tensor.normal_"]),
+        ("constant_", (1.0,), ["Tensor.fill_"]),
+        ("ones_", (), ["Tensor.fill_"]),
+        ("uniform_", (), []),  # Tensor.uniform_ is not listed
+        ("kaiming_uniform_", (), []),
+    ],
+)
+def test_functions_of_init_are_recorded_by_what_they_call(
+    function: str, arguments: tuple[Any, ...], expected: list[str], tmp_path: Path
+) -> None:
+    plain, recorded = torch.empty(3, 3), torch.nn.Parameter(torch.empty(3, 3))
+    torch.manual_seed(0)
+    getattr(torch.nn.init, function)(plain, *arguments)
+    torch.manual_seed(0)
+    with recording(tmp_path / "run", level="L1") as found:
+        found.start()
+        getattr(torch.nn.init, function)(recorded, *arguments)
+        found.stop()
+    assert [name.rpartition(".0.")[0] for name in found.records()] == expected
+    assert torch.equal(plain, recorded)
+
+
 def test_each_name_counts_from_zero(tmp_path: Path) -> None:
     with recording(tmp_path / "run", level="L1") as found:
         for _ in range(2):

@@ -137,6 +137,15 @@ def test_reasons_for_skipping_are_counted_whatever_the_call(capsys: pytest.Captu
     assert "    3 × API Torch.a not support for run ut. SKIP.\n    1 × no device\n" in said
 
 
+def test_reasons_that_are_not_shown_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    results = [Result(f"Torch.a{i}.{j}", SKIP, None, (Message(f"reason {i}"),))
+               for i in range(8) for j in range(9 - i)]  # fmt: skip
+    said = summary(capsys, *results)
+    assert "    5 × reason 4\n    9 for 3 other reason(s), which the result gives\n" in said
+    few = summary(capsys, Result("Torch.a.0", SKIP, None, (Message("reason"),)))
+    assert "other reason" not in few
+
+
 def test_what_took_its_process_with_it_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
     lost = Result("Torch.a.0", ERROR, None, (Message("ERROR: gone"),), lost=True)
     said = summary(capsys, lost)
