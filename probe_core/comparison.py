@@ -235,11 +235,9 @@ class Comparison:
 
     def _row(self, op: str, opened: OpenPair, stack: tuple[str, ...] | None) -> Row:
         try:
-            measurements: dict[str, Measurement] = {}
-            for tool in self._tools:
-                measurements.update(zip(tool.names, self._measure(tool, opened)))
-            verdict: Verdict = self._policy.judge(opened, measurements)
-            difference = self._difference.judge(opened, measurements) if self._difference else None
+            measurements, verdict, difference = self._judged(opened)
+            if opened.is_torn():
+                measurements, verdict, difference = self._judged(opened)
         finally:
             opened.close()
         if opened.unreadable is not None and not opened.unreadable.missing:
@@ -250,6 +248,14 @@ class Comparison:
         if opened.pair.how is How.REGION and not opened.pair.matched:
             verdict = verdict._replace(level=Level.SKIP)  # the region is one finding, not one a row
         return Row(opened.pair, op, measurements, verdict, notes, None, stack, difference)
+
+    def _judged(self, opened: OpenPair) -> tuple[dict[str, Measurement], Verdict, Verdict | None]:
+        measurements: dict[str, Measurement] = {}
+        for tool in self._tools:
+            measurements.update(zip(tool.names, self._measure(tool, opened)))
+        verdict = self._policy.judge(opened, measurements)
+        difference = self._difference.judge(opened, measurements) if self._difference else None
+        return measurements, verdict, difference
 
     def _measure(self, tool: _Tool, pair: OpenPair) -> Sequence[Measurement]:
         columns = tool.spec.columns

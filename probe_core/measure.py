@@ -9,6 +9,7 @@ import numpy as np
 
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Kind, Mode, Pair, Reason, Slot, Value
+from probe_core.store import mapped
 
 T = TypeVar("T")
 Array = np.ndarray[Any, Any]
@@ -94,7 +95,8 @@ class OpenPair:
         for slot, run in ((self.pair.target, target), (self.pair.golden, golden)):
             assert slot is not None
             try:
-                arrays.append(run.tensor(slot.value))
+                with mapped.watched:
+                    arrays.append(run.tensor(slot.value))
             except UnreadableTensor as error:
                 self.unreadable = error
                 return Reason("unreadable", slot.value.data_name or "")
@@ -169,6 +171,22 @@ class OpenPair:
     def share(self, function: Callable[[OpenPair], T], result: T) -> None:
         """Keep what ``once(function)`` would compute."""
         self._shared[function] = result
+
+    def is_torn(self) -> bool:
+        """Whether a tensor's file was cut off or changed while it was measured; then it counts as unreadable.
+
+        Nothing that was measured before is to be trusted then.
+        """
+        if not self.measurable:
+            return False
+        for slot, array in zip(self.slots, (self.target, self.golden)):
+            problem = mapped.problem_of(array)
+            if problem is not None:
+                self.close()
+                self.unreadable = UnreadableTensor(problem)
+                self.obstacle = Reason("unreadable", slot.value.data_name or "")
+                return True
+        return False
 
     def close(self) -> None:
         """Let the arrays go."""

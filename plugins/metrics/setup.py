@@ -7,7 +7,7 @@ setup(
         Extension(
             "probe_metrics._kernel",
             ["probe_metrics/_kernel.cpp"],
-            depends=["probe_metrics/_elements.h"],
+            depends=["probe_metrics/_elements.h", "probe_metrics/_guard.h"],
             language="c++",
             extra_compile_args=[
                 "-std=c++17",

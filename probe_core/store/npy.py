@@ -1,4 +1,4 @@
-"""Read ``.npy`` files by mapping them; object arrays, which would have to be unpickled, are refused."""
+"""Read ``.npy`` files; object arrays, which would have to be unpickled, are refused."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from probe_core.errors import UnreadableTensor
+from probe_core.store.mapped import memory_of
 
 __all__ = ["load_npy"]
 
 
 def load_npy(file_name: str | os.PathLike[str]) -> np.ndarray[Any, Any]:
-    """The array in a file, mapped read-only.
+    """The array in a file, not to be written to, and mapped where that is safe.
 
     Raises:
         UnreadableTensor: The file is damaged, cut off, or holds objects.
@@ -50,6 +51,10 @@ def load_npy(file_name: str | os.PathLike[str]) -> np.ndarray[Any, Any]:
     try:
         if count == 0:
             return np.empty(shape, dtype)
-        return np.memmap(path, dtype, "r", start, shape, "F" if fortran else "C")
+        memory = memory_of(path)
+        if start + count * dtype.itemsize > len(memory):
+            raise UnreadableTensor(f"{path.name} was cut off while it was read")
+        array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, memory, start, None, "F" if fortran else "C")
+        return array
     except (ValueError, TypeError, OverflowError, MemoryError) as error:
         raise UnreadableTensor(f"{path.name} is damaged: {error}") from None

@@ -1,4 +1,4 @@
-"""Read the packed store: the tensors of a rank and step in one safetensors file, mapped once.
+"""Read the packed store: the tensors of a rank and step in one safetensors file, opened once.
 
 The file begins with the length of its header, eight bytes little-endian, and the header, a JSON
 object that gives each tensor's element type, shape and place in the data behind it. Three keys of
@@ -13,19 +13,22 @@ is wrong with one entry costs that tensor, what is wrong with the header costs t
 
 from __future__ import annotations
 
+import io
 import json
 import mmap
 import os
 import stat
 import sys
+import threading
 from functools import cached_property, lru_cache
 from math import prod
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Union
 
 import numpy as np
 
 from probe_core.errors import UnreadableTensor
+from probe_core.store.mapped import Mapped, check, read, watched
 
 __all__ = ["JOURNAL_FILE", "PACKED_FILE", "PackedTensors", "place_in"]
 
@@ -63,11 +66,39 @@ class _Entry(NamedTuple):
     shape: tuple[int, ...]
     start: int
 
+    @property
+    def stop(self) -> int:
+        """Where the tensor ends in the file."""
+        return self.start + prod(self.shape) * _SIZES[self.dtype]
+
+
+class _Stretches:
+    """A file whose bytes are read as they are asked for."""
+
+    def __init__(self, file: io.FileIO) -> None:
+        self._file = file
+        self._size = os.fstat(file.fileno()).st_size
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, place: slice) -> bytes:
+        start, stop, _ = place.indices(self._size)
+        with self._lock:
+            return read(self._file, start, max(0, stop - start), PACKED_FILE)
+
+    def __del__(self) -> None:
+        self._file.close()
+
+
+Memory = Union[Mapped, _Stretches]
+
 
 class _Content(NamedTuple):
     """A file that was opened; an entry that is wrong is a text that says how."""
 
-    memory: mmap.mmap
+    memory: Memory
     entries: dict[str, _Entry | str]
 
 
@@ -124,7 +155,7 @@ class PackedTensors:
         return not isinstance(content, str) and name in content.entries
 
     def load(self, name: str) -> np.ndarray[Any, Any]:
-        """The tensor ``name`` as a read-only view of the mapped file.
+        """The tensor ``name``, not to be written to, as a view of the file where that is mapped.
 
         bfloat16 and float8 come as the dtypes of ml_dtypes.
 
@@ -145,19 +176,33 @@ class PackedTensors:
                 array: np.ndarray[Any, Any] = np.empty(entry.shape, dtype)
                 array.setflags(write=False)
                 return array
-            array = np.ndarray(entry.shape, dtype, content.memory, entry.start)
+            memory = content.memory
+            if isinstance(memory, Mapped):
+                array = np.ndarray(entry.shape, dtype, memory, entry.start)
+            else:
+                size = prod(entry.shape) * dtype.itemsize
+                array = np.ndarray(entry.shape, dtype, memory[entry.start : entry.start + size])
         except (ImportError, AttributeError):
             raise UnreadableTensor(
                 f"{name} holds {entry.dtype}, which takes the package ml_dtypes (0.5 or later) to read"
             ) from None
+        except OSError as error:
+            raise UnreadableTensor(f"{PACKED_FILE} cannot be read: {error.strerror or error}") from None
         except (ValueError, TypeError, OverflowError, MemoryError):
             raise UnreadableTensor(
                 f"{PACKED_FILE} is damaged: {name} has a shape that no array can have"
             ) from None
-        self._let_go(content.memory, array.nbytes)
-        return array if sys.byteorder == "little" else array.byteswap()
+        if not isinstance(memory, Mapped):
+            return array if sys.byteorder == "little" else array.byteswap()
+        self._let_go(memory, array.nbytes)
+        if watched.on and sys.byteorder == "little":
+            return array
+        copy: np.ndarray[Any, Any] = array.copy() if sys.byteorder == "little" else array.byteswap()
+        copy.setflags(write=False)
+        check(array)
+        return copy
 
-    def _let_go(self, memory: mmap.mmap, size: int) -> None:
+    def _let_go(self, memory: Mapped, size: int) -> None:
         """Drop the pages seen so far now and then, so that memory does not grow with the file."""
         self._handed_out += size
         if self._handed_out > KEPT_MAPPED:
@@ -181,14 +226,21 @@ def _dtype(name: str) -> np.dtype[Any]:
 
 def _read(directory: Path) -> _Content:
     journal = _journal(directory)  # first: what it lists lies in the file by the time that is mapped
-    with Path(place_in(directory, PACKED_FILE)).open("rb", buffering=0) as file:
-        if not os.fstat(file.fileno()).st_size:
-            raise UnreadableTensor(f"{PACKED_FILE} is empty")
-        memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    path = place_in(directory, PACKED_FILE)
+    file = io.FileIO(path)
+    if not os.fstat(file.fileno()).st_size:
+        raise UnreadableTensor(f"{PACKED_FILE} is empty")
+    memory: Memory = Mapped.of(file.fileno(), path) or _Stretches(file)
     start, header = journal if journal and not _moved(memory, journal[0]) else _header(memory)
     if start > len(memory):
         raise UnreadableTensor(f"{PACKED_FILE} is cut off: it ends before its data begin")
-    return _Content(memory, _entries(header, start, len(memory) - start))
+    entries = _entries(header, start, len(memory) - start)
+    if isinstance(memory, Mapped):
+        file.close()
+        if journal:
+            ends = [entry.stop for entry in entries.values() if isinstance(entry, _Entry)]
+            memory.needed = max(ends, default=0)
+    return _Content(memory, entries)
 
 
 def _journal(directory: Path) -> tuple[int, dict[str, Any]] | None:
@@ -210,7 +262,7 @@ def _journal(directory: Path) -> tuple[int, dict[str, Any]] | None:
     return start, header
 
 
-def _moved(memory: mmap.mmap, start: int) -> bool:
+def _moved(memory: Memory, start: int) -> bool:
     """True for a file whose data no longer begin at ``start``, where its journal says they do.
 
     A recorder whose header outgrew its room completes a copy with more room, puts that in the
@@ -220,7 +272,7 @@ def _moved(memory: mmap.mmap, start: int) -> bool:
     return own != start and 8 < own <= len(memory)
 
 
-def _header(memory: mmap.mmap) -> tuple[int, dict[str, Any]]:
+def _header(memory: Memory) -> tuple[int, dict[str, Any]]:
     """Where the data begin and the header, from the head of the file."""
     length = int.from_bytes(memory[:8], "little")
     start = 8 + length

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import mmap
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from probe_metrics.accuracy import Accuracy
 from probe_core.measure import OpenPair
 from probe_core.model import Kind, Measurement, Statistics, Value, Verdict
 from probe_core.protocols import Metric
+from probe_core.store import mapped
 from probe_core.testing import pair_of
 
 PROPERTY = settings(
@@ -84,3 +87,28 @@ def accuracy(cosine: Any, absolute: Any, relative: Any = 0.0, pair: OpenPair | N
             "max_error.MaxRelativeErr": measured(relative),
         },
     )
+
+
+class EasyGuard:
+    """A guard over mapped files that never sees one torn."""
+
+    def watch(self, memory: mmap.mmap) -> int:
+        return 0
+
+    def unwatch(self, number: int) -> None:
+        pass
+
+    def torn(self, number: int) -> bool:
+        return False
+
+
+@contextmanager
+def mapping(guard: mapped.Guard | None) -> Iterator[None]:
+    """Within the block large tensor files are mapped, under ``guard``; with None, read."""
+    before = mapped._Here.guard
+    mapped.use(guard)
+    try:
+        with mapped.watched:
+            yield
+    finally:
+        mapped.use(before)

@@ -6,15 +6,17 @@ import io
 import json
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from probe_pytorch.ptfile import SMALL_FILE, load_pt
+from helpers import EasyGuard, mapping
+from probe_pytorch.ptfile import load_pt
 
 from probe_core.errors import UnreadableTensor
+from probe_core.store.mapped import SMALL_FILE
 from probe_core.store.npy import load_npy
 from probe_core.store.packed import JOURNAL_FILE, PACKED_FILE, PackedTensors
 
@@ -24,6 +26,13 @@ Build = Callable[[], bytes]
 Read = Callable[[Path], None]
 
 NUMBERS = (0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, (1 << 63) - 1, (1 << 64) - 1)
+
+
+@pytest.fixture(autouse=True, scope="module", params=[EasyGuard(), None], ids=["mapped", "read"])
+def in_memory(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Files are mapped, and read where nobody guards a mapping."""
+    with mapping(request.param):
+        yield
 
 
 def damaged(data: bytes, random_: random.Random) -> bytes:

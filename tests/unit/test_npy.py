@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import pickle
 import struct
 from pathlib import Path
@@ -9,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers import PROPERTY
+from helpers import PROPERTY, EasyGuard, mapping
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from probe_core.errors import UnreadableTensor
+from probe_core.store.mapped import SMALL_FILE
 from probe_core.store.npy import load_npy
 
 DTYPES = [
@@ -74,10 +76,16 @@ def test_empty(tmp_path: Path, shape: tuple[int, ...]) -> None:
 
 def test_is_mapped_and_read_only(tmp_path: Path) -> None:
     """A big tensor must not be copied to be looked at, nor a recording be written to."""
-    found = load_npy(saved(tmp_path / "x.npy", np.arange(5.0)))
-    assert isinstance(found, np.memmap)
-    with pytest.raises(ValueError, match="read-only"):
-        found[0] = 1
+    with mapping(EasyGuard()):
+        found = load_npy(saved(tmp_path / "x.npy", np.arange(1.0 * SMALL_FILE)))
+    assert isinstance(found.base, mmap.mmap)
+    with mapping(None):
+        copy = load_npy(tmp_path / "x.npy")
+    assert isinstance(copy.base, bytes)
+    np.testing.assert_array_equal(found, copy)
+    for array in (found, copy):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 1
 
 
 def test_longer_header_of_version_2(tmp_path: Path) -> None:

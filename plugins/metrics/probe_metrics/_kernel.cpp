@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "_elements.h"
+#include "_guard.h"
 
 #if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__gnu_linux__)
 #define FOR_EACH_CPU __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
@@ -442,6 +443,9 @@ PyObject *measure_many(PyObject *, PyObject *args) {
 
 PyMethodDef METHODS[] = {{"measure", measure, METH_VARARGS, nullptr},
                          {"measure_many", measure_many, METH_VARARGS, nullptr},
+                         {"watch", guard::watch, METH_O, nullptr},
+                         {"unwatch", guard::unwatch, METH_O, nullptr},
+                         {"torn", guard::torn, METH_O, nullptr},
                          {nullptr, nullptr, 0, nullptr}};
 PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_kernel", nullptr, -1, METHODS, nullptr, nullptr, nullptr, nullptr};
 

@@ -1,4 +1,4 @@
-"""The compiled engine: ``_kernel.cpp`` asked for the dtypes that it knows."""
+"""The compiled engine: ``_kernel.cpp`` asked for the dtypes that it knows, and on guard over mapped files."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from probe_core import engine
+from probe_core.store import mapped
 from probe_metrics import _kernel
 from probe_metrics.tally import NO_TOTALS, Array, Tally, Totals, Units
 
@@ -19,6 +20,8 @@ CODES = {
 }  # fmt: skip
 MOST_THREADS = 8
 """Behind which memory, and not the processors, sets the pace."""
+
+mapped.use(_kernel)
 
 _codes: dict[np.dtype[np.generic], int] = {}
 

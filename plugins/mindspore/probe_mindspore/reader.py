@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from probe_core.model import Value
+from probe_core.store.mapped import check
 from probe_core.store.npy import load_npy
 from probe_core.store.run import Run
 from probe_core.store.sniff import confidence
@@ -45,4 +46,8 @@ class MindSporeRun(Run):
 
         if array.dtype.kind in "Vu" and array.dtype.itemsize == 2:
             return array.view(ml_dtypes.bfloat16)
-        return array.astype(ml_dtypes.bfloat16) if array.dtype == np.float32 else array
+        if array.dtype != np.float32:
+            return array
+        narrow = array.astype(ml_dtypes.bfloat16)
+        check(array)
+        return narrow

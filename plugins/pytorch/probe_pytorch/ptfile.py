@@ -12,7 +12,6 @@ Format: torch/serialization.py and torch/_utils.py (``_rebuild_tensor_v2``,
 from __future__ import annotations
 
 import math
-import mmap
 import os
 import struct
 import sys
@@ -26,13 +25,12 @@ import ml_dtypes
 import numpy as np
 
 from probe_core.errors import UnreadableTensor
+from probe_core.store.mapped import Mapped, Memory, check, memory_of
 from probe_pytorch.pickle_data import Call, Global, PickleError, Storage, interpret
-from probe_pytorch.zipmembers import Memory, members
+from probe_pytorch.zipmembers import members
 
 USUAL_PICKLE = 4096
 LARGEST_PICKLE = 4 << 20
-SMALL_FILE = 64 << 10
-"""Bytes up to which a file is read and not mapped."""
 LITTLE_ENDIAN = sys.byteorder == "little"
 _LOCAL = struct.Struct("<4s22x2H")
 """The header before each member: its mark, and how long the name and what follows it are."""
@@ -62,7 +60,7 @@ _STORAGES = {
 
 
 def load_pt(path: str | os.PathLike[str]) -> np.ndarray[Any, Any]:
-    """The tensor in ``path``, as a read-only view of the mapped file where possible.
+    """The tensor in ``path``, as a read-only view of the file's content where possible.
 
     bfloat16 and float8 come as the dtypes of ml_dtypes.
 
@@ -70,8 +68,10 @@ def load_pt(path: str | os.PathLike[str]) -> np.ndarray[Any, Any]:
         UnreadableTensor: Not such a file, cut off, or a content that is no plain tensor.
         OSError: The file cannot be opened.
     """
+    memory: Memory = b""
     try:
-        archive = _Archive(_memory_of(path))
+        memory = memory_of(path)
+        archive = _Archive(memory)
         return _array(_outline(archive.pickle()), archive)
     except UnreadableTensor:
         raise
@@ -84,21 +84,8 @@ def load_pt(path: str | os.PathLike[str]) -> np.ndarray[Any, Any]:
     except (ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, struct.error,
             RecursionError, MemoryError, EOFError, RuntimeError):  # fmt: skip
         problem = "is damaged, or describes no plain tensor"
-    raise UnreadableTensor(f"{Path(path).name} {problem}")
-
-
-def _memory_of(path: str | os.PathLike[str]) -> Memory:
-    """The file's content: of small files a copy, which is cheaper than a map."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-    try:
-        size = os.fstat(descriptor).st_size
-        if not size:
-            raise UnreadableTensor(f"{Path(path).name} is empty")
-        if size <= SMALL_FILE:
-            return os.read(descriptor, size)
-        return mmap.mmap(descriptor, 0, access=mmap.ACCESS_READ)
-    finally:
-        os.close(descriptor)
+    torn = memory.problem() if isinstance(memory, Mapped) else None
+    raise UnreadableTensor(torn or f"{Path(path).name} {problem}")
 
 
 class _Archive:
@@ -238,8 +225,12 @@ def _array(outline: _Outline, archive: _Archive) -> np.ndarray[Any, Any]:
     array: np.ndarray[Any, Any] = np.ndarray(
         shape, stored, archive.memory, start + outline.offset, outline.strides
     )
-    if not is_native:
-        array = array.astype(dtype)
+    if is_native and not outline.conjugate and not outline.negative:
+        return array
+    copy = array if is_native else array.astype(dtype)
     if outline.conjugate:
-        array = np.conj(array)
-    return -array if outline.negative else array
+        copy = np.conj(copy)
+    if outline.negative:
+        copy = -copy
+    check(array)
+    return copy
