@@ -25,18 +25,21 @@ from probe_core.matching.across import Hints, views
 from probe_core.matching.mapping import read_mapping
 from probe_core.matching.matching import Matching, Region, RowOrder
 from probe_core.matching.user_maps import read_api_mapping, read_cell_mapping, read_layer_mapping
-from probe_core.measure import OpenPair
+from probe_core.measure import NOTHING_MAPPED, OpenPair
 from probe_core.model import Advice, How, Level, Mark, Measurement, Mode, Pair, Reason, Row, Suspect, Verdict
 from probe_core.opening import open_runs
 from probe_core.plan import Plan, StackMode
 from probe_core.protocols import Highlighter, Matcher, Metric, Policy
 from probe_core.specs import HighlightSpec, MatcherSpec, MetricSpec, Needs, PolicySpec, ReporterSpec, address
+from probe_core.store.mapped import Mapped
 from probe_core.store.names import is_gradient, without_count
 from probe_core.store.run import Run
 from probe_core.suspects import Op
 from probe_core.watched import WatchedMetric
 
 UNREADABLE_KEPT = 5
+UNCHECKED = 16
+"""Pairs of an op whose mapped files are checked together; they stay open until then."""
 REGION_SHOWN = 6
 """Calls of a region that are named."""
 ROW_COST = 16_384
@@ -208,10 +211,17 @@ class Comparison:
     def _rows(self, op: str, pairs: Iterable[OpenPair]) -> list[Row]:
         stack = None if is_gradient(op) else self.target.stack_of(op)
         rows: list[Row] = []
+        mapped: list[tuple[int, OpenPair]] = []
         for pair in pairs:
             own = stack if pair.pair.target is not None else None
+            if pair.mappings != NOTHING_MAPPED:
+                mapped.append((len(rows), pair))
             rows.append(self._row(op, pair, own))
+            if len(mapped) == UNCHECKED:
+                self._check_files(op, rows, mapped)
             stack = None if own is not None else stack
+        if mapped:
+            self._check_files(op, rows, mapped)
         rows = rounding.judged(op, rows)
         for spec, highlighter in [*self._highlighters]:
             try:
@@ -235,9 +245,11 @@ class Comparison:
 
     def _row(self, op: str, opened: OpenPair, stack: tuple[str, ...] | None) -> Row:
         try:
-            measurements, verdict, difference = self._judged(opened)
-            if opened.is_torn():
-                measurements, verdict, difference = self._judged(opened)
+            measurements: dict[str, Measurement] = {}
+            for tool in self._tools:
+                measurements.update(zip(tool.names, self._measure(tool, opened)))
+            verdict: Verdict = self._policy.judge(opened, measurements)
+            difference = self._difference.judge(opened, measurements) if self._difference else None
         finally:
             opened.close()
         if opened.unreadable is not None and not opened.unreadable.missing:
@@ -249,13 +261,17 @@ class Comparison:
             verdict = verdict._replace(level=Level.SKIP)  # the region is one finding, not one a row
         return Row(opened.pair, op, measurements, verdict, notes, None, stack, difference)
 
-    def _judged(self, opened: OpenPair) -> tuple[dict[str, Measurement], Verdict, Verdict | None]:
-        measurements: dict[str, Measurement] = {}
-        for tool in self._tools:
-            measurements.update(zip(tool.names, self._measure(tool, opened)))
-        verdict = self._policy.judge(opened, measurements)
-        difference = self._difference.judge(opened, measurements) if self._difference else None
-        return measurements, verdict, difference
+    def _check_files(self, op: str, rows: list[Row], measured: list[tuple[int, OpenPair]]) -> None:
+        """Make the rows again whose mapped files were cut off or changed meanwhile, as unreadable ones."""
+        problems: dict[Mapped | None, str] = {}
+        for memory in {memory for _, pair in measured for memory in pair.mappings}:
+            problem = None if memory is None else memory.problem()
+            if problem is not None:
+                problems[memory] = problem
+        for place, pair in measured:
+            if pair.spoil(problems):
+                rows[place] = self._row(op, pair, rows[place].stack)
+        measured.clear()
 
     def _measure(self, tool: _Tool, pair: OpenPair) -> Sequence[Measurement]:
         columns = tool.spec.columns

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Kind, Mode, Pair, Reason, Slot, Value
-from probe_core.store import mapped
+from probe_core.store.mapped import Mapped, mapping_of, watched
 
 T = TypeVar("T")
 Array = np.ndarray[Any, Any]
@@ -18,6 +18,9 @@ BLOCK = 8_192
 """Elements of a block: both sides in float64 stay within a core's cache."""
 PIECE = 16 * BLOCK
 """Elements that are copied at a time of tensors whose elements do not lie one behind the other."""
+
+
+NOTHING_MAPPED = None, None
 
 
 class Tensors(Protocol):
@@ -37,6 +40,7 @@ class OpenPair:
         obstacle: Why tensors cannot be measured, or None where they can; in runs without tensors
             the same as ``recorded_obstacle``.
         unreadable: What was wrong with a tensor file, where that is the obstacle.
+        mappings: The mapped files that the target and the golden lie in, until they are checked.
         metrics: The names of the metrics that will be asked, so that a shared pass over the data does
             what they need and no more; None where it is not known.
     """
@@ -56,6 +60,7 @@ class OpenPair:
         self._shared: dict[object, object] = {}
         self._target: Array | None = None
         self._golden: Array | None = None
+        self.mappings: tuple[Mapped | None, Mapped | None] = NOTHING_MAPPED
         self.recorded_obstacle = self._recorded_obstacle()
         self.obstacle = self.recorded_obstacle
         if mode is Mode.TENSOR:
@@ -92,14 +97,14 @@ class OpenPair:
 
     def _open(self, target: Tensors, golden: Tensors) -> Reason | None:
         arrays: list[Array] = []
-        for slot, run in ((self.pair.target, target), (self.pair.golden, golden)):
-            assert slot is not None
-            try:
-                with mapped.watched:
+        with watched:
+            for slot, run in ((self.pair.target, target), (self.pair.golden, golden)):
+                assert slot is not None
+                try:
                     arrays.append(run.tensor(slot.value))
-            except UnreadableTensor as error:
-                self.unreadable = error
-                return Reason("unreadable", slot.value.data_name or "")
+                except UnreadableTensor as error:
+                    self.unreadable = error
+                    return Reason("unreadable", slot.value.data_name or "")
         first, second = arrays
         if first.shape != second.shape:
             return Reason("shape")
@@ -108,6 +113,7 @@ class OpenPair:
         if not (is_numeric(first) and is_numeric(second)):
             return Reason("unreadable_data")
         self._target, self._golden = first, second
+        self.mappings = mapping_of(first), mapping_of(second)
         return None
 
     # -- the data ------------------------------------------------------------------------------
@@ -172,18 +178,18 @@ class OpenPair:
         """Keep what ``once(function)`` would compute."""
         self._shared[function] = result
 
-    def is_torn(self) -> bool:
-        """Whether a tensor's file was cut off or changed while it was measured; then it counts as unreadable.
+    def spoil(self, problems: Mapping[Mapped | None, str]) -> bool:
+        """Count a tensor as unreadable where there is a problem with its mapped file; whether there is one.
 
-        Nothing that was measured before is to be trusted then.
+        Nothing that was measured of the pair before is to be trusted then.
         """
-        if not self.measurable:
+        mappings, self.mappings = self.mappings, NOTHING_MAPPED
+        if not problems:
             return False
-        for slot, array in zip(self.slots, (self.target, self.golden)):
-            problem = mapped.problem_of(array)
-            if problem is not None:
+        for slot, memory in zip(self.slots, mappings):
+            if memory in problems:
                 self.close()
-                self.unreadable = UnreadableTensor(problem)
+                self.unreadable = UnreadableTensor(problems[memory])
                 self.obstacle = Reason("unreadable", slot.value.data_name or "")
                 return True
         return False

@@ -2,8 +2,8 @@
 
 A file that is cut off under its mapping ends the process that looks at it, with SIGBUS. A guard, which takes
 compiled code and so is a plugin's, lets the process read zeros instead, and notes it. So a file is mapped
-only where there is a guard, and only for those who ask ``problem_of`` once they are done with the data, and
-throw away what they made of them where it names a problem. Everybody else gets a copy, as everybody does
+only where there is a guard, and only for those who ask for ``Mapped.problem`` once they are done with the
+data, and throw away what they made of them where it names one. Everybody else gets a copy, as everybody does
 where there is no guard. Windows cuts no mapped file off, and needs none.
 """
 
@@ -14,7 +14,7 @@ import mmap
 import os
 import sys
 import threading
-from typing import Any, NamedTuple, Protocol, Union
+from typing import Any, Protocol, Union
 
 import numpy as np
 
@@ -26,8 +26,8 @@ __all__ = [
     "Mapped",
     "Memory",
     "check",
+    "mapping_of",
     "memory_of",
-    "problem_of",
     "read",
     "use",
     "watched",
@@ -63,7 +63,7 @@ def use(guard: Guard | None) -> None:
 
 
 class _Watched(threading.local):
-    """A block whose arrays are given to ``problem_of`` once nobody looks at them any more."""
+    """A block whose arrays are asked for their mapped files, and these for problems, after they were used."""
 
     on = 0
     """How many such blocks this thread is in."""
@@ -78,17 +78,9 @@ class _Watched(threading.local):
 watched = _Watched()
 
 
-class _State(NamedTuple):
-    """What tells whether a file is still what it was."""
-
-    device: int
-    inode: int
-    size: int
-    changed: int
-
-    @classmethod
-    def of(cls, found: os.stat_result) -> _State:
-        return cls(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+def _state(found: os.stat_result) -> tuple[int, ...]:
+    """What tells whether a file is still what it was: its size and time of change, and which file it is."""
+    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
 
 
 class Mapped(mmap.mmap):
@@ -96,14 +88,15 @@ class Mapped(mmap.mmap):
 
     Attributes:
         needed: None for a file that is complete. For one that grows, the bytes that must stay.
+        file: The file, where it stays open: asking that is quicker than asking the path.
     """
 
     path: str | os.PathLike[str]
-    name: str
     needed: int | None = None
+    file: io.FileIO | None = None
     _guard: Guard | None = None
     _number: int = UNGUARDED
-    _state: _State
+    _state: tuple[int, ...]
 
     @classmethod
     def of(cls, descriptor: int, path: str | os.PathLike[str]) -> Mapped | None:
@@ -116,9 +109,9 @@ class Mapped(mmap.mmap):
         guard = _Here.guard
         if not watched.on or (guard is None and sys.platform != "win32"):
             return None
-        state = _State.of(os.fstat(descriptor))
+        state = _state(os.fstat(descriptor))
         memory = cls(descriptor, 0, access=mmap.ACCESS_READ)
-        memory.path, memory.name, memory._state = path, os.path.basename(path), state  # noqa: PTH119
+        memory.path, memory._state = path, state
         if guard is not None:
             memory._number = guard.watch(memory)
             if memory._number == UNGUARDED:
@@ -129,26 +122,27 @@ class Mapped(mmap.mmap):
     def __del__(self) -> None:
         if self._guard is not None:
             self._guard.unwatch(self._number)
+        if self.file is not None:
+            self.file.close()
 
     def problem(self) -> str | None:
         """What happened to the file since it was mapped, in a sentence; None where nothing did."""
         if self._guard is not None and self._guard.torn(self._number):
-            if self.size() < len(self):
-                return f"{self.name} was cut off while it was read"
-            return f"{self.name} was cut off while it was read, or its disk failed"
+            return _cut_off(self.path) + ("" if self.size() < len(self) else ", or its disk failed")
         if self.needed is not None:
-            return f"{self.name} was cut off while it was read" if self.size() < self.needed else None
+            return _cut_off(self.path) if self.size() < self.needed else None
         try:
-            now = _State.of(os.stat(self.path))  # noqa: PTH116
+            found = os.stat(self.path) if self.file is None else os.fstat(self.file.fileno())  # noqa: PTH116
+            now = _state(found)
         except OSError:  # removed: whoever holds it still has what it held
-            now = None
+            now = ()
         if now == self._state:
             return None
-        if self.size() < self._state.size:
-            return f"{self.name} was cut off while it was read"
-        if now is None or now[:2] != self._state[:2]:  # another file has taken its place
+        if self.size() < self._state[0]:
+            return _cut_off(self.path)
+        if now[2:] != self._state[2:]:  # another file has taken its place
             return None
-        return f"{self.name} was changed while it was read"
+        return f"{_name(self.path)} was changed while it was read"
 
 
 Memory = Union[bytes, Mapped]
@@ -161,19 +155,33 @@ def memory_of(path: str | os.PathLike[str]) -> Memory:
         UnreadableTensor: The file is empty, or changes while it is read.
         OSError: The file cannot be opened or read.
     """
-    name = os.path.basename(path)  # noqa: PTH119
-    with io.FileIO(path) as file:
-        state = _State.of(os.fstat(file.fileno()))
-        if not state.size:
-            raise UnreadableTensor(f"{name} is empty")
-        if state.size > SMALL_FILE:
-            memory = Mapped.of(file.fileno(), path)
-            if memory is not None:
-                return memory
-        content = read(file, 0, state.size, name)
-        if _State.of(os.fstat(file.fileno())) != state:
-            raise UnreadableTensor(f"{name} was changed while it was read")
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+    try:
+        before = os.fstat(descriptor)
+        size = before.st_size
+        if size <= SMALL_FILE:  # there are many thousand: nothing more is asked than it takes
+            content = os.read(descriptor, size)
+            if len(content) < size or not size:
+                raise UnreadableTensor(_cut_off(path) if size else f"{_name(path)} is empty")
+            return content
+        memory = Mapped.of(descriptor, path)
+        if memory is not None:
+            return memory
+        with io.FileIO(descriptor, closefd=False) as file:
+            content = read(file, 0, size, _name(path))
+        if _state(os.fstat(descriptor)) != _state(before):
+            raise UnreadableTensor(f"{_name(path)} was changed while it was read")
         return content
+    finally:
+        os.close(descriptor)
+
+
+def _name(path: str | os.PathLike[str]) -> str:
+    return os.path.basename(path)  # noqa: PTH119
+
+
+def _cut_off(path: str | os.PathLike[str]) -> str:
+    return f"{_name(path)} was cut off while it was read"
 
 
 def read(file: io.FileIO, start: int, size: int, name: str) -> bytes:
@@ -194,12 +202,12 @@ def read(file: io.FileIO, start: int, size: int, name: str) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def problem_of(array: np.ndarray[Any, Any]) -> str | None:
-    """What happened to the mapped file behind ``array``; None where nothing did, or nothing is mapped."""
-    owner: Any = array
+def mapping_of(array: np.ndarray[Any, Any]) -> Mapped | None:
+    """The mapped file behind ``array``, if there is one."""
+    owner: Any = array.base
     while isinstance(owner, (np.ndarray, memoryview)):
         owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
-    return owner.problem() if isinstance(owner, Mapped) else None
+    return owner if isinstance(owner, Mapped) else None
 
 
 def check(array: np.ndarray[Any, Any]) -> None:
@@ -208,6 +216,7 @@ def check(array: np.ndarray[Any, Any]) -> None:
     Raises:
         UnreadableTensor: The file was cut off or changed.
     """
-    problem = problem_of(array)
+    memory = mapping_of(array)
+    problem = None if memory is None else memory.problem()
     if problem is not None:
         raise UnreadableTensor(problem)

@@ -236,7 +236,7 @@ def _read(directory: Path) -> _Content:
         raise UnreadableTensor(f"{PACKED_FILE} is cut off: it ends before its data begin")
     entries = _entries(header, start, len(memory) - start)
     if isinstance(memory, Mapped):
-        file.close()
+        memory.file = file
         if journal:
             ends = [entry.stop for entry in entries.values() if isinstance(entry, _Entry)]
             memory.needed = max(ends, default=0)
