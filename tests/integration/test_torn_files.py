@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -187,3 +189,95 @@ def test_other_ways_to_change(tmp_path: Path, kind: str, how: str, left: float, 
     assert f"{path.name} {says}" in done.stderr
     assert all(is_right(row) or is_unreadable(row) for row in rows)
     assert kind == "packed" or [is_right(row) for row in rows] == [call != TORN for call in range(CALLS)]
+
+
+@pytest.mark.parametrize("engine", [COMPILED, NUMPY])
+def test_processes_of_many_ranks(tmp_path: Path, engine: str) -> None:
+    """A worker lives on as well, and the ranks beside it do not hear of it."""
+    for side in ("target", "golden"):
+        for rank in range(3):
+            write(tmp_path / side / "step0" / f"rank{rank}", "npy")
+    path = file_of(tmp_path / "target/step0/rank1/dump.json", "npy")
+    when = TORN if engine == "compiled" else TORN - 1  # mapped by then, or about to be read
+    name = f"{name_of(when)}.output.0.npy"
+    env = tearing(tmp_path, environment(engine), path=str(path), name=name, left=0.3)
+    command = [
+        sys.executable,
+        "-m",
+        "probe_core.cli",
+        "compare",
+        str(tmp_path / "target"),
+        str(tmp_path / "golden"),
+    ]
+    command += ["-o", str(tmp_path / "out"), "--format", "jsonl", "--executor", "processes", "--jobs", "2"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == UNREADABLE, done.stderr
+    assert "was cut off while it was read" in done.stderr or "is cut off" in done.stderr
+    rows = [
+        json.loads(line)
+        for result in (tmp_path / "out").rglob("*compare_result*rank*.jsonl")
+        for line in result.read_text("utf-8").splitlines()
+    ]
+    assert len(rows) == 3 * CALLS
+    unreadable = [row for row in rows if not is_right(row)]
+    assert len(unreadable) >= 1 and all(map(is_unreadable, unreadable))
+
+
+@pytest.mark.skipif(not IS_COMPILED, reason="there is no compiled engine, which guards mappings")
+@pytest.mark.skipif(sys.platform == "win32", reason="a mapped file cannot be cut off here")
+def test_other_bus_errors_end_the_process_as_ever(tmp_path: Path) -> None:
+    """Only mappings of tensor files are guarded: a defect elsewhere must not go unseen."""
+    path = tmp_path / "file"
+    path.write_bytes(bytes(1 << 20))
+    program = f"""
+import faulthandler, mmap, os, signal, sys
+import numpy as np
+from probe_core.store import mapped
+import probe_metrics.compiled
+if "before" in sys.argv: faulthandler.enable()
+own = os.open({str(path)!r}, os.O_RDWR)
+with mapped.watched: guarded = mapped.Mapped.of(own, {str(path)!r})
+assert guarded is not None
+if "behind" in sys.argv: faulthandler.enable()
+other = mmap.mmap(own, 0)
+os.truncate(own, 0)
+assert guarded[5000] == 0 and guarded.problem()
+print("lived", flush=True)
+os.kill(os.getpid(), signal.SIGBUS) if "raise" in sys.argv else other[5000]
+"""
+    for ways in ([], ["before"], ["raise"], ["before", "raise"], ["behind", "raise"]):
+        path.write_bytes(bytes(1 << 20))
+        done = subprocess.run(
+            [sys.executable, "-c", program, *ways], capture_output=True, text=True, timeout=60, check=False
+        )
+        is_handled = "behind" in ways  # who takes the signal later, and maps no tensor file behind that
+        assert (is_handled or done.stdout == "lived\n") and done.returncode == -7, (ways, done.stderr)
+        assert ("Fatal Python error: Bus error" in done.stderr) == ("be" in "".join(ways)), (
+            ways,
+            done.stderr,
+        )
+
+
+@pytest.mark.parametrize("rounds", [2, pytest.param(60, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["npy", "packed"])
+def test_cut_off_at_any_moment(tmp_path: Path, kind: str, rounds: int) -> None:
+    """Whenever another process does it, each row is right or says that its file could not be read."""
+    golden = write(tmp_path / "golden", kind, calls=24)
+    chance = random.Random(kind)
+    for round_ in range(rounds):
+        home = tmp_path / str(round_)
+        target = write(home / "target", kind, calls=24)
+        files = sorted((target.parent / "dump_tensor_data").iterdir())
+        engine = chance.choice(["compiled", "numpy"] if IS_COMPILED else ["numpy"])
+        command = [sys.executable, "-m", "probe_core.cli", "compare", str(target), str(golden)]
+        command += ["-o", str(home / "out"), "--format", "jsonl"]
+        with subprocess.Popen(command, env=environment(engine), stderr=subprocess.PIPE, text=True) as process:
+            time.sleep(chance.uniform(0.2, 0.9))
+            for path in chance.sample(files, min(len(files), 8)):
+                os.truncate(path, int(path.stat().st_size * chance.uniform(0.2, 1)))
+            errors = process.communicate(timeout=120)[1]
+        assert process.returncode in (0, UNREADABLE), (process.returncode, errors)
+        rows = read_jsonl(home / "out")
+        assert len(rows) == 24
+        for row in rows:
+            assert is_right(row) or row["Cosine"] == "unsupported", row
