@@ -73,11 +73,12 @@ class _Entry(NamedTuple):
 
 
 class _Stretches:
-    """A file whose bytes are read as they are asked for."""
+    """A file whose bytes are read as they are asked for; one that is complete must stay as it is."""
 
-    def __init__(self, file: io.FileIO) -> None:
+    def __init__(self, file: io.FileIO, complete: bool) -> None:
         self._file = file
-        self._size = os.fstat(file.fileno()).st_size
+        self._size, self._changed = self._state()
+        self._complete = complete
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -86,7 +87,14 @@ class _Stretches:
     def __getitem__(self, place: slice) -> bytes:
         start, stop, _ = place.indices(self._size)
         with self._lock:
-            return read(self._file, start, max(0, stop - start), PACKED_FILE)
+            content = read(self._file, start, max(0, stop - start), PACKED_FILE)
+        if self._complete and self._state() != (self._size, self._changed):
+            raise UnreadableTensor(f"{PACKED_FILE} was changed while it was read")
+        return content
+
+    def _state(self) -> tuple[int, int]:
+        found = os.fstat(self._file.fileno())
+        return found.st_size, found.st_mtime_ns
 
     def __del__(self) -> None:
         self._file.close()
@@ -230,7 +238,7 @@ def _read(directory: Path) -> _Content:
     file = io.FileIO(path)
     if not os.fstat(file.fileno()).st_size:
         raise UnreadableTensor(f"{PACKED_FILE} is empty")
-    memory: Memory = Mapped.of(file.fileno(), path) or _Stretches(file)
+    memory: Memory = Mapped.of(file.fileno(), path) or _Stretches(file, complete=journal is None)
     start, header = journal if journal and not _moved(memory, journal[0]) else _header(memory)
     if start > len(memory):
         raise UnreadableTensor(f"{PACKED_FILE} is cut off: it ends before its data begin")

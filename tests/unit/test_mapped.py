@@ -149,6 +149,10 @@ def test_packed_files_that_are_read(tmp_path: Path, journal: bool) -> None:
     store = packed(tmp_path, journal)
     with mapping(None):
         np.testing.assert_array_equal(store.load("x"), np.ones(COUNT, np.float32))
+        if not journal:
+            later(tmp_path / PACKED_FILE)
+            with pytest.raises(UnreadableTensor, match=f"{PACKED_FILE} was changed while it was read"):
+                store.load("x")
         os.truncate(tmp_path / PACKED_FILE, 5000)
         for name in "xy":
             with pytest.raises(UnreadableTensor, match=f"{PACKED_FILE} was cut off while it was read"):
