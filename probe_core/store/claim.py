@@ -19,6 +19,8 @@ from probe_core.store.atomic import FILE_MODE, make_directory, refused
 FORM = "%Y%m%d%H%M%S"
 MOST = 1000
 """Seconds that are tried; so many comparisons of one second are none that a person starts."""
+_SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+"""Flags that open no link, and wait for no reader of a pipe."""
 _CLAIM = re.compile(r"\.(\d{14})\.claim")
 
 
@@ -68,7 +70,7 @@ def _path(directory: Path, time_stamp: str) -> Path:
 def _created(directory: Path, time_stamp: str, resumes: bool) -> int | None:
     """The claim, created, open and locked; None where another process has it."""
     path = _path(directory, time_stamp)
-    flags = os.O_WRONLY | os.O_CREAT | (0 if resumes else os.O_EXCL)
+    flags = os.O_WRONLY | os.O_CREAT | _SAFELY | (0 if resumes else os.O_EXCL)
     try:
         descriptor = os.open(path, flags, FILE_MODE)
     except FileExistsError:
@@ -102,7 +104,7 @@ def _remove_stale(directory: Path, time_stamp: str) -> None:
             if found is None or found[1] >= time_stamp:
                 continue
             with suppress(OSError):
-                descriptor = os.open(path, os.O_WRONLY)
+                descriptor = os.open(path, os.O_WRONLY | _SAFELY)
                 try:
                     if _lock(descriptor):
                         path.unlink(missing_ok=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -205,3 +206,11 @@ def test_the_demonstration(probe: Any, tmp_path: Path, monkeypatch: pytest.Monke
     for _ in range(2):
         assert probe("demo", tmp_path / "d", "--format", "csv") == 0, probe.err
     assert set(stamps(tmp_path / "d" / "output")) == {STAMP, NEXT}
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
+def test_a_pipe_in_the_place_of_a_claim_holds_nobody_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / ".20250101000000.claim")
+    code = f"from pathlib import Path; from probe_core.store.claim import claimed\nwith claimed(Path({str(tmp_path)!r}), '{STAMP}') as found: print(found)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"{STAMP}\n", done.stderr

@@ -20,6 +20,9 @@ from probe_core.recording.sites import STAND_IN
 DEEPEST = 4
 """Frames that are repeated: those of modules of torch, up to the line that called the outermost one."""
 
+MOST_SITES = 65_536
+"""Places that are remembered; a script that makes code while it runs has no end of them."""
+
 _TORCH = str(Path(torch.__file__).parent)
 _CALL: CodeType = (lambda function, /, *args, **kwargs: function(*args, **kwargs)).__code__
 
@@ -53,6 +56,8 @@ def _site(frame: FrameType) -> _Site:
     stand_in = _CALL.replace(
         co_filename=code.co_filename, co_firstlineno=frame.f_lineno or 1, co_name=STAND_IN
     )
+    if len(_sites) >= MOST_SITES:
+        _sites.clear()
     site = _Site(code, stand_in, code.co_filename.startswith(_TORCH))
     _sites[id(code), frame.f_lasti] = site
     return site
