@@ -155,12 +155,12 @@ def test_runs_of_different_versions_pair(runs: Any, rows_of: Any) -> None:
 
 
 @pytest.mark.parametrize("case", ["ms_L1_tensor", "ms_L1_statistics"])
-def test_mindspore_runs_are_read(case: str, runs: Any, rows_of: Any, probe: Any) -> None:
+def test_mindspore_runs_are_read(case: str, runs: Any, rows_of: Any, probe: Any, tmp_path: Path) -> None:
     directory = runs(case, "mindspore")
     rows = rows_of(directory, directory)
     assert len(rows) > 50
     assert all(row.get("Accuracy Reached or Not", "") in ("Yes", "None", "") for row in rows)
-    assert probe("compare", directory, directory, "--framework", "pytorch") == 2
+    assert probe("compare", directory, directory, "--framework", "pytorch", "-o", tmp_path / "o") == 2
     assert "was not recorded from pytorch" in probe.err
 
 

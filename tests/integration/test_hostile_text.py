@@ -213,7 +213,8 @@ def precheck_run(directory: Path, payload: str) -> Path:
     "payload", [EVERYTHING, *(pytest.param(one, marks=SLOW, id=name) for name, one in PAYLOADS.items())],
     ids=lambda _: "everything",
 )  # fmt: skip
-def test_the_pre_check(payload: str, probe: Any, tmp_path: Path) -> None:
+def test_the_pre_check(payload: str, probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # where error data go
     dump = precheck_run(tmp_path / "run", payload)
     details = []
     for side in ("npu", "gpu"):

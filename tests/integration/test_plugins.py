@@ -184,7 +184,8 @@ def test_what_is_missing_is_named_with_its_command(
 
 def test_what_is_installed_and_left_out_is_not_to_be_installed_again(runs: Any, tmp_path: Path) -> None:
     base = runs("tensor_L1_datamap")
-    done = probe("compare", base / "npu_dump", base / "bench_dump", PROBE_PLUGINS="pytorch,metrics")
+    runs_of_both = base / "npu_dump", base / "bench_dump"
+    done = probe("compare", *runs_of_both, "-o", tmp_path / "o", PROBE_PLUGINS="pytorch,metrics")
     assert done.returncode == 2
     assert "comes with probe-reporters 0.1.0, which is installed and left out" in done.stderr
     assert "PROBE_PLUGINS" in done.stderr and "pip install" not in done.stderr

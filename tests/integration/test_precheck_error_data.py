@@ -55,12 +55,17 @@ def saved(path: Path, program: Callable[[], object], name: str, **options: Any) 
     return found, calls.save(found)
 
 
+KERNELS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE")
+"""Variables that choose kernels, which round in different places."""
+
+
 def run_alone(*scripts: Path) -> list[str]:
-    """What each script prints in an environment of its own: no variables, no probe, another directory."""
+    """What each script prints in an environment of its own: no probe, another directory, the same kernels."""
+    kernels = {name: os.environ[name] for name in KERNELS if name in os.environ}
     done = subprocess.run(
         [sys.executable, "-I", "-c", ALONE, *map(str, scripts)],
         cwd="/",
-        env={"PATH": os.defpath, "OMP_NUM_THREADS": "1"},
+        env={"PATH": os.defpath, "OMP_NUM_THREADS": "1", **kernels},
         capture_output=True,
         text=True,
         timeout=120,

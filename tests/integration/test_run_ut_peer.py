@@ -121,11 +121,9 @@ def test_where_the_peer_is_wrong_we_differ(both: Any) -> None:
     name, theirs, ours = both
     columns = ("Status", "DEVICE Dtype")
     for row, why in OURS[name].items():
-        assert [theirs[row][c].lower() for c in columns] != [ours[row][c].lower() for c in columns], (
-            row,
-            why,
-        )
-        assert ours[row]["Status"] in ("SKIP" if why in (NO_ELEMENTS, COMPLEX) else "pass", "warning"), (
-            row,
-            why,
-        )
+        found = [ours[row][c].lower() for c in columns]
+        assert [theirs[row][c].lower() for c in columns] != found, (row, why)
+        allowed = {"skip"} if why in (NO_ELEMENTS, COMPLEX) else {"pass", "warning"}
+        if why == ROUNDED_LIKE_AUTOCAST and row.partition(".0.")[2].startswith("backward"):
+            allowed.add("error")  # gradients of a few roundings in 16 bits, more or fewer of a kernel's
+        assert found[0] in allowed, (row, why)

@@ -14,6 +14,7 @@ from probe_pytorch.precheck.apis import NoSuchApi, function_of
 from probe_pytorch.precheck.pure import is_pure
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from training import lstm_runs_in_bf16
 
 REFUSED = [
     # print, files, settings, memory, other processes
@@ -126,7 +127,7 @@ def test_what_level_l2_records_of_a_training_is_run(what: str) -> None:
                           lambda p, lr: torch.optim.Adam(p, lr, fused=True)):  # fmt: skip
             model, x = MODELS[what]()
             train(model, x, optimizer)
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast("cpu", torch.bfloat16, enabled=what != "lstm" or lstm_runs_in_bf16()):
             model, x = MODELS[what]()
             model(x)
     assert len(names) > 20
