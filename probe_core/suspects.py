@@ -146,7 +146,7 @@ class Suspects:
         noise = max([self._noise, *(row.verdict.drift.noise for row in rows if row.verdict.drift)])
         if worst <= noise:
             return True, "its inputs agree within rounding"
-        return True, f"its inputs are only {worst:.2g} apart"
+        return True, f"its inputs differ by only {worst:.2g} of their {UNIT}"
 
     def _find_drifting(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Keep a forward call that parts beyond rounding though no row of it fails."""

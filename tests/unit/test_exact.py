@@ -224,7 +224,7 @@ def test_inputs_that_nearly_agree_are_not_said_to_agree(tmp_path: Path) -> None:
     one, other = ({"Torch.a.0.forward": forward(tensor(value=a), output=[tensor(value=b)])}
                   for a, b in ((1.0, 1.0), (1.25, 9.0)))  # fmt: skip
     ((_, text),) = why(compared(tmp_path, one, other))
-    assert text == "differs although its inputs are only 0.2 apart"
+    assert text == "differs although its inputs differ by only 0.2 of their root mean square"
 
 
 def test_uninitialised_integers_are_not_judged(tmp_path: Path) -> None:

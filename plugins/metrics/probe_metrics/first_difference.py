@@ -113,7 +113,8 @@ class FirstDifference:
         if relative <= noise:
             return Verdict(Level.PASS, "", drift=drift)
         explained = f"where rounding explains {noise:.2g}" if noise else "where nothing is rounded"
-        evidence = Reason("evidence", f"{what} {relative:.3g} apart, {explained}")
+        unit = "root mean square" if what == "rms" else "largest value"
+        evidence = Reason("evidence", f"{what} off by {relative:.3g} of the golden's {unit}, {explained}")
         return Verdict(Level.ERROR, "", (evidence,), drift=drift)
 
     def _least(self, target: Value, golden: Value) -> float:
