@@ -141,7 +141,7 @@ def tearing(home: Path, env: dict[str, str], **tear: Any) -> dict[str, str]:
 
 
 def is_right(row: dict[str, Any]) -> bool:
-    return bool(row["Cosine"] == 1 and row["MaxAbsErr"] == 0 and not row["Err_message"])
+    return row["Cosine"] == pytest.approx(1) and row["MaxAbsErr"] == 0 and not row["Err_message"]
 
 
 def is_unreadable(row: dict[str, Any]) -> bool:
