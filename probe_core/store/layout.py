@@ -26,6 +26,7 @@ OURS = "probe"
 """The field at the head of a run that probe itself recorded."""
 UNFINISHED, LOST = "unfinished", "lost"
 """In that field: the step was not ended (yet); why it could not be written to its end."""
+_BEFORE_RECORDS = (TENSOR_DIRECTORY, STACK_FILE, CONSTRUCT_FILE, "dump_error_info.log")
 _STEP = re.compile(r"step(\d{1,9})$")
 _RANK = re.compile(r"(?:rank(\d{0,9})|proc(\d{1,9}))$")
 
@@ -128,7 +129,11 @@ def pair_runs(
             refused.append(error)
     if refused and not pairing.pairs:
         raise refused[0]
-    pairing.damaged += [error.what for error in refused]
+    for one in refused:
+        if isinstance(one, _Unrecorded):
+            pairing.missing.append(f"{one.what} Its recording ended before it wrote any; it is left out.")
+        else:
+            pairing.damaged.append(one.what)
     if not pairing.pairs:
         problems = [*pairing.damaged, *pairing.missing]
         raise UserError(
@@ -309,6 +314,7 @@ def _ranks(path: Path, wanted: Collection[int], pairing: Pairing) -> list[_Rank]
     directories = [name for name in _in_order(names, _RANK) if (path / name).is_dir()]
     found: list[_Rank] = []
     unreadable: list[UserError] = []
+    before, is_begun = len(pairing.damaged), _STEP.match(path.name) is not None
     for name in directories:
         if wanted and rank_number(name) not in (None, *wanted):
             continue
@@ -317,15 +323,30 @@ def _ranks(path: Path, wanted: Collection[int], pairing: Pairing) -> list[_Rank]
         except UserError as error:
             pairing.damaged.append(error.what)
             unreadable.append(error)
+            is_begun = False
             continue
         files = tuple(path / name / file for file in FILES if file in inside)
         if files:
             found.append(_Rank(name, rank_number(name), files))
         else:
+            is_begun = is_begun and _is_unrecorded(inside)
             pairing.damaged.append(f"There is no {' or '.join(FILES)} in {path / name}.")
     if not found and not (directories and wanted):
-        raise unreadable[0] if unreadable else _no_run(path, " or its ranks" if directories else "")
+        problem = unreadable[0] if unreadable else _no_run(path, " or its ranks" if directories else "")
+        if is_begun and directories:  # a recording that was killed: no damage
+            del pairing.damaged[before:]
+            raise _Unrecorded(problem.what, problem.fix)
+        raise problem
     return found
+
+
+class _Unrecorded(UserError):
+    """A step that began to be recorded, and of which no rank has records."""
+
+
+def _is_unrecorded(names: Sequence[str]) -> bool:
+    """Return True if a rank directory holds nothing but what a recorder writes before the first records."""
+    return all(name in _BEFORE_RECORDS or name.endswith(".part") for name in names)
 
 
 def _by_number(

@@ -139,6 +139,36 @@ def test_an_empty_rank_is_said_and_the_others_pair(tree: Tree) -> None:
     assert pairing.damaged == [f"There is no dump.json or debug.json in {target / 'rank1'}."]
 
 
+@pytest.mark.parametrize("inside", [(), ("stack.json", "construct.json"), (".dump.json.0.part",)])
+def test_a_step_that_was_killed_before_its_first_records_is_left_out(
+    inside: tuple[str, ...], tmp_path: Path
+) -> None:
+    for side in ("t", "g"):
+        for step in (0, 1):
+            rank = tmp_path / side / f"step{step}/rank"
+            rank.mkdir(parents=True)
+            if (side, step) == ("t", 1):
+                for name in inside:
+                    (rank / name).write_text("{")
+            else:
+                (rank / DUMP).write_text("{}")
+    pairing = pair_runs(tmp_path / "t", tmp_path / "g")
+    assert [(pair.part, pair.label) for pair in pairing.pairs] == [("step0", "")] and not pairing.damaged
+    (said,) = pairing.missing
+    assert "t/step1 or its ranks." in said and "left out" in said
+    assert "There is no dump.json" in refusal(tmp_path / "t/step1", tmp_path / "g/step1").what
+
+
+def test_a_step_that_lost_its_records_is_damaged(tmp_path: Path) -> None:
+    for side in ("t", "g"):
+        for step in (0, 1):
+            rank = tmp_path / side / f"step{step}/rank"
+            rank.mkdir(parents=True)
+            (rank / (DUMP if (side, step) != ("t", 1) else "dump.json.bak")).write_text("{}")
+    pairing = pair_runs(tmp_path / "t", tmp_path / "g")
+    assert not pairing.missing and len(pairing.damaged) == 2
+
+
 def test_ranks_that_are_all_empty(tree: Tree) -> None:
     target, golden = tree("t", {"rank0": (), "rank1": ()}), tree("g", {"rank0": ONE})
     assert f"in {target} or its ranks" in refusal(target, golden).what
