@@ -53,7 +53,7 @@ class _Tool:
     spec: MetricSpec
     metric: Metric
     names: tuple[str, ...]
-    is_strange: bool
+    is_third_party: bool
 
 
 def check_plan(plan: Plan, manager: Manager) -> None:
@@ -282,11 +282,11 @@ class Comparison:
             measured = tool.metric.measure(pair)
             if len(measured) != len(columns):
                 raise ValueError(f"{len(measured)} measurements for {len(columns)} columns")
-            return [_sound(one) for one in measured] if tool.is_strange else measured
+            return [_sound(one) for one in measured] if tool.is_third_party else measured
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a stranger's metric, which may raise SystemExit, ends no comparison
-            if tool.is_strange and tool.spec.name not in self._blamed:
+            if tool.is_third_party and tool.spec.name not in self._blamed:
                 self._blamed.add(tool.spec.name)
                 blame = fault(error, tool.spec.title, tool.spec.origin)
                 if blame is not None:

@@ -122,7 +122,7 @@ def run(arguments: list[str] | None = None) -> int:
             if plugin is None:
                 console.defect(ISSUES)
                 return DEFECT
-            console.note(traceback.format_exc().rstrip())
+            console.note(traceback.format_exc().rstrip(), lines=True)
             console.error(
                 f"{plugin.origin}, a plugin, failed: {said(error)}.", what_to_do(plugin.distribution)
             )

@@ -359,6 +359,8 @@ def probe_commands():
 """)
     assert probe("hello") == 2
     assert NAME in probe.err and says in probe.err and "defect of probe" not in probe.err
+    if "division" in says:
+        assert "Traceback (most recent call last):\n" in probe.err, "its authors want to see where"
     assert probe("--help") == 0 and "hello" in probe.out
 
 
