@@ -25,7 +25,9 @@ SCRIPTS = "Scripts" if os.name == "nt" else "bin"
 BIN = HOME / SCRIPTS
 PYTHON = BIN / "python"
 MINDSPORE_PYTHONS = ((3, 10), (3, 11))
-OURS = [".", *(f"plugins/{name}" for name in ("pytorch", "mindspore", "metrics", "reporters"))]
+KITS = ("recording", "precheck", "diagnosis")
+PLUGINS = ("pytorch", "mindspore", "metrics", "reporters")
+OURS = [".", *(f"plugins/{name}" for name in (*KITS, *PLUGINS))]
 ALL = "--all"
 DASK = "plugins/dask"
 OPTIONAL = [DASK, "tests/sample_plugin"]

@@ -15,19 +15,20 @@ from pathlib import Path
 from typing import Any
 
 import click
+from probe_precheck import tables as precheck
 
-from probe_core import hookspecs, table
 from probe_core.cli.main import run
-from probe_core.manager import KINDS, Manager
-from probe_core.messages import REASONS
+from probe_core.flow import table
 from probe_core.model import Mode
-from probe_core.precheck import tables as precheck
-from probe_core.specs import CommandSpec, MetricSpec, PolicySpec
+from probe_core.model.messages import REASONS
+from probe_core.plugins import hookspecs
+from probe_core.plugins.manager import KINDS, Manager
+from probe_core.plugins.specs import CommandSpec, MetricSpec, PolicySpec
 
 DOCS = Path(__file__).resolve().parent
 DATA = DOCS.parent / "tests" / "data"
 HEAD = "<!-- Made by docs/make_reference.py; change the code, or that file, and run it again. -->\n"
-OURS = {"core", "pytorch", "mindspore", "metrics", "reporters"}
+OURS = {"core", "precheck", "diagnosis", "pytorch", "mindspore", "metrics", "reporters"}
 
 PRECHECK = {
     "accuracy_checking_result": precheck.RESULT,

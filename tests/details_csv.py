@@ -12,9 +12,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from probe_core.manager import Manager
-from probe_core.precheck.assignment import Assignment
-from probe_core.precheck.comparison import compare_details, write_compared
+from probe_precheck.assignment import Assignment
+from probe_precheck.comparison import compare_details, write_compared
+
+from probe_core.plugins.manager import Manager
 
 KEYS = ("name", "bench", "dtype", "shape", "cosine", "max_abs", "hundredth", "thousandth", "ten_thousandth",
         "binary", "balance", "rmse", "small", "max_rel", "mean_rel", "inf_nan", "relative", "absolute",

@@ -13,10 +13,10 @@ from probe_core.cli.main import FINISHED
 from probe_core.cli.options import CompareFile, Location, Numbers, read_compare_file
 from probe_core.cli.running import run_plan
 from probe_core.errors import UserError
-from probe_core.executors import tune_process
-from probe_core.manager import Manager
 from probe_core.model import Level
-from probe_core.plan import DEFAULT_FORMATS, Plan, StackMode
+from probe_core.model.plan import DEFAULT_FORMATS, Plan, StackMode
+from probe_core.plugins.manager import Manager
+from probe_core.ranks.executors import tune_process
 
 DEFAULT_OUTPUT = "./output"
 BARE = Path()

@@ -26,10 +26,11 @@ from probe_core.store.stack import own_frames
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from probe_core.collectives.run_check import StepCheck
-    from probe_core.difference.analysis import Analysis, Found
-    from probe_core.ranks import Finished
-    from probe_core.report import Report
+    from probe_diagnosis.collectives.run_check import StepCheck
+    from probe_diagnosis.difference.analysis import Analysis, Found
+
+    from probe_core.flow.report import Report
+    from probe_core.ranks.ranks import Finished
     from probe_core.store.layout import Pairing
 
 SHOWN_RANKS = 20

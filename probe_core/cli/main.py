@@ -15,12 +15,12 @@ from typing import Any, TextIO
 import click
 
 from probe_core import __version__
-from probe_core.blame import blamed, what_to_do
 from probe_core.cli import console
-from probe_core.distributions import provider
 from probe_core.errors import UserError, said
-from probe_core.manager import Manager, PluginWarning
-from probe_core.specs import CommandSpec
+from probe_core.plugins.blame import blamed, what_to_do
+from probe_core.plugins.distributions import provider
+from probe_core.plugins.manager import Manager, PluginWarning
+from probe_core.plugins.specs import CommandSpec
 
 FINISHED, FOUND, MISTAKE, LOST, DEFECT, INTERRUPTED = 0, 1, 2, 3, 70, 130
 ISSUES = "the project's issue tracker"

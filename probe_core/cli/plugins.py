@@ -6,11 +6,11 @@ from typing import Any
 
 import click
 
-from probe_core.addresses import unresolved
-from probe_core.blame import what_to_do
 from probe_core.cli import console
 from probe_core.cli.main import FINISHED
-from probe_core.manager import KINDS, Manager, Plugin
+from probe_core.plugins.addresses import unresolved
+from probe_core.plugins.blame import what_to_do
+from probe_core.plugins.manager import KINDS, Manager, Plugin
 
 
 @click.command()

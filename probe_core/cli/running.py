@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from probe_core.cli import console
 from probe_core.cli.main import FINISHED, FOUND, INTERRUPTED, LOST, MISTAKE
 from probe_core.errors import UserError
-from probe_core.manager import Manager
+from probe_core.flow.report import Report
 from probe_core.model import GRAVITY, Level
-from probe_core.plan import Plan
-from probe_core.report import Report
+from probe_core.model.plan import Plan
+from probe_core.plugins.manager import Manager
 
 if TYPE_CHECKING:
-    from probe_core.ranks import Ranks
+    from probe_core.ranks.ranks import Ranks
 
 
 def run_plan(plan: Plan, manager: Manager, fail_on: Level | None = None, *, brief: bool = False) -> int:
@@ -22,7 +22,7 @@ def run_plan(plan: Plan, manager: Manager, fail_on: Level | None = None, *, brie
 
     A rank that cannot be compared is said to, and the others are compared.
     """
-    from probe_core.ranks import Ranks
+    from probe_core.ranks.ranks import Ranks
 
     ranks = Ranks(plan, manager)
     for line in ranks.pairing.missing:
@@ -34,7 +34,7 @@ def run_plan(plan: Plan, manager: Manager, fail_on: Level | None = None, *, brie
 
 
 def _run(ranks: Ranks, manager: Manager, fail_on: Level | None, brief: bool) -> int:
-    from probe_core.summary import write_summary
+    from probe_core.ranks.summary import write_summary
 
     interrupted = False
     told: set[str] = set()
@@ -67,7 +67,7 @@ def _run(ranks: Ranks, manager: Manager, fail_on: Level | None, brief: bool) -> 
         console.ranks(ranks.pairing, ranks.finished, files)
     is_judged = all(report.is_judged for report in reports)
     if ranks.plan.analyze and not interrupted:
-        from probe_core.difference.analysis import analyze
+        from probe_diagnosis.difference.analysis import analyze
 
         for analysis in analyze(ranks.plan, ranks.pairing.pairs):
             console.first_difference(analysis)

@@ -20,7 +20,7 @@ from probe_core.matching.likeness import Place, content_of, form_of, place_of
 from probe_core.matching.matching import NONE, Matching, comparable, partners_of
 from probe_core.matching.regions import pair_edges, regions
 from probe_core.model import How, Kind, Record
-from probe_core.plan import Plan
+from probe_core.model.plan import Plan
 from probe_core.store.construct import Construct
 from probe_core.store.names import canonical, is_debug, is_gradient, without_count
 from probe_core.store.run import Run

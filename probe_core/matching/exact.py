@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probe_core.matching.matching import Matching, canonical_index, partners_of
-from probe_core.plan import Plan
+from probe_core.model.plan import Plan
 from probe_core.store.names import canonical
 from probe_core.store.run import Run
 

@@ -7,7 +7,7 @@ from array import array
 from probe_core.matching.alignment import align
 from probe_core.matching.matching import Matching, canonical_index, comparable, partners_of
 from probe_core.model import How, Record
-from probe_core.plan import Plan
+from probe_core.model.plan import Plan
 from probe_core.store.names import canonical, without_count
 from probe_core.store.run import Run
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from probe_core.dtypes import kind
 from probe_core.model import Kind, Record, Side, Slot
+from probe_core.model.dtypes import kind
 
 UNKNOWN = None
 

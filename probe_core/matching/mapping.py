@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError, nearest
+from probe_core.files.given import parse_yaml, read_given, yaml_problem
 from probe_core.matching.exact import Exact
 from probe_core.matching.fuzzy import Fuzzy
 from probe_core.matching.matching import Matching
-from probe_core.plan import Plan
-from probe_core.store.given import parse_yaml, read_given, yaml_problem
+from probe_core.model.plan import Plan
 from probe_core.store.names import canonical
 from probe_core.store.run import Run
 

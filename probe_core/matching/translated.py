@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from probe_core.dtypes import kind
 from probe_core.matching.gradients import owners
 from probe_core.matching.matching import ALONE
 from probe_core.matching.name_table import AS_THEY_ARE, Dialect, Positions, api_parts, module_parts
 from probe_core.model import Kind, Record, Side, Slot, Statistics, Value
+from probe_core.model.dtypes import kind
 from probe_core.store.construct import Construct
 from probe_core.store.run import KEPT_SLOTS, Run
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError, meant
+from probe_core.files.given import parse_yaml, read_given, yaml_problem
 from probe_core.matching.name_table import SlotMap
-from probe_core.store.given import parse_yaml, read_given, yaml_problem
 
 KINDS = ("args", "outputs", "parameters", "parameters_grad")
 KEYS = ("ms_api", "pt_api", *(f"{side}_{kind}" for side in ("ms", "pt") for kind in KINDS))

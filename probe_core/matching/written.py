@@ -6,10 +6,10 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from pathlib import Path
 
+from probe_core.files.atomic import make_directory, write_text
 from probe_core.matching.matching import NONE, Matching
-from probe_core.plan import Plan
+from probe_core.model.plan import Plan
 from probe_core.safe_text import UNSAFE
-from probe_core.store.atomic import make_directory, write_text
 from probe_core.store.layout import RunPair
 from probe_core.store.run import Run
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from probe_core.errors import UserError
-from probe_core.store.jsonstream import load_object
+from probe_core.files.jsonstream import load_object
 
 DEEPEST = 200
 

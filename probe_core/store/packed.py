@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, NoReturn, Union
 import numpy as np
 
 from probe_core.errors import UnreadableTensor
-from probe_core.store.mapped import Mapped, check, read, watched
+from probe_core.files.mapped import Mapped, check, read, watched
 
 __all__ = ["JOURNAL_FILE", "PACKED_FILE", "PackedTensors", "place_in"]
 

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from probe_core.errors import UserError
+from probe_core.files import jsonstream
+from probe_core.files.given import check_regular
+from probe_core.files.jsonstream import JsonCursor, JsonError
 from probe_core.model import Mode, Record, Value
 from probe_core.progress import tell
-from probe_core.store import jsonstream
 from probe_core.store.construct import Construct
-from probe_core.store.given import check_regular
-from probe_core.store.jsonstream import JsonCursor, JsonError
 from probe_core.store.layout import (
     CONSTRUCT_FILE,
     LOST,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from probe_core.store.given import check_regular
+from probe_core.files.given import check_regular
 
 _FRAMEWORK = re.compile(rb'"framework"\s*:\s*"([^"]*)"')
 HEAD = 4096

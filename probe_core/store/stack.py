@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from probe_core.errors import UserError
-from probe_core.store.jsonstream import load_object
+from probe_core.files.jsonstream import load_object
 
 NOT_THE_CALLER = ("-packages/torch/", "-packages/mindspore/", "msprobe")
 """Frames of the framework and of the recorder, which make no call of their own accord."""

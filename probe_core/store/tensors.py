@@ -12,9 +12,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from probe_core.errors import UnreadableTensor
+from probe_core.files.atomic import private_directory
+from probe_core.files.location import is_remote
 from probe_core.model import Value
-from probe_core.store.atomic import private_directory
-from probe_core.store.location import is_remote
 from probe_core.store.packed import JOURNAL_FILE, PACKED_FILE, PackedTensors, place_in
 
 PACKED_SUFFIX = ".pt"

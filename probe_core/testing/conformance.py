@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from probe_core.messages import REASONS
 from probe_core.model import Measurement
-from probe_core.protocols import Metric
-from probe_core.specs import MetricSpec, Needs
+from probe_core.model.messages import REASONS
+from probe_core.plugins.protocols import Metric
+from probe_core.plugins.specs import MetricSpec, Needs
 from probe_core.testing.arrays import EDGES, edge_pairs
 from probe_core.testing.pairs import pair_of
 

@@ -6,7 +6,7 @@ import sys
 from importlib import metadata
 from types import ModuleType
 
-from probe_core.manager import Manager
+from probe_core.plugins.manager import Manager
 
 
 def manager_of(**modules: ModuleType) -> Manager:

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from probe_core.measure import OpenPair
 from probe_core.model import Kind, Mode, Pair, Side, Slot, Statistics, Value
+from probe_core.model.measure import OpenPair
 
 Array = np.ndarray[Any, Any]
 

@@ -66,7 +66,7 @@ def test_the_commands_record_and_compare(here: Path, probe: Any) -> None:
 
 
 def test_every_field_of_the_configuration_is_told() -> None:
-    from probe_core.recording.config import ELSEWHERE, SECTION_FIELDS, TOP_FIELDS
+    from probe_recording.config import ELSEWHERE, SECTION_FIELDS, TOP_FIELDS
 
     text = PAGE.read_text("utf-8")
     older = {"acl_config", "seed", "is_deterministic", "check_mode"}

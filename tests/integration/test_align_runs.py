@@ -20,11 +20,11 @@ from recorded import scalar, tensor, write_run
 from recording import recording
 from torch import Tensor, nn
 
-from probe_core.manager import Manager
+from probe_core.flow.pipeline import compare
+from probe_core.flow.report import Report
 from probe_core.model import Level
-from probe_core.pipeline import compare
-from probe_core.plan import Plan
-from probe_core.report import Report
+from probe_core.model.plan import Plan
+from probe_core.plugins.manager import Manager
 
 Rows = list[dict[str, Any]]
 Data = dict[str, Any]

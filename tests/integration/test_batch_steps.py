@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from probe_recording.config import ConfigWarning
 from recording import recording
 from torch import nn
 from torch.utils.data import DataLoader
-
-from probe_core.recording.config import ConfigWarning
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -15,8 +15,8 @@ import pytest
 from details_csv import output, row, write
 from recorded import forward, tensor, write_run
 
-from probe_core.store import given
-from probe_core.store.given import parse_yaml
+from probe_core.files import given
+from probe_core.files.given import parse_yaml
 
 SHORT, LONG = 150, 3000
 GOOD = {f"Torch.exp.{n}.forward": forward(tensor(), output=[tensor()]) for n in range(2)}

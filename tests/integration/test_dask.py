@@ -22,7 +22,7 @@ from interrupts import let_interrupts_in
 from recorded import forward, tensor, write_run
 
 from probe_core import engine
-from probe_core.spread import opened
+from probe_core.ranks.spread import opened
 
 distributed = pytest.importorskip("distributed")
 executor = pytest.importorskip("probe_dask.executor")
@@ -34,9 +34,9 @@ HELD, DEADLY = 777, 666
 """Values over which the metric of these tests waits while a file is there, or ends its process."""
 PLUGIN = f"""
 import os, pathlib, time
-from probe_core.hookspecs import hookimpl
+from probe_core.plugins.hookspecs import hookimpl
 from probe_core.model import Measurement
-from probe_core.specs import MetricSpec, Needs
+from probe_core.plugins.specs import MetricSpec, Needs
 
 class Held:
     def measure(self, pair):

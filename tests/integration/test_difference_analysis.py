@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from probe_diagnosis.difference.rank_file import RankFile
 from recorded import forward, scalar, tensor, write_run, write_tensor_run
 
-from probe_core.difference.rank_file import RankFile
+from probe_core.flow.table import COLUMNS
 from probe_core.model import Mode
-from probe_core.table import COLUMNS
 
 RECORDED = [
     ("tensor_L1_dist2", "8.3.3"), ("stat_mix_dist2", "8.3.3"), ("tensor_L1_dist2", "26.2.0"),

@@ -16,12 +16,12 @@ import torch
 from failing_writes import ERRORS, FailingWrites, small_disk
 from probe_pytorch.debugger import PrecisionDebugger
 from probe_pytorch.reader import PyTorchReader
+from probe_recording import session as sessions
 from recording import Recording
 from torch import nn
 from torch.nn import functional as F
 
 from probe_core.errors import UserError
-from probe_core.recording import session as sessions
 
 CASES: dict[str, dict[str, Any]] = {
     "statistics": {"level": "mix"},

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from precheck_runs import standin_run
 
-from probe_core.addresses import unresolved
+from probe_core.plugins.addresses import unresolved
 
 pytest_plugins = ["precheck_fixtures"]
 
@@ -20,9 +20,9 @@ NAME = "probe-faulty 3.2"
 HEAD = """
 import click
 import numpy as np
-from probe_core.hookspecs import hookimpl
+from probe_core.plugins.hookspecs import hookimpl
 from probe_core.model import Advice, Measurement
-from probe_core.specs import (CommandSpec, ExecutorSpec, HighlightSpec, MatcherSpec, MetricSpec, Needs, ReaderSpec,
+from probe_core.plugins.specs import (CommandSpec, ExecutorSpec, HighlightSpec, MatcherSpec, MetricSpec, Needs, ReaderSpec,
                               ReporterSpec, StandardSpec)
 """
 
@@ -272,7 +272,7 @@ def probe_highlighters():
 
 def test_an_executor_at_fault_is_named(faulty: Any, compare: Any, probe: Any) -> None:
     faulty("""
-from probe_core.executors import Place
+from probe_core.plugins.protocols import Place
 
 class Mine:
     place = Place.MACHINE

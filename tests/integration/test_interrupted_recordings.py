@@ -16,10 +16,9 @@ import pytest
 import torch
 from failing_writes import FailingWrites
 from probe_pytorch.reader import PyTorchReader
+from probe_recording import session as sessions
+from probe_recording.interrupts import interrupts_deferred
 from torch.optim import optimizer as optimizers
-
-from probe_core.recording import session as sessions
-from probe_core.recording.interrupts import interrupts_deferred
 
 SCRIPT = """
     import torch
@@ -143,7 +142,7 @@ class Interrupts:
 
     def _called(self, frame: FrameType, event: str, _: Any) -> None:
         name = frame.f_code.co_filename
-        if event == "call" and ("probe_pytorch" in name or "probe_core/recording" in name):
+        if event == "call" and ("probe_pytorch" in name or "plugins/recording/probe_recording" in name):
             self.count += 1
             if self.count in self._moments:
                 interrupt()

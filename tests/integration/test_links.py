@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 import torch
+from probe_precheck.results import RESULT_NAME, ResultFiles
+from probe_precheck.tables import Tables
 from probe_pytorch.debugger import PrecisionDebugger
 from probe_pytorch.storage.tensors import FileStore, PackedStore
+from probe_recording.directory import Lock, StepDirectory
 from recorded import forward, tensor, write_run
 from recording import Recording
 
 from probe_core.errors import UserError
-from probe_core.precheck.results import RESULT_NAME, ResultFiles
-from probe_core.precheck.tables import Tables
-from probe_core.recording.directory import Lock, StepDirectory
-from probe_core.store.atomic import AtomicFile, replacing, write_text
+from probe_core.files.atomic import AtomicFile, replacing, write_text
 
 CALLS = {"Torch.exp.0.forward": forward(tensor(), output=[tensor()])}
 

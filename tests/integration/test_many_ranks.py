@@ -18,7 +18,7 @@ from recorded import forward, tensor, write_run
 
 from probe_core import engine
 from probe_core.errors import UserError
-from probe_core.hookspecs import hookimpl
+from probe_core.plugins.hookspecs import hookimpl
 
 STAMP = "20260101000000"
 FORMATS = ("--format", "xlsx,csv,jsonl")
@@ -188,7 +188,7 @@ def test_a_mapping_that_fits_no_rank_is_one_error(probe: Any, steps: Pair, tmp_p
 def test_ranks_are_reported_in_order_whichever_ends_first(
     failing: str | None, probe: Any, steps: Pair, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    from probe_core import ranks
+    from probe_core.ranks.ranks import ranks
 
     def reversed_order(*arguments: Any) -> Iterable[tuple[int, Any]]:
         return reversed(list(as_they_end(*arguments)))
@@ -216,7 +216,7 @@ def test_what_was_finished_earlier_is_reported_in_its_place(probe: Any, steps: P
 def test_an_interruption_reports_what_has_ended(
     probe: Any, steps: Pair, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    from probe_core import ranks
+    from probe_core.ranks.ranks import ranks
 
     def interrupted(*arguments: Any) -> Iterable[tuple[int, Any]]:
         outcomes = list(as_they_end(*arguments))
@@ -571,7 +571,7 @@ def test_plugins_are_told_of_every_rank(
     watcher.probe_run_finished = hookimpl(  # type: ignore[attr-defined]
         lambda report: told.append(("finished", report.label)), specname="probe_run_finished"
     )
-    from probe_core.manager import Manager, Plugin
+    from probe_core.plugins.manager import Manager, Plugin
 
     begin = Manager.__init__
 
@@ -617,9 +617,9 @@ def test_executors_are_listed(probe: Any) -> None:
 
 DEADLY = """
 import os, signal
-from probe_core.hookspecs import hookimpl
+from probe_core.plugins.hookspecs import hookimpl
 from probe_core.model import Measurement
-from probe_core.specs import MetricSpec, Needs
+from probe_core.plugins.specs import MetricSpec, Needs
 
 class Deadly:
     def measure(self, pair):

@@ -14,12 +14,12 @@ import pytest
 from recorded import forward, scalar, tensor, write_run, write_tensor_run
 
 from probe_core.cli.running import run_plan
-from probe_core.hookspecs import hookimpl
-from probe_core.manager import Manager
-from probe_core.measure import OpenPair
 from probe_core.model import Level, Measurement
-from probe_core.plan import Plan
-from probe_core.specs import MetricSpec
+from probe_core.model.measure import OpenPair
+from probe_core.model.plan import Plan
+from probe_core.plugins.hookspecs import hookimpl
+from probe_core.plugins.manager import Manager
+from probe_core.plugins.specs import MetricSpec
 from probe_core.testing import manager_of
 
 FINISHED, FOUND, MISTAKE = 0, 1, 2

@@ -15,7 +15,7 @@ import pytest
 import yaml
 from openpyxl import load_workbook
 
-from probe_core.messages import REASONS
+from probe_core.model.messages import REASONS
 
 DATA = Path(__file__).parents[1] / "data"
 OPTIONS = {

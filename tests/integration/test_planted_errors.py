@@ -16,22 +16,22 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from planted_errors import ALL, ASSIGNED, FAULTS, OPERATORS, RIGHT, Draw, Fault, raised
+from probe_precheck.assignment import Assignment
+from probe_precheck.calls import RecordedCalls
+from probe_precheck.checking import rule_of
+from probe_precheck.comparison import Compared, compare_details
+from probe_precheck.judging import Judge
+from probe_precheck.model import Call, Outcome, Result, Skipped, Status
+from probe_precheck.results import ResultFiles
+from probe_precheck.settings import RunnerOptions, Settings
+from probe_precheck.tables import DETAILS
 from probe_pytorch.precheck.apis import function_of
 from probe_pytorch.precheck.raising import mapped, tensors_in
 from probe_pytorch.precheck.runner import PyTorchRunner
 from recording import recording
 
-from probe_core.manager import Manager
-from probe_core.opening import open_run
-from probe_core.precheck.assignment import Assignment
-from probe_core.precheck.calls import RecordedCalls
-from probe_core.precheck.checking import rule_of
-from probe_core.precheck.comparison import Compared, compare_details
-from probe_core.precheck.judging import Judge
-from probe_core.precheck.model import Call, Outcome, Result, Skipped, Status
-from probe_core.precheck.results import ResultFiles
-from probe_core.precheck.settings import RunnerOptions, Settings
-from probe_core.precheck.tables import DETAILS
+from probe_core.flow.opening import open_run
+from probe_core.plugins.manager import Manager
 
 ALGORITHMS = {
     "benchmark_ratio": "标杆比对法",

@@ -19,12 +19,12 @@ import yaml
 from probe_metrics.hooks import probe_metrics
 from probe_sample.hooks import probe_metrics as sample_metrics
 
-from probe_core import distributions, hookspecs
 from probe_core.cli.main import run
 from probe_core.errors import UserError
-from probe_core.hookspecs import hookimpl
-from probe_core.manager import KINDS, Manager, PluginWarning
-from probe_core.specs import MetricSpec
+from probe_core.plugins import distributions, hookspecs
+from probe_core.plugins.hookspecs import hookimpl
+from probe_core.plugins.manager import KINDS, Manager, PluginWarning
+from probe_core.plugins.specs import MetricSpec
 from probe_core.testing import MetricConformance, manager_of
 
 TESTS = Path(__file__).parents[1]
@@ -156,9 +156,9 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Any:
         ("pytorch,reporters", "compare NPU BENCH -o OUT", 'The metric "cosine" comes with probe-metrics', "./plugins/metrics"),
         ("pytorch,metrics", "demo OUT", 'The reporter "xlsx" comes with probe-reporters', "./plugins/reporters"),
         ("metrics,reporters", "compare NPU BENCH -o OUT", 'The reader "pytorch" comes with probe-pytorch',
-         "./plugins/pytorch ./plugins/metrics ./plugins/reporters"),
-        ("metrics,reporters", "run_ut -api_info NPU", 'The reader "pytorch" comes with probe-pytorch', "./plugins/pytorch"),
-        ("pytorch,reporters", "run_ut -api_info NPU -d cpu", "comes with probe-metrics", "./plugins/metrics"),
+         "./plugins/pytorch ./plugins/recording"),
+        ("metrics,reporters,precheck", "run_ut -api_info NPU", 'The reader "pytorch" comes with probe-pytorch', "./plugins/pytorch"),
+        ("pytorch,reporters,precheck", "run_ut -api_info NPU -d cpu", "comes with probe-metrics", "./plugins/metrics"),
         ("metrics,reporters", "demo", 'The command "demo" comes with probe-pytorch', "./plugins/pytorch"),
         ("metrics,pytorch", "merge_result -h", 'The command "merge_result" comes with probe-reporters', "./plugins/reporters"),
         ("pytorch,metrics,reporters", "compare NPU BENCH -o OUT --executor dask --scheduler tcp://h:1",

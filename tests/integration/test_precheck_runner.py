@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 import torch
 from prechecked import ERROR, PASS, SKIP, Prechecked, call, leaf, live, value, written
+from probe_precheck.calls import RecordedCalls
+from probe_precheck.settings import Settings
 from probe_pytorch.precheck.apis import function_of
 from probe_pytorch.precheck.execution import Side, gradient_pairs, run_forward
 from probe_pytorch.precheck.raising import tensors_in
@@ -22,12 +24,10 @@ from probe_pytorch.precheck.runner import COMPOSED, PyTorchRunner
 from recorded import forward, write_run
 from torch.nn import functional as F
 
-from probe_core.hookspecs import GROUP, hookimpl
-from probe_core.manager import Manager
-from probe_core.opening import open_run
-from probe_core.precheck.calls import RecordedCalls
-from probe_core.precheck.settings import Settings
-from probe_core.specs import ReferenceSpec
+from probe_core.flow.opening import open_run
+from probe_core.plugins.hookspecs import GROUP, hookimpl
+from probe_core.plugins.manager import Manager
+from probe_core.plugins.specs import ReferenceSpec
 
 Program = Callable[[], object]
 
@@ -612,7 +612,7 @@ def plugin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     module.probe_references = hookimpl(lambda: [spec])  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
     points = [*metadata.entry_points(group=GROUP), metadata.EntryPoint("user", module.__name__, GROUP)]
-    monkeypatch.setattr("probe_core.manager.metadata.entry_points", lambda group: points)
+    monkeypatch.setattr("probe_core.plugins.manager.metadata.entry_points", lambda group: points)
     yield
 
 

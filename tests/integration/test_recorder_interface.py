@@ -19,6 +19,7 @@ import torch
 import xxhash
 from probe_pytorch import PrecisionDebugger
 from probe_pytorch.reader import PyTorchReader
+from probe_recording.config import ConfigWarning
 from recording import Recording, recording
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -26,7 +27,6 @@ from torch.utils.checkpoint import checkpoint
 from training import raw
 
 from probe_core.errors import UserError
-from probe_core.recording.config import ConfigWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*requires_grad=True:UserWarning")
 

@@ -19,7 +19,7 @@ import pytest
 from recorded import forward, tensor, write_run, write_tensor_run
 
 from probe_core import engine
-from probe_core.store.location import is_remote, location
+from probe_core.files.location import is_remote, location
 
 fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("upath")

@@ -28,9 +28,9 @@ HELD = 777
 """A value over which the metric of these tests waits while a file is there."""
 PLUGIN = f"""
 import os, pathlib, time
-from probe_core.hookspecs import hookimpl
+from probe_core.plugins.hookspecs import hookimpl
 from probe_core.model import Measurement
-from probe_core.specs import MetricSpec, Needs, ReaderSpec
+from probe_core.plugins.specs import MetricSpec, Needs, ReaderSpec
 
 class SlowReader:
     framework = "slow"

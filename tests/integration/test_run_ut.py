@@ -24,11 +24,11 @@ from precheck_runs import (
     table,
     written,
 )
+from probe_precheck.rules import Rules
 from recorded import write_run
 from standin_precheck import TRACE
 
 from probe_core.cli.main import run
-from probe_core.precheck.rules import Rules
 
 pytest_plugins = ["precheck_fixtures"]
 
@@ -224,9 +224,7 @@ def test_a_missing_file_of_a_runner_is_a_defect_at_the_start(
 ) -> None:
     runner = importlib.import_module(f"probe_{framework}.precheck.runner")
     monkeypatch.setattr(runner, "rules", Rules(runner.__package__))
-    monkeypatch.setattr(
-        "probe_core.precheck.rules.files", lambda _: Without(files(runner.__package__), missing)
-    )
+    monkeypatch.setattr("probe_precheck.rules.files", lambda _: Without(files(runner.__package__), missing))
     dump = write_run(tmp_path / "run", some_calls())
     dump.write_text(dump.read_text().replace('"framework": "pytorch"', f'"framework": "{framework}"'))
     assert probe("run_ut", "-api_info", dump, "-o", tmp_path / "out", "-d", "cpu") == 70

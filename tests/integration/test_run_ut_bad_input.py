@@ -21,11 +21,11 @@ from precheck_runs import (
     standin_run,
     written,
 )
+from probe_precheck.checking import runner_of
 from recorded import write_run
 
 from probe_core.errors import UserError
-from probe_core.manager import Manager
-from probe_core.precheck.checking import runner_of
+from probe_core.plugins.manager import Manager
 
 pytest_plugins = ["precheck_fixtures"]
 
@@ -286,7 +286,7 @@ def test_error_data_that_cannot_be_written_cost_no_row(
     probe: Any, dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was measured stays, whatever becomes of the data; a directory is in their way."""
-    monkeypatch.setattr("probe_core.cli.run_ut.time_stamp", lambda: STAMP)
+    monkeypatch.setattr("probe_precheck.cli.run_ut.time_stamp", lambda: STAMP)
     (tmp_path / "data" / f"ut_error_data{STAMP}" / "Functional.near.0.py").mkdir(parents=True)
     (tmp_path / "c.json").write_text(json.dumps({"run_ut": {"error_data_path": str(tmp_path / "data")}}))
     command = ("run_ut", "-api_info", dump, "-o", tmp_path / "out", "-config", tmp_path / "c.json")

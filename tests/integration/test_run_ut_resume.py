@@ -223,7 +223,7 @@ def test_two_at_once_on_one_file(disturbed: Disturbed, dump: Path, undisturbed: 
 def test_two_new_runs_of_one_second(
     standin: Path, dump: Path, probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("probe_core.cli.run_ut.time_stamp", lambda: "20251231235959")
+    monkeypatch.setattr("probe_precheck.cli.run_ut.time_stamp", lambda: "20251231235959")
     for _ in range(2):
         assert probe("run_ut", "-api_info", dump, "-o", tmp_path / "out", "--only", NAMES[1]) == 0
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from recorded import forward, tensor, write_run
 
-from probe_core.store.claim import claimed, next_second
+from probe_core.files.claim import claimed, next_second
 
 STAMP = "20251231235959"
 NEXT = "20260101000000"
@@ -153,7 +153,7 @@ def test_claims_of_killed_processes_go(tmp_path: Path) -> None:
     pytest.importorskip("fcntl")
     code = f"""
 import os, pathlib, sys
-from probe_core.store.claim import claimed
+from probe_core.files.claim import claimed
 with claimed(pathlib.Path(sys.argv[1]), {STAMP!r}):
     os._exit(1)
 """
@@ -192,7 +192,7 @@ def test_merged_results(probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_judged_details(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probe: Any) -> None:
     from details_csv import output, row, write
 
-    monkeypatch.setattr("probe_core.cli.api_precision_compare.time_stamp", lambda: STAMP)
+    monkeypatch.setattr("probe_precheck.cli.api_precision_compare.time_stamp", lambda: STAMP)
     sides = [write(tmp_path / f"{side}.csv", [row(output("benchmark"))]) for side in ("npu", "gpu")]
     paths = ("-npu", sides[0], "-gpu", sides[1])
     for _ in range(2):
@@ -211,6 +211,6 @@ def test_the_demonstration(probe: Any, tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes")
 def test_a_pipe_in_the_place_of_a_claim_holds_nobody_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".20250101000000.claim")
-    code = f"from pathlib import Path; from probe_core.store.claim import claimed\nwith claimed(Path({str(tmp_path)!r}), '{STAMP}') as found: print(found)"
+    code = f"from pathlib import Path; from probe_core.files.claim import claimed\nwith claimed(Path({str(tmp_path)!r}), '{STAMP}') as found: print(found)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == f"{STAMP}\n", done.stderr

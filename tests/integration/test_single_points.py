@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from recorded import scalar, tensor, write_run
 
+from probe_core.flow.table import COLUMNS
 from probe_core.model import Mode
-from probe_core.table import COLUMNS
 
 HEADERS = {
     mode: [column.header for column in columns if column.header != "NPU_Stack_Info"]

@@ -38,7 +38,7 @@ TEARING = '''
 import json
 import os
 
-from probe_core import measure
+from probe_core.model import measure
 
 tear = json.loads(os.environ["TEAR"])
 opened = measure.OpenPair._open
@@ -232,7 +232,7 @@ def test_other_bus_errors_end_the_process_as_ever(tmp_path: Path) -> None:
     program = f"""
 import faulthandler, mmap, os, signal, sys
 import numpy as np
-from probe_core.store import mapped
+from probe_core.files import mapped
 import probe_metrics.compiled
 if "before" in sys.argv: faulthandler.enable()
 own = os.open({str(path)!r}, os.O_RDWR)

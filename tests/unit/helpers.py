@@ -12,10 +12,10 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from probe_metrics.accuracy import Accuracy
 
-from probe_core.measure import OpenPair
+from probe_core.files import mapped
 from probe_core.model import Kind, Measurement, Statistics, Value, Verdict
-from probe_core.protocols import Metric
-from probe_core.store import mapped
+from probe_core.model.measure import OpenPair
+from probe_core.plugins.protocols import Metric
 from probe_core.testing import pair_of
 
 PROPERTY = settings(

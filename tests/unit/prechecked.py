@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from probe_precheck.assignment import Assignment
+from probe_precheck.calls import RecordedCalls
+from probe_precheck.checking import outcome_of, rule_of
+from probe_precheck.judging import Judge
+from probe_precheck.model import Array, Call, Outcome, Result, Status
+from probe_precheck.settings import RunnerOptions, Settings
 from probe_pytorch.precheck.runner import PyTorchRunner
 from recorded import forward, write_run
 from recording import recording
 
-from probe_core.manager import Manager
-from probe_core.opening import open_run
-from probe_core.precheck.assignment import Assignment
-from probe_core.precheck.calls import RecordedCalls
-from probe_core.precheck.checking import outcome_of, rule_of
-from probe_core.precheck.judging import Judge
-from probe_core.precheck.model import Array, Call, Outcome, Result, Status
-from probe_core.precheck.settings import RunnerOptions, Settings
+from probe_core.flow.opening import open_run
+from probe_core.plugins.manager import Manager
 
 PASS, WARNING, ERROR, SKIP = Status.PASS, Status.WARNING, Status.ERROR, Status.SKIP
 

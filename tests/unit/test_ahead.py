@@ -14,10 +14,10 @@ import pytest
 from probe_metrics import kernel
 from probe_metrics.kernel import sums
 
-from probe_core import ahead
 from probe_core import engine as core_engine
-from probe_core.ahead import announce, opened_ahead
-from probe_core.measure import OpenPair
+from probe_core.flow import ahead
+from probe_core.flow.ahead import announce, opened_ahead
+from probe_core.model.measure import OpenPair
 from probe_core.testing import pair_of
 
 if importlib.util.find_spec("probe_metrics._kernel") is None and "CI" not in os.environ:

@@ -23,7 +23,7 @@ from probe_core.matching.aligned import Aligned
 from probe_core.matching.likeness import place_of
 from probe_core.matching.matching import NONE, Matching, RowOrder
 from probe_core.model import How
-from probe_core.plan import Plan
+from probe_core.model.plan import Plan
 from probe_core.store.run import Run
 
 PLAN = Plan(Path("t"), Path("g"), Path("o"), "0")

@@ -10,12 +10,12 @@ import probe_metrics.hooks
 import probe_sample.hooks
 import pytest
 import yaml
+from probe_precheck.assignment import Assignment
 
 from probe_core.errors import UserError
-from probe_core.hookspecs import hookimpl
-from probe_core.manager import Manager
-from probe_core.precheck.assignment import Assignment
-from probe_core.specs import StandardSpec
+from probe_core.plugins.hookspecs import hookimpl
+from probe_core.plugins.manager import Manager
+from probe_core.plugins.specs import StandardSpec
 from probe_core.testing import manager_of
 
 FACTS = Path(__file__).parents[2] / "plugins/metrics/probe_metrics/precheck/apis.yaml"

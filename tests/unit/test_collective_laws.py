@@ -13,9 +13,9 @@ import pytest
 from helpers import PROPERTY
 from hypothesis import given
 from hypothesis import strategies as st
+from probe_diagnosis.collectives import laws
+from probe_diagnosis.collectives.check import Check, check
 
-from probe_core.collectives import laws
-from probe_core.collectives.check import Check, check
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Record, Value
 from probe_core.store.leaves import record_of

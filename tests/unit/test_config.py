@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import torch
+from probe_precheck.settings import parse_settings
 from probe_pytorch.debugger import PrecisionDebugger
+from probe_recording.config import Config, ConfigWarning, load, parse
 
 from probe_core.cli.options import KEYS, parse_input
 from probe_core.errors import UserError
 from probe_core.matching.user_maps import api_entries
-from probe_core.precheck.settings import parse_settings
-from probe_core.recording.config import Config, ConfigWarning, load, parse
 
 API = ["Functional.linear.0.forward", "Functional.relu.2.backward"]
 MODULE = ["Module.fc1.Linear.forward.0", "Module.block.0.fc2.Linear.backward.3"]

@@ -15,10 +15,10 @@ import pytest
 from helpers import PROPERTY
 from hypothesis import given
 from hypothesis import strategies as st
+from probe_diagnosis.collectives.calls import Call, Flow, Peer, apis, call_of
+from probe_diagnosis.difference.facts import DIFFERS, SAME, UNJUDGED, Apart, OpFacts
+from probe_diagnosis.difference.search import Node, first_differences
 
-from probe_core.collectives.calls import Call, Flow, Peer, apis, call_of
-from probe_core.difference.facts import DIFFERS, SAME, UNJUDGED, Apart, OpFacts
-from probe_core.difference.search import Node, first_differences
 from probe_core.model import Side
 from probe_core.store.leaves import record_of
 

@@ -27,7 +27,7 @@ from probe_metrics.tally import NO_TOTALS, SUMS, Tally, Units
 from probe_metrics.ulp_units import units_of
 
 from probe_core import engine as core_engine
-from probe_core.measure import BLOCK, PIECE
+from probe_core.model.measure import BLOCK, PIECE
 from probe_core.testing import pair_of
 
 if importlib.util.find_spec("probe_metrics._kernel") is None and "CI" not in os.environ:

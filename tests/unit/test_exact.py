@@ -16,12 +16,12 @@ from probe_metrics.max_error import MaxError
 from probe_metrics.statistics_result import StatisticsResult
 from recorded import forward, scalar, tensor, write_run, write_tensor_run
 
-from probe_core.comparison import Comparison
-from probe_core.manager import Manager
+from probe_core.flow.comparison import Comparison
+from probe_core.flow.pipeline import compare
+from probe_core.flow.report import Report
 from probe_core.model import Level, Statistics, Verdict
-from probe_core.pipeline import compare
-from probe_core.plan import Plan
-from probe_core.report import Report
+from probe_core.model.plan import Plan
+from probe_core.plugins.manager import Manager
 from probe_core.testing import pair_of, pair_of_values
 
 CODE = "exact"

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from probe_recording.config import Config
+from probe_recording.filters import Filter
 from recording import recording
 from torch import nn
 from torch.nn import functional as F
-
-from probe_core.recording.config import Config
-from probe_core.recording.filters import Filter
 
 CALLS = [f"Functional.{name}.{n}.forward" for n in range(2) for name in ("linear", "relu", "softmax")]
 """Of two passes through linear, relu, softmax."""

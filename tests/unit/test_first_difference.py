@@ -15,8 +15,8 @@ from metric_reference import ANY, DTYPES, FLOATS, pairs, two_arrays
 from probe_metrics.first_difference import FirstDifference
 from probe_metrics.thresholds import thresholds
 
-from probe_core.measure import OpenPair
 from probe_core.model import Kind, Level, Mode, Pair, Statistics, Value, Verdict
+from probe_core.model.measure import OpenPair
 from probe_core.testing import pair_of, pair_of_values
 
 nan, inf = math.nan, math.inf

@@ -16,8 +16,8 @@ from helpers import EasyGuard, mapping
 from probe_pytorch.ptfile import load_pt
 
 from probe_core.errors import UnreadableTensor
-from probe_core.store.mapped import SMALL_FILE
-from probe_core.store.npy import load_npy
+from probe_core.files.mapped import SMALL_FILE
+from probe_core.files.npy import load_npy
 from probe_core.store.packed import JOURNAL_FILE, PACKED_FILE, PackedTensors
 
 SHORT, LONG = 150, 3300

@@ -9,8 +9,8 @@ import pytest
 from helpers import above, below, measured, tensor_value
 from probe_metrics.highlight import Highlight
 
-from probe_core.messages import REASONS
 from probe_core.model import Colour, Level, Mode, Pair, Row, Side, Slot, Statistics, Verdict
+from probe_core.model.messages import REASONS
 
 nan, inf = math.nan, math.inf
 

@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from probe_recording.directory import StepDirectory
 from recorded import forward, tensor, write_run
 
-from probe_core.recording.directory import StepDirectory
-from probe_core.store import atomic
+from probe_core.files import atomic
 
 CODE = """
 import sys, time
 from pathlib import Path
-from probe_core.store.atomic import AtomicFile
+from probe_core.files.atomic import AtomicFile
 AtomicFile(Path(sys.argv[1]) / "compare_result_20260101000000.csv").temporary.write_text("half")
 if sys.argv[2] == "socket":
     import multiprocessing
-    from probe_core import executors
+    from probe_core.ranks import executors
     pool = executors.Processes().open(1, None)
     pool.executor.submit(int).result()
 print("ready", flush=True)

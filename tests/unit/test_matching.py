@@ -21,7 +21,7 @@ from probe_core.matching.fuzzy import Fuzzy
 from probe_core.matching.mapping import Mapping
 from probe_core.matching.matching import RowOrder
 from probe_core.model import How
-from probe_core.plan import Plan
+from probe_core.model.plan import Plan
 from probe_core.store.names import canonical, without_count
 from probe_core.store.run import Run
 

@@ -22,8 +22,8 @@ from openpyxl import Workbook, load_workbook
 from probe_reporters.merge import MergeConfig, Merged, MergeWarning, merge_results
 
 from probe_core.errors import UserError
+from probe_core.flow.table import COLUMNS
 from probe_core.model import Mode
-from probe_core.table import COLUMNS
 
 TIME = "20260101120000"
 HEADERS = {mode: [column.header for column in columns] for mode, columns in COLUMNS.items()}

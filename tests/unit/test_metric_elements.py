@@ -20,7 +20,7 @@ from probe_metrics.rmse import Rmse
 from probe_metrics.ulp import Ulp
 from pytest import approx
 
-from probe_core.measure import BLOCK
+from probe_core.model.measure import BLOCK
 from probe_core.testing import pair_of
 
 nan, inf = math.nan, math.inf

@@ -27,7 +27,7 @@ from metric_reference import (
 from probe_metrics.cosine import Cosine
 from pytest import approx
 
-from probe_core.measure import BLOCK
+from probe_core.model.measure import BLOCK
 
 Array = np.ndarray[Any, Any]
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from probe_metrics.precheck.mint_stage import MintStage, closeness
 from probe_metrics.precheck.solo import rounding
+from probe_precheck.assignment import Assignment
+from probe_precheck.checking import rule_of, tables_of
+from probe_precheck.judging import Judge
+from probe_precheck.model import Array, Call, Judged, Outcome, Output, Outputs, Result, Skipped, Status
+from probe_precheck.tables import DETAILS, RESULT, Tables
 
-from probe_core.manager import Manager
-from probe_core.precheck.assignment import Assignment
-from probe_core.precheck.checking import rule_of, tables_of
-from probe_core.precheck.judging import Judge
-from probe_core.precheck.model import Array, Call, Judged, Outcome, Output, Outputs, Result, Skipped, Status
-from probe_core.precheck.tables import DETAILS, RESULT, Tables
+from probe_core.plugins.manager import Manager
 
 PASS, ERROR, SKIP = Status.PASS, Status.ERROR, Status.SKIP
 KINDS = {"Float16": np.float16, "Float32": np.float32, "Float64": np.float64, "BFloat16": ml_dtypes.bfloat16}

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from probe_precheck import csvfile
+from probe_precheck.csvfile import number_text, read_table
+from probe_precheck.tables import Column
 
 from probe_core.errors import UserError
-from probe_core.precheck import csvfile
-from probe_core.precheck.csvfile import number_text, read_table
-from probe_core.precheck.tables import Column
 from probe_core.spreadsheet_text import neutralise
 
 # -- numbers (A6) ----------------------------------------------------------------------------------

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from probe_metrics.precheck.distribution import largest_distance
 from probe_metrics.precheck.first_stage import FirstStage
+from probe_precheck.model import Array, Judged, Output, Status
 from pytest import approx
 
-from probe_core.manager import Manager
-from probe_core.precheck.model import Array, Judged, Output, Status
-from probe_core.specs import StatusRuleSpec
+from probe_core.plugins.manager import Manager
+from probe_core.plugins.specs import StatusRuleSpec
 
 inf, nan = math.inf, math.nan
 PASS, WARNING, ERROR, SKIP = Status.PASS, Status.WARNING, Status.ERROR, Status.SKIP

@@ -12,14 +12,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from prechecked import PASS, Prechecked, call, leaf, live, value, written
+from probe_precheck.fitting import Given, rule_for
 from probe_pytorch.precheck.apis import PLACES, NoSuchApi, function_of
 from probe_pytorch.precheck.fitting import fitted
 from probe_pytorch.precheck.random_tensors import generator_for
 from probe_pytorch.precheck.references import specs
 from probe_pytorch.precheck.rules import rules
 from recorded import forward
-
-from probe_core.precheck.fitting import Given, rule_for
 
 INPUTS: Mapping[str, Mapping[int, Mapping[str, Any]]] = rules("inputs")
 Named = list[tuple[str, Any]]

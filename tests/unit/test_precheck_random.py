@@ -11,10 +11,9 @@ import torch
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from prechecked import SKIP, Prechecked, call, leaf, written
+from probe_precheck.rebuild import Unbuildable
 from probe_pytorch.precheck.random_tensors import generator_for, random_tensor
 from recorded import forward
-
-from probe_core.precheck.rebuild import Unbuildable
 
 inf, nan = math.inf, math.nan
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]

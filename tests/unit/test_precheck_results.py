@@ -12,12 +12,12 @@ from typing import BinaryIO
 
 import pytest
 from full_disk import ERRORS, full_disk
+from probe_precheck import csvfile
+from probe_precheck.model import Detail, Message, Result, Status
+from probe_precheck.results import ResultFiles, api_of
+from probe_precheck.tables import DETAILS, RESULT
 
 from probe_core.errors import UserError
-from probe_core.precheck import csvfile
-from probe_core.precheck.model import Detail, Message, Result, Status
-from probe_core.precheck.results import ResultFiles, api_of
-from probe_core.precheck.tables import DETAILS, RESULT
 
 STAMP = "20260101120000"
 ORDER = [f"Torch.api.{i}" for i in range(4)]

@@ -22,12 +22,12 @@ from probe_metrics.precheck.dual_thousandth import DualThousandth
 from probe_metrics.precheck.first_stage import FirstStage
 from probe_metrics.precheck.thresholds import thresholds
 from probe_metrics.precheck.ulp import UlpError
+from probe_precheck import model
+from probe_precheck.tables import NUMBERS
 from pytest import approx
 
 from probe_core.errors import UserError
-from probe_core.measure import BLOCK
-from probe_core.precheck import model
-from probe_core.precheck.tables import NUMBERS
+from probe_core.model.measure import BLOCK
 
 Array = np.ndarray[Any, Any]
 inf, nan = math.inf, math.nan

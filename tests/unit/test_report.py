@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from recorded import forward, scalar, tensor, write_run, write_tensor_run
 
-from probe_core.manager import Manager
+from probe_core.flow.pipeline import compare
+from probe_core.flow.report import Report
 from probe_core.model import Level
-from probe_core.pipeline import compare
-from probe_core.plan import Plan
-from probe_core.report import Report
+from probe_core.model.plan import Plan
+from probe_core.plugins.manager import Manager
 from probe_core.store.construct import Construct
 from probe_core.store.stack import own_frame
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from helpers import tensor_value
 
+from probe_core.flow.rounding import judged
 from probe_core.model import Drift, How, Level, Pair, Row, Side, Slot, Verdict
-from probe_core.rounding import judged
 
 NOISE = 64 * 2.0**-23
 

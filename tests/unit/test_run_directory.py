@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 import torch
 from probe_pytorch.storage.tensors import INDEX_FILE, PACKED_FILE, PackedStore
+from probe_recording import directory
+from probe_recording.directory import ERROR_FILE, Lock, StepDirectory, remove_tensors
 from recording import recording
 
 from probe_core.errors import UserError
-from probe_core.recording import directory
-from probe_core.recording.directory import ERROR_FILE, Lock, StepDirectory, remove_tensors
 
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -33,7 +33,7 @@ class Other:
 import sys
 from pathlib import Path
 from probe_core.errors import UserError
-from probe_core.recording.directory import Lock
+from probe_recording.directory import Lock
 try:
     lock = Lock(Path(sys.argv[1]), sys.argv[2])
 except UserError as error:

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from probe_core.cli import precheck_words
-from probe_core.precheck.model import Detail, Message, Result, Status
-from probe_core.precheck.results import ResultFiles
-from probe_core.precheck.run import Checked, CheckPlan
-from probe_core.precheck.tables import DETAILS
+from probe_precheck.cli import words as precheck_words
+from probe_precheck.model import Detail, Message, Result, Status
+from probe_precheck.results import ResultFiles
+from probe_precheck.run import Checked, CheckPlan
+from probe_precheck.tables import DETAILS
 
 STAMP = "20260101120000"
 PASS, WARNING, ERROR, SKIP = Status.PASS, Status.WARNING, Status.ERROR, Status.SKIP

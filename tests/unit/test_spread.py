@@ -15,8 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probe_core.errors import UserError
-from probe_core.executors import Pool, Processes, Threads
-from probe_core.spread import AHEAD, as_finished, in_order, lost, opened
+from probe_core.plugins.protocols import Pool
+from probe_core.ranks.executors import Processes, Threads
+from probe_core.ranks.spread import AHEAD, as_finished, in_order, lost, opened
 
 QUICK = settings(PROPERTY, max_examples=40)
 RETURN, RAISE, KILL = "return", "raise", "kill"
@@ -190,7 +191,7 @@ def test_an_interruption_waits_for_what_is_under_way(monkeypatch: pytest.MonkeyP
             raise KeyboardInterrupt
         return wait(futures, return_when=return_when)
 
-    monkeypatch.setattr("probe_core.spread.wait", interrupted)
+    monkeypatch.setattr("probe_core.ranks.spread.wait", interrupted)
     given_out = []
     with pytest.raises(KeyboardInterrupt):
         for number, _ in as_finished(lambda: Threads().open(2, None), work, [(n,) for n in range(9)]):

@@ -19,11 +19,11 @@ from typing import Any
 
 import pytest
 import supervised
+from probe_precheck import supervisor
+from probe_precheck.supervisor import Job, Lost, supervise
 from supervised import plain
 
 from probe_core.errors import UserError
-from probe_core.precheck import supervisor
-from probe_core.precheck.supervisor import Job, Lost, supervise
 
 LONG = 30.0
 """Seconds that no job of these tests takes."""
@@ -374,7 +374,7 @@ from functools import partial
 signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path.insert(0, {tests!r})
 import supervised
-from probe_core.precheck.supervisor import Job, supervise
+from probe_precheck.supervisor import Job, supervise
 print("script", flush=True)
 deeds = {deeds!r}
 jobs = [Job(key, deed, -key) for key, deed in enumerate(deeds)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from probe_core.flow.suspects import Suspects
 from probe_core.model import Drift
-from probe_core.suspects import Suspects
 
 
 class _Row:

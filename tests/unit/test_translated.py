@@ -12,12 +12,12 @@ from probe_mindspore.names import table
 from probe_mindspore.reader import MindSporeReader
 from recorded import forward, scalar, tensor, write_run, write_tensor_run
 
-from probe_core.dtypes import folded, foreign, kind, same
 from probe_core.matching.gradients import owners
 from probe_core.matching.name_table import Dialect, Overload, Positions, api_parts, module_parts
 from probe_core.matching.paths import Renames
 from probe_core.matching.translated import Translated
 from probe_core.model import Record, Slot
+from probe_core.model.dtypes import folded, foreign, kind, same
 from probe_core.store.leaves import record_of
 from probe_core.store.run import Run
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 from helpers import scalar_value, tensor_value
+from probe_diagnosis.collectives.calls import apis
 
-from probe_core.collectives.calls import apis
+from probe_core.flow.uninitialised import REMEMBERED, Uninitialised
 from probe_core.model import Kind, Level, Pair, Row, Side, Slot, Statistics, Transfer, Value, Verdict
-from probe_core.uninitialised import REMEMBERED, Uninitialised
 
 X, Y, Z = 1.5, 2.5, 3.5
 FRESH = (1e22, -7.0)

@@ -22,10 +22,10 @@ import torch
 import xxhash
 from probe_pytorch.storage.bytes import CHECKSUMS
 from probe_pytorch.values import DEPTH, MOST, Collector
+from probe_recording.leaves import encode
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from probe_core.recording.leaves import encode
 from probe_core.store.leaves import record_of
 
 STATISTICS = ("Max", "Min", "Mean", "Norm")

@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from probe_mindspore.precheck.runner import MindSporeRunner
+from probe_precheck.assignment import Assignment
+from probe_precheck.calls import RecordedCalls
+from probe_precheck.checking import outcome_of, rule_of, skipped
+from probe_precheck.judging import Judge
+from probe_precheck.model import Outcome, Result
+from probe_precheck.settings import RunnerOptions, Settings
 
-from probe_core.manager import Manager
-from probe_core.opening import open_run
-from probe_core.precheck.assignment import Assignment
-from probe_core.precheck.calls import RecordedCalls
-from probe_core.precheck.checking import outcome_of, rule_of, skipped
-from probe_core.precheck.judging import Judge
-from probe_core.precheck.model import Outcome, Result
-from probe_core.precheck.settings import RunnerOptions, Settings
+from probe_core.flow.opening import open_run
+from probe_core.plugins.manager import Manager
 
 Functions = Mapping[str, Callable[..., Any]]
 

@@ -12,8 +12,7 @@ from probe_mindspore.precheck import device
 from probe_mindspore.precheck.apis import device_function
 from probe_mindspore.precheck.random_arrays import rounded
 from probe_mindspore.precheck.tensors import STORED, Arguments, DType, Made, leaves, mapped
-
-from probe_core.precheck.model import Array
+from probe_precheck.model import Array
 
 Functions = Mapping[str, Callable[..., Any]]
 

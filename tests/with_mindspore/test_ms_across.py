@@ -19,11 +19,11 @@ from mindspore import Tensor, mint
 from ms_recording import Recording
 from probe_pytorch import PrecisionDebugger
 
-from probe_core.manager import Manager
+from probe_core.flow.pipeline import compare
+from probe_core.flow.report import Report
 from probe_core.model import Level
-from probe_core.pipeline import compare
-from probe_core.plan import Plan
-from probe_core.report import Report
+from probe_core.model.plan import Plan
+from probe_core.plugins.manager import Manager
 
 ms.runtime.launch_blocking()
 X = np.arange(12, dtype=np.float32).reshape(2, 6) / 10

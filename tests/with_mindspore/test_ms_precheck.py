@@ -20,11 +20,11 @@ from mint_record import D, Recording, T, V
 from probe_mindspore.precheck import device
 from probe_mindspore.precheck.random_arrays import generator_for, random_array
 from probe_mindspore.precheck.tensors import Arguments, Made
+from probe_precheck.model import Array, Outputs, Result, Skipped, Status
+from probe_precheck.rebuild import Unbuildable
+from probe_precheck.settings import RunnerOptions, Settings
 
 from probe_core.errors import UserError
-from probe_core.precheck.model import Array, Outputs, Result, Skipped, Status
-from probe_core.precheck.rebuild import Unbuildable
-from probe_core.precheck.settings import RunnerOptions, Settings
 
 PASS, ERROR, SKIP = Status.PASS, Status.ERROR, Status.SKIP
 X, Y = T(4, 6), T(4, 6, seed=1)

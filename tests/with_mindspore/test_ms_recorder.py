@@ -19,8 +19,9 @@ from probe_mindspore import PrecisionDebugger  # noqa: E402
 
 from ms_net import Net, batch  # noqa: E402  isort: skip
 from ms_recording import Recording, outputs_of, recorded, recording, tensor  # noqa: E402  isort: skip
+from probe_recording.config import ConfigWarning  # noqa: E402
+
 from probe_core.errors import UserError  # noqa: E402
-from probe_core.recording.config import ConfigWarning  # noqa: E402
 
 ms.runtime.launch_blocking()
 

@@ -20,9 +20,8 @@ from mint_record import Recording, T, V, typed
 from probe_mindspore import PrecisionDebugger
 from probe_mindspore.precheck import device
 from probe_mindspore.precheck.tensors import Arguments, DType, Made, leaves, mapped
-
-from probe_core.precheck.calls import api_name
-from probe_core.precheck.model import Status
+from probe_precheck.calls import api_name
+from probe_precheck.model import Status
 
 DATA = Path(__file__).parent.parent / "data"
 F = mint.nn.functional

@@ -19,11 +19,11 @@ from probe_mindspore.names import table
 from probe_pytorch import PrecisionDebugger
 from twins import NETS, batch, mindspore_training, torch_training
 
-from probe_core.manager import Manager
+from probe_core.flow.pipeline import compare
 from probe_core.matching.name_table import api_parts, module_parts
 from probe_core.model import Level
-from probe_core.pipeline import compare
-from probe_core.plan import Plan
+from probe_core.model.plan import Plan
+from probe_core.plugins.manager import Manager
 
 ms.runtime.launch_blocking()
 TABLE = table()

@@ -8,8 +8,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from probe_core.measure import OpenPair
 from probe_core.model import Drift, Level, Measurement, Measurements, Reason, Verdict
+from probe_core.model.measure import OpenPair
 from probe_metrics.exact import DIFFER, scalars_against, tensor_difference
 from probe_metrics.kernel import sums
 from probe_metrics.thresholds import thresholds

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from probe_core.measure import BLOCK, wide_dtype
+from probe_core.model.measure import BLOCK, wide_dtype
 from probe_metrics.tally import NO_TOTALS, SUMS, Array, Tally, Totals, Units
 
 LANES = 64

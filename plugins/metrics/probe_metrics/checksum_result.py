@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from probe_core.dtypes import same
-from probe_core.measure import OpenPair
-from probe_core.messages import NOT_AVAILABLE
 from probe_core.model import Kind, Level, Measurements, Reason, Verdict
+from probe_core.model.dtypes import same
+from probe_core.model.measure import OpenPair
+from probe_core.model.messages import NOT_AVAILABLE
 
 _XOR_OF_ZERO = re.compile("0x0+")
 

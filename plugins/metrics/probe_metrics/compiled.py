@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from probe_core import engine
-from probe_core.store import mapped
+from probe_core.files import mapped
 from probe_metrics import _kernel
 from probe_metrics.tally import NO_TOTALS, Array, Tally, Totals, Units
 

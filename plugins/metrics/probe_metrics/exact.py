@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from probe_core.dtypes import kind
-from probe_core.measure import OpenPair
 from probe_core.model import Kind, Reason, Statistic, Value
+from probe_core.model.dtypes import kind
+from probe_core.model.measure import OpenPair
 from probe_metrics.kernel import sums
 from probe_metrics.statistics import as_float, is_number
 from probe_metrics.thresholds import thresholds

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from probe_core.dtypes import same
-from probe_core.measure import OpenPair
 from probe_core.model import Drift, Kind, Level, Measurements, Reason, Value, Verdict
+from probe_core.model.dtypes import same
+from probe_core.model.measure import OpenPair
 from probe_metrics.accuracy import eps, least
 from probe_metrics.exact import scalars_against
 from probe_metrics.kernel import sums

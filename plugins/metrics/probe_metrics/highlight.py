@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from probe_core.flow.table import consistent
 from probe_core.model import Colour, Mark, Mode, Reason, Row, Side
-from probe_core.table import consistent
 from probe_metrics.statistics import as_float, is_number
 from probe_metrics.thresholds import thresholds
 

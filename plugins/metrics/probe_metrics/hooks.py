@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from probe_core.hookspecs import hookimpl
-from probe_core.specs import HighlightSpec, MetricSpec, Needs, PolicySpec, StandardSpec, StatusRuleSpec
+from probe_core.plugins.hookspecs import hookimpl
+from probe_core.plugins.specs import (
+    HighlightSpec,
+    MetricSpec,
+    Needs,
+    PolicySpec,
+    StandardSpec,
+    StatusRuleSpec,
+)
 
 if TYPE_CHECKING:
+    from probe_core.flow.report import Report
     from probe_core.model import Advice
-    from probe_core.report import Report
 
 AHEAD = "probe_metrics.kernel:measure_ahead"
 SEED = "whole-net comparison guide, 8.3"

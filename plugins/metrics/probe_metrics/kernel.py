@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from probe_core import engine
-from probe_core.measure import OpenPair
 from probe_core.model import Measurement
+from probe_core.model.measure import OpenPair
 from probe_metrics import blocked
 from probe_metrics.tally import NO_TOTALS, Array, Tally, Totals, Units
 from probe_metrics.ulp_units import units_of

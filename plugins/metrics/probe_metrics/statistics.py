@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from probe_core.measure import OpenPair
 from probe_core.model import Measurement, Statistic
+from probe_core.model.measure import OpenPair
 
 
 class StatisticsDifference:

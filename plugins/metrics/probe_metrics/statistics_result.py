@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from probe_core.measure import OpenPair
-from probe_core.messages import NOT_AVAILABLE
 from probe_core.model import Kind, Level, Measurements, Reason, Statistic, Value, Verdict
+from probe_core.model.measure import OpenPair
+from probe_core.model.messages import NOT_AVAILABLE
 from probe_metrics.exact import DIFFER, IN_LAST_DIGITS, ExactStatistics, is_exact, scalars_against
 from probe_metrics.statistics import as_float, is_number
 from probe_metrics.thresholds import thresholds

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from probe_core.measure import OpenPair
 from probe_core.model import Measurement
+from probe_core.model.measure import OpenPair
 from probe_metrics.kernel import mean_over_nothing, misaligned, sums
 from probe_metrics.ulp_units import units_of
 

@@ -10,8 +10,7 @@ import zlib
 from typing import Any
 
 import numpy as np
-
-from probe_core.recording.leaves import NOTHING, Four
+from probe_recording.leaves import NOTHING, Four
 
 Array = np.ndarray[Any, Any]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from probe_core.hookspecs import hookimpl
-from probe_core.specs import DumperSpec, NameRule, ReaderSpec, RunnerSpec
+from probe_core.plugins.hookspecs import hookimpl
+from probe_core.plugins.specs import DumperSpec, NameRule, ReaderSpec, RunnerSpec
 
 
 @hookimpl

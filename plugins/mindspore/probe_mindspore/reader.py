@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from probe_core.files.mapped import check
+from probe_core.files.npy import load_npy
 from probe_core.model import Value
-from probe_core.store.mapped import check
-from probe_core.store.npy import load_npy
 from probe_core.store.run import Run
 from probe_core.store.sniff import confidence
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import Any, Union
 
 from mindspore import communication, nn
+from probe_recording import recorder
+from probe_recording.config import Config
+from probe_recording.directory import StepDirectory
+from probe_recording.interrupts import interrupts_deferred
+from probe_recording.recorder import SINGLE
 
-from probe_core.recording import recorder
-from probe_core.recording.config import Config
-from probe_core.recording.directory import StepDirectory
-from probe_core.recording.interrupts import interrupts_deferred
-from probe_core.recording.recorder import SINGLE
 from probe_mindspore import compat
 from probe_mindspore.capture.calls import Calls
 from probe_mindspore.capture.cells import Cells, named_cells

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from mindspore import Tensor
+from probe_recording import session, sites
+from probe_recording.config import Config
+from probe_recording.directory import StepDirectory
+from probe_recording.threads import Threads
 
-from probe_core.recording import session, sites
-from probe_core.recording.config import Config
-from probe_core.recording.directory import StepDirectory
-from probe_core.recording.threads import Threads
 from probe_mindspore import compat
 from probe_mindspore.arrays import CHECKSUMS, Array
 from probe_mindspore.storage import NpyStore

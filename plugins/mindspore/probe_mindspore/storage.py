@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from probe_core.store.atomic import replacing
+from probe_core.files.atomic import replacing
 from probe_mindspore.arrays import Array
 
 SUFFIX = ".npy"

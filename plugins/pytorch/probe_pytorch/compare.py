@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from probe_core.report import Report
+    from probe_core.flow.report import Report
 
 
 def compare(
@@ -42,10 +42,10 @@ def compare(
     from probe_core.cli.compare import matcher_name, stack_choice, time_stamp
     from probe_core.cli.options import FUNCTION_KEYS, parse_input
     from probe_core.errors import UserError
-    from probe_core.manager import Manager
-    from probe_core.plan import Plan
-    from probe_core.ranks import Ranks
-    from probe_core.summary import write_summary
+    from probe_core.model.plan import Plan
+    from probe_core.plugins.manager import Manager
+    from probe_core.ranks.ranks import Ranks
+    from probe_core.ranks.summary import write_summary
 
     flags = {
         "stack_mode": stack_mode,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Union
 
+from probe_recording.config import Config
+from probe_recording.debugger import Debugger
+from probe_recording.interface import of_the_process
 from torch import nn
 
 from probe_core.errors import UserError
-from probe_core.recording.config import Config
-from probe_core.recording.debugger import Debugger
-from probe_core.recording.interface import of_the_process
 from probe_pytorch.dataloader import BatchSteps
 from probe_pytorch.recorder import Recorder
 from probe_pytorch.seeds import seed_all

@@ -14,11 +14,11 @@ import click
 from probe_core.cli import console
 from probe_core.cli.compare import time_stamp
 from probe_core.errors import UserError, printable
-from probe_core.manager import Manager
-from probe_core.plan import Plan
-from probe_core.report import Report
-from probe_core.store.atomic import make_directory, write_text
-from probe_core.store.claim import claimed
+from probe_core.files.atomic import make_directory, write_text
+from probe_core.files.claim import claimed
+from probe_core.flow.report import Report
+from probe_core.model.plan import Plan
+from probe_core.plugins.manager import Manager
 
 STORY = """\
 A one-block transformer was trained twice{how}. The golden divides attention scores by
@@ -39,7 +39,7 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
     The runs go into DIRECTORY (./probe-demo), with the result beside them. Without torch, a pair
     of runs that ships with probe is compared instead.
     """
-    from probe_core.pipeline import compare
+    from probe_core.flow.pipeline import compare
 
     make_directory(directory)
     how = LIVE

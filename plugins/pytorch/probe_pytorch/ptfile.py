@@ -25,7 +25,7 @@ import ml_dtypes
 import numpy as np
 
 from probe_core.errors import UnreadableTensor
-from probe_core.store.mapped import Mapped, Memory, check, memory_of
+from probe_core.files.mapped import Mapped, Memory, check, memory_of
 from probe_pytorch.pickle_data import Call, Global, PickleError, Storage, interpret
 from probe_pytorch.zipmembers import members
 

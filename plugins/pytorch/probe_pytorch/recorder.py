@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from probe_recording import recorder
+from probe_recording.config import Config
+from probe_recording.directory import StepDirectory
+from probe_recording.interrupts import interrupts_deferred
+from probe_recording.recorder import SINGLE
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
 from probe_core.errors import UserError
-from probe_core.recording import recorder
-from probe_core.recording.config import Config
-from probe_core.recording.directory import StepDirectory
-from probe_core.recording.interrupts import interrupts_deferred
-from probe_core.recording.recorder import SINGLE
 from probe_pytorch import compat
 from probe_pytorch.capture.aten import AtenCapture
 from probe_pytorch.capture.calls import Calls

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from probe_recording.config import LEVELS, TASKS, Config, load, parse_steps
+from probe_recording.loss import spans
+from probe_recording.sites import STAND_IN
 
 from probe_core.cli import console
 from probe_core.cli.main import FINISHED, LOST
 from probe_core.errors import UserError
-from probe_core.recording.config import LEVELS, TASKS, Config, load, parse_steps
-from probe_core.recording.loss import spans
-from probe_core.recording.sites import STAND_IN
 
 if TYPE_CHECKING:
     from probe_pytorch.recorder import Recorder

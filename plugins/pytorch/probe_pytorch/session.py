@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from probe_recording import session, sites
+from probe_recording.config import Config
+from probe_recording.directory import StepDirectory
+from probe_recording.leaves import TensorLeaf, Tree
+from probe_recording.session import Entry
 from torch.utils.hooks import unserializable_hook
 
-from probe_core.recording import session, sites
-from probe_core.recording.config import Config
-from probe_core.recording.directory import StepDirectory
-from probe_core.recording.leaves import TensorLeaf, Tree
-from probe_core.recording.session import Entry
 from probe_pytorch import compat
 from probe_pytorch.overflow import device_flags
 from probe_pytorch.statistics import from_results

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from probe_recording.leaves import NOTHING, Four
 
-from probe_core.recording.leaves import NOTHING, Four
 from probe_pytorch.compat import is_dense
 
 try:

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from probe_recording.leaves import Json, Plain, TensorLeaf, Tree, scalar
 
-from probe_core.recording.leaves import Json, Plain, TensorLeaf, Tree, scalar
 from probe_pytorch import compat
 from probe_pytorch.statistics import measure
 

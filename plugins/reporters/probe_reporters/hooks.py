@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from probe_core.hookspecs import hookimpl
-from probe_core.specs import CommandSpec, ReporterSpec
+from probe_core.plugins.hookspecs import hookimpl
+from probe_core.plugins.specs import CommandSpec, ReporterSpec
 
 
 @hookimpl

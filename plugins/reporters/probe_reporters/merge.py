@@ -15,12 +15,12 @@ from itertools import chain
 from pathlib import Path
 
 from probe_core.errors import UserError, nearest
+from probe_core.files.atomic import AtomicFile, make_directory, remove_leftovers
+from probe_core.files.claim import FORM, claimed
+from probe_core.flow.table import LARGEST_SHEET
 from probe_core.model import Cell, Mode
+from probe_core.plugins.protocols import TableWriter
 from probe_core.progress import tell
-from probe_core.protocols import TableWriter
-from probe_core.store.atomic import AtomicFile, make_directory, remove_leftovers
-from probe_core.store.claim import FORM, claimed
-from probe_core.table import LARGEST_SHEET
 from probe_reporters.csv import CsvReporter
 from probe_reporters.jsonl import JsonlReporter
 from probe_reporters.lines import sheet_row

@@ -13,11 +13,11 @@ from probe_core.cli import console
 from probe_core.cli.main import FINISHED, FOUND, MISTAKE
 from probe_core.cli.options import Location
 from probe_core.errors import UserError, meant
-from probe_core.manager import Manager
-from probe_core.specs import ReporterSpec
+from probe_core.files.claim import FORM, claimed
+from probe_core.files.given import parse_yaml, read_given, yaml_problem
+from probe_core.plugins.manager import Manager
+from probe_core.plugins.specs import ReporterSpec
 from probe_core.spreadsheet_text import neutralise
-from probe_core.store.claim import FORM, claimed
-from probe_core.store.given import parse_yaml, read_given, yaml_problem
 
 if TYPE_CHECKING:
     from probe_reporters.merge import MergeConfig
@@ -117,7 +117,7 @@ def merge_result(
 
 
 def _check(manager: Manager, run: Path, output: Path, format_: str, fail_on: str | None) -> int:
-    from probe_core.collectives.run_check import check_run, write_check
+    from probe_diagnosis.collectives.run_check import check_run, write_check
 
     with console.progress():
         checks = check_run(run, manager)

@@ -19,8 +19,8 @@ from typing import IO
 
 import xlsxwriter
 
+from probe_core.flow.table import LARGEST_SHEET
 from probe_core.model import Cell, Colour
-from probe_core.table import LARGEST_SHEET
 from probe_reporters.lines import sheet_row
 from probe_reporters.text import excel_text
 

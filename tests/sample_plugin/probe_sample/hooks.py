@@ -1,7 +1,7 @@
 """What this plugin contributes; imported at every start of probe, so nothing heavy here."""
 
-from probe_core.hookspecs import hookimpl
-from probe_core.specs import MetricSpec, StandardSpec
+from probe_core.plugins.hookspecs import hookimpl
+from probe_core.plugins.specs import MetricSpec, StandardSpec
 
 
 @hookimpl

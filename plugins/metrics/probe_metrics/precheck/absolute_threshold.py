@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from probe_precheck.model import Judgement, Numbers, Output
 
-from probe_core.precheck.model import Judgement, Numbers, Output
 from probe_metrics.precheck.elements import Elements, share
 from probe_metrics.precheck.inf_nan import InfNanTally
 from probe_metrics.precheck.thresholds import of_kind, thresholds

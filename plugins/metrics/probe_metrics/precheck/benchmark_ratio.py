@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from probe_precheck.model import Judgement, Message, Numbers, Output, Status
 
-from probe_core.precheck.model import Judgement, Message, Numbers, Output, Status
 from probe_metrics.precheck.elements import Block, Elements, error_balance, share
 from probe_metrics.precheck.inf_nan import InfNanTally
 from probe_metrics.precheck.ratio import Ratio, ratio_of

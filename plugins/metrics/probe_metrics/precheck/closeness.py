@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from probe_precheck.model import Output
 
-from probe_core.precheck.model import Output
 from probe_metrics.precheck.elements import Elements, Flat
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from probe_precheck.model import Array
 
-from probe_core.precheck.model import Array
 from probe_metrics.precheck.elements import BFLOAT16, Flat
 
 

@@ -12,9 +12,9 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+from probe_precheck.model import Output
 
-from probe_core.measure import BLOCK
-from probe_core.precheck.model import Output
+from probe_core.model.measure import BLOCK
 
 Flat = np.ndarray[Any, Any]
 BFLOAT16 = "bfloat16"

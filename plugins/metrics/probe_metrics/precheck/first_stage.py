@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from probe_precheck.model import Array, Judged, Message, Output, Status
 
-from probe_core.precheck.model import Array, Judged, Message, Output, Status
 from probe_metrics.precheck.binary_consistency import TOPK, TOPK_HINT, error_rate
 from probe_metrics.precheck.closeness import cosine, extrema, shares_below
 from probe_metrics.precheck.distribution import distributions_agree, zeros_agree

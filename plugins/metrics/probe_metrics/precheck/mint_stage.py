@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
+from probe_precheck.model import Array, Judged, Message, Output, Status
 
-from probe_core.precheck.model import Array, Judged, Message, Output, Status
 from probe_metrics.precheck.distribution import distributions_agree, zeros_agree
 from probe_metrics.precheck.elements import Elements, Flat
 from probe_metrics.precheck.first_stage import (

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
+from probe_precheck.model import FORWARD, Judged, Message, Output, Status
 
-from probe_core.precheck.model import FORWARD, Judged, Message, Output, Status
 from probe_metrics.precheck.binary_consistency import error_rate
 from probe_metrics.precheck.distribution import rounded_to
 from probe_metrics.precheck.elements import Elements

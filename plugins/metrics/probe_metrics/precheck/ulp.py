@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from probe_precheck.model import Judgement, Message, Numbers, Output
 
-from probe_core.precheck.model import Judgement, Message, Numbers, Output
 from probe_metrics.precheck.elements import Block, Elements, Flat, share
 from probe_metrics.precheck.ratio import ratio_of
 from probe_metrics.precheck.thresholds import of_kind, thresholds

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from probe_core.precheck.model import Message, Numbers, Status, UnusableCell
-from probe_core.precheck.tables import COMPARE_DETAILS, NUMBERS, Column
+from probe_precheck.model import Message, Numbers, Status, UnusableCell
+from probe_precheck.tables import COMPARE_DETAILS, NUMBERS, Column
 
 MEASURED = {column.key: column for column in NUMBERS}
 COMPARED = {column.key: column for column in COMPARE_DETAILS}

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from probe_core.recording.backward import Backward
-from probe_core.recording.leaves import Tree
-from probe_core.recording.sites import Stack, lines_of
-from probe_core.recording.threads import Threads
+from probe_recording.backward import Backward
+from probe_recording.leaves import Tree
+from probe_recording.sites import Stack, lines_of
+from probe_recording.threads import Threads
+
 from probe_mindspore import compat
 from probe_mindspore.capture.gradients import Source, attach, sources_of, tensors_in
 from probe_mindspore.session import Session

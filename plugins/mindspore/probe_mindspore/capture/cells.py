@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mindspore import nn
+from probe_recording.leaves import Tree
+from probe_recording.session import Entry
+from probe_recording.sites import stack_of
+from probe_recording.threads import Threads
 
-from probe_core.recording.leaves import Tree
-from probe_core.recording.session import Entry
-from probe_core.recording.sites import stack_of
-from probe_core.recording.threads import Threads
 from probe_mindspore import compat
 from probe_mindspore.capture.calls import receiver
 from probe_mindspore.capture.gradients import Source, attach, sources_of, tensors_in

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import yaml
 from mindspore import Tensor
+from probe_recording.sites import stack_of
+from probe_recording.threads import Threads
 
-from probe_core.recording.sites import stack_of
-from probe_core.recording.threads import Threads
 from probe_mindspore import compat
 from probe_mindspore.capture.calls import Calls
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import mindspore
 import numpy as np
+from probe_precheck.model import Array
 
 from probe_core.errors import UserError
-from probe_core.precheck.model import Array
 from probe_mindspore.precheck.apis import writes
 from probe_mindspore.precheck.random_arrays import rounded
 from probe_mindspore.precheck.tensors import STORED, Arguments, DType, Made, leaves, mapped

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from probe_precheck.rebuild import Unbuildable, seed_at
 
-from probe_core.precheck.rebuild import Unbuildable, seed_at
 from probe_mindspore.precheck.tensors import STORED, Values
 
 LARGEST = {"BFloat16": 3.3895313892515355e38}

@@ -7,10 +7,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-
-from probe_core.precheck.fitting import Given, rule_for
-from probe_core.precheck.model import Call
-from probe_core.precheck.rebuild import (
+from probe_precheck.fitting import Given, rule_for
+from probe_precheck.model import Call
+from probe_precheck.rebuild import (
     Unbuildable,
     Walk,
     arguments_of,
@@ -19,6 +18,7 @@ from probe_core.precheck.rebuild import (
     recorded_array,
     value_of,
 )
+
 from probe_core.store.tensors import Tensors
 from probe_mindspore.precheck.fitting import fitted
 from probe_mindspore.precheck.random_arrays import generator_for, random_array

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from probe_precheck.model import Array
 
-from probe_core.precheck.model import Array
 from probe_mindspore.precheck.tensors import Arguments, DType, Made, Values, leaves, mapped
 
 WIDE = (torch.float64, torch.float32)

@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from probe_precheck.model import BACKWARD, FORWARD, Array, Call, Message, Outcome, Outputs, Skipped
+from probe_precheck.rebuild import described_leaves, is_recorded
+from probe_precheck.rules import package_text
+from probe_precheck.settings import RunnerOptions
+
 from probe_core.errors import UserError
-from probe_core.precheck.model import BACKWARD, FORWARD, Array, Call, Message, Outcome, Outputs, Skipped
-from probe_core.precheck.rebuild import described_leaves, is_recorded
-from probe_core.precheck.rules import package_text
-from probe_core.precheck.settings import RunnerOptions
+from probe_core.files.npy import load_npy
 from probe_core.store.layout import TENSOR_DIRECTORY
-from probe_core.store.npy import load_npy
 from probe_core.store.tensors import tensors_in as stored_in
 from probe_mindspore.precheck.apis import (
     NotRun,

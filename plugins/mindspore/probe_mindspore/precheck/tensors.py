@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-from probe_core.precheck.model import Array
+from probe_precheck.model import Array
 
 Values = np.ndarray[Any, Any]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from probe_recording.sites import stack_of
+from probe_recording.threads import Threads
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from probe_core.recording.sites import stack_of
-from probe_core.recording.threads import Threads
 from probe_pytorch import compat
 from probe_pytorch.capture.callers import called_from
 from probe_pytorch.capture.calls import Calls

@@ -14,10 +14,10 @@ from types import FrameType
 from typing import Any
 
 import torch
+from probe_recording.sites import is_operator, stack_of
+from probe_recording.threads import Threads
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
-from probe_core.recording.sites import is_operator, stack_of
-from probe_core.recording.threads import Threads
 from probe_pytorch import compat, seeds
 from probe_pytorch.capture import collectives
 from probe_pytorch.capture.callers import called_from

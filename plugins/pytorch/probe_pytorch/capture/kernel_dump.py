@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError
-from probe_core.store.atomic import make_directory, write_text
+from probe_core.files.atomic import make_directory, write_text
 
 Failed = Callable[[str, str, Exception], None]
 ACL_CONFIG = "acl_dump.json"

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from probe_recording.backward import Backward
+from probe_recording.leaves import Tree
+from probe_recording.sites import stack_of
+from probe_recording.threads import Threads
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils.hooks import unserializable_hook
 
-from probe_core.recording.backward import Backward
-from probe_core.recording.leaves import Tree
-from probe_core.recording.sites import stack_of
-from probe_core.recording.threads import Threads
 from probe_pytorch import compat
 from probe_pytorch.capture.calls import is_recompute
 from probe_pytorch.capture.gradients import Source, attach_walked, sources_of, tensors_in

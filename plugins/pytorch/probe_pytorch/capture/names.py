@@ -19,7 +19,7 @@ import torch
 import yaml
 
 from probe_core.errors import UserError
-from probe_core.store.given import parse_yaml, read_given
+from probe_core.files.given import parse_yaml, read_given
 from probe_pytorch import compat
 
 FAMILIES = ("functional", "tensor", "torch", "_VF", "aten", "torch_npu", "distributed", "npu_distributed",

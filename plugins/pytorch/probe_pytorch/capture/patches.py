@@ -13,8 +13,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from probe_core.recording.sites import stack_of
-from probe_core.recording.threads import Threads
+from probe_recording.sites import stack_of
+from probe_recording.threads import Threads
+
 from probe_pytorch.capture import collectives
 from probe_pytorch.capture.callers import called_from
 from probe_pytorch.capture.calls import Calls

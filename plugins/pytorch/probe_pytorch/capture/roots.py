@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from probe_recording.threads import Threads
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from probe_core.recording.threads import Threads
 from probe_pytorch import compat
 from probe_pytorch.capture.modules import named_modules
 

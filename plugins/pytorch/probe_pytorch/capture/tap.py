@@ -10,10 +10,10 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from probe_recording.leaves import Tree
 from torch import nn
 from torch.utils.hooks import unserializable_hook
 
-from probe_core.recording.leaves import Tree
 from probe_pytorch import compat
 from probe_pytorch.capture.hidden import hide, remove
 from probe_pytorch.session import Entry, Session

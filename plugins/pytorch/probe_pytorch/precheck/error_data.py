@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from probe_precheck.model import Call
+from probe_precheck.rules import package_text
 
-from probe_core.precheck.model import Call
-from probe_core.precheck.rules import package_text
-from probe_core.store.atomic import replacing, write_text
+from probe_core.files.atomic import replacing, write_text
 from probe_pytorch.precheck.apis import NPU, function_of
 from probe_pytorch.precheck.raising import tensors_in
 from probe_pytorch.precheck.rules import rules

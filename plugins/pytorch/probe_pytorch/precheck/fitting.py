@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
+from probe_precheck.fitting import Given, size_of
 
-from probe_core.precheck.fitting import Given, size_of
 from probe_pytorch.precheck.rules import rules
 
 

@@ -11,11 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
-
-from probe_core.model import Value
-from probe_core.precheck.fitting import Given, rule_for
-from probe_core.precheck.model import Call
-from probe_core.precheck.rebuild import (
+from probe_precheck.fitting import Given, rule_for
+from probe_precheck.model import Call
+from probe_precheck.rebuild import (
     Unbuildable,
     Walk,
     arguments_of,
@@ -23,7 +21,9 @@ from probe_core.precheck.rebuild import (
     recorded_array,
     value_of,
 )
-from probe_core.store.npy import load_npy
+
+from probe_core.files.npy import load_npy
+from probe_core.model import Value
 from probe_core.store.tensors import Tensors
 from probe_pytorch.precheck.fitting import fitted
 from probe_pytorch.precheck.random_tensors import generator_for, random_tensor

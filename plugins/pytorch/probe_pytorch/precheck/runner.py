@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
+from probe_precheck.model import Call, Message, Outcome, Outputs, Skipped
+from probe_precheck.rebuild import limit_size
+from probe_precheck.rules import package_text
+from probe_precheck.settings import RunnerOptions
+
 from probe_core.errors import UserError
-from probe_core.precheck.model import Call, Message, Outcome, Outputs, Skipped
-from probe_core.precheck.rebuild import limit_size
-from probe_core.precheck.rules import package_text
-from probe_core.precheck.settings import RunnerOptions
 from probe_core.store.layout import TENSOR_DIRECTORY
 from probe_core.store.tensors import tensors_in as stored_in
 from probe_pytorch.precheck.rules import rules
@@ -365,8 +366,8 @@ def _only(outputs: Outputs, numbers: tuple[int, ...]) -> Outputs:
 
 def _references() -> dict[str, Any]:
     """The references of all plugins, by the API without its count."""
-    from probe_core.manager import Manager
-    from probe_core.specs import ReferenceSpec
+    from probe_core.plugins.manager import Manager
+    from probe_core.plugins.specs import ReferenceSpec
 
     found: dict[str, Any] = {}
     for item in Manager().contributions("references"):

@@ -16,10 +16,10 @@ from typing import Any, Protocol
 
 import torch
 import xxhash
+from probe_recording.interrupts import interrupts_deferred
 
 from probe_core.errors import UserError
-from probe_core.recording.interrupts import interrupts_deferred
-from probe_core.store.atomic import create, open_file, write_text
+from probe_core.files.atomic import create, open_file, write_text
 from probe_pytorch.storage.bytes import Bytes, bytes_of, on_host
 
 SUFFIX = ".pt"

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from probe_core.specs import ReferenceSpec, address
+from probe_core.plugins.specs import ReferenceSpec, address
 from probe_pytorch.precheck.references.operator import FusedOperator
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -1,0 +1,1 @@
+"""What two runs and their ranks differ in first, and why."""

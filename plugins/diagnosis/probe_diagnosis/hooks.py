@@ -1,0 +1,1 @@
+"""What the diagnosis gives to comparisons."""

@@ -1,0 +1,158 @@
+"""Which standard judges which output: the lists that standards bring along, and those of the user."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from probe_core.errors import UserError
+from probe_core.files.given import parse_yaml, read_given, yaml_problem
+from probe_core.plugins.blame import PluginError, blamed, fault
+from probe_core.plugins.distributions import missing
+from probe_core.plugins.manager import ONLY, Manager, warn
+from probe_core.plugins.protocols import Standard
+from probe_core.plugins.specs import StandardSpec
+from probe_precheck.model import Message, kind_of
+from probe_precheck.settings import RELEASES
+
+MEASURED = frozenset({"float16", "bfloat16", "float32"})
+"""Floating-point dtypes that the standards know."""
+
+UNMEASURED = frozenset({"float64", "double", "complex64", "complex128"})
+"""Dtypes that no standard judges (decision A4)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """A standard and what is known of it."""
+
+    spec: StandardSpec
+    standard: Standard
+
+
+class Assignment:
+    """The standards in use, and the lists by which one is chosen.
+
+    Args:
+        manager: Where the standards come from.
+        release: Whose thresholds and lists: ``seed`` or ``8.3``.
+        path: A yaml file of the user's, whose lists come before those of plugins.
+
+    Raises:
+        UserError: A list that cannot be read, or names a standard that is not installed.
+    """
+
+    def __init__(self, manager: Manager, release: str, path: Path | None = None) -> None:
+        self.release = release
+        self._chosen: dict[str, Chosen] = {}
+        lists: dict[str, str] = {}
+        for name in manager.names("standards"):
+            spec = manager.find("standards", name, StandardSpec)
+            try:
+                self._chosen[name] = Chosen(spec, spec.make())
+                if spec.apis and spec.apis not in lists:
+                    with blamed(f"{spec.title}: {spec.apis}", spec.origin):
+                        package, _, file = spec.apis.partition(":")
+                        lists[spec.apis] = files(package).joinpath(file).read_text("utf-8")
+            except PluginError as error:
+                self._chosen.pop(name, None)
+                warn(error, "It judges nothing.")
+        if not self._chosen:
+            raise missing("A precision standard", "probe-metrics", ONLY)
+        self._blamed: set[str] = set()
+        self._by_api: dict[str, str] = {}
+        for address, text in lists.items():
+            self._read(text, address)
+        if path is not None:
+            try:
+                text = read_given(path).decode("utf-8-sig")
+            except (OSError, ValueError) as error:
+                problem = getattr(error, "strerror", None) or "it is no text in UTF-8"
+                raise UserError(
+                    f"The list of standards {path} cannot be read: {problem}.", "Give a yaml file."
+                ) from None
+            self._read(text, str(path))
+        self._exact = _first(self._chosen, "exact")
+        self._rest = _first(self._chosen, "rest")
+
+    def _read(self, text: str, what: str) -> None:
+        import yaml
+
+        try:
+            lists = parse_yaml(text)
+        except (yaml.YAMLError, RecursionError, ValueError) as error:
+            raise UserError(f"{what} is no valid yaml{yaml_problem(error)}.", "Mend the file.") from None
+        if not isinstance(lists, Mapping):
+            raise UserError(f"{what} must map standards to APIs.", "For example ulp: [matmul, linear].")
+        for name, apis in lists.items():
+            if name not in self._chosen:
+                raise UserError(
+                    f'{what} names a standard "{name}" that is not installed.',
+                    "Use these:",
+                    list(self._chosen),
+                )
+            for api in _apis(apis, self.release, f"{what}: {name}"):
+                self._by_api[api] = str(name)
+
+    def failed(self, chosen: Chosen, error: BaseException) -> Message:
+        """Return what a row says whose standard raised ``error``; the plugin that gives it is warned of once.
+
+        Raises:
+            BaseException: ``error``, where no plugin is to blame for it.
+        """
+        blame = fault(error, chosen.spec.title, chosen.spec.origin)
+        if blame is None:
+            raise error
+        if chosen.spec.name not in self._blamed:
+            self._blamed.add(chosen.spec.name)
+            warn(blame, "The rows that it judges say so.")
+        return Message(blame.what)
+
+    def own_columns(self, apis: Iterable[str] | None = None) -> tuple[tuple[str, str, str], ...]:
+        """The columns that standards bring along: all, or of those that judge any of ``apis``."""
+        names = self._chosen if apis is None else {self._by_api.get(api) for api in apis}
+        found = (one.spec.columns for name, one in self._chosen.items() if name in names)
+        return tuple(dict.fromkeys(column for columns in found for column in columns))
+
+    def of(self, api: str, dtype: str) -> Chosen | None:
+        """The standard for outputs of ``dtype`` (a framework's text) of the API; None where there is none.
+
+        The dtype comes first (decision B16): what is no floating-point number is judged exactly.
+        """
+        kind = kind_of(dtype)
+        if kind in UNMEASURED:
+            return None
+        if kind not in MEASURED:
+            return self._exact
+        name = self._by_api.get(api)
+        return self._chosen[name] if name is not None else self._rest
+
+
+def _first(chosen: Mapping[str, Chosen], judges: str) -> Chosen | None:
+    return next((one for one in chosen.values() if one.spec.judges == judges), None)
+
+
+def _apis(value: Any, release: str, what: str) -> Sequence[str]:
+    """The names in a list; inside, a mapping from a release to a list adds names from it on."""
+    found: list[str] = []
+    if not isinstance(value, list):
+        raise UserError(f"{what} must be a list of APIs.", "For example [matmul, linear].")
+    for item in value:
+        if isinstance(item, str):
+            found.append(item)
+        elif isinstance(item, Mapping) and all(
+            key in RELEASES and isinstance(inner, list) and all(isinstance(name, str) for name in inner)
+            for key, inner in item.items()
+        ):
+            for key, inner in item.items():
+                if RELEASES.index(release) >= RELEASES.index(key):
+                    found += inner
+        else:
+            raise UserError(
+                f"{what} holds {item!r}, which is no API.",
+                'Put a bare name, or {"8.3": [names]}; yaml quotes 8.3.',
+            )
+    return found

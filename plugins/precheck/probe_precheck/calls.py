@@ -1,0 +1,140 @@
+"""The API calls of a recorded run: forward and backward records brought together, and which are run.
+
+Facts: spec/precheck 2, 3 and 11, decision B25.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from probe_core.errors import UserError, printable
+from probe_core.model import Kind
+from probe_core.store.run import Run
+from probe_precheck.model import BACKWARD, FORWARD, Call
+from probe_precheck.settings import Settings
+
+MODULE, CELL = "Module", "Cell"
+NOT_RUN = frozenset({"Distributed", "MindSpeed"})
+NOT_COMPARED = frozenset({"Max", "Min", "Mean", "Norm", "md5", "data_name", "Max_except_inf_nan",
+                          "Min_except_inf_nan", "Max_origin", "Min_origin"})  # fmt: skip
+"""Fields of a tensor that differ between two calls which are the same work (decision B25)."""
+
+
+def api_name(call: str) -> str:
+    """The API that a call is one of: its name without the count, such as ``Functional.linear``."""
+    return call.rpartition(".")[0]
+
+
+def bare_name(call: str) -> str:
+    """The same without the type: ``linear``, ``linalg.inv``; what lists of APIs name."""
+    return api_name(call).partition(".")[2]
+
+
+class RecordedCalls:
+    """The calls of one run, in the order of their first record.
+
+    Modules of PyTorch are left out (guide), Cells of MindSpore are calls that are not run (probe).
+
+    Args:
+        run: A run with records of APIs.
+
+    Raises:
+        UserError: The run holds none.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._forward: dict[str, int] = {}
+        self._backward: dict[str, int] = {}
+        for index, key in enumerate(run.names()):
+            scope = key.partition(".")[0]
+            if scope == MODULE:
+                continue
+            name, _, phase = key.rpartition(".")
+            if scope == CELL and phase not in (FORWARD, BACKWARD):
+                path, _, phase = name.rpartition(".")
+                if phase not in (FORWARD, BACKWARD):
+                    continue  # the gradients of its parameters
+                name = f"{path}.{key.rpartition('.')[2]}"
+            if phase == BACKWARD:
+                self._backward[name] = index
+            else:
+                self._forward[name if phase == FORWARD else key] = index
+        orphans = [name for name in self._backward if name not in self._forward]
+        self.names = [*self._forward, *orphans]
+        if all(name.startswith(f"{CELL}.") for name in self.names):
+            level = f" (level {run.header.level})" if run.header.level else ""
+            raise UserError(
+                f"{run.path} holds no calls of APIs{level}.",
+                "Record the run with level L1 or mix.",
+            )
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def call(self, index: int, settings: Settings) -> Call:
+        """The call at ``index``, with what the file says of it and why it is not run, if so."""
+        name = self.names[index]
+        forward, backward = self._forward.get(name), self._backward.get(name)
+        fields = {} if forward is None else self._run.fields(forward)
+        return Call(
+            name,
+            index,
+            fields if isinstance(fields, dict) else {},
+            None if backward is None else self._run.fields(backward),
+            self._problem(name, settings),
+        )
+
+    def cost(self, index: int) -> float:
+        """What running the call will cost, roughly: the elements of its tensors, backward counted twice."""
+        forward, backward = self._forward.get(self.names[index]), self._backward.get(self.names[index])
+        elements = 1000.0
+        if forward is not None:
+            for slot in self._run.record(forward).slots:
+                if slot.value.kind is Kind.TENSOR and slot.value.shape is not None:
+                    product = 1
+                    for size in slot.value.shape:
+                        product *= size
+                    elements += product
+        return elements if backward is None else 3 * elements
+
+    def _problem(self, name: str, settings: Settings) -> str:
+        """Why the call is not run, as its row says; an empty text where it is."""
+        parts = name.split(".")
+        if parts[0] in NOT_RUN:
+            return f"{parts[0]} APIs are not supported for run ut. SKIP."
+        if parts[0] == CELL:
+            return f"A {CELL} is not run alone: the APIs that it calls are checked one by one. SKIP."
+        if len(parts) not in (3, 4) or not parts[-1].isdecimal():
+            return f"API {printable(name)} not support for run ut. SKIP."
+        if not settings.lets_through(bare_name(name)):
+            return f"API {name} in black list or not in white list. SKIP."
+        if name not in self._forward:
+            return f"API {name} has a backward record and no forward record. SKIP."
+        return ""
+
+    def distinct(self) -> Iterator[int]:
+        """The places of the calls that differ from every earlier call of their API (``-f``)."""
+        seen: set[tuple[str, str]] = set()
+        for index, name in enumerate(self.names):
+            forward = self._forward.get(name)
+            if forward is None:
+                yield index
+                continue
+            fields = self._run.fields(forward)
+            arguments = {key: fields.get(key) for key in ("input_args", "input_kwargs", "input")}
+            signature = api_name(name), json.dumps(_bare(arguments), sort_keys=True)
+            if signature not in seen:
+                seen.add(signature)
+                yield index
+
+
+def _bare(value: Any) -> Any:
+    """Arguments without what differs between two calls that are the same work."""
+    if isinstance(value, Mapping):
+        return {key: _bare(item) for key, item in value.items() if key not in NOT_COMPARED}
+    if isinstance(value, list):
+        return [_bare(item) for item in value]
+    return value

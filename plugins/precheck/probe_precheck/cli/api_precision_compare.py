@@ -1,0 +1,119 @@
+"""``probe api_precision_compare``: the details of two machines, judged by the precision standards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import click
+
+from probe_core.cli import console
+from probe_core.cli.compare import time_stamp
+from probe_core.cli.main import FINISHED, FOUND, MISTAKE
+from probe_core.errors import UserError, printable
+from probe_core.files.claim import claimed
+from probe_core.plugins.manager import Manager
+from probe_precheck.settings import LANGUAGES, RELEASES
+
+PATTERN = "accuracy_checking_details_*.csv"
+SHOWN = 5
+_PATH = click.Path(path_type=Path)
+
+
+@click.command()
+@click.option("-npu", "--npu_csv_path", "npu", type=_PATH, help="Details csv of the device under test.")
+@click.option("-gpu", "--gpu_csv_path", "gpu", type=_PATH, help="Details csv of the device that is trusted.")
+@click.option(
+    "-o", "--out_path", "output", type=_PATH, default="./", show_default=True, help="Directory of the result."
+)
+@click.option(
+    "--standard",
+    "release",
+    type=click.Choice(RELEASES),
+    default=RELEASES[0],
+    show_default=True,
+    help="Whose thresholds: those of the guide of 1.0.4, or of 8.3.",
+)
+@click.option("--assign", "standards", type=_PATH, help="A yaml file that maps standards to their APIs.")
+@click.option(
+    "--lang", "language", type=click.Choice(LANGUAGES), help="Language.  [default: that of the NPU csv]"
+)
+@click.option("--framework", help="Framework of the runs; makes no difference here.")
+@click.option(
+    "--fail-on", type=click.Choice(["warning", "error"]), help="Exit with 1 where an API comes to this."
+)
+@click.pass_context
+def api_precision_compare(
+    ctx: click.Context,
+    npu: Path | None,
+    gpu: Path | None,
+    output: Path,
+    release: str,
+    standards: Path | None,
+    language: str | None,
+    framework: str | None,
+    fail_on: str | None,
+) -> int:
+    """Judge what run_ut found on one device by what it found on another.
+
+    \b
+    probe api_precision_compare -npu npu/accuracy_checking_details_20260101120000.csv
+          -gpu gpu/accuracy_checking_details_20260101130000.csv -o out
+    """
+    from probe_precheck.assignment import Assignment
+    from probe_precheck.comparison import compare_details, write_compared
+
+    npu, gpu = npu or _here("-npu"), gpu or _here("-gpu")
+    if npu.resolve() == gpu.resolve():
+        raise UserError(f"Both sides are {npu}.", "Give the details csv of two devices with -npu and -gpu.")
+    assignment = Assignment(ctx.find_object(Manager) or Manager(), release, standards)
+    found = compare_details(npu, gpu, assignment)
+    for name in found.missing[:SHOWN]:
+        console.warn(f"{name} is not in {gpu.name}; it gets no row.")
+    if len(found.missing) > SHOWN:
+        console.warn(f"{len(found.missing) - SHOWN} more rows are not in {gpu.name}.")
+    with claimed(output, time_stamp()) as claim:
+        write_compared(found, output, claim, language)
+    counts: Counter[str] = Counter()
+    worst: list[tuple[str, str, str]] = []
+    for api, (forward, backward, messages) in found.apis.items():
+        statuses = [status.value for status in (forward, backward) if status is not None]
+        level = next((one for one in ("error", "warning", "pass") if one in statuses), "SKIP")
+        counts[level] += 1
+        if level in ("error", "warning"):
+            worst.append((level, api, " ".join(message.text("en") for message in messages)))
+    console.show(f"{len(found.apis):,} APIs judged by {len(found.rows):,} outputs")
+    words = (
+        ("error", "fail", "red"),
+        ("warning", "to check", "yellow"),
+        ("pass", "pass", "green"),
+        ("SKIP", "skipped", None),
+    )
+    parts = [
+        console.style(f"{counts[key]:,} {word}", fg=colour if counts[key] else None)
+        for key, word, colour in words
+    ]
+    console.show(f"  {', '.join(parts)}")
+    for level, api, message in sorted(worst, key=lambda one: one[0])[:SHOWN]:
+        console.show(f"    {console.style(printable(api), bold=True)}  {level}  {printable(message)}")
+    console.show(f"  wrote {found.result}")
+    console.show(f"  wrote {found.details}")
+    is_judged = any(counts[level] for level in ("error", "warning", "pass"))
+    if not is_judged:
+        console.warn("Nothing was judged: every API is skipped, so this says nothing about any of them.")
+    if fail_on and not is_judged:
+        console.error("--fail-on cannot be judged: no API was.", "The messages in the result say why.")
+        return MISTAKE
+    levels = {"error": ("error",), "warning": ("error", "warning")}.get(fail_on or "", ())
+    return FOUND if any(counts[level] for level in levels) else FINISHED
+
+
+def _here(option: str) -> Path:
+    """The one details csv in the working directory (decision B23)."""
+    found = sorted(Path().glob(PATTERN))
+    if len(found) != 1:
+        what = "There is no" if not found else "There are several"
+        raise UserError(
+            f"{what} {PATTERN} here.", f"Give the file with {option}.", [path.name for path in found[:10]]
+        )
+    return found[0]

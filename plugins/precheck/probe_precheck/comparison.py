@@ -1,0 +1,226 @@
+"""The details of two machines, judged row by row (spec/precheck 9 and 10): one of them is trusted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from probe_core.errors import UserError, printable
+from probe_core.files.atomic import make_directory, refused, remove_leftovers, replacing
+from probe_precheck import csvfile
+from probe_precheck.assignment import UNMEASURED, Assignment
+from probe_precheck.csvfile import BLANK, Table, message_text, number_text, read_table
+from probe_precheck.judging import whole
+from probe_precheck.model import FORWARD, Judgement, Message, Numbers, Status, UnusableCell, kind_of
+from probe_precheck.settings import PRECISION
+from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, DETAILS, NUMBERS, Column
+
+RESULT_NAME = "api_precision_compare_result_{}.csv"
+DETAILS_NAME = "api_precision_compare_details_{}.csv"
+REQUIRED = (
+    "name", "device_dtype", "small_value_error_share", "rmse", "max_relative_error", "mean_relative_error",
+    "error_balance", "error_rate", "inf_nan_error_rate", "relative_error_rate", "absolute_error_rate",
+    "ulp_mean", "ulp_share", "thousandth", "message",
+)  # fmt: skip
+"""Columns that both files must have (spec 10; the message by decision B18)."""
+NAME_PARTS = (6, 7)
+PEERS_EMPTY = "There is not bench calculation result."
+"""What the peer says of outputs without elements, which are no error (decision B11)."""
+UNSUPPORTED = Message("This data type does not support benchmark compare.")
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRow:
+    """A row of the comparison's details."""
+
+    name: str
+    api: str
+    phase: str
+    judgement: Judgement
+    algorithm: Message
+
+
+@dataclass(slots=True)
+class Compared:
+    """What a comparison came to.
+
+    Attributes:
+        rows: All judged rows, grouped by API.
+        missing: Rows of the NPU that the GPU lacks.
+        apis: For each API the status of forward and backward, None where there was none, and messages.
+    """
+
+    rows: list[JudgedRow] = field(default_factory=list)
+    missing: list[str] = field(default_factory=list)
+    apis: dict[str, tuple[Status | None, Status | None, tuple[Message, ...]]] = field(default_factory=dict)
+    language: str = "zh"
+    result: Path = Path()
+    details: Path = Path()
+
+
+def compare_details(npu: Path, gpu: Path, assignment: Assignment) -> Compared:
+    """Judge the rows in ``npu`` by those of the same names in ``gpu``.
+
+    Raises:
+        UserError: A file cannot be read, lacks a column, or has a row twice.
+    """
+    columns = (*DETAILS, *(Column(*names) for names in assignment.own_columns()))
+    ours, theirs = (_read(path, columns) for path in (npu, gpu))
+    by_name = {row["name"].strip(): row for row in theirs.rows}
+    found = Compared(language=ours.language)
+    for name, row in _grouped(ours.rows):
+        other = by_name.get(name, {} if not _split(name)[1] else None)
+        if other is None:
+            found.missing.append(name)
+            continue
+        found.rows.append(_judged(name, Numbers(row), Numbers(other), assignment))
+    for api in dict.fromkeys(row.api for row in found.rows):
+        found.apis[api] = _whole_api([row for row in found.rows if row.api == api])
+    return found
+
+
+def _read(path: Path, columns: Sequence[Column]) -> Table:
+    table = read_table(path, columns, REQUIRED)
+    seen: set[str] = set()
+    for row in table.rows:
+        name = row["name"].strip()
+        if name in seen:
+            raise UserError(
+                f"{path} has two rows for {printable(name)}.", "Remove one of them, or check again."
+            )
+        seen.add(name)
+    return table
+
+
+def _grouped(rows: Iterable[dict[str, str]]) -> Iterator[tuple[str, dict[str, str]]]:
+    """The rows by their names, those of one API together, in the order of first appearance (decision B21)."""
+    groups: dict[str, list[tuple[str, dict[str, str]]]] = {}
+    for row in rows:
+        name = row["name"].strip()
+        groups.setdefault(_split(name)[0], []).append((name, row))
+    for group in groups.values():
+        yield from group
+
+
+def _split(name: str) -> tuple[str, str, str]:
+    """A row's API, its direction, and its bare name; a name of another form stands for itself."""
+    parts = name.split(".")
+    if len(parts) not in NAME_PARTS or parts[-3] not in (FORWARD, "backward"):
+        return name, "", ""
+    return ".".join(parts[:-3]), parts[-3], ".".join(parts[1:-4])
+
+
+def _judged(name: str, npu: Numbers, gpu: Numbers, assignment: Assignment) -> JudgedRow:
+    api, phase, bare = _split(name)
+    nothing = Message("")
+    if not phase:
+        message = Message(f"{printable(name)} is no name of an output. SKIP.")
+        return JudgedRow(name, api, phase, Judgement(Status.SKIP, {}, (message,)), nothing)
+    judgement = _without_standard(npu, gpu)
+    if judgement is not None:
+        return JudgedRow(name, api, phase, judgement, nothing)
+    chosen = assignment.of(bare, npu.text("device_dtype"))
+    if chosen is None:
+        return JudgedRow(name, api, phase, Judgement(Status.SKIP, {}, (UNSUPPORTED,)), nothing)
+    label = Message(chosen.spec.label, chosen.spec.english_label)
+    try:
+        judgement = chosen.standard.judge(npu, gpu, assignment.release)
+        if not isinstance(judgement, Judgement):
+            raise TypeError(f"judge must return a Judgement, not {type(judgement).__name__}")
+    except UnusableCell as cell:
+        judgement = Judgement(Status.SKIP, {}, (cell.message,))
+    except BaseException as error:
+        judgement = Judgement(Status.SKIP, {}, (assignment.failed(chosen, error),))
+    return JudgedRow(name, api, phase, judgement, label)
+
+
+def _without_standard(npu: Numbers, gpu: Numbers) -> Judgement | None:
+    """What is judged before any standard: rows without numbers, and dtypes that do not fit."""
+    said = (Message(npu.text("message")),) if npu.text("message") else ()
+    nothing_measured = not any(npu.text(column.key) for column in NUMBERS)
+    is_error = npu.text("status").lower() == Status.ERROR.value
+    if nothing_measured and is_error and PEERS_EMPTY not in npu.text("message"):  # decision A3
+        return Judgement(Status.ERROR, {}, said)
+    dtype, other = npu.text("device_dtype"), gpu.text("device_dtype")
+    if not dtype:
+        return Judgement(Status.SKIP, {}, said)
+    if other and dtype != other:  # decision B19
+        return Judgement(Status.ERROR, {}, (Message(f"DEVICE Dtype differs: {dtype}, {other}"),))
+    if kind_of(dtype) in UNMEASURED:  # decision A4
+        return Judgement(Status.SKIP, {}, (UNSUPPORTED,))
+    if nothing_measured:
+        return Judgement(Status.SKIP, {}, said)
+    if not other:
+        return Judgement(Status.SKIP, {}, (Message(f"GPU: {gpu.text('message')}"),))
+    return None
+
+
+def _whole_api(rows: Sequence[JudgedRow]) -> tuple[Status | None, Status | None, tuple[Message, ...]]:
+    """The statuses and the message of one API (decision A5); a row under its bare name hides no other."""
+    rows = [row for row in rows if row.phase] or rows
+    if not rows[0].phase:
+        return Status.SKIP, Status.SKIP, rows[0].judgement.messages
+    statuses: list[Status | None] = []
+    messages: tuple[Message, ...] = ()
+    for phase in (FORWARD, "backward"):
+        own = [row for row in rows if row.phase == phase]
+        status = whole([row.judgement.status for row in own]) if own else None
+        statuses.append(status)
+        if status is Status.PASS or status is None or messages:
+            continue
+        messages = next(
+            (r.judgement.messages for r in own if r.judgement.status is status and r.judgement.messages), ()
+        )
+    return statuses[0], statuses[1], messages
+
+
+# -- writing ---------------------------------------------------------------------------------------
+
+
+def write_compared(found: Compared, directory: Path, time_stamp: str, language: str | None) -> None:
+    """Write both files, whole or not at all."""
+    make_directory(directory)
+    remove_leftovers(directory)
+    language = language or found.language
+    found.result = directory / RESULT_NAME.format(time_stamp)
+    found.details = directory / DETAILS_NAME.format(time_stamp)
+    results = [
+        {
+            "name": api,
+            "forward": _text(forward),
+            "backward": _text(backward),
+            "message": message_text(messages, language) or BLANK,
+        }
+        for api, (forward, backward, messages) in found.apis.items()
+    ]
+    _write(found.details, COMPARE_DETAILS, [_cells(row, language) for row in found.rows], language)
+    _write(found.result, COMPARE_RESULT, results, language)
+
+
+def _cells(row: JudgedRow, language: str) -> dict[str, str]:
+    cells = {key: _text(value) for key, value in row.judgement.cells.items()}
+    cells.update(
+        name=row.name,
+        status=row.judgement.status.value,
+        algorithm=row.algorithm.text(language) or BLANK,
+        message=message_text(row.judgement.messages, language) or BLANK,
+    )
+    return cells
+
+
+def _text(value: float | str | Status | None) -> str:
+    if value is None:
+        return BLANK
+    if isinstance(value, Status):
+        return value.value
+    return value if isinstance(value, str) else number_text(value, PRECISION)
+
+
+def _write(path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, str]], language: str) -> None:
+    body = csvfile.lines(csvfile.cells(row, columns) for row in rows)
+    try:
+        with replacing(path) as file:
+            file.write(csvfile.header(columns, language) + body)
+    except OSError as error:
+        raise refused(path, error) from None

@@ -1,0 +1,31 @@
+"""What the pre-check gives: its commands."""
+
+from __future__ import annotations
+
+from probe_core.plugins.hookspecs import hookimpl
+from probe_core.plugins.specs import CommandSpec
+
+
+@hookimpl
+def probe_commands() -> list[CommandSpec]:
+    """The commands of the pre-check, and the names that the older guides call them by."""
+    return [
+        *(
+            CommandSpec(
+                name,
+                f"Run every recorded API alone, against a reference{how}.",
+                f"probe_precheck.cli.run_ut:{made}",
+            )
+            for name, made, how in (
+                ("run_ut", "run_ut", ""),
+                ("multi_run_ut", "multi_run_ut", ", in several processes"),
+                ("acc_check", "run_ut", " (run_ut)"),
+                ("multi_acc_check", "multi_run_ut", ", in several processes (multi_run_ut)"),
+            )
+        ),
+        CommandSpec(
+            "api_precision_compare",
+            "Judge what run_ut found on one device by what it found on another.",
+            "probe_precheck.cli.api_precision_compare:api_precision_compare",
+        ),
+    ]

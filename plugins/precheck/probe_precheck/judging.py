@@ -1,0 +1,189 @@
+"""From an outcome to rows: outputs flattened, each given its status and the numbers of its standard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+from probe_core.plugins.protocols import SoloRule, StatusRule
+from probe_precheck.assignment import MEASURED, Assignment, Chosen
+from probe_precheck.model import (
+    BACKWARD,
+    FORWARD,
+    Array,
+    Call,
+    Detail,
+    Judged,
+    Message,
+    Outcome,
+    Output,
+    Outputs,
+    Result,
+    Skipped,
+    Status,
+)
+
+STRUCTURE = Message("bench and npu output structure is different.")
+NOTHING = Message("没有可比对的输出。", "It gives out nothing that can be compared.")
+GRAVITY = (Status.PASS, Status.WARNING, Status.ERROR)
+
+
+class Judge:
+    """Judges what calls gave out, one after the other.
+
+    Args:
+        rule: The first stage.
+        assignment: The standards.
+    """
+
+    def __init__(self, rule: StatusRule, assignment: Assignment) -> None:
+        self._rule = rule
+        self._assignment = assignment
+
+    def result(self, call: Call, outcome: Outcome) -> Result:
+        """The rows of a call."""
+        forward_status, details = self._direction(call, FORWARD, outcome.forward, outcome)
+        backward_status = None
+        if outcome.backward is not None:
+            backward_status, more = self._direction(call, BACKWARD, outcome.backward, outcome)
+            details += more
+        statuses = (forward_status, backward_status)
+        messages = result_message(statuses, details) or _notes(outcome)
+        if not messages and Status.SKIP in statuses:
+            messages = (NOTHING,)
+        asked = [detail.standard for detail in details if detail.standard is not None]
+        standard = whole(asked) if asked else None
+        if standard in (Status.ERROR, Status.WARNING):
+            messages = (*messages, *standard_message(standard, details))
+        internal = isinstance(outcome.forward, Skipped) and outcome.forward.internal
+        return Result(
+            call.name,
+            forward_status,
+            backward_status,
+            messages,
+            tuple(details),
+            standard=standard,
+            internal=internal,
+        )
+
+    def _direction(
+        self, call: Call, phase: str, outputs: Outputs | Skipped, outcome: Outcome
+    ) -> tuple[Status, list[Detail]]:
+        name = f"{call.name}.{phase}.output"
+        if isinstance(outputs, Skipped):
+            return outputs.status, [Detail(f"{name}.0", outputs.status, messages=(Message(outputs.message),))]
+        pairs = list(paired(outputs.bench, outputs.device))
+        if None in pairs:
+            return Status.ERROR, [Detail(f"{name}.0", Status.ERROR, messages=(STRUCTURE,))]
+        statuses: list[Status] = []
+        details: list[Detail] = []
+        notes = (*outcome.notes, *outcome.notes_of.get(phase, ()))
+        for number, pair in enumerate(pairs):
+            assert pair is not None
+            output = Output(call.api, *pair, outcome.is_random)
+            status, detail = self._output(f"{name}.{number}", output, phase, notes)
+            statuses.append(status)
+            if detail is not None:
+                details.append(detail)
+        return whole(statuses), details
+
+    def _output(
+        self, name: str, output: Output, phase: str, notes: tuple[Message, ...]
+    ) -> tuple[Status, Detail | None]:
+        bench, device = output.bench, output.device
+        judged = self._rule.judge(output)
+        if not judged.shown:
+            return judged.status, None
+        numbers: dict[str, float | int] = {}
+        chosen = self._standard(output)
+        if chosen is not None and not output.is_random:
+            try:
+                measured = dict(chosen.standard.measure(output, self._assignment.release))
+                if not all(isinstance(number, Real) for number in measured.values()):
+                    raise TypeError("measure must return a mapping to numbers")
+                numbers.update(measured)
+            except BaseException as error:
+                notes = (*notes, self._assignment.failed(chosen, error))
+        alone = self._alone(output, chosen, numbers, phase)
+        numbers.update(judged.numbers)
+        return judged.status, Detail(
+            name,
+            judged.status,
+            _dtype(bench),
+            _dtype(device),
+            str(tuple(device.values.shape)) if isinstance(device, Array) else "",
+            numbers,
+            (*judged.messages, *notes),
+            None if alone is None else alone.status,
+            () if alone is None else alone.messages,
+        )
+
+    def _alone(
+        self, output: Output, chosen: Chosen | None, numbers: Mapping[str, float | int], phase: str
+    ) -> Judged | None:
+        """What the standard says without a second machine; None where the rule does not ask."""
+        if not isinstance(self._rule, SoloRule):
+            return None
+        return self._rule.judge_alone(output, "" if chosen is None else chosen.spec.name, numbers, phase)
+
+    def _standard(self, output: Output) -> Chosen | None:
+        """The standard of an output with floating-point numbers on both sides."""
+        bench, device = output.bench, output.device
+        if not (isinstance(bench, Array) and isinstance(device, Array)):
+            return None
+        if bench.values.shape != device.values.shape or not bench.values.size:
+            return None
+        if device.kind not in MEASURED or bench.values.dtype.kind != "f":
+            return None
+        return self._assignment.of(output.api, device.dtype)
+
+
+def paired(bench: Any, device: Any) -> Iterator[tuple[Any, Any] | None]:
+    """The leaves of two structures in step, depth first, in the bench's order; None where they differ."""
+    if isinstance(bench, Mapping):
+        if not isinstance(device, Mapping) or set(bench) != set(device):
+            yield None
+            return
+        for key, value in bench.items():
+            yield from paired(value, device[key])
+    elif isinstance(bench, (list, tuple)) and not isinstance(bench, Array):
+        if not isinstance(device, (list, tuple)) or isinstance(device, Array) or len(bench) != len(device):
+            yield None
+            return
+        for first, second in zip(bench, device):
+            yield from paired(first, second)
+    elif isinstance(device, (Mapping, list, tuple)) and not isinstance(device, Array):
+        yield None
+    else:
+        yield bench, device
+
+
+def whole(statuses: Sequence[Status]) -> Status:
+    """What several statuses come to: the gravest; skipped ones do not count unless all are."""
+    counted = [status for status in statuses if status is not Status.SKIP]
+    return max(counted, key=GRAVITY.index) if counted else Status.SKIP
+
+
+def result_message(statuses: Sequence[Status | None], details: Sequence[Detail]) -> tuple[Message, ...]:
+    """What the row of an API says: why it failed, or why a direction was skipped; nothing where it passed."""
+    for status in (Status.ERROR, Status.WARNING, Status.SKIP):
+        if status in statuses:
+            for detail in details:
+                if detail.status is status and detail.messages:
+                    return detail.messages
+    return ()
+
+
+def standard_message(status: Status, details: Sequence[Detail]) -> tuple[Message, ...]:
+    """What the row of an API says of its standard: why the first output that came to ``status`` did."""
+    return next((one.standard_messages for one in details if one.standard is status), ())
+
+
+def _notes(outcome: Outcome) -> tuple[Message, ...]:
+    found = (outcome.notes, *(outcome.notes_of.get(phase, ()) for phase in (FORWARD, BACKWARD)))
+    return tuple(message for notes in found for message in notes)
+
+
+def _dtype(value: Any) -> str:
+    return value.dtype if isinstance(value, Array) else "" if value is None else type(value).__name__

@@ -1,0 +1,143 @@
+"""From the description of a recorded call to its arguments, as far as no framework is needed for it."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from probe_core.errors import UnreadableTensor
+from probe_core.model import Value
+from probe_core.store.leaves import FieldError, leaf_of
+from probe_core.store.tensors import Tensors
+from probe_precheck.fitting import Given
+from probe_precheck.model import Call
+
+DEPTH = 100
+
+
+class Unbuildable(Exception):
+    """An argument that cannot be rebuilt from what was recorded; the text says why."""
+
+
+def seed_at(seed: int, place: str, size: int) -> int:
+    """The seed, of ``size`` bytes, of the tensor at ``place``, such as ``Mint.add.0.forward.input.1``."""
+    digest = hashlib.blake2b(f"{seed}/{place}".encode("utf-8", "surrogatepass"), digest_size=size).digest()
+    return int.from_bytes(digest, "little")
+
+
+# -- the descriptions of a call --------------------------------------------------------------------
+
+
+def arguments_of(call: Call) -> Given:
+    """The descriptions of the call's arguments.
+
+    Raises:
+        Unbuildable: They are not recorded as such.
+    """
+    positional = call.forward.get("input_args", call.forward.get("input", []))
+    keywords = call.forward.get("input_kwargs") or {}
+    if not isinstance(positional, list) or not isinstance(keywords, dict):
+        raise Unbuildable("Its arguments are not recorded as lists and objects. SKIP.")
+    return Given(positional, keywords)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """From descriptions to what they stand for, in the same lists and dicts.
+
+    Attributes:
+        tensor: Makes a tensor from its description, its place in the run, and the position or keyword of the
+            argument that it is; the last is None for one that lies within an argument.
+        plain: Makes everything else that is described, from its description and its place in the run.
+        sequence: What recorded lists become.
+    """
+
+    tensor: Callable[[Mapping[str, Any], str, int | str | None], Any]
+    plain: Callable[[Mapping[str, Any], str], Any]
+    sequence: Callable[[Iterable[Any]], Any] = list
+
+    def arguments(self, call: Call, given: Given) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of the call's forward, by position and by keyword."""
+        name = f"{call.name}.forward"
+        return (
+            [self.value(item, f"{name}.input.{i}", i) for i, item in enumerate(given.positional)],
+            {key: self.value(item, f"{name}.kwargs.{key}", key) for key, item in given.keywords.items()},
+        )
+
+    def value(self, item: Any, place: str, at: int | str | None = None, depth: int = 0) -> Any:
+        """What one description stands for; ``at`` is the position or keyword of an argument.
+
+        Raises:
+            Unbuildable: It is nested too deeply.
+        """
+        if depth > DEPTH:
+            raise Unbuildable("Its arguments are nested too deeply. SKIP.")
+        if isinstance(item, list):
+            parts = (self.value(part, f"{place}.{i}", None, depth + 1) for i, part in enumerate(item))
+            return self.sequence(parts)
+        if not isinstance(item, dict):
+            return item
+        if not isinstance(item.get("type"), str):
+            return {key: self.value(part, f"{place}.{key}", None, depth + 1) for key, part in item.items()}
+        return self.tensor(item, place, at) if "dtype" in item else self.plain(item, place)
+
+
+def described_leaves(value: Any) -> list[Any]:
+    """The descriptions in nested lists and objects, depth first; None where nothing was recorded."""
+    if isinstance(value, list):
+        return [leaf for item in value for leaf in described_leaves(item)]
+    if isinstance(value, dict) and not isinstance(value.get("type"), str):
+        return [leaf for item in value.values() for leaf in described_leaves(item)]
+    return [value]
+
+
+def is_recorded(leaf: Any) -> bool:
+    """Is the description one of a tensor whose data were kept?"""
+    return isinstance(leaf, Mapping) and leaf.get("data_name") is not None
+
+
+# -- the description of a tensor -------------------------------------------------------------------
+
+
+def value_of(leaf: Mapping[str, Any], place: str) -> Value:
+    """A tensor's description, read.
+
+    Raises:
+        Unbuildable: A field holds what it cannot hold.
+    """
+    try:
+        return leaf_of(dict(leaf), "")
+    except FieldError as error:
+        raise Unbuildable(f"{place}{error}. SKIP.") from None
+
+
+def limit_size(shape: tuple[int, ...], itemsize: int, most: int) -> None:
+    """Refuse a tensor that takes more than ``most`` bytes.
+
+    Raises:
+        Unbuildable: It does.
+    """
+    if math.prod(shape) * itemsize > most:
+        raise Unbuildable(f"A tensor of shape {list(shape)} takes more memory than there is. SKIP.")
+
+
+def recorded_array(tensors: Tensors, value: Value) -> np.ndarray[Any, Any]:
+    """The data that were kept of a tensor, in the recorded shape.
+
+    Raises:
+        Unbuildable: They cannot be read, or have another shape.
+    """
+    try:
+        array = tensors(value)
+    except UnreadableTensor as error:
+        raise Unbuildable(f"{error}. SKIP.") from None
+    if array.shape != value.shape:
+        raise Unbuildable(
+            f"{value.data_name} holds shape {list(array.shape)} where {value.extent} was recorded. SKIP."
+        )
+    return array

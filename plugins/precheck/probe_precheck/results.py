@@ -1,0 +1,304 @@
+"""The pair of files that a pre-check writes: one row an API, and one row an output.
+
+The details of an API are written first, then its row (decision B27), each with one call of the system; so
+whatever ends the process, what stands in the result file is whole, and the rest is done again on resume.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from probe_core.errors import UserError, printable
+from probe_core.files.atomic import (
+    create,
+    make_directory,
+    open_file,
+    refused,
+    remove_leftovers,
+    replacing,
+)
+from probe_core.files.claim import next_second
+from probe_core.spreadsheet_text import neutralise
+from probe_precheck import csvfile
+from probe_precheck.csvfile import BLANK, message_text, number_text, read_table
+from probe_precheck.model import Detail, Result
+from probe_precheck.tables import Column, Tables
+
+RESULT_NAME = "accuracy_checking_result_{}.csv"
+DETAILS_NAME = "accuracy_checking_details_{}.csv"
+_RESULT = re.compile(r"accuracy_checking_result_(\d{14})\.csv")
+_DETAIL_NAME = re.compile(r"(.*)\.(?:forward|backward)\.output\.\d+")
+
+
+def api_of(name: str) -> str:
+    """The API that a row of the details is about; the name itself where it is none of an output."""
+    found = _DETAIL_NAME.fullmatch(name)
+    return found[1] if found else name
+
+
+def cell_name(name: str) -> str:
+    """A name as its cell holds it: on one line, and no formula."""
+    return neutralise(printable(name, sys.maxsize))
+
+
+def _may_be_of(api: str, tail: str) -> bool:
+    """Whether a row of the details that begins with ``tail`` may be one of the API's."""
+    start = f"{api}."
+    return start.startswith(tail[: len(start)])
+
+
+class ResultFiles:
+    """Both files, open for appending; ``columns`` are those of the details, ``tables`` what they must have.
+
+    Attributes:
+        result, details: Their paths.
+        time_stamp: The 14 digits in their names.
+        done: The APIs that stand in them already.
+    """
+
+    def __init__(
+        self,
+        result: Path,
+        columns: Sequence[Column],
+        language: str,
+        precision: int,
+        tables: Tables = Tables(),  # noqa: B008
+    ) -> None:
+        self.result = result
+        self.time_stamp = result.stem[-14:]
+        self.details = result.with_name(DETAILS_NAME.format(self.time_stamp))
+        self.done: set[str] = set()
+        self._language = language
+        self._precision = precision
+        self._columns = columns
+        self._tables = tables
+        self._files: list[BinaryIO] = []
+
+    # -- opening ---------------------------------------------------------------------------
+
+    @classmethod
+    def create(
+        cls,
+        directory: Path,
+        time_stamp: str,
+        columns: Sequence[Column],
+        language: str,
+        precision: int,
+        tables: Tables = Tables(),  # noqa: B008
+    ) -> ResultFiles:
+        """New files in ``directory``, which is made; the time stamp goes up where it is taken."""
+        make_directory(directory)
+        remove_leftovers(directory)
+        for _ in range(1000):
+            files = cls(directory / RESULT_NAME.format(time_stamp), columns, language, precision, tables)
+            try:
+                files._open(is_new=True)
+            except FileExistsError:
+                time_stamp = next_second(time_stamp)
+                continue
+            except OSError as error:
+                raise refused(files.result, error) from None
+            try:
+                files._write(files._files[0], csvfile.header(tables.result, language))
+                files._write(files._files[1], csvfile.header(columns, language))
+            except BaseException:
+                files.remove()
+                raise
+            return files
+        raise UserError(f"{directory} takes no new files.", "Give another directory with -o.")
+
+    @classmethod
+    def resume(
+        cls,
+        result: Path,
+        columns: Sequence[Column],
+        precision: int,
+        tables: Tables = Tables(),  # noqa: B008
+    ) -> ResultFiles:
+        """The files of an earlier run, without what it did not finish.
+
+        Raises:
+            UserError: The file was renamed, its details are not there, or either is damaged, or in use.
+        """
+        if not _RESULT.fullmatch(result.name):
+            raise UserError(
+                f'"{result.name}" is no name of a result file, please do not modify the result csv name.',
+                "Give accuracy_checking_result_ with the 14 digits of its time, and .csv.",
+            )
+        files = cls(result, columns, "zh", precision, tables)
+        if not result.is_file():
+            raise UserError(f"There is no {result}.", "Give the result csv of the run to go on with.")
+        if not files.details.is_file():
+            raise UserError(
+                f"{files.details.name} is not beside {result.name}.",
+                "Keep both files of a run in one directory.",
+            )
+        try:
+            remove_leftovers(result.parent)
+            files._open(is_new=False)
+        except OSError as error:
+            raise refused(result, error) from None
+        try:
+            files._take_up()
+        except BaseException:
+            files.close()
+            raise
+        return files
+
+    def _open(self, *, is_new: bool) -> None:
+        self._files = [_opened(self.result, is_new)]
+        try:
+            _lock(self._files[0], self.result)
+            self._files.append(_opened(self.details, is_new))
+        except BaseException:
+            self.close()
+            if is_new:
+                self.result.unlink(missing_ok=True)
+            raise
+
+    def _take_up(self) -> None:
+        """Note what is done, and take out what was begun and not finished."""
+        needed = [[column.key for column in columns] for columns in self._tables]
+        result = read_table(self.result, self._tables.result, needed[0], may_be_cut=True)
+        details = read_table(self.details, self._columns, needed[1], may_be_cut=True)
+        self._language = details.language
+        more = [column for column in self._columns if column not in details.columns]
+        self._columns = (*details.columns, *more)
+        rows = result.rows
+        if rows and details.is_cut and _may_be_of(rows[-1]["name"].strip(), details.tail):
+            rows = rows[:-1]  # it lost a row of its details
+        names = [row["name"].strip() for row in rows]
+        self.done = set(names)
+        if len(self.done) < len(names):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise UserError(f"{self.result} has two rows for {twice}.", "Remove one of them, or check again.")
+        kept = [row for row in details.rows if api_of(row["name"].strip()) in self.done]
+        for file, table in zip(self._files, (result, details)):
+            if table.is_cut:
+                file.truncate(table.whole)
+            file.seek(0, os.SEEK_END)
+        if len(rows) < len(result.rows):
+            self._replace(self.result, self._tables.result, rows)
+            self._reopen(0, self.result)
+        if more or len(kept) < len(details.rows):
+            self._replace(self.details, self._columns, kept)
+            self._reopen(1, self.details)
+
+    def _reopen(self, number: int, path: Path) -> None:
+        """Go on with the file that took the place of one of ours."""
+        file = _opened(path, is_new=False)
+        file.seek(0, os.SEEK_END)
+        if number == 0:
+            _lock(file, path)
+        self._files[number].close()
+        self._files[number] = file
+
+    def has(self, name: str) -> bool:
+        """Does the call stand in both files already?"""
+        return cell_name(name).strip() in self.done
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def append(self, result: Result) -> None:
+        """Write the rows of an API.
+
+        Raises:
+            UserError: The disk is full, or the like; what was written before stays.
+        """
+        self._write(
+            self._files[1],
+            csvfile.lines(csvfile.cells(self._detail(detail), self._columns) for detail in result.details),
+        )
+        row = {
+            "name": cell_name(result.name),
+            "forward": result.forward.value,
+            "backward": BLANK if result.backward is None else result.backward.value,
+            "message": message_text(result.messages, self._language) or BLANK,
+            "standard": BLANK if result.standard is None else result.standard.value,
+        }
+        self._write(self._files[0], csvfile.lines([csvfile.cells(row, self._tables.result)]))
+        self.done.add(cell_name(result.name).strip())
+
+    def _detail(self, detail: Detail) -> Mapping[str, str]:
+        found = {key: number_text(value, self._precision) for key, value in detail.numbers.items()}
+        found.update(
+            name=cell_name(detail.name),
+            bench_dtype=detail.bench_dtype or BLANK,
+            device_dtype=detail.device_dtype or BLANK,
+            shape=detail.shape or BLANK,
+            status=detail.status.value,
+            message=message_text(detail.messages, self._language) or BLANK,
+            standard=BLANK if detail.standard is None else detail.standard.value,
+            standard_message=message_text(detail.standard_messages, self._language) or BLANK,
+        )
+        return found
+
+    def _write(self, file: BinaryIO, data: bytes) -> None:
+        start = file.tell()
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[file.write(view) :]
+        except OSError as error:
+            with suppress(OSError):
+                file.truncate(start)
+            raise refused(self.result if file is self._files[0] else self.details, error) from None
+
+    def finish(self, order: Sequence[str]) -> None:
+        """Put the rows into the order of the run, and close the files."""
+        place = {cell_name(name).strip(): number for number, name in enumerate(order)}
+        for path, columns in ((self.result, self._tables.result), (self.details, tuple(self._columns))):
+            rows = read_table(path, columns, [column.key for column in columns]).rows
+            places = [place.get(api_of(row["name"].strip()), len(place)) for row in rows]
+            if places != sorted(places):
+                ordered = [row for _, row in sorted(zip(places, rows), key=lambda item: item[0])]
+                self._replace(path, columns, ordered)
+        self.close()
+
+    def _replace(self, path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, str]]) -> None:
+        body = csvfile.lines(csvfile.cells(row, columns) for row in rows)
+        try:
+            with replacing(path) as file:
+                file.write(csvfile.header(columns, self._language) + body)
+        except OSError as error:
+            raise refused(path, error) from None
+
+    def remove(self) -> None:
+        """Take both files away, where nothing could be checked at all."""
+        self.close()
+        for path in (self.result, self.details):
+            path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Let the files go."""
+        for file in self._files:
+            with suppress(OSError):
+                file.close()
+
+
+def _opened(path: Path, is_new: bool) -> BinaryIO:
+    """Open one of both files, which no link may lead to, for reading and writing."""
+    file = os.fdopen(create(path) if is_new else open_file(path, os.O_RDWR), "r+b", buffering=0)
+    return cast(BinaryIO, file)
+
+
+def _lock(file: BinaryIO, path: Path) -> None:
+    """Keep another pre-check from the file, where the system can."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UserError(
+            f"Another pre-check is writing {path.name}.", "Wait for it to end, or end it, then go on."
+        ) from None
+    except OSError:
+        return  # a file system without locks

@@ -1,0 +1,107 @@
+"""What runs in a process of the supervisor: job after job, until the parent wants no more or is gone.
+
+A message is its length and a pickle. In those to the parent, a byte before the pickle says what it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple, cast
+
+from probe_core.errors import UserError, printable
+from probe_core.ranks import processes
+
+Setup = Callable[[int], Callable[[Any], Any]]
+"""Called with the number of the worker's slot; gives what runs a job."""
+
+LENGTH = struct.Struct("!Q")
+
+
+class Says(IntEnum):
+    """What a message to the parent is."""
+
+    READY = 0
+    REFUSED = 1
+    RESULT = 2
+    RAISED = 3
+
+
+class Answer(NamedTuple):
+    """A message to the parent: what it is, and a pickle."""
+
+    says: Says
+    data: bytes
+
+
+def serve(channel: socket.socket, log: int, variables: Mapping[str, str]) -> None:
+    """Set up as the first message says, then run a job for every other.
+
+    Args:
+        channel: The line to the parent.
+        log: The file descriptor that output goes to.
+        variables: Our environment variables.
+    """
+    _settle(log, variables)
+    with channel, cast(BinaryIO, channel.makefile("rwb")) as stream:
+        order = _read(stream)
+        if order is None:
+            return
+        setup, slot = pickle.loads(order)
+        try:
+            run_job: Callable[[Any], Any] = setup(slot)
+        except UserError as error:
+            _write(stream, Says.REFUSED, pickle.dumps((error.what, error.fix, error.choices)))
+            return
+        _write(stream, Says.READY, b"")
+        while (job := _read(stream)) is not None:
+            _write(stream, *_answer(run_job, job))
+
+
+def _settle(log: int, variables: Mapping[str, str]) -> None:
+    """Keep quiet, outlive Ctrl-C and no parent, and be the first to go where memory is short."""
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    os.close(log)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    processes.let_interrupts_in()
+    processes.end_with_parent()
+    processes.take_variables(variables)
+    os.setpgid(0, 0)  # what a job starts is killed with it
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
+def _answer(run_job: Callable[[Any], Any], job: bytes) -> Answer:
+    try:
+        return Answer(Says.RESULT, pickle.dumps(run_job(pickle.loads(job)), pickle.HIGHEST_PROTOCOL))
+    except Exception as error:
+        reason = raised(error)
+    return Answer(Says.RAISED, pickle.dumps(reason))
+
+
+def raised(error: Exception) -> str:
+    """An exception as the reason why a job is lost."""
+    try:
+        text = f": {error}" if str(error) else ""
+    except Exception:
+        text = ""
+    return printable(f"raised {type(error).__name__}{text}")
+
+
+def _read(stream: BinaryIO) -> bytes | None:
+    header = stream.read(LENGTH.size)
+    return stream.read(LENGTH.unpack(header)[0]) if len(header) == LENGTH.size else None
+
+
+def _write(stream: BinaryIO, says: Says, data: bytes) -> None:
+    stream.write(LENGTH.pack(len(data) + 1) + bytes([says]))
+    stream.write(data)
+    stream.flush()

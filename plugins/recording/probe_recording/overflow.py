@@ -1,0 +1,19 @@
+"""Task overflow_check: does a record hold nan or infinities (spec/dump 14)?"""
+
+from __future__ import annotations
+
+import math
+
+from probe_recording.leaves import TensorLeaf, Tree
+
+
+def overflows(tree: Tree) -> bool:
+    """True where the maximum or minimum of any leaf is nan or infinite."""
+    if isinstance(tree, TensorLeaf):
+        high, low = tree.statistics[:2]
+        return not all(math.isfinite(value) for value in (high, low) if value is not None)
+    if isinstance(tree, list):
+        return any(overflows(item) for item in tree)
+    if type(tree) is dict:
+        return any(overflows(item) for item in tree.values())
+    return False

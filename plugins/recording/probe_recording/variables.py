@@ -1,0 +1,86 @@
+"""Level debug: variables that the script saves by name (spec/dump 3, 9.4)."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from probe_recording.config import ConfigWarning
+from probe_recording.leaves import Tree
+from probe_recording.session import Entry, Session
+
+
+def save_variable(session: Session, variable: Any, name: str, backward: bool) -> None:
+    """Record ``variable``, and with ``backward`` the gradients of its tensors once they arrive."""
+    number = session.number(name)
+    key = f"{name}.{number}.debug"
+    try:
+        with session.quiet():
+            tree = session.collector.tree(variable, key, session.save_for(key))
+        if tree is None and variable is not None:
+            session.take_back(name, number)
+            warnings.warn(
+                f"{name}: a {type(variable).__name__} cannot be recorded; nothing is saved",
+                ConfigWarning,
+                stacklevel=4,
+            )
+            return
+        session.add(key, tree)
+        if backward:
+            _Gradients(session, name, number).expect(variable)
+    except Exception as error:
+        session.failed("save", key, error)
+
+
+class _Gradients:
+    """The gradients of one saved variable, in its structure."""
+
+    def __init__(self, session: Session, name: str, number: int) -> None:
+        self._session = session
+        self._name = f"{name}_grad"
+        self._number = number
+        self._key = ""
+        self._entry: Entry | None = None
+        self._shape: Tree = None
+
+    def expect(self, variable: Any) -> None:
+        """Hook every tensor that will have a gradient."""
+        self._shape = self._outline(variable, ())
+
+    def _outline(self, value: Any, path: tuple[Any, ...]) -> Tree:
+        if isinstance(value, (list, tuple)):
+            return [self._outline(item, (*path, i)) for i, item in enumerate(value)]
+        if isinstance(value, dict):
+            return {str(key): self._outline(item, (*path, str(key))) for key, item in value.items()}
+        if self._session.will_have_gradient(value):
+            self._session.expect_gradient(value, lambda gradient: self._arrived(path, gradient))
+        return None
+
+    def _free_key(self) -> str:
+        """The record's name, unless a variable was saved under it."""
+        number = self._number
+        while self._session.has(f"{self._name}.{number}.debug"):
+            number += 1
+        return f"{self._name}.{self._session.number_from(self._name, number)}.debug"
+
+    def _arrived(self, path: tuple[Any, ...], gradient: Any) -> None:
+        session = self._session
+        if not session.active:
+            return
+        try:
+            self._key = self._key or self._free_key()
+            name = ".".join(map(str, (self._key, *path)))
+            with session.quiet():
+                leaf = session.collector.tree(gradient, name, session.save_for(self._key))
+            if self._entry is None:
+                self._entry = session.open(self._key, self._shape)
+            if not path:
+                self._entry.fields = leaf
+            else:
+                place = self._entry.fields
+                for step in path[:-1]:
+                    place = place[step]
+                place[path[-1]] = leaf
+            session.arrived(self._entry)
+        except Exception as error:
+            session.failed("save", self._key, error)

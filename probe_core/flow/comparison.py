@@ -1,0 +1,463 @@
+"""Two runs opened and matched, and the rows of their ops: measured and judged as they are asked for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import groupby
+from math import prod
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from probe_core.errors import UserError, nearest
+from probe_core.files.mapped import Mapped
+from probe_core.flow import rounding
+from probe_core.flow import table as tables
+from probe_core.flow.across import Hints, views
+from probe_core.flow.ahead import Ahead, opened_ahead
+from probe_core.flow.opening import open_runs
+from probe_core.flow.suspects import Op
+from probe_core.flow.watched import WatchedMetric
+from probe_core.matching.mapping import read_mapping
+from probe_core.matching.matching import Matching, Region, RowOrder
+from probe_core.matching.user_maps import read_api_mapping, read_cell_mapping, read_layer_mapping
+from probe_core.model import Advice, How, Level, Mark, Measurement, Mode, Pair, Reason, Row, Suspect, Verdict
+from probe_core.model.dtypes import same
+from probe_core.model.measure import NOTHING_MAPPED, OpenPair
+from probe_core.model.plan import Plan, StackMode
+from probe_core.plugins.blame import PluginError, blamed, fault
+from probe_core.plugins.manager import Manager
+from probe_core.plugins.protocols import Highlighter, Matcher, Metric, Policy
+from probe_core.plugins.specs import (
+    HighlightSpec,
+    MatcherSpec,
+    MetricSpec,
+    Needs,
+    PolicySpec,
+    ReporterSpec,
+    address,
+)
+from probe_core.store.names import is_gradient, without_count
+from probe_core.store.run import Run
+
+UNREADABLE_KEPT = 5
+UNCHECKED = 16
+"""Pairs of an op whose mapped files are checked together; they stay open until then."""
+REGION_SHOWN = 6
+"""Calls of a region that are named."""
+ROW_COST = 16_384
+"""Elements that take as long to measure as all else that a row takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tool:
+    """A metric at work: its spec, what its factory made, and what its measurements are called."""
+
+    spec: MetricSpec
+    metric: Metric
+    names: tuple[str, ...]
+    is_third_party: bool
+
+
+def check_plan(plan: Plan, manager: Manager) -> None:
+    """Refuse a plan that no two runs can be compared by, before anything is read.
+
+    Raises:
+        UserError: A mapping file that cannot be read; a format, a matcher or a metric that there is not.
+    """
+    for kind, names, spec in (
+        ("reporters", plan.formats, ReporterSpec),
+        ("matchers", (plan.matcher,) if plan.matcher else (), MatcherSpec),
+        ("metrics", plan.metrics, MetricSpec),
+    ):
+        for name in names:
+            manager.find(kind, name, spec)
+    if isinstance(plan.mapping, Path):
+        read_mapping(plan.mapping)
+    if plan.api_mapping is not None:
+        read_api_mapping(plan.api_mapping)
+    if plan.cell_mapping is not None:
+        read_cell_mapping(plan.cell_mapping)
+    if plan.layer_mapping is not None:
+        read_layer_mapping(plan.layer_mapping)
+
+
+class Comparison:
+    """Two opened runs, matched, with the metrics and the policy that fit what they hold."""
+
+    def __init__(self, plan: Plan, manager: Manager, target: Path, golden: Path) -> None:
+        self.plan = plan
+        self.notes: list[str] = []
+        self.unreadable: list[str] = []
+        self.unreadable_count = 0
+        self._blamed: set[str] = set()
+        self.target, self.golden = open_runs(plan, manager, target, golden)
+        for side, run in (("target", self.target), ("golden", self.golden)):
+            if run.header.unfinished:
+                self.notes.append(
+                    f"the {side} is unfinished, and calls after its last record are missing: "
+                    f"{run.header.unfinished}"
+                )
+        self.mode = self.target.mode
+        self.is_debug = self.target.is_debug
+        self._tools = _tools(plan, manager, self.mode)
+        self._metrics = frozenset(tool.spec.name for tool in self._tools)
+        self._ahead = self._found_ahead()
+        policy = manager.find("policies", tables.POLICIES[self.mode], PolicySpec)
+        self._policy: Policy = policy.make()
+        self._difference: Policy | None = None
+        if plan.analyze and not self.is_debug:
+            self._difference = manager.find("policies", tables.DIFFERENCE, PolicySpec).make()
+        seen = views(plan, manager, self.target, self.golden)
+        self.notes += seen.notes
+        self._hints = Hints(seen)
+        self._matcher = seen.matcher
+        name = seen.matcher if plan.mapping is None else "mapping"
+        spec = manager.find("matchers", name, MatcherSpec)
+        matcher: Matcher = spec.make()
+        with blamed(spec.title, spec.origin):
+            matching = matcher.match(seen.target, seen.golden, replace(plan, matcher=seen.matcher))
+            if not isinstance(matching, Matching):
+                raise TypeError(f"match must return a Matching, not {type(matching).__name__}")
+        if not matching.matched:
+            raise _nothing_matched(self.target, self.golden)
+        self.matching = matching
+        self._order = RowOrder(matching, self.target, self.golden)
+        self.row_count = self._order.row_count
+        self.regions = [_region(region, self.target, self.golden) for region in matching.regions]
+        self._shifted = self._find_shifted()
+        self._highlighters = self._highlights(manager)
+        stack = self._use_stacks()
+        extra = [
+            (tool.spec.name, column)
+            for tool in self._tools
+            if tool.spec.name in plan.metrics and tool.spec.name not in tables.METRICS[self.mode]
+            for column in tool.spec.columns
+        ]
+        self.table = tables.Table(self.mode, stack=stack, extra=extra)
+        self.difference_table = self._table_of_differences(stack) if self._difference else None
+
+    def ops(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[str, list[Row]]]:
+        """The rows of each op in the order of the table; of the target, from ``start`` to before ``stop``."""
+        stop = len(self.target) if stop is None else stop
+        ahead = opened_ahead(self._opened(start, stop), self._ahead)
+        for (_, op), opened in groupby(ahead, key=itemgetter(0)):
+            yield op, self._rows(op, (pair for _, pair in opened if pair is not None))
+
+    def chunks(self, count: int) -> list[tuple[int, int]]:
+        """The target's ops cut into some ``count`` stretches of equal cost: first, and behind the last."""
+        costs = [
+            sum(ROW_COST + prod(slot.value.shape or ()) for slot in record.slots)
+            for record in self.target.records()
+        ]
+        share = sum(costs) / max(1, count)
+        chunks: list[tuple[int, int]] = []
+        start, cost = 0, 0
+        for number, own in enumerate(costs):
+            cost += own
+            if cost >= share or number == len(costs) - 1:
+                chunks.append((start, number + 1))
+                start, cost = number + 1, 0
+        return chunks
+
+    def look(self, op: str, rows: Sequence[Row]) -> None:
+        """Note what is known of the frameworks where it may explain these rows."""
+        self.notes += self._hints.of(op, rows)
+
+    def explain(self, suspects: Sequence[Suspect]) -> None:
+        """Note what is known of the frameworks where it may explain that calls are suspect."""
+        self.notes += self._hints.of_suspects(suspects)
+
+    def advised(self, advice: Advice) -> Advice:
+        """Advice, with what is known of the frameworks where calls differ."""
+        more = [f"Known difference: {text}." for text in self._hints.explaining]
+        return replace(advice, text="\n".join([advice.text, *more]))
+
+    def watched_metrics(self) -> list[WatchedMetric]:
+        """The metrics, to see whether each gives a number on any row."""
+        return [
+            WatchedMetric(
+                tool.spec.name, str(tool.spec.origin), tool.names, tool.spec.name in self.plan.metrics
+            )
+            for tool in self._tools
+        ]
+
+    def take_unreadable(self, lines: Sequence[str], count: int) -> None:
+        """Note tensor files that someone else could not read for us."""
+        self.unreadable_count += count
+        self.unreadable += lines[: UNREADABLE_KEPT - len(self.unreadable)]
+
+    def take_notes(self, lines: Sequence[str]) -> None:
+        """Note what someone else found out who measured for us."""
+        self.notes += [line for line in lines if line not in self.notes]
+
+    def describe(self, op: str) -> Op:
+        """What the report wants to know of an op."""
+        return Op(op, self.target.construct.ancestors(op), without_count(op) in self._shifted)
+
+    def close(self) -> None:
+        """Let both runs go."""
+        self.target.close()
+        self.golden.close()
+
+    # -- one op ------------------------------------------------------------------------------
+
+    def _opened(self, start: int, stop: int) -> Iterator[tuple[tuple[int, str], OpenPair | None]]:
+        """All pairs, opened, each with the number and the name of its op; None for an op without rows."""
+        for number, op in enumerate(self._order.ops(start, stop)):
+            label = number, op.op
+            for pair in op.pairs:
+                yield label, OpenPair(pair, self.mode, self.target, self.golden, self._metrics)
+            if not op.pairs:
+                yield label, None
+
+    def _rows(self, op: str, pairs: Iterable[OpenPair]) -> list[Row]:
+        stack = None if is_gradient(op) else self.target.stack_of(op)
+        rows: list[Row] = []
+        mapped: list[tuple[int, OpenPair]] = []
+        for pair in pairs:
+            own = stack if pair.pair.target is not None else None
+            if pair.mappings != NOTHING_MAPPED:
+                mapped.append((len(rows), pair))
+            rows.append(self._row(op, pair, own))
+            if len(mapped) == UNCHECKED:
+                self._check_files(op, rows, mapped)
+            stack = None if own is not None else stack
+        if mapped:
+            self._check_files(op, rows, mapped)
+        rows = rounding.judged(op, rows)
+        for spec, highlighter in [*self._highlighters]:
+            try:
+                with blamed(spec.title, spec.origin):
+                    marked = {
+                        place: _marked(rows[place], mark) for place, mark in highlighter.mark(rows).items()
+                    }
+            except PluginError as error:
+                self._highlighters.remove((spec, highlighter))
+                self._blame(error, "From there on it marks no row.")
+                continue
+            for place, row in marked.items():
+                rows[place] = row
+        return rows
+
+    def _blame(self, error: PluginError, means: str) -> None:
+        """Note once that a plugin failed, and what that means for the result."""
+        note = f"{error.what} {means} {error.fix}"
+        if note not in self.notes:
+            self.notes.append(note)
+
+    def _row(self, op: str, opened: OpenPair, stack: tuple[str, ...] | None) -> Row:
+        try:
+            measurements: dict[str, Measurement] = {}
+            for tool in self._tools:
+                measurements.update(zip(tool.names, self._measure(tool, opened)))
+            verdict: Verdict = self._policy.judge(opened, measurements)
+            difference = self._difference.judge(opened, measurements) if self._difference else None
+        finally:
+            opened.close()
+        if opened.unreadable is not None and not opened.unreadable.missing:
+            self.take_unreadable([str(opened.unreadable)], 1)
+        notes = _notes(opened.pair, self.mode)
+        if verdict.level is Level.PASS and opened.pair.requires_grad_differs:
+            verdict = verdict._replace(level=Level.WARNING)
+        if opened.pair.how is How.REGION and not opened.pair.matched:
+            verdict = verdict._replace(level=Level.SKIP)  # the region is one finding, not one a row
+        return Row(opened.pair, op, measurements, verdict, notes, None, stack, difference)
+
+    def _check_files(self, op: str, rows: list[Row], measured: list[tuple[int, OpenPair]]) -> None:
+        """Make the rows again whose mapped files were cut off or changed meanwhile, as unreadable ones."""
+        problems: dict[Mapped | None, str] = {}
+        for memory in {memory for _, pair in measured for memory in pair.mappings}:
+            problem = None if memory is None else memory.problem()
+            if problem is not None:
+                problems[memory] = problem
+        for place, pair in measured:
+            if pair.spoil(problems):
+                rows[place] = self._row(op, pair, rows[place].stack)
+        measured.clear()
+
+    def _measure(self, tool: _Tool, pair: OpenPair) -> Sequence[Measurement]:
+        columns = tool.spec.columns
+        obstacle = pair.obstacle if tool.spec.needs is Needs.TENSOR else pair.recorded_obstacle
+        if obstacle is not None:
+            return [Measurement(None, obstacle)] * len(columns)
+        try:
+            measured = tool.metric.measure(pair)
+            if len(measured) != len(columns):
+                raise ValueError(f"{len(measured)} measurements for {len(columns)} columns")
+            return [_sound(one) for one in measured] if tool.is_third_party else measured
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a stranger's metric, which may raise SystemExit, ends no comparison
+            if tool.is_third_party and tool.spec.name not in self._blamed:
+                self._blamed.add(tool.spec.name)
+                blame = fault(error, tool.spec.title, tool.spec.origin)
+                if blame is not None:
+                    self._blame(blame, "Its cells of such rows say so.")
+            return [Measurement.failed(error)] * len(columns)
+
+    # -- setting up --------------------------------------------------------------------------
+
+    def _found_ahead(self) -> list[Ahead]:
+        """What the metrics have called before their turn; one that cannot be found saves no time, no more."""
+        found: dict[str, Ahead] = {}
+        for tool in self._tools:
+            where = tool.spec.ahead
+            if where and where not in found:
+                try:
+                    with blamed(f"{tool.spec.title}: {where}", tool.spec.origin):
+                        found[where] = address(where)
+                except PluginError as error:
+                    self._blame(error, "It measures all the same, more slowly.")
+        return list(found.values())
+
+    def _table_of_differences(self, stack: bool) -> tables.Table:
+        """The columns of ``-da``: those of statistics or checksums, and with tensors their metrics."""
+        if self.mode is not Mode.TENSOR:
+            return tables.Table(self.mode, stack=stack)
+        metrics = [
+            (tool.spec.name, column)
+            for tool in self._tools
+            if tool.spec.name in tables.METRICS[Mode.TENSOR]
+            for column in tool.spec.columns
+        ]
+        return tables.Table(Mode.STATISTICS, stack=stack, extra=metrics)
+
+    def _highlights(self, manager: Manager) -> list[tuple[HighlightSpec, Highlighter]]:
+        if not self.plan.highlight or self.mode is Mode.MD5 or self.is_debug:
+            return []
+        if self.row_count > tables.LARGEST_SHEET:
+            self.notes.append(f"{self.row_count:,} rows do not fit one sheet, so nothing is highlighted.")
+            return []
+        found: list[tuple[HighlightSpec, Highlighter]] = []
+        for name in manager.names("highlighters"):
+            spec = manager.find("highlighters", name, HighlightSpec)
+            try:
+                found.append((spec, spec.make()))
+            except PluginError as error:
+                self._blame(error, "It marks no row.")
+        return found
+
+    def _find_shifted(self) -> frozenset[str]:
+        """The APIs that one run calls more often, where pairs go by the number of the call."""
+        if self._matcher != "exact" or self.is_debug:
+            return frozenset()
+        ours, theirs = (
+            Counter(without_count(name) for name in run.names() if not name.startswith("Module."))
+            for run in (self.target, self.golden)
+        )
+        shifted = {name for name in ours.keys() & theirs.keys() if ours[name] != theirs[name]}
+        if shifted:
+            first = next(name for name in map(without_count, self.target.names()) if name in shifted)
+            self.notes.append(
+                f"{len(shifted)} API(s) are called more often in one run, {first} first; their rows may be "
+                "mispaired and are no suspects. -f pairs calls in order, --match align by what they are."
+            )
+        return frozenset(shifted)
+
+    def _use_stacks(self) -> bool:
+        path = self.plan.stack_path or self.target.stack_path
+        if self.is_debug or self.plan.stack is StackMode.HIDE:
+            return False
+        if self.plan.stack is StackMode.AUTO and not path.is_file():
+            return False
+        self.target.use_stacks(path)
+        return True
+
+
+def _region(region: Region, target: Run, golden: Run) -> str:
+    """What a person is told of a stretch of calls without partners."""
+    ours, theirs = (
+        _some([run.names()[index] for index in side])
+        for run, side in ((target, region.target), (golden, region.golden))
+    )
+    if ours and theirs:
+        return f"changed: {ours} for {theirs}"
+    return f"inserted: {ours}" if ours else f"missing: {theirs}"
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:REGION_SHOWN])
+    return shown if len(names) <= REGION_SHOWN else f"{shown} and {len(names) - REGION_SHOWN} more"
+
+
+def _marked(row: Row, mark: Mark) -> Row:
+    return row._replace(mark=mark)
+
+
+def _sound(measured: Any) -> Measurement:
+    """Return a measurement of a stranger's metric as the tables take it; numpy's numbers become Python's.
+
+    Raises:
+        TypeError: It is no measurement.
+    """
+    if not isinstance(measured, Measurement):
+        raise TypeError(f"measure must return a list of Measurement, not of {type(measured).__name__}")
+    value: Any = measured.value
+    reason: Any = measured.reason
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, (float, int, str, type(None))):
+        raise TypeError(f"a Measurement holds a number or a text, not {type(value).__name__}")
+    if reason is not None and not (isinstance(reason, Reason) and isinstance(reason.detail, str)):
+        raise TypeError(f"the reason of a Measurement is a Reason, not {type(reason).__name__}")
+    return Measurement(value, reason)
+
+
+def _notes(pair: Pair, mode: Mode) -> tuple[Reason, ...]:
+    """What the tables say of a pair besides its measurements (decisions D2, D7, D13, D20)."""
+    target, golden = pair.target, pair.golden
+    region = (Reason("region"),) if pair.how is How.REGION else ()
+    if target is None:
+        return (Reason("no_target"), *region)
+    if golden is None:
+        return (Reason("no_golden"), *region)
+    notes: list[Reason] = [*region]
+    ours, theirs = target.value, golden.value
+    if pair.requires_grad_differs:
+        notes.append(Reason("requires_grad"))
+    if not same(ours.dtype, theirs.dtype) and ours.extent == theirs.extent:
+        notes.append(Reason("dtype"))
+    if pair.scalars_differ:
+        notes.append(Reason("scalar_differs"))
+    if pair.how is How.FUZZY and target.name != golden.name:
+        notes.append(Reason("fuzzy"))
+    return tuple(notes)
+
+
+def _tools(plan: Plan, manager: Manager, mode: Mode) -> list[_Tool]:
+    tools: list[_Tool] = []
+    wanted = [*tables.METRICS[mode], *plan.metrics]
+    if plan.analyze and mode is Mode.TENSOR:  # its file shows statistics as well
+        wanted += tables.METRICS[Mode.STATISTICS]
+    for name in dict.fromkeys(wanted):
+        spec = manager.find("metrics", name, MetricSpec)
+        if spec.needs is Needs.TENSOR and mode is not Mode.TENSOR:
+            raise UserError(
+                f'The metric "{name}" needs tensors, and these runs hold {mode.value} only.',
+                "Record both runs with task tensor, or leave the metric out.",
+            )
+        names = tuple(f"{spec.name}.{column}" for column in spec.columns)
+        tools.append(_Tool(spec, spec.make(), names, not spec.origin.is_of_probe))
+    return tools
+
+
+def _nothing_matched(target: Run, golden: Run) -> UserError:
+    lines: list[str] = []
+    goldens = golden.names()
+    for key in target.names()[:5]:
+        close = nearest(key, goldens, 1)
+        lines.append(f"{key}  (nearest in the golden: {close[0] if close else 'none'})")
+    with suppress(IndexError):
+        lines.append(f"the golden begins with {goldens[0]}")
+    return UserError(
+        "No row of the target has a partner in the golden.",
+        "Check that both runs are of one model and level; -f pairs calls whose counts differ, "
+        "-dm pairs names by a file. The target begins with:",
+        lines,
+    )

@@ -1,0 +1,140 @@
+"""Compare one record file with another: measure and judge every pair, write the rows, sum them up.
+
+Rows stream: they are made, judged and written op by op in the order of the target's dump. Others may make
+them, as the workers of a pool; written they are here, in the same order, to the same bytes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+from probe_diagnosis.difference.analysis import rank_file_of
+from probe_diagnosis.difference.rank_file import RankFile
+
+from probe_core.flow.comparison import Comparison, check_plan
+from probe_core.flow.report import Report
+from probe_core.flow.uninitialised import Uninitialised
+from probe_core.flow.watched import Watch
+from probe_core.flow.writing import Output
+from probe_core.matching.written import write_pairs
+from probe_core.model import Advice, Row
+from probe_core.model.plan import Plan
+from probe_core.plugins.manager import Manager
+from probe_core.progress import tell
+from probe_core.store.layout import RunPair, pair_runs
+
+Measured = Callable[[Comparison], Iterator[tuple[str, list[Row]]]]
+"""Gives the rows of each op of a comparison."""
+
+
+def compare(plan: Plan, manager: Manager) -> Iterator[Report]:
+    """Compare what the plan says, one rank after another; a report for each.
+
+    Raises:
+        UserError: The input cannot be compared; nothing was written for that pair.
+    """
+    check_plan(plan, manager)
+    for pair in pair_runs(plan.target, plan.golden, plan.steps, plan.ranks).pairs:
+        report = compare_pair(plan, manager, pair)
+        yield report
+        if report.interrupted:
+            return
+
+
+def compare_pair(plan: Plan, manager: Manager, pair: RunPair, measured: Measured | None = None) -> Report:
+    """Compare one record file with another, with the plugins told.
+
+    ``measured`` gives the rows where others make them than the comparison itself.
+    """
+    manager.notify("probe_run_started", target=str(pair.target), golden=str(pair.golden))
+    report = compare_quietly(plan, manager, pair, measured)
+    manager.notify("probe_run_finished", report=report)
+    return report
+
+
+def compare_quietly(plan: Plan, manager: Manager, pair: RunPair, measured: Measured | None = None) -> Report:
+    """Compare one record file with another, and tell no plugin that it begins or ends."""
+    started = time.monotonic()
+    comparison = Comparison(plan, manager, pair.target, pair.golden)
+    try:
+        ops = comparison.ops() if measured is None else measured(comparison)
+        report = _write(comparison, ops, manager, pair)
+    finally:
+        comparison.close()
+    report.seconds = time.monotonic() - started
+    return report
+
+
+def _rank_file(comparison: Comparison, pair: RunPair) -> RankFile | None:
+    """The file of ``-da``, where that is asked for; variables saved on their own have no first one."""
+    if comparison.difference_table is None:
+        return None
+    path = rank_file_of(comparison.plan, pair)
+    return RankFile(path, comparison.difference_table, lambda op: comparison.target.find(op) is not None)
+
+
+def _write(
+    comparison: Comparison, ops: Iterator[tuple[str, list[Row]]], manager: Manager, pair: RunPair
+) -> Report:
+    plan = comparison.plan
+    report = Report(
+        pair.name,
+        comparison.target.path,
+        comparison.golden.path,
+        comparison.mode,
+        comparison.row_count,
+        notes=comparison.notes,
+        regions=comparison.regions,
+        watch=Watch(comparison.mode, comparison.watched_metrics()),
+    )
+    output = Output(plan, manager, pair, comparison.table, comparison.row_count, comparison.is_debug)
+    try:
+        differences = _rank_file(comparison, pair)
+    except BaseException:
+        output.discard()
+        raise
+    uninitialised = Uninitialised(pair.rank)
+    done = 0
+    try:
+        for op, measured in ops:
+            rows = uninitialised.judged(op, measured)
+            lines = [output.line(done + offset) for offset in range(len(rows))]
+            output.write(rows)
+            described = comparison.describe(op)
+            comparison.look(op, rows)
+            if differences is not None:
+                differences.write(described, rows)
+            report.add(described, rows, lines)
+            done += len(rows)
+            tell("comparing", done, comparison.row_count)
+    except KeyboardInterrupt:
+        report.interrupted = True
+    except BaseException:
+        output.discard()
+        if differences is not None:
+            differences.discard()
+        raise
+    if not report.interrupted:
+        report.conclude()
+    comparison.explain(report.suspects)
+    report.unreadable = comparison.unreadable
+    report.unreadable_count = comparison.unreadable_count
+    try:
+        report.files = output.close(interrupted=report.interrupted)
+        report.faults = output.faults
+    except BaseException:
+        output.discard()
+        if differences is not None:
+            differences.discard()
+        raise
+    if differences is not None:
+        report.files.append(differences.close(interrupted=report.interrupted))
+    if plan.layer_mapping is not None:
+        report.files += write_pairs(plan, pair, comparison.matching, comparison.target, comparison.golden)
+    if plan.advise and not report.interrupted:
+        report.advice = next(iter(manager.notify("probe_advise", returns=Advice, report=report)), None)
+        if report.advice:
+            report.advice = comparison.advised(report.advice)
+            report.files.append(output.write_advice(report.advice))
+    return report

@@ -1,0 +1,273 @@
+"""The tables of the three modes as data: a list of columns, each naming what it shows.
+
+Headers and their order are the seed's (spec/compare 7). A column's source is a dotted name:
+``target.…`` and ``golden.…`` are fields of the two slots, ``row.…`` is worked out of the row,
+anything else is ``metric.column`` of a measurement.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from operator import itemgetter
+
+from probe_core.model import Cell, Kind, Measurement, Mode, Reason, Row, Slot, Statistic
+from probe_core.model.messages import NAN, NOT_AVAILABLE, absent, join, message
+
+NO_FILE = "-1"
+OWN = "row."
+"""How the sources begin that are worked out of the row."""
+LARGEST_SHEET = 1_048_500
+"""Rows of one sheet, its header not counted; a longer table is split, and nothing is highlighted
+(spec/compare 9 and 16)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A header, where its cells come from, and how a number is written."""
+
+    header: str
+    source: str
+    style: str = "plain"
+
+
+def _sides(header: str, field: str, names: tuple[str, str] = ("NPU", "Bench")) -> tuple[Column, ...]:
+    target, golden = names
+    return (
+        Column(f"{target} {header}", f"target.{field}"),
+        Column(f"{golden} {header}", f"golden.{field}"),
+    )
+
+
+COMMON = (
+    *_sides("Name", "name"),
+    *_sides("Dtype", "dtype"),
+    *_sides("Tensor Shape", "shape"),
+    *_sides("Requires_grad", "requires_grad"),
+)
+STATISTICS = tuple(
+    Column(f"{side} {header}", f"{source}.{header}")
+    for side, source in (("NPU", "target"), ("Bench", "golden"))
+    for header in ("max", "min", "mean", "l2norm")
+)
+CONSISTENT = Column("Requires_grad Consistent", "row.consistent")
+MESSAGE = Column("Err_message", "row.message")
+STACK = Column("NPU_Stack_Info", "row.stack")
+DATA_NAME = Column("Data_name", "row.data_name")
+
+COLUMNS: dict[Mode, tuple[Column, ...]] = {
+    Mode.TENSOR: (
+        *COMMON,
+        Column("Cosine", "cosine.Cosine", "cosine"),
+        Column("EucDist", "euclidean.EucDist"),
+        Column("MaxAbsErr", "max_error.MaxAbsErr", "decimals"),
+        Column("MaxRelativeErr", "max_error.MaxRelativeErr", "decimals"),
+        Column("One Thousandth Err Ratio", "error_ratio.One Thousandth Err Ratio", "decimals"),
+        Column("Five Thousandths Err Ratio", "error_ratio.Five Thousandths Err Ratio", "decimals"),
+        *STATISTICS,
+        CONSISTENT,
+        Column("Accuracy Reached or Not", "row.label"),
+        MESSAGE,
+        STACK,
+        DATA_NAME,
+    ),
+    Mode.STATISTICS: (
+        *COMMON,
+        *(Column(f"{name} diff", f"statistics.{name} diff") for name in ("Max", "Min", "Mean", "L2norm")),
+        *(
+            Column(f"{name}RelativeErr", f"statistics.{name}RelativeErr", "percent")
+            for name in ("Max", "Min", "Mean", "Norm")
+        ),
+        *STATISTICS,
+        CONSISTENT,
+        Column("Result", "row.label"),
+        MESSAGE,
+        STACK,
+    ),
+    Mode.MD5: (
+        *COMMON,
+        Column("NPU MD5", "target.checksum"),
+        Column("BENCH MD5", "golden.checksum"),
+        CONSISTENT,
+        Column("Result", "row.label"),
+        STACK,
+    ),
+}
+
+METRICS: dict[Mode, tuple[str, ...]] = {
+    Mode.TENSOR: ("cosine", "euclidean", "max_error", "error_ratio"),
+    Mode.STATISTICS: ("statistics",),
+    Mode.MD5: ("checksum",),
+}
+"""The metrics behind each table."""
+
+POLICIES: dict[Mode, str] = {
+    Mode.TENSOR: "accuracy",
+    Mode.STATISTICS: "statistics",
+    Mode.MD5: "checksum",
+}
+"""The policy behind each table's verdict column."""
+
+DIFFERENCE = "first_difference"
+"""The policy that says for ``-da`` whether two values differ."""
+
+
+class Table:
+    """Turns rows into cells, for the columns of one comparison."""
+
+    def __init__(self, mode: Mode, *, stack: bool, extra: Sequence[tuple[str, str]] = ()) -> None:
+        """Columns of ``mode``, with the stack or without, and ``(metric, column)`` extras behind."""
+        columns = [column for column in COLUMNS[mode] if stack or column is not STACK]
+        taken = {column.header for column in columns}
+        for metric, name in extra:
+            header = name if name not in taken else f"{metric}: {name}"
+            taken.add(header)
+            columns.append(Column(header, f"{metric}.{name}"))
+        self.mode = mode
+        self.headers = tuple(column.header for column in columns)
+        sources = [column.source for column in columns]
+        self._own = tuple(_ROW[source[len(OWN) :]] for source in sources if source.startswith(OWN))
+        shown = {**_SIDE_SOURCES, **{s: None for s in sources if s.startswith(OWN)}}
+        measured = [column for column in columns if column.source not in shown]
+        self._measured = tuple((column.source, _show(column, mode)) for column in measured)
+        self._exact = tuple(
+            (column.source, _show(replace(column, style=_EXACT.get(column.style, column.style)), mode))
+            for column in measured
+        )
+        places = {source: place for place, source in enumerate([*shown, *(c.source for c in measured)])}
+        self._in_order = itemgetter(*(places[source] for source in sources))
+
+    def cells(self, row: Row, *, all_digits: bool = False) -> Sequence[Cell]:
+        """The cells of ``row``, one a column; numbers as the guide rounds them, or with all digits."""
+        pair, measurements = row.pair, row.measurements
+        cells = [*_slot_cells(pair.target), *_slot_cells(pair.golden)]
+        cells += [cell(row) for cell in self._own]
+        shown = self._exact if all_digits else self._measured
+        cells += [show(measurements[source]) for source, show in shown]
+        ordered: Sequence[Cell] = self._in_order(cells)
+        return ordered
+
+
+def _show(column: Column, mode: Mode) -> Callable[[Measurement], Cell]:
+    """How a measurement stands in its column."""
+    style, is_percent = _STYLES[column.style], column.style == "percent"
+
+    def show(measurement: Measurement) -> Cell:
+        value, reason = measurement
+        if reason is not None:
+            return absent(reason, mode)
+        if isinstance(value, float):
+            return style(value) if value - value == 0 or is_percent else spell(value)
+        return value
+
+    return show
+
+
+# -- cells ---------------------------------------------------------------------------------
+
+
+def spell(value: Statistic) -> Cell:
+    """A statistic as the tables write it (decision D17)."""
+    if type(value) is float and value - value == 0:  # finite, as nearly all are
+        return value
+    if value is None or isinstance(value, bool):
+        return str(value)
+    if isinstance(value, float):
+        if math.isnan(value):
+            return NAN
+        if math.isinf(value):
+            return "inf" if value > 0 else "-inf"
+    if isinstance(value, int) and abs(value) >= 1 << 53:
+        return str(value)  # beyond what a spreadsheet's numbers hold
+    return value
+
+
+_SIDE_FIELDS = ("name", "dtype", "shape", "requires_grad", "max", "min", "mean", "l2norm", "checksum")
+_SIDE_SOURCES = {f"{side}.{field}": None for side in ("target", "golden") for field in _SIDE_FIELDS}
+_NO_SLOT = (NOT_AVAILABLE,) * len(_SIDE_FIELDS)
+
+
+def _slot_cells(slot: Slot | None) -> Sequence[Cell]:
+    """The cells of one side of a row, in the order of ``_SIDE_FIELDS``."""
+    if slot is None:
+        return _NO_SLOT
+    value = slot.value
+    high, low, mean, norm = value.statistics
+    lacks_checksum = value.kind is Kind.NULL or value.checksum is None
+    return (
+        slot.name,
+        value.dtype,
+        value.extent,
+        NOT_AVAILABLE if value.requires_grad is None else str(value.requires_grad),
+        spell(high),
+        spell(low),
+        spell(mean),
+        spell(norm),
+        NOT_AVAILABLE if lacks_checksum else value.checksum,
+    )
+
+
+def consistent(row: Row) -> bool | None:
+    """Whether both sides agree on requires_grad; None for a row without partner (decision D2)."""
+    return not row.pair.requires_grad_differs if row.pair.matched else None
+
+
+def _consistent_cell(row: Row) -> Cell:
+    agree = consistent(row)
+    return NOT_AVAILABLE if agree is None else agree
+
+
+def reasons_of(row: Row) -> list[Reason]:
+    """All reasons of a row but those of its mark."""
+    measured = [item.reason for item in row.measurements.values() if item.reason is not None]
+    return [*row.notes, *measured, *row.verdict.reasons]
+
+
+def _message(row: Row) -> Cell:
+    reasons = reasons_of(row)
+    if not reasons and row.mark is None:
+        return ""
+    text = join(reasons)
+    marks = [message(reason) for reason in row.mark.reasons] if row.mark else []
+    return "\n".join(part for part in (text, *dict.fromkeys(marks)) if part)
+
+
+def _data_name(row: Row) -> Cell:
+    return str([_file(row.pair.target), _file(row.pair.golden)])
+
+
+def _file(slot: Slot | None) -> str:
+    return NOT_AVAILABLE if slot is None else slot.value.data_name or NO_FILE
+
+
+@lru_cache(maxsize=4096)
+def _frames(stack: tuple[str, ...]) -> str:
+    return str(list(stack))
+
+
+_ROW: dict[str, Callable[[Row], Cell]] = {
+    "consistent": _consistent_cell,
+    "label": lambda row: row.verdict.label,
+    "message": _message,
+    "stack": lambda row: NOT_AVAILABLE if row.stack is None else _frames(row.stack),
+    "data_name": _data_name,
+}
+
+
+# -- styles of numbers ---------------------------------------------------------------------
+
+
+def _cosine(value: float) -> Cell:
+    return round(value, 6) if value > 0.9999 else round(value, 12)
+
+
+_EXACT = {"decimals": "plain", "cosine": "plain"}
+"""What takes the place of a style that rounds, where all digits are wanted."""
+_STYLES: dict[str, Callable[[float], Cell]] = {
+    "plain": lambda value: value,
+    "decimals": lambda value: round(value, 12),
+    "cosine": _cosine,
+    "percent": lambda value: f"{value * 100}%",
+}

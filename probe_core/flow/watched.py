@@ -1,0 +1,104 @@
+"""What a comparison could not measure: metrics without any number, and rows none of which was judged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from probe_core.flow.table import reasons_of
+from probe_core.model import Level, Mode, Row
+from probe_core.model.messages import message
+
+FAILED = "metric_failed"
+NO_PARTNER = ("no_target", "no_golden", "golden_unmatched")
+
+
+@dataclass(slots=True)
+class WatchedMetric:
+    """A metric that has given no number yet.
+
+    Attributes:
+        name: Its name.
+        origin: The distribution that it comes from, and its version.
+        columns: What its measurements are called.
+        is_asked: True where ``--metric`` named it, False where the table needs it.
+    """
+
+    name: str
+    origin: str
+    columns: tuple[str, ...]
+    is_asked: bool
+    failures: int = 0
+    first_error: str = ""
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def gives_a_number(self, row: Row) -> bool:
+        """Whether it measured a row; where not, note why."""
+        found = [row.measurements[column] for column in self.columns if column in row.measurements]
+        if any(one.value is not None for one in found):
+            return True
+        reason = next((one.reason for one in found if one.reason is not None), None)
+        if reason is None or reason.code in NO_PARTNER:
+            return False
+        if reason.code == FAILED:
+            self.failures += 1
+            self.first_error = self.first_error or reason.detail
+        else:
+            self.reasons[message(reason) or reason.code.replace("_", " ")] += 1
+        return False
+
+    @property
+    def problem(self) -> str:
+        """What to say of a metric that was asked for in vain, or that fails wherever it is asked."""
+        whose = f'The metric "{self.name}" of {self.origin}' if self.origin else f'The metric "{self.name}"'
+        if self.failures:
+            what = f"failed on all {self.failures:,} rows that it was to measure"
+            return f"{whose} {what}, so its columns hold no number: {self.first_error}."
+        if not self.is_asked:
+            return ""
+        why = self.reasons.most_common(1)
+        shown = f" ({why[0][1]:,} x {why[0][0].rstrip('.')})" if why else ""
+        return f"{whose} measured no row{shown}, so its columns hold no number."
+
+
+@dataclass(slots=True)
+class Watch:
+    """Looks at the rows of a comparison for what was not measured."""
+
+    mode: Mode
+    metrics: list[WatchedMetric] = field(default_factory=list)
+    measured: int = 0
+    _reasons: Counter[str] = field(default_factory=Counter)
+    _first: dict[str, str] = field(default_factory=dict)
+    _counts: Counter[str] = field(default_factory=Counter)
+
+    def look(self, row: Row) -> bool:
+        """Look at a row; True where it was measured."""
+        if self.metrics:
+            self.metrics = [metric for metric in self.metrics if not metric.gives_a_number(row)]
+        verdict = row.verdict
+        is_measured = verdict.measured and verdict.level is not Level.SKIP and row.pair.matched
+        self.measured += is_measured
+        if not self.measured:
+            self._reasons.update({text for text in map(message, reasons_of(row)) if text})
+        if self.mode is Mode.MD5 and row.pair.matched and verdict.level is not Level.PASS:
+            for text in {text for text in map(message, reasons_of(row)) if text}:  # its table has no messages
+                self._counts[text] += 1
+                self._first.setdefault(text, row.pair.name)
+        return is_measured
+
+    def notes(self) -> list[str]:
+        """What the table of checksums, which has no messages, does not say of its rows."""
+        return [
+            f"{count:,} row(s), {self._first[text]} first: {text}"
+            for text, count in sorted(self._counts.items())
+        ]
+
+    def problems(self, rows: int) -> list[str]:
+        """Why the comparison is no verdict on what was asked for; empty where it is."""
+        found = [metric.problem for metric in self.metrics]
+        if not self.measured:
+            why = self._reasons.most_common(1)
+            shown = f" ({why[0][1]:,} x {why[0][0].rstrip('.')})" if why else ""
+            found.insert(0, f"Nothing was compared: none of {rows:,} rows could be measured{shown}.")
+        return [text for text in found if text]

@@ -1,0 +1,216 @@
+"""A pair opened for measuring: may it be measured, its two arrays, and results that metrics share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from probe_core.errors import UnreadableTensor
+from probe_core.files.mapped import Mapped, mapping_of, watched
+from probe_core.model import Kind, Mode, Pair, Reason, Slot, Value
+
+T = TypeVar("T")
+Array = np.ndarray[Any, Any]
+
+BLOCK = 8_192
+"""Elements of a block: both sides in float64 stay within a core's cache."""
+PIECE = 16 * BLOCK
+"""Elements that are copied at a time of tensors whose elements do not lie one behind the other."""
+
+
+NOTHING_MAPPED = None, None
+
+
+class Tensors(Protocol):
+    """Where a side's tensors come from: a run."""
+
+    def tensor(self, value: Value) -> Array:
+        """The data of a tensor value; raises UnreadableTensor."""
+
+
+class OpenPair:
+    """A pair with its data at hand.
+
+    Attributes:
+        pair: The two slots.
+        mode: What the runs hold.
+        recorded_obstacle: Why what was recorded cannot be compared: no partner, or another shape.
+        obstacle: Why tensors cannot be measured, or None where they can; in runs without tensors
+            the same as ``recorded_obstacle``.
+        unreadable: What was wrong with a tensor file, where that is the obstacle.
+        mappings: The mapped files that the target and the golden lie in, until they are checked.
+        metrics: The names of the metrics that will be asked, so that a shared pass over the data does
+            what they need and no more; None where it is not known.
+    """
+
+    def __init__(
+        self,
+        pair: Pair,
+        mode: Mode,
+        target: Tensors,
+        golden: Tensors,
+        metrics: Collection[str] | None = None,
+    ) -> None:
+        self.pair = pair
+        self.mode = mode
+        self.metrics = metrics
+        self.unreadable: UnreadableTensor | None = None
+        self._shared: dict[object, object] = {}
+        self._target: Array | None = None
+        self._golden: Array | None = None
+        self.mappings: tuple[Mapped | None, Mapped | None] = NOTHING_MAPPED
+        self.recorded_obstacle = self._recorded_obstacle()
+        self.obstacle = self.recorded_obstacle
+        if mode is Mode.TENSOR:
+            self.obstacle = self._tensor_obstacle() or self._open(target, golden)
+
+    # -- may it be measured? (spec/compare 5.1 with decisions D3, D5, D6, D20) ----------------
+
+    def _recorded_obstacle(self) -> Reason | None:
+        target, golden = self.pair.target, self.pair.golden
+        if target is None:
+            return Reason("no_target")
+        if golden is None:
+            return Reason("no_golden")
+        if (target.value.kind is Kind.NULL) != (golden.value.kind is Kind.NULL):
+            return Reason("shape")
+        return Reason("shape") if target.value.extent != golden.value.extent else None
+
+    def _tensor_obstacle(self) -> Reason | None:
+        target, golden = self.pair.target, self.pair.golden
+        if target is None:
+            return Reason("no_target")
+        if golden is None:
+            lacks_file = target.value.kind is Kind.TENSOR and target.value.data_name is None
+            return Reason("no_target_file" if lacks_file else "golden_unmatched")
+        if self.recorded_obstacle is not None:
+            return self.recorded_obstacle
+        if target.value.is_empty:
+            return Reason("empty")
+        if target.value.kind is not Kind.TENSOR or golden.value.kind is not Kind.TENSOR:
+            return Reason("not_a_tensor")
+        if target.value.data_name is None:
+            return Reason("no_target_file")
+        return Reason("no_golden_file") if golden.value.data_name is None else None
+
+    def _open(self, target: Tensors, golden: Tensors) -> Reason | None:
+        arrays: list[Array] = []
+        with watched:
+            for slot, run in ((self.pair.target, target), (self.pair.golden, golden)):
+                assert slot is not None
+                try:
+                    arrays.append(run.tensor(slot.value))
+                except UnreadableTensor as error:
+                    self.unreadable = error
+                    return Reason("unreadable", slot.value.data_name or "")
+        first, second = arrays
+        if first.shape != second.shape:
+            return Reason("shape")
+        if first.size == 0:
+            return Reason("empty")
+        if not (is_numeric(first) and is_numeric(second)):
+            return Reason("unreadable_data")
+        self._target, self._golden = first, second
+        self.mappings = mapping_of(first), mapping_of(second)
+        return None
+
+    # -- the data ------------------------------------------------------------------------------
+
+    @property
+    def measurable(self) -> bool:
+        """True where both arrays are there and have one shape."""
+        return self._target is not None
+
+    @property
+    def target(self) -> Array:
+        """The target's tensor as stored: its own dtype, its own strides."""
+        assert self._target is not None, "there is no tensor; ask `measurable` first"
+        return self._target
+
+    @property
+    def golden(self) -> Array:
+        """The golden's tensor as stored: its own dtype, its own strides."""
+        assert self._golden is not None, "there is no tensor; ask `measurable` first"
+        return self._golden
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of both tensors; 0 where there is nothing to measure."""
+        return self.target.nbytes + self.golden.nbytes if self.measurable else 0
+
+    @property
+    def slots(self) -> tuple[Slot, Slot]:
+        """Both slots of a matched pair."""
+        assert self.pair.target is not None and self.pair.golden is not None
+        return self.pair.target, self.pair.golden
+
+    def flat(self) -> Iterator[tuple[Array, Array]]:
+        """Both tensors, flat and in step, in their own dtypes, not to be written to.
+
+        Where the elements lie one behind the other these are the tensors themselves, in one piece;
+        else copies of ``PIECE`` elements in C order.
+        """
+        both = self.target, self.golden
+        if all(array.flags.c_contiguous and array.dtype.isnative for array in both):
+            yield self.target.reshape(-1), self.golden.reshape(-1)
+            return
+        for start in range(0, self.target.size, PIECE):
+            first, second = (array.flat[start : start + PIECE] for array in both)
+            yield _native(first), _native(second)
+
+    def blocks(self) -> Iterator[tuple[Array, Array]]:
+        """Both tensors, flat and in step, as float64 (or complex128) blocks that may be written to."""
+        wide = wide_dtype(self.target, self.golden)
+        for first, second in self.flat():
+            for start in range(0, first.size, BLOCK):
+                part = slice(start, start + BLOCK)
+                yield first[part].astype(wide), second[part].astype(wide)
+
+    def once(self, function: Callable[[OpenPair], T]) -> T:
+        """``function(self)``, computed once and shared by all metrics that ask for it."""
+        if function not in self._shared:
+            self._shared[function] = function(self)
+        return self._shared[function]  # type: ignore[return-value]
+
+    def share(self, function: Callable[[OpenPair], T], result: T) -> None:
+        """Keep what ``once(function)`` would compute."""
+        self._shared[function] = result
+
+    def spoil(self, problems: Mapping[Mapped | None, str]) -> bool:
+        """Count a tensor as unreadable where there is a problem with its mapped file; whether there is one.
+
+        Nothing that was measured of the pair before is to be trusted then.
+        """
+        mappings, self.mappings = self.mappings, NOTHING_MAPPED
+        if not problems:
+            return False
+        for slot, memory in zip(self.slots, mappings):
+            if memory in problems:
+                self.close()
+                self.unreadable = UnreadableTensor(problems[memory])
+                self.obstacle = Reason("unreadable", slot.value.data_name or "")
+                return True
+        return False
+
+    def close(self) -> None:
+        """Let the arrays go."""
+        self._target = self._golden = None
+        self._shared.clear()
+
+
+def _native(array: Array) -> Array:
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def is_numeric(array: Array) -> bool:
+    """True for arrays of numbers or truth values, those of ml_dtypes among them."""
+    if array.dtype.kind == "V":  # what numpy says of bfloat16 and float8, and of records
+        return array.dtype.names is None and np.can_cast(array.dtype, np.float64)
+    return array.dtype.kind in "biufc"
+
+
+def wide_dtype(*arrays: Array) -> np.dtype[Any]:
+    """The dtype that errors are computed in: complex128 for complex data, float64 for all other."""
+    return np.dtype(np.complex128 if any(a.dtype.kind == "c" for a in arrays) else np.float64)

@@ -1,0 +1,1 @@
+"""Finding plugins, and what they may give."""

@@ -1,0 +1,49 @@
+"""What the core itself contributes, registered like any plugin."""
+
+from __future__ import annotations
+
+from probe_core.plugins.hookspecs import hookimpl
+from probe_core.plugins.specs import CommandSpec, ExecutorSpec, MatcherSpec
+
+
+@hookimpl
+def probe_matchers() -> list[MatcherSpec]:
+    """The ways of pairing two runs of one framework."""
+    return [
+        MatcherSpec("exact", "equal names", "probe_core.matching.exact:Exact"),
+        MatcherSpec(
+            "fuzzy", "equal names but for the call count, in order", "probe_core.matching.fuzzy:Fuzzy"
+        ),
+        MatcherSpec(
+            "align",
+            "streams of calls aligned, whatever is inserted or missing",
+            "probe_core.matching.aligned:Aligned",
+        ),
+        MatcherSpec("mapping", "names paired by a yaml file", "probe_core.matching.mapping:Mapping"),
+    ]
+
+
+@hookimpl
+def probe_executors() -> list[ExecutorSpec]:
+    """The two places that every machine has."""
+    return [
+        ExecutorSpec("threads", "threads of this process", "probe_core.ranks.executors:Threads"),
+        ExecutorSpec("processes", "processes of this machine", "probe_core.ranks.executors:Processes"),
+    ]
+
+
+@hookimpl
+def probe_commands() -> list[CommandSpec]:
+    """The commands that need no framework."""
+    return [
+        CommandSpec(
+            "compare",
+            "Compare two recorded runs and say where they part.",
+            "probe_core.cli.compare:compare",
+        ),
+        CommandSpec(
+            "plugins",
+            "List the installed plugins, what each gives, and what is broken.",
+            "probe_core.cli.plugins:plugins",
+        ),
+    ]

@@ -1,0 +1,228 @@
+"""The plugin manual: every hook, when it is called, what to return, an example.
+
+A plugin is an installed distribution with an entry point in the group ``probe``::
+
+    [project.entry-points.probe]
+    mine = "my_package.hooks"
+
+whose module implements any of the hooks below with ``@hookimpl``. All of them are registration
+hooks: called once, they return descriptions (``probe_core.plugins.specs``); none is ever called while
+values are measured.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    from probe_core.flow.report import Report
+    from probe_core.model import Advice
+    from probe_core.plugins.specs import (
+        CommandSpec,
+        DumperSpec,
+        ExecutorSpec,
+        HighlightSpec,
+        MatcherSpec,
+        MetricSpec,
+        NameRule,
+        PolicySpec,
+        ReaderSpec,
+        ReferenceSpec,
+        ReporterSpec,
+        RunnerSpec,
+        StandardSpec,
+        StatusRuleSpec,
+    )
+
+GROUP = "probe"
+
+hookspec = pluggy.HookspecMarker(GROUP)
+hookimpl = pluggy.HookimplMarker(GROUP)
+
+
+@hookspec
+def probe_readers() -> list[ReaderSpec]:  # type: ignore[empty-body]
+    """Readers of recorded runs. Called when a run is to be opened.
+
+    Example::
+
+        return [ReaderSpec(name="mine", summary="runs of my recorder", framework="mine",
+                           factory="my_package.reader:Reader")]
+    """
+
+
+@hookspec
+def probe_dumpers() -> list[DumperSpec]:  # type: ignore[empty-body]
+    """Recorders of runs. ``probe plugins`` lists them; scripts import the recorder itself.
+
+    Example::
+
+        return [DumperSpec(name="mine", summary="records my framework", framework="mine",
+                           levels=("L1",), tasks=("tensor",), factory="my_package:Debugger")]
+    """
+
+
+@hookspec
+def probe_matchers() -> list[MatcherSpec]:  # type: ignore[empty-body]
+    """Ways of pairing two runs. Called when a comparison is planned.
+
+    Example::
+
+        return [MatcherSpec(name="by_order", summary="the n-th with the n-th",
+                            factory="my_package.matcher:ByOrder")]
+    """
+
+
+@hookspec
+def probe_metrics() -> list[MetricSpec]:  # type: ignore[empty-body]
+    """Metrics, asked for with ``--metric NAME``. Called when a comparison is planned.
+
+    Example::
+
+        return [MetricSpec(name="chebyshev", summary="largest absolute difference",
+                           columns=("Chebyshev",), factory="my_package.chebyshev:Chebyshev")]
+    """
+
+
+@hookspec
+def probe_policies() -> list[PolicySpec]:  # type: ignore[empty-body]
+    """Policies: what turns measurements into verdicts. Called when a comparison is planned.
+
+    Example::
+
+        return [PolicySpec(name="strict", summary="bitwise or nothing", metrics=("equal",),
+                           standard="my team's rule", factory="my_package.strict:Strict")]
+    """
+
+
+@hookspec
+def probe_highlighters() -> list[HighlightSpec]:  # type: ignore[empty-body]
+    """Policies over all rows of one op, which mark rows. Called when marking is asked for.
+
+    Example::
+
+        return [HighlightSpec(name="mine", summary="marks what jumps", metrics=("cosine",),
+                              factory="my_package.marks:Marks")]
+    """
+
+
+@hookspec
+def probe_name_rules() -> list[NameRule]:  # type: ignore[empty-body]
+    """Names of one framework in another, as data. Called when runs of two frameworks are compared.
+
+    The factory makes a ``probe_core.matching.name_table.NameTable``.
+
+    Example::
+
+        return [NameRule(name="mine-to-torch", summary="my names in torch", source="mine",
+                         target="pytorch", factory="my_package.names:table")]
+    """
+
+
+@hookspec
+def probe_references(framework: str | None) -> list[ReferenceSpec]:  # type: ignore[empty-body]
+    """High-precision references of APIs, of one framework or of all. ``probe plugins`` lists them.
+
+    Example::
+
+        return [ReferenceSpec(name="exp", summary="exp in float64", api="Torch.exp",
+                              factory="my_package.references:Exp")]
+    """
+
+
+@hookspec
+def probe_runners() -> list[RunnerSpec]:  # type: ignore[empty-body]
+    """What runs recorded calls alone, for the pre-check. Called when a pre-check is planned.
+
+    Example::
+
+        return [RunnerSpec(name="mine", summary="runs calls of my framework", framework="mine",
+                           factory="my_package.runner:Runner")]
+    """
+
+
+@hookspec
+def probe_status_rules() -> list[StatusRuleSpec]:  # type: ignore[empty-body]
+    """First stages of the pre-check: the status of one output. Called when a pre-check is planned.
+
+    Example::
+
+        return [StatusRuleSpec(name="mine", summary="my rule", framework="mine",
+                               factory="my_package.rule:Rule")]
+    """
+
+
+@hookspec
+def probe_standards() -> list[StandardSpec]:  # type: ignore[empty-body]
+    """Precision standards of the pre-check. Called when a pre-check is planned.
+
+    Example::
+
+        return [StandardSpec(name="mine", summary="my team's bound", label="mine",
+                             apis="my_package:apis.yaml", factory="my_package.bound:Bound")]
+    """
+
+
+@hookspec
+def probe_executors() -> list[ExecutorSpec]:  # type: ignore[empty-body]
+    """Where comparisons run, chosen with ``--executor NAME``: in threads, in processes, on a cluster.
+
+    The factory makes an object whose ``open`` gives workers with the interface of ``concurrent.futures``.
+
+    Example::
+
+        return [ExecutorSpec(name="cluster", summary="my cluster", factory="my_package:Cluster")]
+    """
+
+
+@hookspec
+def probe_reporters() -> list[ReporterSpec]:  # type: ignore[empty-body]
+    """Output formats, asked for with ``--format NAME``. Called when a comparison is planned.
+
+    Example::
+
+        return [ReporterSpec(name="tsv", summary="tab separated", suffix=".tsv",
+                             factory="my_package.tsv:TsvReporter")]
+    """
+
+
+@hookspec
+def probe_commands() -> list[CommandSpec]:  # type: ignore[empty-body]
+    """Commands of ``probe``. Called at every start, so the module of hooks must import fast.
+
+    Example::
+
+        return [CommandSpec(name="hello", summary="Say hello.", factory="my_package.cli:hello")]
+    """
+
+
+@hookspec
+def probe_advise(report: Report) -> Advice | None:
+    """Advice on a finished comparison. Called once a comparison, unless ``-c`` turns it off.
+
+    Example::
+
+        return Advice(line="12", node="Torch.exp.0.forward.output.0", text="Look at exp.")
+    """
+
+
+@hookspec
+def probe_run_started(target: str, golden: str) -> None:
+    """A comparison begins. For observers; what they raise is logged and otherwise ignored.
+
+    Example::
+
+        print("comparing", target, "with", golden)
+    """
+
+
+@hookspec
+def probe_run_finished(report: Report) -> None:
+    """A comparison ended. For observers; what they raise is logged and otherwise ignored.
+
+    Example::
+
+        print(report.counts.rows, "rows")
+    """

@@ -1,0 +1,291 @@
+"""Loads plugins one by one, each in its own guard, and remembers where each contribution came from.
+
+A plugin that cannot be loaded costs a warning that names it and the way to mend it, never the
+command. Two contributions of one name are an error only when that name is used.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from importlib import metadata
+from types import TracebackType
+from typing import Any, TypeVar
+
+import pluggy
+
+from probe_core.errors import UserError, said
+from probe_core.plugins import builtins, hookspecs
+from probe_core.plugins.blame import Origin, PluginError, what_to_do
+from probe_core.plugins.distributions import missing, provider
+from probe_core.plugins.hookspecs import GROUP
+from probe_core.plugins.specs import (
+    CommandSpec,
+    DumperSpec,
+    ExecutorSpec,
+    HighlightSpec,
+    MatcherSpec,
+    MetricSpec,
+    NameRule,
+    PolicySpec,
+    ReaderSpec,
+    ReferenceSpec,
+    ReporterSpec,
+    RunnerSpec,
+    Spec,
+    StandardSpec,
+    StatusRuleSpec,
+    problem_of,
+)
+
+T = TypeVar("T")
+S = TypeVar("S", bound=Spec)
+
+ONLY = "PROBE_PLUGINS"
+CORE = "core"
+
+KINDS: dict[str, type[Spec]] = {
+    "readers": ReaderSpec,
+    "matchers": MatcherSpec,
+    "metrics": MetricSpec,
+    "policies": PolicySpec,
+    "highlighters": HighlightSpec,
+    "reporters": ReporterSpec,
+    "commands": CommandSpec,
+    "dumpers": DumperSpec,
+    "name_rules": NameRule,
+    "references": ReferenceSpec,
+    "runners": RunnerSpec,
+    "status_rules": StatusRuleSpec,
+    "standards": StandardSpec,
+    "executors": ExecutorSpec,
+}
+
+
+class PluginWarning(UserWarning):
+    """A plugin that is left out, and how to mend it."""
+
+
+@dataclass(slots=True)
+class Plugin:
+    """One installed plugin: where it comes from and what became of it."""
+
+    name: str
+    distribution: str
+    version: str
+    problem: str = ""
+    fix: str = ""
+    package: str = ""
+
+    @property
+    def origin(self) -> Origin:
+        """Distribution and version, for messages."""
+        return Origin(self.distribution, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class Contribution:
+    """A spec and the plugin that gave it."""
+
+    spec: Spec
+    plugin: Plugin
+
+
+class Manager:
+    """The plugins of this process."""
+
+    def __init__(self, entry_points: Sequence[metadata.EntryPoint] | None = None) -> None:
+        self._pluggy = pluggy.PluginManager(GROUP)
+        self._pluggy.add_hookspecs(hookspecs)
+        self.plugins: dict[str, Plugin] = {}
+        self._contributions: dict[str, list[Contribution]] = {}
+        self._add(Plugin(CORE, "probe-core", _version("probe-core")), lambda: builtins)
+        for point in _wanted(metadata.entry_points(group=GROUP) if entry_points is None else entry_points):
+            self._add(_plugin_of(point), point.load)
+
+    # -- loading -----------------------------------------------------------------------
+
+    def _add(self, plugin: Plugin, load: Callable[[], Any]) -> None:
+        if plugin.name in self.plugins:
+            other = self.plugins[plugin.name]
+            plugin.name = f"{plugin.name} ({plugin.distribution})"
+            self.plugins[plugin.name] = plugin
+            self._leave_out(plugin, f"its name is taken by {other.origin}", "Uninstall one of the two.")
+            return
+        self.plugins[plugin.name] = plugin
+        try:
+            self._pluggy.register(load(), plugin.name)
+            self._pluggy.check_pending()  # a hook name mistyped would be silent otherwise
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever a stranger's module raises, SystemExit too, ends no command
+            self._leave_out(plugin, said(error))
+
+    def _leave_out(self, plugin: Plugin, problem: str, fix: str = "") -> None:
+        plugin.problem = problem
+        plugin.fix = fix or f"{what_to_do(plugin.distribution)} {ONLY} chooses the plugins to load."
+        module = self._pluggy.get_plugin(plugin.name)
+        if module is not None:
+            self._pluggy.unregister(module)
+        warnings.warn(
+            f"plugin {plugin.name} ({plugin.origin}) is left out: {problem}. {plugin.fix}",
+            PluginWarning,
+            stacklevel=2,
+        )
+
+    # -- asking ------------------------------------------------------------------------
+
+    def contributions(self, kind: str) -> list[Contribution]:
+        """All contributions of a kind (``metrics``, ``readers``, …), in the order of the plugins."""
+        if kind not in self._contributions:
+            self._contributions[kind] = self._collect(kind)
+        return self._contributions[kind]
+
+    def _collect(self, kind: str) -> list[Contribution]:
+        found: list[Contribution] = []
+        caller: pluggy.HookCaller = getattr(self._pluggy.hook, f"probe_{kind}")
+        for implementation in caller.get_hookimpls():
+            plugin = self.plugins[implementation.plugin_name]
+            try:
+                given: list[Any] = list(_call(implementation))
+                for spec in given:
+                    if not isinstance(spec, KINDS[kind]):
+                        raise TypeError(
+                            f"probe_{kind} must return {KINDS[kind].__name__}, not {type(spec).__name__}"
+                        )
+                    if problem := problem_of(spec):
+                        raise TypeError(f"probe_{kind}: {problem}")
+                specs = [replace(spec, origin=plugin.origin) for spec in given]
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # see _add
+                self._leave_out(plugin, said(error))
+                continue
+            found += [Contribution(spec, plugin) for spec in specs]
+        return found
+
+    def names(self, kind: str) -> list[str]:
+        """The names that can be asked for."""
+        return list(dict.fromkeys(item.spec.name for item in self.contributions(kind)))
+
+    def find(self, kind: str, name: str, as_type: type[S]) -> S:
+        """The one contribution called ``name``.
+
+        Raises:
+            UserError: None of that name, or several.
+        """
+        found = [item for item in self.contributions(kind) if item.spec.name == name]
+        if not found:
+            raise self.missing(kind, name)
+        if len(found) > 1:
+            raise UserError(
+                f'Several plugins give a {singular(kind)} called "{name}".',
+                f"Uninstall all but one, or name the plugins you want in {ONLY}:",
+                [str(item.plugin.origin) for item in found],
+            )
+        spec = found[0].spec
+        assert isinstance(spec, as_type)
+        return spec
+
+    def missing(self, kind: str, name: str) -> UserError:
+        """Return the error for a contribution that no plugin gives: what to install, or what there is."""
+        known = provider(kind, name)
+        if known is not None:
+            return missing(f'The {singular(kind)} "{name}"', known, ONLY)
+        names = self.names(kind)
+        return UserError(
+            f'There is no {singular(kind)} called "{name}".',
+            "Use one of these:" if names else "No plugin that is installed gives any; see probe plugins.",
+            names,
+        )
+
+    def notify(self, hook: str, returns: type[object] | None = None, **arguments: Any) -> list[Any]:
+        """Call an observing hook on every plugin; what one raises becomes a warning.
+
+        ``returns`` is what an answer must be, or None.
+        """
+        answers = []
+        caller: pluggy.HookCaller = getattr(self._pluggy.hook, hook)
+        for implementation in caller.get_hookimpls():
+            wanted = {name: arguments[name] for name in implementation.argnames}
+            try:
+                answers.append(_expected(implementation.function(**wanted), returns))
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # see _add
+                origin = self.plugins[implementation.plugin_name].origin
+                failed = PluginError(
+                    f"{hook} of {origin} failed: {said(error)}.", what_to_do(origin.distribution)
+                )
+                warn(failed, "The comparison goes on without it.")
+        return [answer for answer in answers if answer is not None]
+
+    def culprit(self, trace: TracebackType | None) -> Plugin | None:
+        """Return the plugin, not of this repository, whose code a traceback runs through; None for none."""
+        strangers = {one.package: one for one in self.plugins.values() if not one.origin.is_of_probe}
+        while trace is not None:
+            package = str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
+            if package in strangers:
+                return strangers[package]
+            trace = trace.tb_next
+        return None
+
+
+def warn(error: PluginError, means: str) -> None:
+    """Warn of a plugin that fails where the work goes on; ``means`` says what that does to the result."""
+    warnings.warn(f"{error.what} {means} {error.fix}", PluginWarning, stacklevel=3)
+
+
+def _expected(answer: T, kind: type[object] | None) -> T:
+    if answer is not None and kind is not None and not isinstance(answer, kind):
+        raise TypeError(f"must return {kind.__name__}, not {type(answer).__name__}")
+    return answer
+
+
+def _plugin_of(point: metadata.EntryPoint) -> Plugin:
+    """Return the plugin of an entry point; a damaged distribution has no name or version."""
+    name, version = point.name, ""
+    if point.dist is not None:
+        with suppress(Exception):
+            name, version = point.dist.name or name, point.dist.version or ""
+    return Plugin(point.name, name, version, package=point.value.partition(":")[0].partition(".")[0].strip())
+
+
+def singular(kind: str) -> str:
+    """Return the word for one contribution of a kind: ``policy`` of ``policies``."""
+    return ("policy" if kind == "policies" else kind[:-1]).replace("_", " ")
+
+
+def _call(implementation: pluggy.HookImpl) -> Iterable[Any]:
+    """What a registration hook returns; its arguments, if any, ask for everything."""
+    answer: Any = implementation.function(*[None] * len(implementation.argnames))
+    return answer or ()
+
+
+def _wanted(points: Sequence[metadata.EntryPoint] | metadata.EntryPoints) -> list[metadata.EntryPoint]:
+    unique = list({(point.name, point.value): point for point in points}.values())
+    only = os.environ.get(ONLY)
+    if only is None:
+        return unique
+    names = [name.strip() for name in only.split(",") if name.strip()]
+    for name in names:
+        if name != CORE and name not in {point.name for point in unique}:
+            warnings.warn(
+                f"{ONLY} names {name}, which is not installed. "
+                f"Installed: {', '.join(sorted(point.name for point in unique)) or 'none'}.",
+                PluginWarning,
+                stacklevel=2,
+            )
+    return [point for point in unique if point.name in names]
+
+
+def _version(distribution: str) -> str:
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        from probe_core import __version__
+
+        return __version__

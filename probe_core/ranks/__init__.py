@@ -1,0 +1,1 @@
+"""Which ranks and steps are compared, where, and what is finished."""

@@ -1,0 +1,154 @@
+"""What is finished of a comparison of many ranks, kept on disk so that it can be resumed.
+
+A file of JSON lines in the output directory: the plan, then a line for each finished rank, written as it
+finishes. It goes once all is done; one that is there belongs to a comparison that was interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from probe_core.errors import UserError
+from probe_core.files.atomic import make_directory, open_file, refuse_link, remove_leftovers
+from probe_core.files.location import is_remote
+from probe_core.flow.report import Report
+from probe_core.flow.report_json import report_from, report_to
+from probe_core.model.plan import Plan
+from probe_core.store.layout import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY, RunPair
+
+PREFIX = "compare_progress_"
+NOT_COMPARED = frozenset(
+    {"time_stamp", "jobs", "executor", "scheduler", "resume", "output", "ranks", "steps"}
+)
+"""Fields of a plan in which a comparison may differ from the one that it takes up."""
+
+
+class Journal:
+    """The finished ranks of one comparison.
+
+    Attributes:
+        time_stamp: That of the comparison's files.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._path = plan.output / f"{PREFIX}{plan.time_stamp}.jsonl"
+        self._plan = _identity(plan)
+        self._lines: dict[str, dict[str, Any]] = {}
+        self._read: dict[str, list[Any]] = {}
+        self.time_stamp = plan.time_stamp
+
+    @classmethod
+    def resume(cls, plan: Plan) -> Journal | None:
+        """The newest journal in the output directory that is of this plan; None where there is none."""
+        wanted = _identity(plan)
+        with suppress(OSError):
+            for path in sorted(plan.output.glob(f"{PREFIX}*.jsonl"), reverse=True):
+                lines = list(_lines(path)) if path.is_file() and not path.is_symlink() else []
+                if lines and lines[0].get("plan") == wanted:
+                    journal = cls(plan)
+                    journal._path = path
+                    journal.time_stamp = path.stem.removeprefix(PREFIX)
+                    journal._lines = {str(line.get("pair")): line for line in lines[1:]}
+                    for directory in (plan.output, *plan.output.glob("**/step*")):
+                        remove_leftovers(directory, journal.time_stamp)
+                    return journal
+        return None
+
+    def finished(self, pair: RunPair) -> Report | None:
+        """The report of a pair that an earlier run finished; None where it did not.
+
+        It counts while what was read is what it was, by sizes and times, and its results are there.
+        """
+        read = self._read[_key(pair)] = _read(pair)
+        line = self._lines.get(_key(pair))
+        if line is None:
+            return None
+        with suppress(OSError, LookupError, TypeError, ValueError):
+            report = report_from(line["report"])
+            if line["read"] == read and all(file.is_file() for file in report.files):
+                return report
+        return None
+
+    def begin(self) -> None:
+        """Write the plan, unless an earlier run of it did; a line that may have been cut off is ended."""
+        make_directory(self._path.parent)
+        refuse_link(self._path)
+        if not self._path.exists():
+            self._append({"plan": self._plan}, os.O_CREAT | os.O_EXCL)
+        else:
+            self._write("\n")
+
+    def add(self, pair: RunPair, report: Report) -> None:
+        """Note that a rank is finished; where the disk takes no note, resuming compares the rank again."""
+        read = self._read.get(_key(pair)) or _read(pair)  # as it was before it was compared
+        with suppress(UserError):
+            self._append({"pair": _key(pair), "read": read, "report": report_to(report)})
+
+    def end(self) -> None:
+        """All is done: nothing is left to resume."""
+        with suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    def _append(self, value: dict[str, Any], flags: int = 0) -> None:
+        self._write(json.dumps(value, ensure_ascii=True) + "\n", flags)
+
+    def _write(self, text: str, flags: int = 0) -> None:
+        try:
+            descriptor = open_file(self._path, os.O_WRONLY | os.O_APPEND | flags)
+            with os.fdopen(descriptor, "a", encoding="utf-8") as file:
+                file.write(text)
+        except OSError as error:
+            raise UserError(
+                f"The result cannot be written to {self._path.parent}: {error.strerror or error}.",
+                "Free some space there, or give another directory with -o.",
+            ) from None
+
+
+def _key(pair: RunPair) -> str:
+    """What tells a pair from all others, and its results from those of another choice of steps."""
+    return f"{pair.name}|{pair.target.absolute()}|{pair.golden.absolute()}"
+
+
+def _identity(plan: Plan) -> dict[str, Any]:
+    """What makes two plans the same comparison."""
+    described = plan.describe()
+    for side in ("target", "golden"):
+        if "://" not in described[side]:
+            described[side] = str(Path(described[side]).absolute())
+    same = {name: value for name, value in described.items() if name not in NOT_COMPARED}
+    for path in (plan.mapping, plan.api_mapping, plan.cell_mapping, plan.layer_mapping, plan.stack_path):
+        if isinstance(path, Path):
+            same[f"{path}"] = _fingerprint(path)
+    return json.loads(json.dumps(same))  # type: ignore[no-any-return]
+
+
+def _read(pair: RunPair) -> list[Any]:
+    """The fingerprints of all that comparing a pair reads."""
+    beside = ("", STACK_FILE, CONSTRUCT_FILE, TENSOR_DIRECTORY)
+    sides = (pair.target, pair.golden)
+    return [_fingerprint(path.parent / name if name else path) for path in sides for name in beside]
+
+
+def _fingerprint(path: Any) -> Any:
+    """The size and the time of a file or directory, elsewhere what tells its versions apart."""
+    try:
+        if is_remote(path):
+            return str(path.fs.ukey(path.path))
+        found = path.stat()
+    except OSError:
+        return None
+    return [found.st_size, found.st_mtime_ns]
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    """The whole lines of a journal; its last may have been cut off."""
+    for line in path.read_text("utf-8", "replace").splitlines():
+        with suppress(ValueError, RecursionError):
+            value = json.loads(line)
+            if isinstance(value, dict):
+                yield value
