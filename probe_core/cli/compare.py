@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from probe_core.cli import console
+from probe_core.cli.extending import asked, given
 from probe_core.cli.main import FINISHED
 from probe_core.cli.options import CompareFile, Location, Numbers, read_compare_file
 from probe_core.cli.running import run_plan
@@ -107,14 +108,6 @@ FAIL_ON = (Level.WARNING.value, Level.ERROR.value)
     metavar="NAME[,NAME…]",
     help="Formats of the result.  [default: xlsx]",
 )
-@click.option(
-    "-da",
-    "--diff_analyze",
-    "--diff-analyze",
-    "analyze",
-    is_flag=True,
-    help="Find the first difference over all ranks; writes JSON, and tables only with --format.",
-)
 @click.option("--step", "steps", type=Numbers(), default=(), help="Compare these steps only: 0,2-4.")
 @click.option("--rank", "ranks", type=Numbers(), default=(), help="Compare these ranks only: 0-3,8.")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processors to use.  [default: all]")
@@ -144,7 +137,6 @@ def compare(
     layer_mapping: Path | None,
     metrics: tuple[str, ...],
     formats: str | None,
-    analyze: bool,
     steps: tuple[int, ...],
     ranks: tuple[int, ...],
     jobs: int | None,
@@ -184,24 +176,25 @@ def compare(
         cell_mapping=cell_mapping if cell_mapping != BARE else None,
         layer_mapping=layer_mapping,
         metrics=metrics,
-        formats=chosen_formats(formats, analyze),
+        formats=chosen_formats(formats),
         stack=stack_choice(runs.stack, stack_mode),
         stack_path=runs.stack,
         highlight=highlight,
-        advise=not compare_only and not (analyze and formats is None),
+        advise=not compare_only,
         steps=steps,
         ranks=ranks,
-        analyze=analyze,
         jobs=jobs or 0,
         executor=executor or ("dask" if scheduler else None),
         scheduler=scheduler,
         resume=resume,
     )
+    manager = ctx.find_object(Manager) or Manager()
+    for option, values in given(ctx, manager):
+        plan = option(plan, values, asked(ctx))
     if print_plan:
         console.show_json(plan.describe())
         return FINISHED
     tune_process()
-    manager = ctx.find_object(Manager) or Manager()
     return run_plan(plan, manager, Level(fail_on) if fail_on else None, brief=not runs.print_log)
 
 
@@ -220,10 +213,10 @@ def _runs(target: Path | None, golden: Path | None, input_path: Path | None) -> 
     return CompareFile(target, golden, None, True)
 
 
-def chosen_formats(text: str | None, analyze: bool = False) -> tuple[str, ...]:
-    """The formats in ``text``; without one a workbook, or nothing besides what ``-da`` writes itself."""
+def chosen_formats(text: str | None) -> tuple[str, ...]:
+    """The formats in ``text``; without one a workbook."""
     if text is None:
-        return () if analyze else DEFAULT_FORMATS
+        return DEFAULT_FORMATS
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:
         raise UserError("--format names no format.", "For example --format xlsx,csv.")

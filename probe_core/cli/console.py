@@ -11,9 +11,8 @@ import re
 import secrets
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,13 +20,9 @@ import click
 from probe_core.errors import printable
 from probe_core.progress import watched
 from probe_core.safe_text import safe, safe_json
-from probe_core.store.stack import own_frames
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from probe_diagnosis.collectives.run_check import StepCheck
-    from probe_diagnosis.difference.analysis import Analysis, Found
 
     from probe_core.flow.report import Report
     from probe_core.ranks.ranks import Finished
@@ -35,8 +30,6 @@ if TYPE_CHECKING:
 
 SHOWN_RANKS = 20
 SHOWN_NODES = 5
-SHOWN_BREACHES = 10
-SHOWN_FRAMES = 3
 
 
 def prepare() -> None:
@@ -265,82 +258,3 @@ def ranks(pairing: Pairing, finished: Sequence[Finished], files: Sequence[Path])
 def _names(names: Sequence[str]) -> str:
     shown = ", ".join(names[:SHOWN_RANKS])
     return shown if len(names) <= SHOWN_RANKS else f"{shown} and {len(names) - SHOWN_RANKS} more"
-
-
-def first_difference(analysis: Analysis) -> None:
-    """Where the ranks of a step part first: the op, why it is the first, its values side by side."""
-    where = f"{analysis.part}: " if analysis.part else ""
-    if not analysis.found:
-        if analysis.judged:
-            show(f"{where}no difference beyond rounding in {len(analysis.ranks)} rank(s)")
-        else:
-            warn(f"{where}no value could be judged in {len(analysis.ranks)} rank(s): this is no agreement")
-        if analysis.unjudged:
-            text = f"{analysis.judged:,} values judged, {analysis.unjudged:,} not"
-            show(f"  {text}: without a partner, without data, or in calls that may be mispaired")
-        return
-    show(f"{where}first difference among {len(analysis.ranks)} rank(s):")
-    for one in analysis.found[:SHOWN_NODES]:
-        _node(one)
-    if len(analysis.found) > SHOWN_NODES:
-        show(f"  and {len(analysis.found) - SHOWN_NODES} more that no other explains")
-    show(f"  wrote {analysis.file}")
-
-
-def _node(one: Found) -> None:
-    facts = one.node.facts
-    show(f"  rank {one.node.rank}: {style(printable(facts.op), bold=True)}")
-    show(f"      {printable(one.node.why)}")
-    if facts.within:
-        show(f"      in {printable(facts.within[0], 200)}")
-    for frame in islice(own_frames(one.stack), SHOWN_FRAMES):
-        show(f"      {printable(frame, 200)}")
-    lines = [("", "NPU", "Bench", "")]
-    for item in one.items:
-        name = printable(str(item["NPU Name"]).removeprefix(f"{facts.op}."), 100)
-        lines.append((name, _values(item, "NPU"), _values(item, "Bench"), _mark(item)))
-    widths = [max(len(line[column]) for line in lines) for column in range(3)]
-    for line in lines:
-        cells = (cell.ljust(width) for cell, width in zip(line, widths))
-        show(f"      {'  '.join(cells)}  {line[3]}".rstrip())
-
-
-def _values(item: Mapping[str, Any], side: str) -> str:
-    """One side of a value on a line: its statistics or its checksum."""
-    checksum = item.get("NPU MD5" if side == "NPU" else "BENCH MD5")
-    if checksum is not None:
-        return printable(str(checksum), 40)
-    numbers = [item.get(f"{side} {name}") for name in ("max", "min", "mean", "l2norm")]
-    if len(set(map(str, numbers))) == 1:
-        return printable(str(numbers[0]), 40)
-    shown = (f"{number:.5g}" if isinstance(number, float) else str(number) for number in numbers)
-    return printable(" ".join(shown), 80)
-
-
-def _mark(item: Mapping[str, Any]) -> str:
-    found = item["difference"]
-    if found["state"] == "differs":
-        return style("differs", fg="red")
-    return str(found["why"] or "not judged") if found["state"] == "unjudged" else ""
-
-
-def collectives(one: StepCheck) -> None:
-    """What came of checking the communication of one step."""
-    found = one.check
-    where = f"{one.step}: " if one.step else ""
-    if not found.kept and not found.breaches:
-        what = "none could be checked" if found.unchecked else "the run holds no communication calls"
-        warn(
-            f"{where}nothing was checked on {len(one.ranks)} rank(s): {what}, so this says nothing about them"
-        )
-    show(
-        f"{where}{found.kept + len(found.breaches):,} communication calls of {len(one.ranks)} ranks checked, "
-        f"{len(found.breaches):,} break their law"
-    )
-    for breach in found.breaches[:SHOWN_BREACHES]:
-        show(f"  rank {breach.rank}: {style(printable(breach.op), bold=True)}")
-        show(f"      should have received {printable(f'{breach.law}; {breach.evidence}')}")
-    if len(found.breaches) > SHOWN_BREACHES:
-        show(f"  and {len(found.breaches) - SHOWN_BREACHES} more")
-    for reason, count in found.unchecked.items():
-        show(f"  {count:,} call(s) not checked: {reason}")

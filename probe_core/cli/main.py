@@ -16,6 +16,7 @@ import click
 
 from probe_core import __version__
 from probe_core.cli import console
+from probe_core.cli.extending import extended
 from probe_core.errors import UserError, said
 from probe_core.plugins.blame import blamed, what_to_do
 from probe_core.plugins.distributions import provider
@@ -45,7 +46,7 @@ class Commands(click.Group):
         if not isinstance(command, click.Command):
             with blamed(spec.title, spec.origin):
                 raise TypeError(f"{spec.factory} is no click command")
-        return command
+        return extended(cmd_name, command, manager)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; a pipe that breaks is a defect, unless it is the one that we print to."""

@@ -12,8 +12,10 @@ from probe_core.flow.report import Report
 from probe_core.model import GRAVITY, Level
 from probe_core.model.plan import Plan
 from probe_core.plugins.manager import Manager
+from probe_core.plugins.specs import AnswerSpec
 
 if TYPE_CHECKING:
+    from probe_core.plugins.protocols import Answerer
     from probe_core.ranks.ranks import Ranks
 
 
@@ -66,12 +68,11 @@ def _run(ranks: Ranks, manager: Manager, fail_on: Level | None, brief: bool) -> 
             failed = True
         console.ranks(ranks.pairing, ranks.finished, files)
     is_judged = all(report.is_judged for report in reports)
-    if ranks.plan.analyze and not interrupted:
-        from probe_diagnosis.difference.analysis import analyze
-
-        for analysis in analyze(ranks.plan, ranks.pairing.pairs):
-            console.first_difference(analysis)
-            is_judged = is_judged and bool(analysis.judged)
+    for name in () if interrupted else ranks.plan.answers:
+        answerer: Answerer = manager.find("answers", name, AnswerSpec).make()
+        for conclusion in answerer.conclude(ranks.plan, ranks.pairing.pairs):
+            conclusion.show()
+            is_judged = is_judged and conclusion.is_judged
     if interrupted or any(report.interrupted for report in reports):
         return INTERRUPTED
     code = _code(reports, ranks.pairing.damaged, failed, fail_on)

@@ -16,25 +16,34 @@ import numpy as np
 
 from probe_core.errors import UserError, nearest
 from probe_core.files.mapped import Mapped
-from probe_core.flow import rounding
 from probe_core.flow import table as tables
 from probe_core.flow.across import Hints, views
 from probe_core.flow.ahead import Ahead, opened_ahead
 from probe_core.flow.opening import open_runs
-from probe_core.flow.suspects import Op
 from probe_core.flow.watched import WatchedMetric
 from probe_core.matching.mapping import read_mapping
 from probe_core.matching.matching import Matching, Region, RowOrder
 from probe_core.matching.user_maps import read_api_mapping, read_cell_mapping, read_layer_mapping
-from probe_core.model import Advice, How, Level, Mark, Measurement, Mode, Pair, Reason, Row, Suspect, Verdict
+from probe_core.model import (
+    Advice,
+    How,
+    Measurement,
+    Mode,
+    Op,
+    Pair,
+    Reason,
+    Row,
+    Suspect,
+    Verdict,
+)
 from probe_core.model.dtypes import same
 from probe_core.model.measure import NOTHING_MAPPED, OpenPair
 from probe_core.model.plan import Plan, StackMode
 from probe_core.plugins.blame import PluginError, blamed, fault
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Highlighter, Matcher, Metric, Policy
+from probe_core.plugins.protocols import Matcher, Metric, Policy
 from probe_core.plugins.specs import (
-    HighlightSpec,
+    AnswerSpec,
     MatcherSpec,
     MetricSpec,
     Needs,
@@ -92,6 +101,7 @@ class Comparison:
 
     def __init__(self, plan: Plan, manager: Manager, target: Path, golden: Path) -> None:
         self.plan = plan
+        self._manager = manager
         self.notes: list[str] = []
         self.unreadable: list[str] = []
         self.unreadable_count = 0
@@ -105,14 +115,14 @@ class Comparison:
                 )
         self.mode = self.target.mode
         self.is_debug = self.target.is_debug
-        self._tools = _tools(plan, manager, self.mode)
+        self._tools = _tools(plan, manager, self.mode, self._answers())
         self._metrics = frozenset(tool.spec.name for tool in self._tools)
         self._ahead = self._found_ahead()
-        policy = manager.find("policies", tables.POLICIES[self.mode], PolicySpec)
-        self._policy: Policy = policy.make()
-        self._difference: Policy | None = None
-        if plan.analyze and not self.is_debug:
-            self._difference = manager.find("policies", tables.DIFFERENCE, PolicySpec).make()
+        self._policy: Policy = manager.find("policies", tables.POLICIES[self.mode], PolicySpec).make()
+        further = [name for answer in self._answers() for name in answer.policies]
+        self._further: dict[str, Policy] = {
+            name: manager.find("policies", name, PolicySpec).make() for name in further
+        }
         seen = views(plan, manager, self.target, self.golden)
         self.notes += seen.notes
         self._hints = Hints(seen)
@@ -131,16 +141,21 @@ class Comparison:
         self.row_count = self._order.row_count
         self.regions = [_region(region, self.target, self.golden) for region in matching.regions]
         self._shifted = self._find_shifted()
-        self._highlighters = self._highlights(manager)
-        stack = self._use_stacks()
+        self.highlights = self._can_highlight()
+        self.has_stacks = self._use_stacks()
         extra = [
             (tool.spec.name, column)
             for tool in self._tools
             if tool.spec.name in plan.metrics and tool.spec.name not in tables.METRICS[self.mode]
             for column in tool.spec.columns
         ]
-        self.table = tables.Table(self.mode, stack=stack, extra=extra)
-        self.difference_table = self._table_of_differences(stack) if self._difference else None
+        self.table = tables.Table(self.mode, stack=self.has_stacks, extra=extra)
+        self.shown: Sequence[tuple[str, str]] = [
+            (tool.spec.name, column)
+            for tool in self._tools
+            if tool.spec.name in tables.METRICS[self.mode]
+            for column in tool.spec.columns
+        ]
 
     def ops(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[str, list[Row]]]:
         """The rows of each op in the order of the table; of the target, from ``start`` to before ``stop``."""
@@ -196,9 +211,9 @@ class Comparison:
         """Note what someone else found out who measured for us."""
         self.notes += [line for line in lines if line not in self.notes]
 
-    def describe(self, op: str) -> Op:
-        """What the report wants to know of an op."""
-        return Op(op, self.target.construct.ancestors(op), without_count(op) in self._shifted)
+    def describe(self, op: str, rank: int) -> Op:
+        """What judges and the report want to know of an op."""
+        return Op(op, self.target.construct.ancestors(op), without_count(op) in self._shifted, rank)
 
     def close(self) -> None:
         """Let both runs go."""
@@ -230,22 +245,9 @@ class Comparison:
             stack = None if own is not None else stack
         if mapped:
             self._check_files(op, rows, mapped)
-        rows = rounding.judged(op, rows)
-        for spec, highlighter in [*self._highlighters]:
-            try:
-                with blamed(spec.title, spec.origin):
-                    marked = {
-                        place: _marked(rows[place], mark) for place, mark in highlighter.mark(rows).items()
-                    }
-            except PluginError as error:
-                self._highlighters.remove((spec, highlighter))
-                self._blame(error, "From there on it marks no row.")
-                continue
-            for place, row in marked.items():
-                rows[place] = row
         return rows
 
-    def _blame(self, error: PluginError, means: str) -> None:
+    def blame(self, error: PluginError, means: str) -> None:
         """Note once that a plugin failed, and what that means for the result."""
         note = f"{error.what} {means} {error.fix}"
         if note not in self.notes:
@@ -257,17 +259,12 @@ class Comparison:
             for tool in self._tools:
                 measurements.update(zip(tool.names, self._measure(tool, opened)))
             verdict: Verdict = self._policy.judge(opened, measurements)
-            difference = self._difference.judge(opened, measurements) if self._difference else None
+            further = {name: policy.judge(opened, measurements) for name, policy in self._further.items()}
         finally:
             opened.close()
         if opened.unreadable is not None and not opened.unreadable.missing:
             self.take_unreadable([str(opened.unreadable)], 1)
-        notes = _notes(opened.pair, self.mode)
-        if verdict.level is Level.PASS and opened.pair.requires_grad_differs:
-            verdict = verdict._replace(level=Level.WARNING)
-        if opened.pair.how is How.REGION and not opened.pair.matched:
-            verdict = verdict._replace(level=Level.SKIP)  # the region is one finding, not one a row
-        return Row(opened.pair, op, measurements, verdict, notes, None, stack, difference)
+        return Row(opened.pair, op, measurements, verdict, _notes(opened.pair), None, stack, further)
 
     def _check_files(self, op: str, rows: list[Row], measured: list[tuple[int, OpenPair]]) -> None:
         """Make the rows again whose mapped files were cut off or changed meanwhile, as unreadable ones."""
@@ -298,7 +295,7 @@ class Comparison:
                 self._blamed.add(tool.spec.name)
                 blame = fault(error, tool.spec.title, tool.spec.origin)
                 if blame is not None:
-                    self._blame(blame, "Its cells of such rows say so.")
+                    self.blame(blame, "Its cells of such rows say so.")
             return [Measurement.failed(error)] * len(columns)
 
     # -- setting up --------------------------------------------------------------------------
@@ -313,35 +310,21 @@ class Comparison:
                     with blamed(f"{tool.spec.title}: {where}", tool.spec.origin):
                         found[where] = address(where)
                 except PluginError as error:
-                    self._blame(error, "It measures all the same, more slowly.")
+                    self.blame(error, "It measures all the same, more slowly.")
         return list(found.values())
 
-    def _table_of_differences(self, stack: bool) -> tables.Table:
-        """The columns of ``-da``: those of statistics or checksums, and with tensors their metrics."""
-        if self.mode is not Mode.TENSOR:
-            return tables.Table(self.mode, stack=stack)
-        metrics = [
-            (tool.spec.name, column)
-            for tool in self._tools
-            if tool.spec.name in tables.METRICS[Mode.TENSOR]
-            for column in tool.spec.columns
-        ]
-        return tables.Table(Mode.STATISTICS, stack=stack, extra=metrics)
+    def _answers(self) -> list[AnswerSpec]:
+        """What is asked of the comparison; nothing of variables that a script saved on their own."""
+        names = () if self.is_debug else self.plan.answers
+        return [self._manager.find("answers", name, AnswerSpec) for name in names]
 
-    def _highlights(self, manager: Manager) -> list[tuple[HighlightSpec, Highlighter]]:
+    def _can_highlight(self) -> bool:
         if not self.plan.highlight or self.mode is Mode.MD5 or self.is_debug:
-            return []
+            return False
         if self.row_count > tables.LARGEST_SHEET:
             self.notes.append(f"{self.row_count:,} rows do not fit one sheet, so nothing is highlighted.")
-            return []
-        found: list[tuple[HighlightSpec, Highlighter]] = []
-        for name in manager.names("highlighters"):
-            spec = manager.find("highlighters", name, HighlightSpec)
-            try:
-                found.append((spec, spec.make()))
-            except PluginError as error:
-                self._blame(error, "It marks no row.")
-        return found
+            return False
+        return True
 
     def _find_shifted(self) -> frozenset[str]:
         """The APIs that one run calls more often, where pairs go by the number of the call."""
@@ -386,10 +369,6 @@ def _some(names: Sequence[str]) -> str:
     return shown if len(names) <= REGION_SHOWN else f"{shown} and {len(names) - REGION_SHOWN} more"
 
 
-def _marked(row: Row, mark: Mark) -> Row:
-    return row._replace(mark=mark)
-
-
 def _sound(measured: Any) -> Measurement:
     """Return a measurement of a stranger's metric as the tables take it; numpy's numbers become Python's.
 
@@ -409,7 +388,7 @@ def _sound(measured: Any) -> Measurement:
     return Measurement(value, reason)
 
 
-def _notes(pair: Pair, mode: Mode) -> tuple[Reason, ...]:
+def _notes(pair: Pair) -> tuple[Reason, ...]:
     """What the tables say of a pair besides its measurements (decisions D2, D7, D13, D20)."""
     target, golden = pair.target, pair.golden
     region = (Reason("region"),) if pair.how is How.REGION else ()
@@ -430,11 +409,10 @@ def _notes(pair: Pair, mode: Mode) -> tuple[Reason, ...]:
     return tuple(notes)
 
 
-def _tools(plan: Plan, manager: Manager, mode: Mode) -> list[_Tool]:
+def _tools(plan: Plan, manager: Manager, mode: Mode, answers: Sequence[AnswerSpec]) -> list[_Tool]:
     tools: list[_Tool] = []
     wanted = [*tables.METRICS[mode], *plan.metrics]
-    if plan.analyze and mode is Mode.TENSOR:  # its file shows statistics as well
-        wanted += tables.METRICS[Mode.STATISTICS]
+    wanted += [name for answer in answers for name in answer.metrics.get(mode, ())]
     for name in dict.fromkeys(wanted):
         spec = manager.find("metrics", name, MetricSpec)
         if spec.needs is Needs.TENSOR and mode is not Mode.TENSOR:

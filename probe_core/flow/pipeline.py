@@ -7,20 +7,19 @@ them, as the workers of a pool; written they are here, in the same order, to the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-
-from probe_diagnosis.difference.analysis import rank_file_of
-from probe_diagnosis.difference.rank_file import RankFile
+from collections.abc import Callable, Iterator, Sequence
 
 from probe_core.flow.comparison import Comparison, check_plan
+from probe_core.flow.judging import Judging
 from probe_core.flow.report import Report
-from probe_core.flow.uninitialised import Uninitialised
 from probe_core.flow.watched import Watch
 from probe_core.flow.writing import Output
 from probe_core.matching.written import write_pairs
 from probe_core.model import Advice, Row
 from probe_core.model.plan import Plan
 from probe_core.plugins.manager import Manager
+from probe_core.plugins.protocols import Answerer, Witness
+from probe_core.plugins.specs import AnswerSpec
 from probe_core.progress import tell
 from probe_core.store.layout import RunPair, pair_runs
 
@@ -66,12 +65,23 @@ def compare_quietly(plan: Plan, manager: Manager, pair: RunPair, measured: Measu
     return report
 
 
-def _rank_file(comparison: Comparison, pair: RunPair) -> RankFile | None:
-    """The file of ``-da``, where that is asked for; variables saved on their own have no first one."""
-    if comparison.difference_table is None:
-        return None
-    path = rank_file_of(comparison.plan, pair)
-    return RankFile(path, comparison.difference_table, lambda op: comparison.target.find(op) is not None)
+def _witnesses(comparison: Comparison, manager: Manager, pair: RunPair) -> list[Witness]:
+    """What looks at the rows for the answers that were asked for."""
+    found: list[Witness] = []
+    try:
+        for name in comparison.plan.answers:
+            answerer: Answerer = manager.find("answers", name, AnswerSpec).make()
+            witness = answerer.witness(comparison, pair)
+            found += [] if witness is None else [witness]
+    except BaseException:
+        _discard(found)
+        raise
+    return found
+
+
+def _discard(writers: Sequence[Output | Witness]) -> None:
+    for writer in writers:
+        writer.discard()
 
 
 def _write(
@@ -89,31 +99,26 @@ def _write(
         watch=Watch(comparison.mode, comparison.watched_metrics()),
     )
     output = Output(plan, manager, pair, comparison.table, comparison.row_count, comparison.is_debug)
-    try:
-        differences = _rank_file(comparison, pair)
-    except BaseException:
-        output.discard()
-        raise
-    uninitialised = Uninitialised(pair.rank)
+    witnesses: list[Witness] = []
     done = 0
     try:
-        for op, measured in ops:
-            rows = uninitialised.judged(op, measured)
+        witnesses = _witnesses(comparison, manager, pair)
+        judging = Judging(manager, comparison.highlights, comparison.blame)
+        for key, measured in ops:
+            op = comparison.describe(key, pair.rank)
+            rows = judging.judged(op, measured)
             lines = [output.line(done + offset) for offset in range(len(rows))]
             output.write(rows)
-            described = comparison.describe(op)
-            comparison.look(op, rows)
-            if differences is not None:
-                differences.write(described, rows)
-            report.add(described, rows, lines)
+            comparison.look(key, rows)
+            for witness in witnesses:
+                witness.write(op, rows)
+            report.add(op, rows, lines)
             done += len(rows)
             tell("comparing", done, comparison.row_count)
     except KeyboardInterrupt:
         report.interrupted = True
     except BaseException:
-        output.discard()
-        if differences is not None:
-            differences.discard()
+        _discard([output, *witnesses])
         raise
     if not report.interrupted:
         report.conclude()
@@ -124,12 +129,9 @@ def _write(
         report.files = output.close(interrupted=report.interrupted)
         report.faults = output.faults
     except BaseException:
-        output.discard()
-        if differences is not None:
-            differences.discard()
+        _discard([output, *witnesses])
         raise
-    if differences is not None:
-        report.files.append(differences.close(interrupted=report.interrupted))
+    report.files += [witness.close(interrupted=report.interrupted) for witness in witnesses]
     if plan.layer_mapping is not None:
         report.files += write_pairs(plan, pair, comparison.matching, comparison.target, comparison.golden)
     if plan.advise and not report.interrupted:

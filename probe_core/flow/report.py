@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from probe_core.flow.suspects import Op, Suspects, suspect_of
+from probe_core.flow.suspects import Suspects, suspect_of
 from probe_core.flow.watched import Watch
-from probe_core.model import GRAVITY, Advice, Counts, Level, Mode, Row, Suspect
+from probe_core.model import GRAVITY, Advice, Counts, Level, Mode, Op, Row, Suspect
 
 
 @dataclass(slots=True)

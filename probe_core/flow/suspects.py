@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from probe_core.flow.table import reasons_of
-from probe_core.model import Drift, How, Kind, Level, Row, Side, Statistic, Suspect
+from probe_core.model import Drift, How, Kind, Level, Op, Row, Side, Statistic, Suspect
 from probe_core.model.dtypes import kind, same
 from probe_core.store.names import is_gradient
 from probe_core.store.stack import own_frame
@@ -21,22 +20,6 @@ UNIT = "root mean square"
 FORWARD, BACKWARD, GRADIENT, BEHIND = range(4)
 
 _Drifting = tuple[Row, str, Drift]
-
-
-@dataclass(frozen=True, slots=True)
-class Op:
-    """What is known of an op besides its rows.
-
-    Attributes:
-        key: Its name.
-        ancestors: The modules around it, innermost first.
-        shifted: True where the two runs make this call a different number of times and pairs go
-            by the number of the call: then rows may be mispaired, and none is a suspect.
-    """
-
-    key: str
-    ancestors: Sequence[str] = ()
-    shifted: bool = False
 
 
 class Suspects:

@@ -110,9 +110,6 @@ POLICIES: dict[Mode, str] = {
 }
 """The policy behind each table's verdict column."""
 
-DIFFERENCE = "first_difference"
-"""The policy that says for ``-da`` whether two values differ."""
-
 
 class Table:
     """Turns rows into cells, for the columns of one comparison."""

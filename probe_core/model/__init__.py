@@ -1,9 +1,11 @@
 """The words of probe as data. Everything here is frozen and knows no framework."""
 
+from probe_core.model.answers import Answer, Coverage, Finding, Outcome
 from probe_core.model.rows import (
     GRAVITY,
     Advice,
     Cell,
+    Changed,
     Colour,
     Counts,
     Drift,
@@ -12,9 +14,11 @@ from probe_core.model.rows import (
     Mark,
     Measurement,
     Measurements,
+    Op,
     Pair,
     Reason,
     Row,
+    Ruling,
     Suspect,
     Verdict,
 )
@@ -33,10 +37,14 @@ from probe_core.model.values import (
 __all__ = [
     "GRAVITY",
     "Advice",
+    "Answer",
     "Cell",
+    "Changed",
     "Colour",
     "Counts",
+    "Coverage",
     "Drift",
+    "Finding",
     "How",
     "Kind",
     "Level",
@@ -44,10 +52,13 @@ __all__ = [
     "Measurement",
     "Measurements",
     "Mode",
+    "Op",
+    "Outcome",
     "Pair",
     "Reason",
     "Record",
     "Row",
+    "Ruling",
     "Side",
     "Slot",
     "Statistic",

@@ -45,7 +45,7 @@ class Plan:
         time_stamp: ``YYYYmmddHHMMSS``, part of the files' names.
         steps: The steps to compare; all that both runs have where none is given.
         ranks: The ranks to compare; likewise.
-        analyze: Find the first difference over all ranks, and write what ``-da`` writes.
+        answers: What the comparison as a whole is asked for, over all its ranks.
         jobs: Processors to use; 0 for all there are.
         executor: Where comparisons run; None for processes where there are several, else here.
         scheduler: The address of a cluster's scheduler, where the executor is one.
@@ -71,7 +71,7 @@ class Plan:
     advise: bool = True
     steps: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
-    analyze: bool = False
+    answers: tuple[str, ...] = ()
     jobs: int = 0
     executor: str | None = None
     scheduler: str | None = None

@@ -7,7 +7,7 @@ there is one of for each value is a named tuple, which is made three times as fa
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, Union
@@ -184,10 +184,41 @@ class Verdict(NamedTuple):
     measured: bool = True
 
 
+class Changed(NamedTuple):
+    """A verdict that a judge changed: which judge, the verdict before, and why."""
+
+    judge: str
+    verdict: Verdict
+    reason: Reason
+
+
+class Ruling(NamedTuple):
+    """A judge's decision on a row.
+
+    Attributes:
+        verdict: The row's verdict from now on.
+        reason: Why.
+        further: The verdict that takes the place of those of all further policies; None leaves them.
+    """
+
+    verdict: Verdict
+    reason: Reason
+    further: Verdict | None = None
+
+
 class Row(NamedTuple):
     """One line of the result: a pair, what was measured, and what it means.
 
-    ``difference`` says whether the two sides differ beyond rounding, where that was asked for (``-da``).
+    Attributes:
+        pair: Both slots.
+        op: The key of the op that the row belongs to.
+        measurements: What the metrics say.
+        verdict: What the policy, and after it the judges, make of them.
+        notes: What is to be said of the pair whatever was measured.
+        mark: The highlight, if any.
+        stack: The frames of the call, innermost first; None where the table shows none.
+        further: The verdicts of further policies, by the policy's name.
+        was: The verdicts that judges changed, in the order of the changes.
     """
 
     pair: Pair
@@ -197,7 +228,26 @@ class Row(NamedTuple):
     notes: tuple[Reason, ...] = ()
     mark: Mark | None = None
     stack: tuple[str, ...] | None = None
-    difference: Verdict | None = None
+    further: Mapping[str, Verdict] = {}
+    was: tuple[Changed, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """What is known of an op besides its rows.
+
+    Attributes:
+        key: Its name.
+        ancestors: The modules around it, innermost first.
+        shifted: True where the two runs make this call a different number of times and pairs go
+            by the number of the call: then rows may be mispaired, and none is a suspect.
+        rank: The number of the rank whose run it is of.
+    """
+
+    key: str
+    ancestors: Sequence[str] = ()
+    shifted: bool = False
+    rank: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,13 +20,16 @@ if TYPE_CHECKING:
     from probe_core.flow.report import Report
     from probe_core.model import Advice
     from probe_core.plugins.specs import (
+        AnswerSpec,
         CommandSpec,
         DumperSpec,
         ExecutorSpec,
         HighlightSpec,
+        JudgeSpec,
         MatcherSpec,
         MetricSpec,
         NameRule,
+        OptionSpec,
         PolicySpec,
         ReaderSpec,
         ReferenceSpec,
@@ -94,6 +97,42 @@ def probe_policies() -> list[PolicySpec]:  # type: ignore[empty-body]
 
         return [PolicySpec(name="strict", summary="bitwise or nothing", metrics=("equal",),
                            standard="my team's rule", factory="my_package.strict:Strict")]
+    """
+
+
+@hookspec
+def probe_judges() -> list[JudgeSpec]:  # type: ignore[empty-body]
+    """Judges: what may change verdicts after the policy, op by op. Called when a comparison begins.
+
+    Example::
+
+        return [JudgeSpec(name="dropout", summary="random masks say nothing", order=50,
+                          factory="my_package.dropout:Dropout")]
+    """
+
+
+@hookspec
+def probe_answers() -> list[AnswerSpec]:  # type: ignore[empty-body]
+    """What a comparison over all its ranks may be asked for. Called when an option asks for one.
+
+    Example::
+
+        return [AnswerSpec(name="worst", summary="the worst op of all ranks",
+                           factory="my_package.worst:Worst")]
+    """
+
+
+@hookspec
+def probe_options(command: str | None) -> list[OptionSpec]:  # type: ignore[empty-body]
+    """Options that a plugin adds to a command; of all commands where ``command`` is None.
+
+    Called when the command is, so the module of hooks must import fast.
+
+    Example::
+
+        return [OptionSpec(name="worst", summary="the worst op", command="compare",
+                           options=(Option("worst", ("--worst",), "Name the worst op."),),
+                           factory="my_package.worst:ask")]
     """
 
 

@@ -23,13 +23,16 @@ from probe_core.plugins.blame import Origin, PluginError, what_to_do
 from probe_core.plugins.distributions import missing, provider
 from probe_core.plugins.hookspecs import GROUP
 from probe_core.plugins.specs import (
+    AnswerSpec,
     CommandSpec,
     DumperSpec,
     ExecutorSpec,
     HighlightSpec,
+    JudgeSpec,
     MatcherSpec,
     MetricSpec,
     NameRule,
+    OptionSpec,
     PolicySpec,
     ReaderSpec,
     ReferenceSpec,
@@ -52,6 +55,9 @@ KINDS: dict[str, type[Spec]] = {
     "matchers": MatcherSpec,
     "metrics": MetricSpec,
     "policies": PolicySpec,
+    "judges": JudgeSpec,
+    "answers": AnswerSpec,
+    "options": OptionSpec,
     "highlighters": HighlightSpec,
     "reporters": ReporterSpec,
     "commands": CommandSpec,

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from concurrent import futures
-from enum import Enum
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from probe_precheck.model import Call, Judged, Judgement, Numbers, Outcome, Output
 from probe_precheck.settings import RunnerOptions
 
 from probe_core.matching.matching import Matching
-from probe_core.model import Cell, Colour, Mark, Measurement, Measurements, Row, Verdict
+from probe_core.model import Cell, Colour, Mark, Measurement, Measurements, Mode, Op, Row, Ruling, Verdict
 from probe_core.model.measure import OpenPair
 from probe_core.model.plan import Plan
+from probe_core.plugins.specs import Place, Pool
+from probe_core.store.layout import RunPair
 from probe_core.store.run import Run
+
+if TYPE_CHECKING:
+    from probe_core.plugins.manager import Manager
 
 
 class Reader(Protocol):
@@ -49,11 +52,86 @@ class Policy(Protocol):
         """The verdict on a pair; called for pairs without partner as well."""
 
 
+class Judge(Protocol):
+    """Looks at the rows of one op after the policy; made for each comparison, asked op by op in order."""
+
+    def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
+        """The verdicts to change, by the row's position in ``rows``."""
+
+
 class Highlighter(Protocol):
     """Marks rows of one op by looking at all of them."""
 
     def mark(self, rows: Sequence[Row]) -> Mapping[int, Mark]:
         """The mark of each marked row, by its position in ``rows``."""
+
+
+class Opened(Protocol):
+    """Two runs that are about to be compared.
+
+    Attributes:
+        plan: The plan of the comparison.
+        mode: What both runs hold.
+        is_debug: True for variables that a script saved on their own.
+        has_stacks: True where the table shows call stacks.
+        shown: The metrics of the table with their columns.
+        target: The run under test.
+    """
+
+    plan: Plan
+    mode: Mode
+    is_debug: bool
+    has_stacks: bool
+    shown: Sequence[tuple[str, str]]
+    target: Run
+
+
+class Witness(Protocol):
+    """Sees the rows of one comparison pass by, judged, in the order of the target's run."""
+
+    def write(self, op: Op, rows: Sequence[Row]) -> None:
+        """Take in the rows of one op."""
+
+    def close(self, *, interrupted: bool = False) -> Path:
+        """Complete what it writes; the file."""
+
+    def discard(self) -> None:
+        """Leave nothing behind."""
+
+
+class Conclusion(Protocol):
+    """What an answerer found in one step."""
+
+    @property
+    def is_judged(self) -> bool:
+        """True where there was something to judge."""
+
+    def show(self) -> None:
+        """Print it."""
+
+
+class Answerer(Protocol):
+    """Answers a question about a comparison over all its ranks."""
+
+    def witness(self, opened: Opened, pair: RunPair) -> Witness | None:
+        """What looks at the rows of one comparison; None where there is nothing to look at."""
+
+    def conclude(self, plan: Plan, pairs: Sequence[RunPair]) -> Sequence[Conclusion]:
+        """What all witnesses together come to, once the comparisons of ``pairs`` have been made."""
+
+
+class PlanOption(Protocol):
+    """Changes the plan of ``compare`` as options of a plugin ask."""
+
+    def __call__(self, plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
+        """The plan to carry out; ``asked`` are the names of the parameters that were given."""
+
+
+class MergeOption(Protocol):
+    """Work that ``merge_result`` does besides merging, as options of a plugin ask."""
+
+    def __call__(self, manager: Manager, output: Path, format: str, values: Mapping[str, Any]) -> int:
+        """Do it; the exit code."""
 
 
 class Runner(Protocol):
@@ -123,21 +201,6 @@ class Standard(Protocol):
         Raises:
             UnusableCell: A cell that is needed holds no number.
         """
-
-
-class Place(Enum):
-    """Where the workers of a pool are."""
-
-    HERE = "in this process"
-    MACHINE = "in processes of this machine"
-    CLUSTER = "on other machines, or as good as"
-
-
-class Pool(NamedTuple):
-    """Workers, and how many calls they take at a time."""
-
-    executor: futures.Executor
-    size: int
 
 
 class Executor(Protocol):

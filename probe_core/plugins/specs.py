@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent import futures
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
+from probe_core.model.values import Mode
 from probe_core.plugins.blame import Origin, blamed
 
 Factory = Union[str, Callable[[], Any]]
@@ -92,6 +94,72 @@ class PolicySpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
+class JudgeSpec(Spec):
+    """A judge: may change verdicts after the policy, op by op (makes a ``protocols.Judge``).
+
+    Judges are asked in the order of ``order``, each seeing what those before it made of the rows.
+    """
+
+    order: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerSpec(Spec):
+    """What a comparison as a whole is asked for, over all its ranks (makes a ``protocols.Answerer``).
+
+    Attributes:
+        policies: Policies whose verdicts it needs beside the table's, in ``Row.further``.
+        metrics: Metrics that it needs beside the table's, by mode.
+    """
+
+    policies: tuple[str, ...] = ()
+    metrics: Mapping[Mode, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option that a plugin adds to a command, as data.
+
+    Attributes:
+        name: The key of its value.
+        flags: As typed: ``("-da", "--diff_analyze")``.
+        help: Its line in the help.
+        kind: ``"flag"``, ``"text"`` or ``"run"`` (a path or an address of a run).
+        metavar: The word for its value in the help.
+        choices: The texts it may be; any where there are none.
+        needs: The name of an option of the same spec that it is nothing without.
+    """
+
+    name: str
+    flags: tuple[str, ...]
+    help: str
+    kind: str = "flag"
+    metavar: str = ""
+    choices: tuple[str, ...] = ()
+    needs: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class OptionSpec(Spec):
+    """Options of a command that go together.
+
+    The factory's address leads to what is called when one of them is given: for ``compare`` a
+    ``protocols.PlanOption``, for ``merge_result`` a ``protocols.MergeOption``.
+    """
+
+    command: str = ""
+    options: tuple[Option, ...] = ()
+
+    def make(self) -> Any:
+        """What is called.
+
+        Raises:
+            PluginError: It cannot be imported.
+        """
+        return _found(self)
+
+
+@dataclass(frozen=True, slots=True)
 class HighlightSpec(PolicySpec):
     """A policy over the rows of one op that marks them (makes a ``protocols.Highlighter``)."""
 
@@ -132,8 +200,13 @@ class CommandSpec(Spec):
         Raises:
             PluginError: It cannot be imported.
         """
-        with blamed(self.title, self.origin):
-            return address(self.factory) if isinstance(self.factory, str) else self.factory()
+        return _found(self)
+
+
+def _found(spec: Spec) -> Any:
+    """What the factory's address leads to, not called."""
+    with blamed(spec.title, spec.origin):
+        return address(spec.factory) if isinstance(spec.factory, str) else spec.factory()
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +287,21 @@ class StandardSpec(Spec):
     apis: str = ""
     judges: str = "listed"
     columns: tuple[tuple[str, str, str], ...] = ()
+
+
+class Place(Enum):
+    """Where the workers of a pool are."""
+
+    HERE = "in this process"
+    MACHINE = "in processes of this machine"
+    CLUSTER = "on other machines, or as good as"
+
+
+class Pool(NamedTuple):
+    """Workers, and how many calls they take at a time."""
+
+    executor: futures.Executor
+    size: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from probe_core import engine
 from probe_core.errors import UserError
-from probe_core.plugins.protocols import Place, Pool
+from probe_core.plugins.specs import Place, Pool
 from probe_core.ranks import processes
 
 T = TypeVar("T")

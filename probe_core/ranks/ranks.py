@@ -22,8 +22,7 @@ from probe_core.flow.report import Report
 from probe_core.model.plan import Plan
 from probe_core.plugins.blame import blamed
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Place, Pool
-from probe_core.plugins.specs import ExecutorSpec
+from probe_core.plugins.specs import ExecutorSpec, Place, Pool
 from probe_core.progress import tell
 from probe_core.ranks.journal import Journal
 from probe_core.ranks.spread import as_finished, lost, opened
@@ -33,7 +32,8 @@ if TYPE_CHECKING:
     from probe_core.plugins.protocols import Executor
 
 
-ASKED = ("readers", "matchers", "metrics", "policies", "highlighters", "reporters", "name_rules")
+ASKED = ("readers", "matchers", "metrics", "policies", "judges", "highlighters", "reporters", "name_rules",
+         "answers")  # fmt: skip
 """The contributions that a comparison asks plugins for."""
 
 

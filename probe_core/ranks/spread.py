@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from probe_core.errors import UserError
-from probe_core.plugins.protocols import Pool
+from probe_core.plugins.specs import Pool
 
 T = TypeVar("T")
 AHEAD = 2

@@ -17,7 +17,7 @@ from probe_core import engine
 from probe_core.model import Row
 from probe_core.model.plan import Plan
 from probe_core.plugins.manager import Manager, PluginWarning
-from probe_core.plugins.protocols import Pool
+from probe_core.plugins.specs import Pool
 from probe_core.ranks.executors import busy
 from probe_core.ranks.spread import in_order
 from probe_core.store.layout import RunPair

@@ -272,7 +272,7 @@ def probe_highlighters():
 
 def test_an_executor_at_fault_is_named(faulty: Any, compare: Any, probe: Any) -> None:
     faulty("""
-from probe_core.plugins.protocols import Place
+from probe_core.plugins.specs import Place
 
 class Mine:
     place = Place.MACHINE

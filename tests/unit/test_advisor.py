@@ -9,8 +9,7 @@ from helpers import accuracy, tensor_value
 from probe_metrics.advisor import advise
 
 from probe_core.flow.report import Report
-from probe_core.flow.suspects import Op
-from probe_core.model import Counts, Level, Mode, Row, Side, Suspect
+from probe_core.model import Counts, Level, Mode, Op, Row, Side, Suspect
 from probe_core.testing import pair_of_values
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from helpers import tensor_value
+from probe_diagnosis.judges.rounding import Rounding
 
-from probe_core.flow.rounding import judged
-from probe_core.model import Drift, How, Level, Pair, Row, Side, Slot, Verdict
+from probe_core.model import Drift, How, Level, Op, Pair, Row, Side, Slot, Verdict
 
 NOISE = 64 * 2.0**-23
 
@@ -34,11 +34,11 @@ WEIGHT = row("[8, 3, 3, 3]", 1e-9, 0.02, bad=False)
     ],
 )
 def test_only_what_a_sum_cancelled_is_rounding(op: str, bias: Row, level: Level) -> None:
-    found = judged(op, [bias, WEIGHT])[0].verdict
+    found = Rounding().judge(Op(op), [bias, WEIGHT])[0].verdict
     assert found.level is level and found.label == "No"
     assert found.failed is (level is Level.ERROR)
     assert found.drift is None  # what fails is no drift
 
 
 def test_rows_that_pass_stay_as_they_are() -> None:
-    assert judged(GRADIENT, [WEIGHT]) == [WEIGHT]
+    assert Rounding().judge(Op(GRADIENT), [WEIGHT]) == {}

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from probe_core.errors import UserError
-from probe_core.plugins.protocols import Pool
+from probe_core.plugins.specs import Pool
 from probe_core.ranks.executors import Processes, Threads
 from probe_core.ranks.spread import AHEAD, as_finished, in_order, lost, opened
 

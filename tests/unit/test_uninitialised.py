@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from helpers import scalar_value, tensor_value
 from probe_diagnosis.collectives.calls import apis
+from probe_diagnosis.judges.uninitialised import REMEMBERED, Uninitialised
 
-from probe_core.flow.uninitialised import REMEMBERED, Uninitialised
-from probe_core.model import Kind, Level, Pair, Row, Side, Slot, Statistics, Transfer, Value, Verdict
+from probe_core.model import Kind, Level, Op, Pair, Row, Side, Slot, Statistics, Transfer, Value, Verdict
 
 X, Y, Z = 1.5, 2.5, 3.5
 FRESH = (1e22, -7.0)
@@ -33,13 +33,15 @@ def row(side: Side, path: str, sides: Sides, op: str = "op") -> Row:
     return Row(Pair(*slots), op, {}, Verdict(Level.PASS, ""))
 
 
-def unset(finder: Uninitialised, op: str, *inputs: Sides, gives: Sides = (), **keywords: Sides) -> list[str]:
+def unset(
+    finder: Uninitialised, op: str, *inputs: Sides, gives: Sides = (), rank: int = 0, **keywords: Sides
+) -> list[str]:
     """The rows of a call that are found to hold nothing yet, as ``input.0`` or ``output.1``."""
     outputs = gives if isinstance(gives, list) else [gives] if gives != () else []
     rows = [row(Side.INPUT, str(place), sides) for place, sides in enumerate(inputs)]
     rows += [row(Side.INPUT, path.replace("__", "."), sides) for path, sides in keywords.items()]
     rows += [row(Side.OUTPUT, str(place), sides) for place, sides in enumerate(outputs)]
-    found = finder.among(op, rows)
+    found = finder.among(op, rows, rank)
     return [f"{rows[place].pair.side.value}.{(rows[place].pair[0] or rows[place].pair[1]).path}"  # type: ignore[union-attr]
             for place in sorted(found)]  # fmt: skip
 
@@ -226,23 +228,22 @@ def test_what_a_broadcast_overwrites_depends_on_the_rank() -> None:
     for source in ({"src": scalar_value(1)}, {"1": scalar_value(1)}, {"group_src": scalar_value(1)}):
         for name, found in (("broadcast", ["input.0"]), ("all_reduce", [])):
             op = f"Distributed.{name}.0.forward"
-            assert unset(Uninitialised(0), op, X, **source, gives=Y) == found
-            assert unset(Uninitialised(1), op, X, **source, gives=Y) == []
+            assert unset(Uninitialised(), op, X, **source, gives=Y) == found
+            assert unset(Uninitialised(), op, X, **source, gives=Y, rank=1) == []
 
 
 def test_values_not_computed_yet_get_verdicts_that_say_nothing() -> None:
     """The label of the table stays; what -da says of them is that they were not computed yet."""
     wrong = Verdict(Level.ERROR, "No", failed=True)
     op = "Tensor.copy_.0.forward"
-    rows = [row(Side.INPUT, path, FRESH)._replace(verdict=wrong, difference=wrong) for path in ("0", "1")] + [
-        row(Side.INPUT, "0.1", FRESH)._replace(verdict=wrong)
-    ]
-    first, second, third = Uninitialised().judged(op, list(rows))
-    assert (first.verdict.level, first.verdict.label, first.verdict.failed) == (Level.SKIP, "No", False)
-    assert first.difference is not None and first.difference.level is Level.SKIP
-    assert [reason.detail for reason in first.difference.reasons] == ["not computed yet"]
-    assert second == rows[1]
-    assert third.difference is None and third.verdict.level is Level.SKIP
+    rows = [row(Side.INPUT, path, FRESH)._replace(verdict=wrong) for path in ("0", "1", "0.1")]
+    rulings = Uninitialised().judge(Op(op), rows)
+    assert sorted(rulings) == [0, 2]
+    for ruling in rulings.values():
+        verdict, further = ruling.verdict, ruling.further
+        assert (verdict.level, verdict.label, verdict.failed) == (Level.SKIP, "No", False)
+        assert further is not None and further.level is Level.SKIP
+        assert [reason.detail for reason in further.reasons] == ["not computed yet"]
 
 
 def test_a_null_in_place_of_a_buffer(finder: Uninitialised) -> None:

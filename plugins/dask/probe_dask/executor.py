@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from probe_core.errors import UserError
-from probe_core.plugins.protocols import Place, Pool
+from probe_core.plugins.specs import Place, Pool
 
 PATIENCE = 15
 """Seconds until a scheduler that does not answer is given up."""

@@ -1,1 +1,60 @@
-"""What the diagnosis gives to comparisons."""
+"""What probe-diagnosis contributes."""
+
+from __future__ import annotations
+
+from probe_core.model import Mode
+from probe_core.plugins.hookspecs import hookimpl
+from probe_core.plugins.specs import AnswerSpec, JudgeSpec, Option, OptionSpec
+
+DIFFERENCE = "first_difference"
+
+
+@hookimpl
+def probe_judges() -> list[JudgeSpec]:
+    """The judges of every comparison."""
+    return [
+        JudgeSpec("requires_grad", "warns where values agree and requires_grad does not",
+                  "probe_diagnosis.judges.requires_grad:RequiresGrad", order=10),
+        JudgeSpec("regions", "skips rows without a partner where the runs do not line up",
+                  "probe_diagnosis.judges.regions:Regions", order=20),
+        JudgeSpec("rounding", "passes gradients that sums cancelled to rounding",
+                  "probe_diagnosis.judges.rounding:Rounding", order=30),
+        JudgeSpec("uninitialised", "skips values of memory that nothing was written to yet",
+                  "probe_diagnosis.judges.uninitialised:Uninitialised", order=40),
+    ]  # fmt: skip
+
+
+@hookimpl
+def probe_answers() -> list[AnswerSpec]:
+    """The first difference over all ranks."""
+    return [
+        AnswerSpec(DIFFERENCE, "the first difference over all ranks", "probe_diagnosis.difference.answer:"
+                   "FirstDifferences", policies=(DIFFERENCE,), metrics={Mode.TENSOR: ("statistics",)}),
+    ]  # fmt: skip
+
+
+@hookimpl
+def probe_options(command: str | None) -> list[OptionSpec]:
+    """``-da`` of compare, ``--check-collectives`` of merge_result."""
+    options = [
+        OptionSpec(
+            DIFFERENCE, "finds the first difference over all ranks", "probe_diagnosis.difference.answer:ask",
+            command="compare",
+            options=(
+                Option("analyze", ("-da", "--diff_analyze", "--diff-analyze"), "Find the first difference "
+                       "over all ranks; writes JSON, and tables only with --format."),
+            ),
+        ),
+        OptionSpec(
+            "collectives", "checks the communication of a run", "probe_diagnosis.collectives.command:"
+            "check_collectives", command="merge_result",
+            options=(
+                Option("run", ("--check-collectives",), "Check the communication of the ranks of this run, "
+                       "recorded with tensors; with -i or without.", kind="run", metavar="RUN"),
+                Option("fail_on", ("--fail-on",), "With --check-collectives: exit with 1 where a call breaks "
+                       "its law, or (warning) was not checked; with 2 where none was checked.",
+                       kind="text", choices=("warning", "error"), needs="run"),
+            ),
+        ),
+    ]  # fmt: skip
+    return [one for one in options if command in (None, one.command)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,13 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED, FOUND, MISTAKE
-from probe_core.cli.options import Location
+from probe_core.cli.extending import given
+from probe_core.cli.main import FINISHED, MISTAKE
 from probe_core.errors import UserError, meant
-from probe_core.files.claim import FORM, claimed
 from probe_core.files.given import parse_yaml, read_given, yaml_problem
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.specs import ReporterSpec
 from probe_core.spreadsheet_text import neutralise
 
 if TYPE_CHECKING:
@@ -69,20 +66,6 @@ LARGEST_CONFIG = 1 << 20
     show_default=True,
     help="One workbook, or a file for each metric.",
 )
-@click.option(
-    "--check-collectives",
-    "run",
-    type=Location(),
-    metavar="RUN",
-    help="Check the communication of the ranks of this run, recorded with tensors; with -i or without.",
-)
-@click.option(
-    "--fail-on",
-    "fail_on",
-    type=click.Choice(("warning", "error")),
-    help="With --check-collectives: exit with 1 where a call breaks its law, or (warning) was not "
-    "checked; with 2 where none was checked.",
-)
 @click.pass_context
 def merge_result(
     ctx: click.Context,
@@ -90,8 +73,6 @@ def merge_result(
     output: Path,
     config: Path | None,
     format_: str,
-    run: Path | None,
-    fail_on: str | None,
 ) -> int:
     """Merge the results of several ranks, so that each metric shows all ranks side by side.
 
@@ -99,44 +80,21 @@ def merge_result(
     probe merge_result -i results -o merged -config config.yaml
     probe merge_result --check-collectives npu_dump/step0 -o merged
     """
-    if run is None and (directory is None or config is None):
+    manager = ctx.find_object(Manager) or Manager()
+    more = given(ctx, manager)
+    if not more and (directory is None or config is None):
         raise UserError(
             "Results to merge are needed.",
             "Give their directory with -i and what to merge with -config, or a run with --check-collectives.",
         )
-    if fail_on and run is None:
-        raise UserError("--fail-on needs --check-collectives.", "Leave it out, or name a run to check.")
     if (directory is None) is not (config is None):
         raise UserError("-i and -config go together.", "Give both, or leave both out.")
     code = FINISHED
     if directory is not None and config is not None:
         code = _merge(directory, output, config, format_)
-    if run is not None:
-        code = _check(ctx.find_object(Manager) or Manager(), run, output, format_, fail_on) or code
+    for option, values in more:
+        code = option(manager, output, format_, values) or code
     return code
-
-
-def _check(manager: Manager, run: Path, output: Path, format_: str, fail_on: str | None) -> int:
-    from probe_diagnosis.collectives.run_check import check_run, write_check
-
-    with console.progress():
-        checks = check_run(run, manager)
-    for one in checks:
-        console.collectives(one)
-    spec = manager.find("reporters", format_, ReporterSpec)
-    if any(one.check.breaches for one in checks):
-        with claimed(output, time.strftime(FORM)) as time_stamp:
-            console.show(f"  wrote {write_check(checks, output, time_stamp, spec)}")
-        return FOUND if fail_on else FINISHED
-    if not fail_on:
-        return FINISHED
-    if not any(one.check.kept for one in checks):
-        console.error(
-            "--fail-on cannot be judged: no communication call was checked.",
-            "Record the communication calls of all ranks with task tensor and level L1 or mix.",
-        )
-        return MISTAKE
-    return FOUND if fail_on == "warning" and any(one.check.unchecked for one in checks) else FINISHED
 
 
 def _merge(directory: Path, output: Path, config: Path, format_: str) -> int:

@@ -11,6 +11,8 @@ from probe_core.model import Kind, Level, Row, Side
 from probe_diagnosis.collectives.calls import Call
 
 SAME, DIFFERS, UNJUDGED = "same", "differs", "unjudged"
+POLICY = "first_difference"
+"""The policy that says whether two values differ."""
 
 
 class Apart(NamedTuple):
@@ -88,7 +90,7 @@ def apart(row: Row) -> Apart:
     """How far the two sides of a row are apart."""
     slot = row.pair.target or row.pair.golden
     assert slot is not None
-    verdict = row.difference
+    verdict = row.further.get(POLICY)
     is_scalar = slot.value.kind is not Kind.TENSOR
     if verdict is None:
         return Apart(slot.name, slot.side, UNJUDGED, is_scalar=is_scalar)

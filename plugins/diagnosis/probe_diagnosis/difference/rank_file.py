@@ -17,11 +17,10 @@ from typing import Any, TextIO
 from probe_core.errors import UserError
 from probe_core.files.atomic import AtomicFile
 from probe_core.files.jsonstream import JsonCursor, JsonError, parse
-from probe_core.flow.suspects import Op
 from probe_core.flow.table import Table
-from probe_core.model import Cell, Level, Reason, Record, Row, Side, Slot, Verdict
+from probe_core.model import Cell, Level, Op, Reason, Record, Row, Side, Slot, Verdict
 from probe_diagnosis.collectives.calls import Call, Peer, api_of, apis, call_of
-from probe_diagnosis.difference.facts import DIFFERS, Apart, OpFacts, apart
+from probe_diagnosis.difference.facts import DIFFERS, POLICY, Apart, OpFacts, apart
 
 NONE = "None"
 INDENT = "    "
@@ -124,7 +123,7 @@ class RankFile:
 
 def _mispaired(row: Row) -> Row:
     why = Reason("evidence", "calls may be mispaired; see --match align")
-    return row._replace(difference=Verdict(Level.SKIP, "", (why,)))
+    return row._replace(further={**row.further, POLICY: Verdict(Level.SKIP, "", (why,))})
 
 
 def _refused(path: Path, error: OSError) -> UserError:

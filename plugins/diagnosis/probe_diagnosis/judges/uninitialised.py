@@ -7,14 +7,26 @@ merely passed through an API that had nothing else to work on.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from probe_core.model import (
+    Kind,
+    Level,
+    Op,
+    Pair,
+    Reason,
+    Record,
+    Row,
+    Ruling,
+    Side,
+    Slot,
+    Value,
+    Verdict,
+)
 from probe_diagnosis.collectives.calls import Flow, api_of, call_of, is_buffer
-
-from probe_core.model import Kind, Level, Pair, Reason, Record, Row, Side, Slot, Value, Verdict
 
 NOT_COMPUTED = Reason("evidence", "not computed yet")
 REMEMBERED = 4096
@@ -30,28 +42,29 @@ def _apis() -> dict[str, frozenset[str]]:
 
 
 class Uninitialised:
-    """Finds such values as the rows of each op pass by, in the order of the run.
+    """Skips such values as the rows of each op pass by, in the order of the run; their cells stay."""
 
-    ``rank`` is the number of the rank whose run it is: what a broadcast overwrites depends on it.
-    """
-
-    def __init__(self, rank: int = 0) -> None:
-        self._rank = rank
+    def __init__(self) -> None:
+        self._rank = 0
         self._known: dict[Any, None] = {}
 
-    def judged(self, op: str, rows: list[Row]) -> list[Row]:
-        """The rows of an op, those of such values with verdicts that say nothing; their cells stay."""
+    def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
+        """Rulings that say nothing, for the values that were not computed yet."""
         if not any(_is_doubtful(row) for row in rows):  # what agrees misleads nobody
-            return rows
-        for position in self.among(op, rows):
-            row = rows[position]
-            silent = row.verdict._replace(level=Level.SKIP, failed=False, drift=None)
-            unknown = None if row.difference is None else Verdict(Level.SKIP, "", (NOT_COMPUTED,))
-            rows[position] = row._replace(verdict=silent, difference=unknown)
-        return rows
+            return {}
+        further = Verdict(Level.SKIP, "", (NOT_COMPUTED,))
+        rulings: dict[int, Ruling] = {}
+        for place in self.among(op.key, rows, op.rank):
+            silent = rows[place].verdict._replace(level=Level.SKIP, failed=False, drift=None)
+            rulings[place] = Ruling(silent, NOT_COMPUTED, further)
+        return rulings
 
-    def among(self, op: str, rows: Sequence[Row]) -> frozenset[int]:
-        """The positions in ``rows`` of values that were not computed yet."""
+    def among(self, op: str, rows: Sequence[Row], rank: int = 0) -> frozenset[int]:
+        """The positions in ``rows`` of values that were not computed yet.
+
+        ``rank`` is the number of the rank whose run it is: what a broadcast overwrites depends on it.
+        """
+        self._rank = rank
         name = _name(op)
         inputs = [position for position, row in enumerate(rows) if _is_input(row)]
         found = {position for position in inputs if self._is_room(op, name, rows[position], rows)}
@@ -102,9 +115,7 @@ class Uninitialised:
 
 
 def _is_doubtful(row: Row) -> bool:
-    return row.verdict.level is not Level.PASS or (
-        row.difference is not None and row.difference.level is not Level.PASS
-    )
+    return any(verdict.level is not Level.PASS for verdict in (row.verdict, *row.further.values()))
 
 
 def _name(op: str) -> str:

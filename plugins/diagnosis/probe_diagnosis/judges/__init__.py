@@ -1,0 +1,1 @@
+"""What may change a verdict after the policy, one judge a file."""

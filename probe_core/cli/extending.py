@@ -1,0 +1,77 @@
+"""Options that plugins add to commands: shown in their help, and handed to who gave them."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from probe_core.cli.options import Location
+from probe_core.errors import UserError
+from probe_core.plugins.blame import blamed
+from probe_core.plugins.manager import Manager
+from probe_core.plugins.specs import Option, OptionSpec
+
+_GIVEN = "probe.given"
+"""Where a context keeps what was given: spec name to the values by the option's name."""
+
+
+def extended(name: str, command: click.Command, manager: Manager) -> click.Command:
+    """A copy of a command with the options that plugins add to it."""
+    more: list[click.Parameter] = []
+    for item in manager.contributions("options"):
+        spec = item.spec
+        assert isinstance(spec, OptionSpec)
+        if spec.command == name:
+            with blamed(spec.title, spec.origin):
+                more += [_parameter(spec, option) for option in spec.options]
+    if not more:
+        return command
+    command = copy.copy(command)
+    command.params = [*command.params, *more]
+    return command
+
+
+def given(ctx: click.Context, manager: Manager) -> list[tuple[Any, Mapping[str, Any]]]:
+    """What plugins make of their options that were given, with the values.
+
+    Raises:
+        UserError: An option was given without one that it needs.
+    """
+    found = []
+    for name, values in ctx.meta.get(_GIVEN, {}).items():
+        spec = manager.find("options", name, OptionSpec)
+        flags = {option.name: option.flags[-1] for option in spec.options}
+        for option in spec.options:
+            if option.name in values and option.needs and option.needs not in values:
+                raise UserError(
+                    f"{flags[option.name]} needs {flags[option.needs]}.", "Leave it out, or give both."
+                )
+        found.append((spec.make(), values))
+    return found
+
+
+def asked(ctx: click.Context) -> frozenset[str]:
+    """The names of a command's own parameters that the command line holds."""
+    default = click.core.ParameterSource.DEFAULT
+    return frozenset(name for name in ctx.params if ctx.get_parameter_source(name) is not default)
+
+
+def _parameter(spec: OptionSpec, option: Option) -> click.Parameter:
+    text: Any = click.Choice(option.choices) if option.choices else str
+
+    def keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:
+        if value not in (None, False):
+            ctx.meta.setdefault(_GIVEN, {}).setdefault(spec.name, {})[option.name] = value
+
+    return click.Option(
+        (*option.flags, f"{spec.name}_{option.name}"),
+        is_flag=option.kind == "flag",
+        type={"flag": None, "run": Location()}.get(option.kind, text),
+        metavar=option.metavar or None,
+        help=option.help,
+        expose_value=False,
+        callback=keep,
+    )
