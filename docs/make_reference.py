@@ -16,9 +16,9 @@ from typing import Any
 
 import click
 from probe_precheck import tables as precheck
+from probe_reporters.tables import COLUMNS
 
 from probe_core.cli.main import run
-from probe_core.flow import table
 from probe_core.model import Mode
 from probe_core.model.messages import REASONS
 from probe_core.plugins import hookspecs
@@ -115,7 +115,7 @@ def tables() -> list[str]:
     """The columns of all tables, and the messages."""
     lines = ["## Columns", ""]
     for mode in Mode:
-        names = ", ".join(column.header for column in table.COLUMNS[mode])
+        names = ", ".join(column.header for column in COLUMNS[mode])
         lines += [f"**{mode.value}**: {names}", ""]
     lines += ["`NPU_Stack_Info` is there when call stacks are shown, and never for `debug.json`.", ""]
     lines += ["The pre-check's tables, with the headers of `--lang en`:", ""]

@@ -99,8 +99,14 @@ FAIL_ON = (Level.WARNING.value, Level.ERROR.value)
     "--metric",
     "metrics",
     multiple=True,
-    metavar="NAME",
-    help="Show this metric as well; may be given several times.",
+    metavar="NAME[:PARAMETER=VALUE]",
+    help="Show this metric as well, with its parameters: ulp:limit=4; may be given several times.",
+)
+@click.option(
+    "--policy",
+    "policies",
+    metavar="NAME[,NAME…]",
+    help="Judge by these policies: the first gives the verdict, each further one a column.",
 )
 @click.option(
     "--format",
@@ -136,6 +142,7 @@ def compare(
     cell_mapping: Path | None,
     layer_mapping: Path | None,
     metrics: tuple[str, ...],
+    policies: str | None,
     formats: str | None,
     steps: tuple[int, ...],
     ranks: tuple[int, ...],
@@ -176,6 +183,7 @@ def compare(
         cell_mapping=cell_mapping if cell_mapping != BARE else None,
         layer_mapping=layer_mapping,
         metrics=metrics,
+        policies=names_in(policies, "--policy", "--policy accuracy"),
         formats=chosen_formats(formats),
         stack=stack_choice(runs.stack, stack_mode),
         stack_path=runs.stack,
@@ -215,11 +223,20 @@ def _runs(target: Path | None, golden: Path | None, input_path: Path | None) -> 
 
 def chosen_formats(text: str | None) -> tuple[str, ...]:
     """The formats in ``text``; without one a workbook."""
+    return names_in(text, "--format", "--format xlsx,csv") or DEFAULT_FORMATS
+
+
+def names_in(text: str | None, option: str, example: str) -> tuple[str, ...]:
+    """The names in ``text``, divided by commas, each once; none without a text.
+
+    Raises:
+        UserError: The text holds no name.
+    """
     if text is None:
-        return DEFAULT_FORMATS
+        return ()
     names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
     if not names:
-        raise UserError("--format names no format.", "For example --format xlsx,csv.")
+        raise UserError(f"{option} names no {option.removeprefix('--')}.", f"For example {example}.")
     return names
 
 

@@ -5,51 +5,47 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from math import prod
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from probe_core.errors import UserError, nearest
 from probe_core.files.mapped import Mapped
-from probe_core.flow import table as tables
 from probe_core.flow.across import Hints, views
-from probe_core.flow.ahead import Ahead, opened_ahead
+from probe_core.flow.ahead import opened_ahead
 from probe_core.flow.opening import open_runs
+from probe_core.flow.table import LARGEST_SHEET
+from probe_core.flow.tools import Tools
 from probe_core.flow.watched import WatchedMetric
 from probe_core.matching.mapping import read_mapping
 from probe_core.matching.matching import Matching, Region, RowOrder
 from probe_core.matching.user_maps import read_api_mapping, read_cell_mapping, read_layer_mapping
 from probe_core.model import (
     Advice,
+    Column,
     How,
-    Measurement,
     Mode,
     Op,
     Pair,
     Reason,
     Row,
     Suspect,
-    Verdict,
 )
 from probe_core.model.dtypes import same
 from probe_core.model.measure import NOTHING_MAPPED, OpenPair
 from probe_core.model.plan import Plan, StackMode
-from probe_core.plugins.blame import PluginError, blamed, fault
+from probe_core.plugins.blame import PluginError, blamed
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Matcher, Metric, Policy
+from probe_core.plugins.protocols import Matcher
 from probe_core.plugins.specs import (
     AnswerSpec,
     MatcherSpec,
     MetricSpec,
-    Needs,
     PolicySpec,
     ReporterSpec,
-    address,
+    TableSpec,
 )
 from probe_core.store.names import is_gradient, without_count
 from probe_core.store.run import Run
@@ -63,16 +59,6 @@ ROW_COST = 16_384
 """Elements that take as long to measure as all else that a row takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Tool:
-    """A metric at work: its spec, what its factory made, and what its measurements are called."""
-
-    spec: MetricSpec
-    metric: Metric
-    names: tuple[str, ...]
-    is_third_party: bool
-
-
 def check_plan(plan: Plan, manager: Manager) -> None:
     """Refuse a plan that no two runs can be compared by, before anything is read.
 
@@ -83,6 +69,7 @@ def check_plan(plan: Plan, manager: Manager) -> None:
         ("reporters", plan.formats, ReporterSpec),
         ("matchers", (plan.matcher,) if plan.matcher else (), MatcherSpec),
         ("metrics", plan.metrics, MetricSpec),
+        ("policies", plan.policies, PolicySpec),
     ):
         for name in names:
             manager.find(kind, name, spec)
@@ -105,7 +92,6 @@ class Comparison:
         self.notes: list[str] = []
         self.unreadable: list[str] = []
         self.unreadable_count = 0
-        self._blamed: set[str] = set()
         self.target, self.golden = open_runs(plan, manager, target, golden)
         for side, run in (("target", self.target), ("golden", self.golden)):
             if run.header.unfinished:
@@ -115,14 +101,9 @@ class Comparison:
                 )
         self.mode = self.target.mode
         self.is_debug = self.target.is_debug
-        self._tools = _tools(plan, manager, self.mode, self._answers())
-        self._metrics = frozenset(tool.spec.name for tool in self._tools)
-        self._ahead = self._found_ahead()
-        self._policy: Policy = manager.find("policies", tables.POLICIES[self.mode], PolicySpec).make()
-        further = [name for answer in self._answers() for name in answer.policies]
-        self._further: dict[str, Policy] = {
-            name: manager.find("policies", name, PolicySpec).make() for name in further
-        }
+        answers = () if self.is_debug else plan.answers  # nothing is asked of variables saved on their own
+        asked = [manager.find("answers", name, AnswerSpec) for name in answers]
+        self._tools = Tools(plan, manager, self.mode, asked, self.blame)
         seen = views(plan, manager, self.target, self.golden)
         self.notes += seen.notes
         self._hints = Hints(seen)
@@ -143,24 +124,13 @@ class Comparison:
         self._shifted = self._find_shifted()
         self.highlights = self._can_highlight()
         self.has_stacks = self._use_stacks()
-        extra = [
-            (tool.spec.name, column)
-            for tool in self._tools
-            if tool.spec.name in plan.metrics and tool.spec.name not in tables.METRICS[self.mode]
-            for column in tool.spec.columns
-        ]
-        self.table = tables.Table(self.mode, stack=self.has_stacks, extra=extra)
-        self.shown: Sequence[tuple[str, str]] = [
-            (tool.spec.name, column)
-            for tool in self._tools
-            if tool.spec.name in tables.METRICS[self.mode]
-            for column in tool.spec.columns
-        ]
+        self.table = self._tools.table(self.has_stacks)
+        self.shown: Sequence[tuple[str, str]] = self._tools.shown
 
     def ops(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[str, list[Row]]]:
         """The rows of each op in the order of the table; of the target, from ``start`` to before ``stop``."""
         stop = len(self.target) if stop is None else stop
-        ahead = opened_ahead(self._opened(start, stop), self._ahead)
+        ahead = opened_ahead(self._opened(start, stop), self._tools.ahead)
         for (_, op), opened in groupby(ahead, key=itemgetter(0)):
             yield op, self._rows(op, (pair for _, pair in opened if pair is not None))
 
@@ -193,14 +163,14 @@ class Comparison:
         more = [f"Known difference: {text}." for text in self._hints.explaining]
         return replace(advice, text="\n".join([advice.text, *more]))
 
+    def columns(self, mode: Mode) -> Sequence[Column]:
+        """The columns of the table of ``mode``."""
+        made: Sequence[Column] = self._manager.find("tables", mode.value, TableSpec).make()
+        return made
+
     def watched_metrics(self) -> list[WatchedMetric]:
         """The metrics, to see whether each gives a number on any row."""
-        return [
-            WatchedMetric(
-                tool.spec.name, str(tool.spec.origin), tool.names, tool.spec.name in self.plan.metrics
-            )
-            for tool in self._tools
-        ]
+        return self._tools.watched()
 
     def take_unreadable(self, lines: Sequence[str], count: int) -> None:
         """Note tensor files that someone else could not read for us."""
@@ -227,7 +197,7 @@ class Comparison:
         for number, op in enumerate(self._order.ops(start, stop)):
             label = number, op.op
             for pair in op.pairs:
-                yield label, OpenPair(pair, self.mode, self.target, self.golden, self._metrics)
+                yield label, OpenPair(pair, self.mode, self.target, self.golden, self._tools.names)
             if not op.pairs:
                 yield label, None
 
@@ -255,11 +225,8 @@ class Comparison:
 
     def _row(self, op: str, opened: OpenPair, stack: tuple[str, ...] | None) -> Row:
         try:
-            measurements: dict[str, Measurement] = {}
-            for tool in self._tools:
-                measurements.update(zip(tool.names, self._measure(tool, opened)))
-            verdict: Verdict = self._policy.judge(opened, measurements)
-            further = {name: policy.judge(opened, measurements) for name, policy in self._further.items()}
+            measurements = self._tools.measure(opened)
+            verdict, further = self._tools.judge(opened, measurements)
         finally:
             opened.close()
         if opened.unreadable is not None and not opened.unreadable.missing:
@@ -278,50 +245,12 @@ class Comparison:
                 rows[place] = self._row(op, pair, rows[place].stack)
         measured.clear()
 
-    def _measure(self, tool: _Tool, pair: OpenPair) -> Sequence[Measurement]:
-        columns = tool.spec.columns
-        obstacle = pair.obstacle if tool.spec.needs is Needs.TENSOR else pair.recorded_obstacle
-        if obstacle is not None:
-            return [Measurement(None, obstacle)] * len(columns)
-        try:
-            measured = tool.metric.measure(pair)
-            if len(measured) != len(columns):
-                raise ValueError(f"{len(measured)} measurements for {len(columns)} columns")
-            return [_sound(one) for one in measured] if tool.is_third_party else measured
-        except KeyboardInterrupt:
-            raise
-        except BaseException as error:  # a stranger's metric, which may raise SystemExit, ends no comparison
-            if tool.is_third_party and tool.spec.name not in self._blamed:
-                self._blamed.add(tool.spec.name)
-                blame = fault(error, tool.spec.title, tool.spec.origin)
-                if blame is not None:
-                    self.blame(blame, "Its cells of such rows say so.")
-            return [Measurement.failed(error)] * len(columns)
-
     # -- setting up --------------------------------------------------------------------------
-
-    def _found_ahead(self) -> list[Ahead]:
-        """What the metrics have called before their turn; one that cannot be found saves no time, no more."""
-        found: dict[str, Ahead] = {}
-        for tool in self._tools:
-            where = tool.spec.ahead
-            if where and where not in found:
-                try:
-                    with blamed(f"{tool.spec.title}: {where}", tool.spec.origin):
-                        found[where] = address(where)
-                except PluginError as error:
-                    self.blame(error, "It measures all the same, more slowly.")
-        return list(found.values())
-
-    def _answers(self) -> list[AnswerSpec]:
-        """What is asked of the comparison; nothing of variables that a script saved on their own."""
-        names = () if self.is_debug else self.plan.answers
-        return [self._manager.find("answers", name, AnswerSpec) for name in names]
 
     def _can_highlight(self) -> bool:
         if not self.plan.highlight or self.mode is Mode.MD5 or self.is_debug:
             return False
-        if self.row_count > tables.LARGEST_SHEET:
+        if self.row_count > LARGEST_SHEET:
             self.notes.append(f"{self.row_count:,} rows do not fit one sheet, so nothing is highlighted.")
             return False
         return True
@@ -369,25 +298,6 @@ def _some(names: Sequence[str]) -> str:
     return shown if len(names) <= REGION_SHOWN else f"{shown} and {len(names) - REGION_SHOWN} more"
 
 
-def _sound(measured: Any) -> Measurement:
-    """Return a measurement of a stranger's metric as the tables take it; numpy's numbers become Python's.
-
-    Raises:
-        TypeError: It is no measurement.
-    """
-    if not isinstance(measured, Measurement):
-        raise TypeError(f"measure must return a list of Measurement, not of {type(measured).__name__}")
-    value: Any = measured.value
-    reason: Any = measured.reason
-    if isinstance(value, np.generic):
-        value = value.item()
-    if not isinstance(value, (float, int, str, type(None))):
-        raise TypeError(f"a Measurement holds a number or a text, not {type(value).__name__}")
-    if reason is not None and not (isinstance(reason, Reason) and isinstance(reason.detail, str)):
-        raise TypeError(f"the reason of a Measurement is a Reason, not {type(reason).__name__}")
-    return Measurement(value, reason)
-
-
 def _notes(pair: Pair) -> tuple[Reason, ...]:
     """What the tables say of a pair besides its measurements (decisions D2, D7, D13, D20)."""
     target, golden = pair.target, pair.golden
@@ -407,22 +317,6 @@ def _notes(pair: Pair) -> tuple[Reason, ...]:
     if pair.how is How.FUZZY and target.name != golden.name:
         notes.append(Reason("fuzzy"))
     return tuple(notes)
-
-
-def _tools(plan: Plan, manager: Manager, mode: Mode, answers: Sequence[AnswerSpec]) -> list[_Tool]:
-    tools: list[_Tool] = []
-    wanted = [*tables.METRICS[mode], *plan.metrics]
-    wanted += [name for answer in answers for name in answer.metrics.get(mode, ())]
-    for name in dict.fromkeys(wanted):
-        spec = manager.find("metrics", name, MetricSpec)
-        if spec.needs is Needs.TENSOR and mode is not Mode.TENSOR:
-            raise UserError(
-                f'The metric "{name}" needs tensors, and these runs hold {mode.value} only.',
-                "Record both runs with task tensor, or leave the metric out.",
-            )
-        names = tuple(f"{spec.name}.{column}" for column in spec.columns)
-        tools.append(_Tool(spec, spec.make(), names, not spec.origin.is_of_probe))
-    return tools
 
 
 def _nothing_matched(target: Run, golden: Run) -> UserError:

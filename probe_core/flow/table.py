@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from operator import itemgetter
 
-from probe_core.model import Cell, Kind, Measurement, Mode, Reason, Row, Slot, Statistic
+from probe_core.model import Cell, Column, Kind, Measurement, Mode, Reason, Row, Slot, Statistic
 from probe_core.model.messages import NAN, NOT_AVAILABLE, absent, join, message
 
 NO_FILE = "-1"
@@ -24,108 +24,48 @@ LARGEST_SHEET = 1_048_500
 (spec/compare 9 and 16)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A header, where its cells come from, and how a number is written."""
-
-    header: str
-    source: str
-    style: str = "plain"
-
-
-def _sides(header: str, field: str, names: tuple[str, str] = ("NPU", "Bench")) -> tuple[Column, ...]:
-    target, golden = names
-    return (
-        Column(f"{target} {header}", f"target.{field}"),
-        Column(f"{golden} {header}", f"golden.{field}"),
-    )
-
-
-COMMON = (
-    *_sides("Name", "name"),
-    *_sides("Dtype", "dtype"),
-    *_sides("Tensor Shape", "shape"),
-    *_sides("Requires_grad", "requires_grad"),
-)
-STATISTICS = tuple(
-    Column(f"{side} {header}", f"{source}.{header}")
-    for side, source in (("NPU", "target"), ("Bench", "golden"))
-    for header in ("max", "min", "mean", "l2norm")
-)
-CONSISTENT = Column("Requires_grad Consistent", "row.consistent")
 MESSAGE = Column("Err_message", "row.message")
+CONSISTENT = Column("Requires_grad Consistent", "row.consistent")
 STACK = Column("NPU_Stack_Info", "row.stack")
-DATA_NAME = Column("Data_name", "row.data_name")
+"""Columns that the core looks for by themselves: messages, agreement, call stacks."""
 
-COLUMNS: dict[Mode, tuple[Column, ...]] = {
-    Mode.TENSOR: (
-        *COMMON,
-        Column("Cosine", "cosine.Cosine", "cosine"),
-        Column("EucDist", "euclidean.EucDist"),
-        Column("MaxAbsErr", "max_error.MaxAbsErr", "decimals"),
-        Column("MaxRelativeErr", "max_error.MaxRelativeErr", "decimals"),
-        Column("One Thousandth Err Ratio", "error_ratio.One Thousandth Err Ratio", "decimals"),
-        Column("Five Thousandths Err Ratio", "error_ratio.Five Thousandths Err Ratio", "decimals"),
-        *STATISTICS,
-        CONSISTENT,
-        Column("Accuracy Reached or Not", "row.label"),
-        MESSAGE,
-        STACK,
-        DATA_NAME,
-    ),
-    Mode.STATISTICS: (
-        *COMMON,
-        *(Column(f"{name} diff", f"statistics.{name} diff") for name in ("Max", "Min", "Mean", "L2norm")),
-        *(
-            Column(f"{name}RelativeErr", f"statistics.{name}RelativeErr", "percent")
-            for name in ("Max", "Min", "Mean", "Norm")
-        ),
-        *STATISTICS,
-        CONSISTENT,
-        Column("Result", "row.label"),
-        MESSAGE,
-        STACK,
-    ),
-    Mode.MD5: (
-        *COMMON,
-        Column("NPU MD5", "target.checksum"),
-        Column("BENCH MD5", "golden.checksum"),
-        CONSISTENT,
-        Column("Result", "row.label"),
-        STACK,
-    ),
-}
 
-METRICS: dict[Mode, tuple[str, ...]] = {
-    Mode.TENSOR: ("cosine", "euclidean", "max_error", "error_ratio"),
-    Mode.STATISTICS: ("statistics",),
-    Mode.MD5: ("checksum",),
-}
-"""The metrics behind each table."""
-
-POLICIES: dict[Mode, str] = {
-    Mode.TENSOR: "accuracy",
-    Mode.STATISTICS: "statistics",
-    Mode.MD5: "checksum",
-}
-"""The policy behind each table's verdict column."""
+def metrics_of(columns: Sequence[Column]) -> tuple[str, ...]:
+    """The metrics that columns show, each once, in their order."""
+    sources = (column.source.partition(".")[0] for column in columns)
+    return tuple(dict.fromkeys(name for name in sources if name not in ("target", "golden", "row")))
 
 
 class Table:
     """Turns rows into cells, for the columns of one comparison."""
 
-    def __init__(self, mode: Mode, *, stack: bool, extra: Sequence[tuple[str, str]] = ()) -> None:
-        """Columns of ``mode``, with the stack or without, and ``(metric, column)`` extras behind."""
-        columns = [column for column in COLUMNS[mode] if stack or column is not STACK]
+    def __init__(
+        self,
+        mode: Mode,
+        columns: Sequence[Column],
+        *,
+        stack: bool,
+        extra: Sequence[tuple[str, str]] = (),
+        labels: Sequence[str] = (),
+    ) -> None:
+        """The ``columns`` of ``mode``, with the stack or without.
+
+        Behind them stand ``(metric, column)`` extras, and the labels of the further policies ``labels``.
+        """
+        columns = [column for column in columns if stack or column != STACK]
         taken = {column.header for column in columns}
         for metric, name in extra:
             header = name if name not in taken else f"{metric}: {name}"
             taken.add(header)
             columns.append(Column(header, f"{metric}.{name}"))
+        for policy in labels:
+            columns.append(
+                Column(policy if policy not in taken else f"policy: {policy}", f"row.policy.{policy}")
+            )
         self.mode = mode
         self.headers = tuple(column.header for column in columns)
         sources = [column.source for column in columns]
-        self._own = tuple(_ROW[source[len(OWN) :]] for source in sources if source.startswith(OWN))
+        self._own = tuple(_own(source[len(OWN) :]) for source in sources if source.startswith(OWN))
         shown = {**_SIDE_SOURCES, **{s: None for s in sources if s.startswith(OWN)}}
         measured = [column for column in columns if column.source not in shown]
         self._measured = tuple((column.source, _show(column, mode)) for column in measured)
@@ -251,6 +191,14 @@ _ROW: dict[str, Callable[[Row], Cell]] = {
     "stack": lambda row: NOT_AVAILABLE if row.stack is None else _frames(row.stack),
     "data_name": _data_name,
 }
+
+
+def _own(name: str) -> Callable[[Row], Cell]:
+    """What gives the cell of a column that is worked out of the row."""
+    policy = name.removeprefix("policy.")
+    if policy == name:
+        return _ROW[name]
+    return lambda row: row.further[policy].label if policy in row.further else NOT_AVAILABLE
 
 
 # -- styles of numbers ---------------------------------------------------------------------

@@ -7,7 +7,7 @@ where a number was not to be had; tables of statistics know only ``N/A`` and ``N
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from probe_core.model import Mode, Reason
@@ -26,12 +26,6 @@ class Text:
     cell: str = UNSUPPORTED
 
 
-ZERO_DIMENSIONAL = (
-    "This is type of 0-d tensor, can not calculate 'Cosine', 'EucDist', "
-    "'One Thousandth Err Ratio' and 'Five Thousandths Err Ratio'."
-)
-ALL_ZERO = "Cannot compare by Cosine Similarity, All the data is Zero in {} dump data."
-
 REASONS: dict[str, Text] = {
     # who is there
     "no_golden": Text("No bench data matched.", 10),
@@ -45,53 +39,32 @@ REASONS: dict[str, Text] = {
     "empty": Text("This is empty data, can not compare.", 20),
     "shape": Text("Shape of NPU and bench Tensor do not match. Skipped.", 20, "shape unmatched"),
     "positions": Text("The Position of inf or nan in NPU and bench Tensor do not match.", 20, NOT_AVAILABLE),
-    "zero_dimensional": Text(ZERO_DIMENSIONAL, 20),
     "unreadable_data": Text("Data is unreadable.", 20),
     "scalar_differs": Text("Scalar of NPU and bench do not match.", 20),
     "not_a_tensor": Text(),
-    "exact": Text("Integer or boolean values of NPU and bench do not match.", 20),
-    "exact_in_last_digits": Text(
-        "Mean or norm of the integers differs by what rounding, or a small difference, explains.", 20
-    ),
     # what the measurements say
-    "double_check": Text("Need double check api accuracy.", 30),
     "dtype": Text("Dtype of NPU and bench Tensor do not match.", 40),
-    "one_element": Text("This is a 1-d tensor of length 1.", 50),
-    "target_zero": Text(ALL_ZERO.format("npu"), 50, NAN),
-    "golden_zero": Text(ALL_ZERO.format("Bench"), 50, NAN),
-    "cosine_nan": Text("Cannot compare by Cosine Similarity, the dump data has NaN.", 50, NAN),
     "metric_failed": Text("Metric failed: {}.", 50, NOT_AVAILABLE),
     "region": Text("Calls of NPU and bench do not line up here.", 60),
     "fuzzy": Text("Fuzzy matching data, the comparison accuracy may be affected.", 60),
     # cells without a message
     "nan": Text(cell=NAN),
     "no_number": Text(cell=NOT_AVAILABLE),
-    "zero_golden": Text(cell=NOT_AVAILABLE),
-    "xor_of_zero": Text("The xor is zero on both sides, as it is of any values that cancel.", 20),
     # evidence of verdicts, for the summary
     "evidence": Text(),
-    # marks of highlighted rows
-    "mark_nonfinite": Text("maximum or minimum is nan, -inf, or inf"),
-    "mark_absolute": Text("maximum absolute error exceeds 1e+10"),
-    "mark_ratio": Text(
-        "The input/parameter's one thousandth err ratio exceeds 0.9, while the output's is below 0.6"
-    ),
-    "mark_relative": Text("maximum relative error exceeds 0.5"),
-    "mark_magnitude": Text(
-        "maximum absolute error of both input/parameters and output exceed 1, "
-        "with the output larger by an order of magnitude"
-    ),
-    "mark_ratio_drop": Text(
-        "The output's one thousandth err ratio decreases by more than 0.1 compared to the input/parameter's"
-    ),
-    "mark_relative_jump": Text(
-        "The output's maximum relative error exceeds 0.1, while the input/parameter's is below 0.01"
-    ),
-    "mark_cosine_drop": Text(
-        "The output's cosine decreases by more than 0.1 compared to the input/parameter's"
-    ),
-    "mark_requires_grad": Text("requires_grad is inconsistent"),
 }
+
+
+def register(texts: Mapping[str, Text]) -> None:
+    """Take in what the codes of a plugin say; those of the core stay as they are.
+
+    Raises:
+        TypeError: It is no mapping from codes to texts.
+    """
+    for code, text in texts.items():
+        if not isinstance(code, str) or not isinstance(text, Text):
+            raise TypeError(f"probe_reasons must return texts by their codes, not {code!r:.40}: {text!r:.40}")
+        REASONS.setdefault(code, text)
 
 
 def message(reason: Reason) -> str:

@@ -36,8 +36,10 @@ class Plan:
         api_mapping: A file that pairs APIs and their arguments (``-am``).
         cell_mapping: A file that pairs modules (``-cm``).
         layer_mapping: A file that pairs the children of classes of modules (``-lm``).
-        metrics: Metrics shown besides those of the table.
-        formats: The reporters to write with.
+        metrics: Metrics shown besides those of the table, with their parameters: ``ulp:limit=4``.
+        policies: Policies that judge in place of the table's: the first gives the verdict, each further one a
+            column; those that do not serve what the runs hold are passed over.
+        formats: The reporters to write with, with their parameters.
         stack: Whether call stacks are shown.
         stack_path: The file of the call stacks, where it is not beside the target.
         highlight: Mark rows red and yellow.
@@ -64,6 +66,7 @@ class Plan:
     cell_mapping: Path | None = None
     layer_mapping: Path | None = None
     metrics: tuple[str, ...] = ()
+    policies: tuple[str, ...] = ()
     formats: tuple[str, ...] = DEFAULT_FORMATS
     stack: StackMode = StackMode.AUTO
     stack_path: Path | None = None

@@ -233,6 +233,19 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: its header, where its cells come from, and how a number is written.
+
+    ``source`` is a dotted name: ``target.…`` and ``golden.…`` are fields of the two slots, ``row.…`` is
+    worked out of the row, anything else is ``metric.column`` of a measurement.
+    """
+
+    header: str
+    source: str
+    style: str = "plain"
+
+
+@dataclass(frozen=True, slots=True)
 class Op:
     """What is known of an op besides its rows.
 

@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from probe_core.flow.report import Report
     from probe_core.model import Advice
+    from probe_core.model.messages import Text
     from probe_core.plugins.specs import (
         AnswerSpec,
         CommandSpec,
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
         RunnerSpec,
         StandardSpec,
         StatusRuleSpec,
+        TableSpec,
     )
 
 GROUP = "probe"
@@ -224,6 +228,27 @@ def probe_reporters() -> list[ReporterSpec]:  # type: ignore[empty-body]
 
         return [ReporterSpec(name="tsv", summary="tab separated", suffix=".tsv",
                              factory="my_package.tsv:TsvReporter")]
+    """
+
+
+@hookspec
+def probe_tables() -> list[TableSpec]:  # type: ignore[empty-body]
+    """Tables: for a mode the columns that reporters write. Called when a comparison begins.
+
+    Example::
+
+        return [TableSpec(name="tensor", summary="few columns", policy="accuracy",
+                          factory="my_package.tables:tensor")]
+    """
+
+
+@hookspec
+def probe_reasons() -> Mapping[str, Text]:  # type: ignore[empty-body]
+    """What the codes of a plugin's reasons say in tables. Called once, when the plugin is loaded.
+
+    Example::
+
+        return {"my_reason": Text("Values are not finite.", rank=50)}
     """
 
 

@@ -18,10 +18,12 @@ from typing import Any, TypeVar
 import pluggy
 
 from probe_core.errors import UserError, said
+from probe_core.model.messages import register
 from probe_core.plugins import builtins, hookspecs
 from probe_core.plugins.blame import Origin, PluginError, what_to_do
 from probe_core.plugins.distributions import missing, provider
 from probe_core.plugins.hookspecs import GROUP
+from probe_core.plugins.parameters import read, split
 from probe_core.plugins.specs import (
     AnswerSpec,
     CommandSpec,
@@ -41,6 +43,7 @@ from probe_core.plugins.specs import (
     Spec,
     StandardSpec,
     StatusRuleSpec,
+    TableSpec,
     problem_of,
 )
 
@@ -59,6 +62,7 @@ KINDS: dict[str, type[Spec]] = {
     "answers": AnswerSpec,
     "options": OptionSpec,
     "highlighters": HighlightSpec,
+    "tables": TableSpec,
     "reporters": ReporterSpec,
     "commands": CommandSpec,
     "dumpers": DumperSpec,
@@ -125,10 +129,18 @@ class Manager:
         try:
             self._pluggy.register(load(), plugin.name)
             self._pluggy.check_pending()  # a hook name mistyped would be silent otherwise
+            self._take_reasons(plugin)
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever a stranger's module raises, SystemExit too, ends no command
             self._leave_out(plugin, said(error))
+
+    def _take_reasons(self, plugin: Plugin) -> None:
+        """Register what the codes of a plugin's reasons say."""
+        for implementation in self._pluggy.hook.probe_reasons.get_hookimpls():
+            if implementation.plugin_name == plugin.name:
+                texts: Any = implementation.function()
+                register(texts)
 
     def _leave_out(self, plugin: Plugin, problem: str, fix: str = "") -> None:
         plugin.problem = problem
@@ -178,11 +190,12 @@ class Manager:
         return list(dict.fromkeys(item.spec.name for item in self.contributions(kind)))
 
     def find(self, kind: str, name: str, as_type: type[S]) -> S:
-        """The one contribution called ``name``.
+        """The one contribution called ``name``, which may have parameters behind it: ``ulp:limit=4``.
 
         Raises:
-            UserError: None of that name, or several.
+            UserError: None of that name, or several; parameters that it does not take.
         """
+        name, given = split(name)
         found = [item for item in self.contributions(kind) if item.spec.name == name]
         if not found:
             raise self.missing(kind, name)
@@ -194,7 +207,7 @@ class Manager:
             )
         spec = found[0].spec
         assert isinstance(spec, as_type)
-        return spec
+        return replace(spec, values=read(spec.title, spec.parameters, given)) if given else spec
 
     def missing(self, kind: str, name: str) -> UserError:
         """Return the error for a contribution that no plugin gives: what to install, or what there is."""

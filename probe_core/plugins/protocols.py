@@ -10,7 +10,19 @@ from probe_precheck.model import Call, Judged, Judgement, Numbers, Outcome, Outp
 from probe_precheck.settings import RunnerOptions
 
 from probe_core.matching.matching import Matching
-from probe_core.model import Cell, Colour, Mark, Measurement, Measurements, Mode, Op, Row, Ruling, Verdict
+from probe_core.model import (
+    Cell,
+    Colour,
+    Column,
+    Mark,
+    Measurement,
+    Measurements,
+    Mode,
+    Op,
+    Row,
+    Ruling,
+    Verdict,
+)
 from probe_core.model.measure import OpenPair
 from probe_core.model.plan import Plan
 from probe_core.plugins.specs import Place, Pool
@@ -84,6 +96,9 @@ class Opened(Protocol):
     has_stacks: bool
     shown: Sequence[tuple[str, str]]
     target: Run
+
+    def columns(self, mode: Mode) -> Sequence[Column]:
+        """The columns of the table of ``mode``."""
 
 
 class Witness(Protocol):

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple, Union
 
 from probe_core.model.values import Mode
 from probe_core.plugins.blame import Origin, blamed
+from probe_core.plugins.parameters import Parameter
 
-Factory = Union[str, Callable[[], Any]]
+Factory = Union[str, Callable[..., Any]]
 
 
 class Needs(str, Enum):
@@ -30,11 +31,18 @@ class Needs(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What every contribution has: a name to ask for it by, a line about it, and how to make it."""
+    """What every contribution has: a name to ask for it by, a line about it, and how to make it.
+
+    Attributes:
+        parameters: Keywords that the factory takes, given as ``name:parameter=value``.
+        values: Those that were given.
+    """
 
     name: str
     summary: str
     factory: Factory
+    parameters: tuple[Parameter, ...] = field(default=(), kw_only=True)
+    values: Mapping[str, Any] = field(default_factory=dict, kw_only=True, compare=False, repr=False)
     origin: Origin = field(default=Origin(), kw_only=True, compare=False, repr=False)
     """Who gives it; the manager fills it in."""
 
@@ -51,7 +59,8 @@ class Spec:
             PluginError: That failed.
         """
         with blamed(self.title, self.origin):
-            return address(self.factory)() if isinstance(self.factory, str) else self.factory()
+            made = address(self.factory) if isinstance(self.factory, str) else self.factory
+            return made(**self.values)
 
 
 def problem_of(spec: Spec) -> str:
@@ -60,7 +69,7 @@ def problem_of(spec: Spec) -> str:
         return f"a name and a summary must be texts, not {spec.name!r:.80} and {spec.summary!r:.80}"
     if not callable(spec.factory) and not (isinstance(spec.factory, str) and ":" in spec.factory):
         return f'{spec.title}: a factory is a callable or "module:attribute", not {spec.factory!r:.80}'
-    for name in ("columns", "metrics", "levels", "tasks", "preload"):
+    for name in ("columns", "metrics", "modes", "levels", "tasks", "preload", "parameters"):
         if isinstance(getattr(spec, name, ()), str):
             return f"{spec.title}: {name} must be a tuple, not a text"
     return ""
@@ -87,10 +96,17 @@ class MetricSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class PolicySpec(Spec):
-    """A policy: the standard it implements and the metrics it reads (makes a ``protocols.Policy``)."""
+    """A policy (makes a ``protocols.Policy``).
+
+    Attributes:
+        standard: The standard that it implements.
+        metrics: The metrics that it reads, which are measured for it.
+        modes: What runs may hold for it to judge them; all by default.
+    """
 
     standard: str = ""
     metrics: tuple[str, ...] = ()
+    modes: tuple[Mode, ...] = tuple(Mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +190,19 @@ class ReaderSpec(Spec):
 @dataclass(frozen=True, slots=True)
 class MatcherSpec(Spec):
     """A matcher of two runs (makes a ``protocols.Matcher``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSpec(Spec):
+    """The table of one mode (makes its columns, a sequence of ``model.Column``).
+
+    Its name is that of the mode, and the metrics that its columns name are measured whenever runs hold that.
+
+    Attributes:
+        policy: The policy behind its column of verdicts.
+    """
+
+    policy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

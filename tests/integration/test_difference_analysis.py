@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 from probe_diagnosis.difference.rank_file import RankFile
+from probe_reporters.tables import COLUMNS
 from recorded import forward, scalar, tensor, write_run, write_tensor_run
 
-from probe_core.flow.table import COLUMNS
 from probe_core.model import Mode
 
 RECORDED = [

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from probe_reporters.tables import COLUMNS
 from recorded import scalar, tensor, write_run
 
-from probe_core.flow.table import COLUMNS
 from probe_core.model import Mode
 
 HEADERS = {

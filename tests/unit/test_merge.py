@@ -20,9 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openpyxl import Workbook, load_workbook
 from probe_reporters.merge import MergeConfig, Merged, MergeWarning, merge_results
+from probe_reporters.tables import COLUMNS
 
 from probe_core.errors import UserError
-from probe_core.flow.table import COLUMNS
 from probe_core.model import Mode
 
 TIME = "20260101120000"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from probe_core.model import Mode
 from probe_core.plugins.hookspecs import hookimpl
+from probe_core.plugins.parameters import Parameter
 from probe_core.plugins.specs import (
     HighlightSpec,
     MetricSpec,
@@ -15,9 +17,13 @@ from probe_core.plugins.specs import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from probe_core.flow.report import Report
     from probe_core.model import Advice
+    from probe_core.model.messages import Text
 
+LIMIT = Parameter("limit", float, "distance in ulp that an element may have; by dtype unless given")
 AHEAD = "probe_metrics.kernel:measure_ahead"
 SEED = "whole-net comparison guide, 8.3"
 APIS = "probe_metrics.precheck:apis.yaml"
@@ -58,7 +64,8 @@ def probe_metrics() -> list[MetricSpec]:
         MetricSpec("mape", "mean absolute percentage error, as a ratio",
                    "probe_metrics.mape:Mape", ("MAPE",), ahead=AHEAD),
         MetricSpec("ulp", "distance in units in the last place, exact",
-                   "probe_metrics.ulp:Ulp", ("ULP max", "ULP mean", "ULP share over limit"), ahead=AHEAD),
+                   "probe_metrics.ulp:Ulp", ("ULP max", "ULP mean", "ULP share over limit"), ahead=AHEAD,
+                   parameters=(LIMIT,)),
         MetricSpec("equal", "bitwise equality of both tensors",
                    "probe_metrics.equal:Equal", ("Bitwise equal",), ahead=AHEAD),
     ]  # fmt: skip
@@ -69,14 +76,23 @@ def probe_policies() -> list[PolicySpec]:
     """The policies behind the verdict columns of the three tables."""
     return [
         PolicySpec("accuracy", "Accuracy Reached or Not, by cosine and largest absolute error",
-                   "probe_metrics.accuracy:Accuracy", SEED, ("cosine", "max_error")),
+                   "probe_metrics.accuracy:Accuracy", SEED, ("cosine", "max_error"), (Mode.TENSOR,)),
         PolicySpec("statistics", "Warning where a recorded statistic is off by more than half",
-                   "probe_metrics.statistics_result:StatisticsResult", SEED, ("statistics",)),
+                   "probe_metrics.statistics_result:StatisticsResult", SEED, ("statistics",),
+                   (Mode.STATISTICS,)),
         PolicySpec("checksum", "Pass where checksum, shape and dtype agree",
-                   "probe_metrics.checksum_result:ChecksumResult", SEED, ("checksum",)),
+                   "probe_metrics.checksum_result:ChecksumResult", SEED, ("checksum",), (Mode.MD5,)),
         PolicySpec("first_difference", "whether values differ beyond rounding, for -da",
                    "probe_metrics.first_difference:FirstDifference", "probe"),
     ]  # fmt: skip
+
+
+@hookimpl
+def probe_reasons() -> Mapping[str, Text]:
+    """What the codes of this package's reasons say."""
+    from probe_metrics.reasons import REASONS
+
+    return REASONS
 
 
 @hookimpl

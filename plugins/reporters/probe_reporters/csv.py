@@ -1,7 +1,8 @@
-"""Comma separated values, UTF-8 without a byte order mark, as every csv reader takes it."""
+"""Comma separated values in UTF-8, without a byte order mark unless it is asked for."""
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -14,11 +15,18 @@ BUFFER = 1 << 20
 
 
 class CsvReporter:
-    """Writes tables as csv; colours are not shown."""
+    """Writes tables as csv; colours are not shown.
+
+    Args:
+        bom: Begin with a byte order mark, by which Excel knows UTF-8.
+    """
+
+    def __init__(self, bom: bool = False) -> None:
+        self._head = codecs.BOM_UTF8 if bom else b""
 
     def open(self, path: Path, headers: Sequence[str], row_count: int) -> CsvWriter:
         """Begin a table at ``path``."""
-        return CsvWriter(path, headers)
+        return CsvWriter(path, headers, self._head)
 
     def line(self, row: int, row_count: int) -> str:
         """The header is line 1."""
@@ -28,8 +36,9 @@ class CsvReporter:
 class CsvWriter:
     """One csv file being written."""
 
-    def __init__(self, path: Path, headers: Sequence[str]) -> None:
+    def __init__(self, path: Path, headers: Sequence[str], head: bytes = b"") -> None:
         self._file = path.open("wb", BUFFER)
+        self._file.write(head)
         self._file.write(csv_line(headers, neutralise))
 
     def write(self, cells: Sequence[Cell], colour: Colour | None) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import CommandSpec, ReporterSpec
+from probe_core.plugins.parameters import Parameter
+from probe_core.plugins.specs import CommandSpec, ReporterSpec, TableSpec
+
+BOM = Parameter("bom", bool, "begin with a byte order mark, by which Excel knows UTF-8; false unless given")
 
 
 @hookimpl
@@ -11,10 +14,24 @@ def probe_reporters() -> list[ReporterSpec]:
     """Excel, csv, and JSON lines."""
     return [
         ReporterSpec("xlsx", "Excel workbook", "probe_reporters.xlsx:XlsxReporter", ".xlsx"),
-        ReporterSpec("csv", "comma separated values", "probe_reporters.csv:CsvReporter", ".csv"),
+        ReporterSpec(
+            "csv", "comma separated values", "probe_reporters.csv:CsvReporter", ".csv", parameters=(BOM,)
+        ),
         ReporterSpec(
             "jsonl", "a JSON object a row", "probe_reporters.jsonl:JsonlReporter", ".jsonl", all_digits=True
         ),
+    ]
+
+
+@hookimpl
+def probe_tables() -> list[TableSpec]:
+    """The tables of the guides, one for what runs may hold."""
+    return [
+        TableSpec("tensor", "metrics of tensors", "probe_reporters.tables:tensor", "accuracy"),
+        TableSpec(
+            "statistics", "differences of statistics", "probe_reporters.tables:statistics", "statistics"
+        ),
+        TableSpec("md5", "checksums side by side", "probe_reporters.tables:md5", "checksum"),
     ]
 
 

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError
-from probe_core.flow.table import COLUMNS, CONSISTENT, OWN, spell
+from probe_core.flow.table import CONSISTENT, OWN, spell
 from probe_core.model import Cell, Mode
 from probe_core.spreadsheet_text import neutralise
+from probe_reporters.tables import COLUMNS
 
 FORMATS = ("jsonl", "csv", "xlsx")
 """The formats that can be read, the preferred first."""

@@ -42,5 +42,6 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
 def _table(opened: Opened) -> Table:
     """The columns of the file: those of statistics or checksums, and with tensors their metrics."""
     if opened.mode is not Mode.TENSOR:
-        return Table(opened.mode, stack=opened.has_stacks)
-    return Table(Mode.STATISTICS, stack=opened.has_stacks, extra=opened.shown)
+        return Table(opened.mode, opened.columns(opened.mode), stack=opened.has_stacks)
+    columns = opened.columns(Mode.STATISTICS)
+    return Table(Mode.STATISTICS, columns, stack=opened.has_stacks, extra=opened.shown)

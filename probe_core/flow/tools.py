@@ -1,0 +1,200 @@
+"""What a comparison measures and judges with: the table of its mode, its metrics and its policies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from probe_core.errors import UserError
+from probe_core.flow.ahead import Ahead
+from probe_core.flow.table import Table, metrics_of
+from probe_core.flow.watched import WatchedMetric
+from probe_core.model import Column, Measurement, Measurements, Mode, Reason, Verdict
+from probe_core.model.measure import OpenPair
+from probe_core.model.plan import Plan
+from probe_core.plugins.blame import PluginError, blamed, fault
+from probe_core.plugins.manager import Manager
+from probe_core.plugins.parameters import split
+from probe_core.plugins.protocols import Metric, Policy
+from probe_core.plugins.specs import AnswerSpec, MetricSpec, Needs, PolicySpec, TableSpec, address
+
+RECORD = {
+    Mode.TENSOR: "Record both runs with task tensor",
+    Mode.STATISTICS: "Record both runs with task statistics",
+    Mode.MD5: "Record both runs with task statistics and summary_mode md5",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Tool:
+    """A metric at work.
+
+    Attributes:
+        asked: The metric as it was asked for, with its parameters.
+        spec: Its description.
+        metric: What its factory made.
+        names: The names of its measurements.
+    """
+
+    asked: str
+    spec: MetricSpec
+    metric: Metric
+    names: tuple[str, ...]
+
+
+class Tools:
+    """The metrics and policies of one comparison.
+
+    Attributes:
+        names: The names of the metrics.
+        shown: The metrics of the table, with their columns.
+        ahead: What metrics have called before their turn.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        manager: Manager,
+        mode: Mode,
+        answers: Sequence[AnswerSpec],
+        blame: Callable[[PluginError, str], None],
+    ) -> None:
+        self._mode = mode
+        self._blame = blame
+        self._blamed: set[str] = set()
+        table = manager.find("tables", mode.value, TableSpec)
+        self._columns: Sequence[Column] = table.make()
+        policies = [manager.find("policies", name, PolicySpec) for name in plan.policies]
+        unfit = [name for name, spec in zip(plan.policies, policies) if mode not in spec.modes]
+        policies = [spec for spec in policies if mode in spec.modes]
+        if unfit and not policies:
+            raise _no_policy(unfit[0], manager.find("policies", unfit[0], PolicySpec), mode)
+        chosen = policies[0] if policies else manager.find("policies", table.policy, PolicySpec)
+        self._policy: Policy = chosen.make()
+        self._labelled = policies[1:]
+        more = [manager.find("policies", name, PolicySpec) for answer in answers for name in answer.policies]
+        further = [*self._labelled, *more]
+        self._further: dict[str, Policy] = {spec.name: spec.make() for spec in further}
+        own = metrics_of(self._columns)
+        wanted = [name for spec in policies for name in spec.metrics] + list(plan.metrics)
+        self._added = tuple(dict.fromkeys(name for name in wanted if name not in own))
+        asked = [
+            *own,
+            *self._added,
+            *chosen.metrics,
+            *(name for answer in answers for name in answer.metrics.get(mode, ())),
+        ]
+        self._asked = plan.metrics
+        self._tools = [_tool(name, manager, mode) for name in dict.fromkeys(asked)]
+        self.names = frozenset(tool.spec.name for tool in self._tools)
+        self.shown: Sequence[tuple[str, str]] = self._columns_of(own)
+        self.ahead = self._found_ahead()
+
+    def table(self, stack: bool) -> Table:
+        """The table, with what was asked for besides: further metrics, and the labels of further policies."""
+        labels = tuple(spec.name for spec in self._labelled)
+        return Table(
+            self._mode, self._columns, stack=stack, extra=self._columns_of(self._added), labels=labels
+        )
+
+    def measure(self, pair: OpenPair) -> dict[str, Measurement]:
+        """All measurements of a pair."""
+        measurements: dict[str, Measurement] = {}
+        for tool in self._tools:
+            measurements.update(zip(tool.names, self._measure(tool, pair)))
+        return measurements
+
+    def judge(self, pair: OpenPair, measurements: Measurements) -> tuple[Verdict, Mapping[str, Verdict]]:
+        """The verdict on a pair, and those of further policies by their names."""
+        further = {name: policy.judge(pair, measurements) for name, policy in self._further.items()}
+        return self._policy.judge(pair, measurements), further
+
+    def watched(self) -> list[WatchedMetric]:
+        """The metrics, to see whether each gives a number on any row."""
+        return [
+            WatchedMetric(tool.asked, str(tool.spec.origin), tool.names, tool.asked in self._asked)
+            for tool in self._tools
+        ]
+
+    def _columns_of(self, asked: Sequence[str]) -> list[tuple[str, str]]:
+        tools = [tool for tool in self._tools if tool.asked in asked]
+        return [(tool.asked, column) for tool in tools for column in tool.spec.columns]
+
+    def _found_ahead(self) -> list[Ahead]:
+        """The functions that metrics have called before their turn; one that is not there saves no time."""
+        found: dict[str, Ahead] = {}
+        for tool in self._tools:
+            where = tool.spec.ahead
+            if where and where not in found:
+                try:
+                    with blamed(f"{tool.spec.title}: {where}", tool.spec.origin):
+                        found[where] = address(where)
+                except PluginError as error:
+                    self._blame(error, "It measures all the same, more slowly.")
+        return list(found.values())
+
+    def _measure(self, tool: _Tool, pair: OpenPair) -> Sequence[Measurement]:
+        columns = tool.spec.columns
+        obstacle = pair.obstacle if tool.spec.needs is Needs.TENSOR else pair.recorded_obstacle
+        if obstacle is not None:
+            return [Measurement(None, obstacle)] * len(columns)
+        is_third_party = not tool.spec.origin.is_of_probe
+        try:
+            measured = tool.metric.measure(pair)
+            if len(measured) != len(columns):
+                raise ValueError(f"{len(measured)} measurements for {len(columns)} columns")
+            return [_sound(one) for one in measured] if is_third_party else measured
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a third party's metric, which may raise SystemExit, ends nothing
+            if is_third_party and tool.asked not in self._blamed:
+                self._blamed.add(tool.asked)
+                blame = fault(error, tool.spec.title, tool.spec.origin)
+                if blame is not None:
+                    self._blame(blame, "Its cells of such rows say so.")
+            return [Measurement.failed(error)] * len(columns)
+
+
+def _tool(asked: str, manager: Manager, mode: Mode) -> _Tool:
+    """The metric that ``asked`` names; its measurements are called after all of that.
+
+    Raises:
+        UserError: It needs tensors, and the runs hold none.
+    """
+    spec = manager.find("metrics", asked, MetricSpec)
+    if spec.needs is Needs.TENSOR and mode is not Mode.TENSOR:
+        raise UserError(
+            f'The metric "{split(asked)[0]}" needs tensors, and these runs hold {mode.value} only.',
+            "Record both runs with task tensor, or leave the metric out.",
+        )
+    return _Tool(asked, spec, spec.make(), tuple(f"{asked}.{column}" for column in spec.columns))
+
+
+def _no_policy(asked: str, spec: PolicySpec, mode: Mode) -> UserError:
+    needed = " or ".join(one.value for one in spec.modes)
+    return UserError(
+        f'The policy "{asked}" judges runs that hold {needed}, and these hold {mode.value}.',
+        f"{RECORD[spec.modes[0]]}, or choose another policy.",
+    )
+
+
+def _sound(measured: Any) -> Measurement:
+    """Return a measurement of a third party's metric as the tables take it; numpy's numbers become Python's.
+
+    Raises:
+        TypeError: It is no measurement.
+    """
+    if not isinstance(measured, Measurement):
+        raise TypeError(f"measure must return a list of Measurement, not of {type(measured).__name__}")
+    value: Any = measured.value
+    reason: Any = measured.reason
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, (float, int, str, type(None))):
+        raise TypeError(f"a Measurement holds a number or a text, not {type(value).__name__}")
+    if reason is not None and not (isinstance(reason, Reason) and isinstance(reason.detail, str)):
+        raise TypeError(f"the reason of a Measurement is a Reason, not {type(reason).__name__}")
+    return Measurement(value, reason)
