@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -45,6 +45,13 @@ class _Tool:
     names: tuple[str, ...]
 
 
+class _Judging(NamedTuple):
+    """A policy at work."""
+
+    spec: PolicySpec
+    policy: Policy
+
+
 class Tools:
     """The metrics and policies of one comparison.
 
@@ -73,11 +80,11 @@ class Tools:
         if unfit and not policies:
             raise _no_policy(unfit[0], manager.find("policies", unfit[0], PolicySpec), mode)
         chosen = policies[0] if policies else manager.find("policies", table.policy, PolicySpec)
-        self._policy: Policy = chosen.make()
+        self._policy = _Judging(chosen, chosen.make())
         self._labelled = policies[1:]
         more = [manager.find("policies", name, PolicySpec) for answer in answers for name in answer.policies]
         further = [*self._labelled, *more]
-        self._further: dict[str, Policy] = {spec.name: spec.make() for spec in further}
+        self._further = [_Judging(spec, spec.make()) for spec in further]
         own = metrics_of(self._columns)
         wanted = [name for spec in policies for name in spec.metrics] + list(plan.metrics)
         self._added = tuple(dict.fromkeys(name for name in wanted if name not in own))
@@ -108,9 +115,23 @@ class Tools:
         return measurements
 
     def judge(self, pair: OpenPair, measurements: Measurements) -> tuple[Verdict, Mapping[str, Verdict]]:
-        """The verdict on a pair, and those of further policies by their names."""
-        further = {name: policy.judge(pair, measurements) for name, policy in self._further.items()}
-        return self._policy.judge(pair, measurements), further
+        """The verdict on a pair, and those of further policies by their names.
+
+        Raises:
+            PluginError: A policy failed.
+        """
+        judging = self._policy
+        try:
+            verdict = judging.policy.judge(pair, measurements)
+            further: dict[str, Verdict] = {}
+            for judging in self._further:
+                further[judging.spec.name] = judging.policy.judge(pair, measurements)
+        except BaseException as error:  # a third party's policy, which may raise SystemExit
+            blame = fault(error, judging.spec.title, judging.spec.origin)
+            if blame is None:
+                raise
+            raise blame from error
+        return verdict, further
 
     def watched(self) -> list[WatchedMetric]:
         """The metrics, to see whether each gives a number on any row."""

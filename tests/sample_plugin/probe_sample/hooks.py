@@ -1,7 +1,10 @@
 """What this plugin contributes; imported at every start of probe, so nothing heavy here."""
 
+from probe_core.model import Mode
+from probe_core.model.messages import Text
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import MetricSpec, StandardSpec
+from probe_core.plugins.parameters import Parameter
+from probe_core.plugins.specs import JudgeSpec, MetricSpec, PolicySpec, ReporterSpec, StandardSpec
 
 
 @hookimpl
@@ -15,6 +18,41 @@ def probe_metrics():
             factory="probe_sample.sign_flips:SignFlips",
         )
     ]
+
+
+@hookimpl
+def probe_policies():
+    """One policy over that metric, for runs with tensors."""
+    return [
+        PolicySpec(
+            name="few_flips",
+            summary="few elements change their sign",
+            standard="sample",
+            metrics=("sign_flips",),
+            modes=(Mode.TENSOR,),
+            factory="probe_sample.few_flips:FewFlips",
+            parameters=(Parameter("share", float, "the share that may, 0 unless given"),),
+        )
+    ]
+
+
+@hookimpl
+def probe_judges():
+    """One judge, after those of probe."""
+    return [JudgeSpec("masks", "random masks say nothing", "probe_sample.masks:Masks", order=200)]
+
+
+@hookimpl
+def probe_reasons():
+    """What the policy's reason says in the tables: its detail."""
+    return {"flipped": Text("Signs flip: {}.", rank=35)}
+
+
+@hookimpl
+def probe_reporters():
+    """One format."""
+    bold = Parameter("bold", bool, "bold headers, false unless given")
+    return [ReporterSpec("markdown", "Markdown", "probe_sample.markdown:Markdown", ".md", parameters=(bold,))]
 
 
 @hookimpl

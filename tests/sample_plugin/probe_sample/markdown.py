@@ -1,0 +1,36 @@
+"""A third-party reporter: a table in Markdown."""
+
+
+class Markdown:
+    """Writes tables in Markdown; colours are not shown."""
+
+    def __init__(self, bold=False):
+        self.mark = "**" if bold else ""
+
+    def open(self, path, headers, row_count):
+        """Begin a table at ``path``."""
+        return Writer(path, [f"{self.mark}{header}{self.mark}" for header in headers])
+
+    def line(self, row, row_count):
+        """Two lines of head stand before the rows."""
+        return str(row + 3)
+
+
+class Writer:
+    """One file being written."""
+
+    def __init__(self, path, headers):
+        self.file = path.open("w", encoding="utf-8")
+        self.write(headers, None)
+        self.write(["---"] * len(headers), None)
+
+    def write(self, cells, colour):
+        """Append one row."""
+        shown = (str(cell).replace("|", "\\|").replace("\n", " ") for cell in cells)
+        self.file.write(f"| {' | '.join(shown)} |\n")
+
+    def close(self):
+        """Complete the file."""
+        self.file.close()
+
+    abandon = close
