@@ -24,7 +24,7 @@ from probe_core.safe_text import safe, safe_json
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from probe_core.flow.report import Report
+    from probe_core.model.report import Report
     from probe_core.ranks.ranks import Finished
     from probe_core.store.layout import Pairing
 

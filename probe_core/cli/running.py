@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from probe_core.cli import console
 from probe_core.cli.main import FINISHED, FOUND, INTERRUPTED, LOST, MISTAKE
 from probe_core.errors import UserError
-from probe_core.flow.report import Report
 from probe_core.model import GRAVITY, Level
 from probe_core.model.plan import Plan
+from probe_core.model.report import Report
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import AnswerSpec
 

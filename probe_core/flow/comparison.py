@@ -18,7 +18,6 @@ from probe_core.flow.ahead import opened_ahead
 from probe_core.flow.opening import open_runs
 from probe_core.flow.table import LARGEST_SHEET
 from probe_core.flow.tools import Tools
-from probe_core.flow.watched import WatchedMetric
 from probe_core.matching.mapping import read_mapping
 from probe_core.matching.matching import Matching, Region, RowOrder
 from probe_core.matching.user_maps import read_api_mapping, read_cell_mapping, read_layer_mapping
@@ -36,6 +35,7 @@ from probe_core.model import (
 from probe_core.model.dtypes import same
 from probe_core.model.measure import NOTHING_MAPPED, OpenPair
 from probe_core.model.plan import Plan, StackMode
+from probe_core.model.watched import WatchedMetric
 from probe_core.plugins.blame import PluginError, blamed
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Matcher

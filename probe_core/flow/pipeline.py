@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 from probe_core.flow.comparison import Comparison, check_plan
 from probe_core.flow.judging import Judging
-from probe_core.flow.report import Report
-from probe_core.flow.watched import Watch
 from probe_core.flow.writing import Output
 from probe_core.matching.written import write_pairs
 from probe_core.model import Advice, Row
 from probe_core.model.plan import Plan
+from probe_core.model.report import Finder, Kept, Report
+from probe_core.model.watched import Watch
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Answerer, Witness
-from probe_core.plugins.specs import AnswerSpec
+from probe_core.plugins.specs import AnswerSpec, FinderSpec
 from probe_core.progress import tell
 from probe_core.store.layout import RunPair, pair_runs
 
@@ -79,6 +79,13 @@ def _witnesses(comparison: Comparison, manager: Manager, pair: RunPair) -> list[
     return found
 
 
+def _finder(manager: Manager) -> Finder:
+    """What finds the rows to look at first; where no plugin does, nobody."""
+    names = manager.names("finders")
+    found: Finder = manager.find("finders", names[0], FinderSpec).make() if names else Kept()
+    return found
+
+
 def _discard(writers: Sequence[Output | Witness]) -> None:
     for writer in writers:
         writer.discard()
@@ -96,6 +103,7 @@ def _write(
         comparison.row_count,
         notes=comparison.notes,
         regions=comparison.regions,
+        finder=_finder(manager),
         watch=Watch(comparison.mode, comparison.watched_metrics()),
     )
     output = Output(plan, manager, pair, comparison.table, comparison.row_count, comparison.is_debug)

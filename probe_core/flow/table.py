@@ -13,8 +13,8 @@ from dataclasses import replace
 from functools import lru_cache
 from operator import itemgetter
 
-from probe_core.model import Cell, Column, Kind, Measurement, Mode, Reason, Row, Slot, Statistic
-from probe_core.model.messages import NAN, NOT_AVAILABLE, absent, join, message
+from probe_core.model import Cell, Column, Kind, Measurement, Mode, Row, Slot, Statistic
+from probe_core.model.messages import NAN, NOT_AVAILABLE, absent, join, message, reasons_of
 
 NO_FILE = "-1"
 OWN = "row."
@@ -154,12 +154,6 @@ def consistent(row: Row) -> bool | None:
 def _consistent_cell(row: Row) -> Cell:
     agree = consistent(row)
     return NOT_AVAILABLE if agree is None else agree
-
-
-def reasons_of(row: Row) -> list[Reason]:
-    """All reasons of a row but those of its mark."""
-    measured = [item.reason for item in row.measurements.values() if item.reason is not None]
-    return [*row.notes, *measured, *row.verdict.reasons]
 
 
 def _message(row: Row) -> Cell:

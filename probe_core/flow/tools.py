@@ -11,10 +11,10 @@ import numpy as np
 from probe_core.errors import UserError
 from probe_core.flow.ahead import Ahead
 from probe_core.flow.table import Table, metrics_of
-from probe_core.flow.watched import WatchedMetric
 from probe_core.model import Column, Measurement, Measurements, Mode, Reason, Verdict
 from probe_core.model.measure import OpenPair
 from probe_core.model.plan import Plan
+from probe_core.model.watched import WatchedMetric
 from probe_core.plugins.blame import PluginError, blamed, fault
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.parameters import split

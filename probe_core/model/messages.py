@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from probe_core.model import Mode, Reason
+from probe_core.model import Mode, Reason, Row
 
 NOT_AVAILABLE = "N/A"
 UNSUPPORTED = "unsupported"
@@ -65,6 +65,12 @@ def register(texts: Mapping[str, Text]) -> None:
         if not isinstance(code, str) or not isinstance(text, Text):
             raise TypeError(f"probe_reasons must return texts by their codes, not {code!r:.40}: {text!r:.40}")
         REASONS.setdefault(code, text)
+
+
+def reasons_of(row: Row) -> list[Reason]:
+    """All reasons of a row but those of its mark."""
+    measured = [item.reason for item in row.measurements.values() if item.reason is not None]
+    return [*row.notes, *measured, *row.verdict.reasons]
 
 
 def message(reason: Reason) -> str:

@@ -19,14 +19,15 @@ import pluggy
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from probe_core.flow.report import Report
     from probe_core.model import Advice
     from probe_core.model.messages import Text
+    from probe_core.model.report import Report
     from probe_core.plugins.specs import (
         AnswerSpec,
         CommandSpec,
         DumperSpec,
         ExecutorSpec,
+        FinderSpec,
         HighlightSpec,
         JudgeSpec,
         MatcherSpec,
@@ -112,6 +113,18 @@ def probe_judges() -> list[JudgeSpec]:  # type: ignore[empty-body]
 
         return [JudgeSpec(name="dropout", summary="random masks say nothing", order=50,
                           factory="my_package.dropout:Dropout")]
+    """
+
+
+@hookspec
+def probe_finders() -> list[FinderSpec]:  # type: ignore[empty-body]
+    """Finders of the rows to look at first, which the summary names. Called when a comparison begins.
+
+    Of several finders the first plugin's is taken.
+
+    Example::
+
+        return [FinderSpec(name="mine", summary="the largest error", factory="my_package.largest:Largest")]
     """
 
 

@@ -120,6 +120,11 @@ class JudgeSpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
+class FinderSpec(Spec):
+    """A finder of the rows to look at first (makes a ``model.report.Finder`` for each comparison)."""
+
+
+@dataclass(frozen=True, slots=True)
 class AnswerSpec(Spec):
     """What a comparison as a whole is asked for, over all its ranks (makes a ``protocols.Answerer``).
 

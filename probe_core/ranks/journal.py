@@ -16,9 +16,9 @@ from typing import Any
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, open_file, refuse_link, remove_leftovers
 from probe_core.files.location import is_remote
-from probe_core.flow.report import Report
-from probe_core.flow.report_json import report_from, report_to
 from probe_core.model.plan import Plan
+from probe_core.model.report import Report
+from probe_core.ranks.report_json import report_from, report_to
 from probe_core.store.layout import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY, RunPair
 
 PREFIX = "compare_progress_"

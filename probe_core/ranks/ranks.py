@@ -18,8 +18,8 @@ from probe_core import engine
 from probe_core.errors import UserError
 from probe_core.files.atomic import refuse_link, remove_leftovers
 from probe_core.files.claim import claimed
-from probe_core.flow.report import Report
 from probe_core.model.plan import Plan
+from probe_core.model.report import Report
 from probe_core.plugins.blame import blamed
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ExecutorSpec, Place, Pool
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from probe_core.plugins.protocols import Executor
 
 
-ASKED = ("readers", "matchers", "metrics", "policies", "judges", "highlighters", "reporters", "name_rules",
-         "answers")  # fmt: skip
+ASKED = (
+    "readers", "matchers", "tables", "metrics", "policies", "judges", "finders", "highlighters", "reporters",
+    "name_rules", "answers",
+)  # fmt: skip
 """The contributions that a comparison asks plugins for."""
 
 

@@ -24,7 +24,7 @@ from probe_core.store.layout import RunPair
 
 if TYPE_CHECKING:
     from probe_core.flow.comparison import Comparison
-    from probe_core.flow.report import Report
+    from probe_core.model.report import Report
 
 
 CHUNKS = 4

@@ -14,9 +14,9 @@ from conftest import DATA, Probe
 from recorded import forward, scalar, tensor, write_run
 
 from probe_core.flow.pipeline import compare
-from probe_core.flow.report import Report
 from probe_core.model import Level
 from probe_core.model.plan import Plan
+from probe_core.model.report import Report
 from probe_core.plugins.manager import Manager
 
 Rows = list[dict[str, Any]]

@@ -21,9 +21,9 @@ from recording import recording
 from torch import Tensor, nn
 
 from probe_core.flow.pipeline import compare
-from probe_core.flow.report import Report
 from probe_core.model import Level
 from probe_core.model.plan import Plan
+from probe_core.model.report import Report
 from probe_core.plugins.manager import Manager
 
 Rows = list[dict[str, Any]]

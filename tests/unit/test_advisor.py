@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 from helpers import accuracy, tensor_value
+from probe_diagnosis.suspects import Suspects
 from probe_metrics.advisor import advise
 
-from probe_core.flow.report import Report
 from probe_core.model import Counts, Level, Mode, Op, Row, Side, Suspect
+from probe_core.model.report import Kept, Report
 from probe_core.testing import pair_of_values
 
 
 def advice(op: str, name: str, side: Side) -> tuple[str, str, str]:
-    report = Report("", Path("a"), Path("b"), Mode.TENSOR, 1)
-    report.first_failure = Suspect(op, name, side, "row 7", Level.ERROR, "why")
+    report = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, finder=Suspects())
+    report.finder = Kept(first_failure=Suspect(op, name, side, "row 7", Level.ERROR, "why"))
     found = advise(report)
     return found.line, found.node, found.text
 
@@ -74,7 +75,7 @@ def test_advice_on_a_suspect_that_no_rule_of_the_table_knows() -> None:
     """It is no "all data meets" while a suspect is named, rows differ, or nothing was compared."""
     nothing = Report("", Path("a"), Path("b"), Mode.TENSOR, 1)
     assert advise(nothing).text.startswith("Nothing was compared")
-    report = Report("", Path("a"), Path("b"), Mode.TENSOR, 1)
+    report = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, finder=Suspects())
     name = "Torch.add.0.forward.output.0"
     pair = pair_of_values(tensor_value(), tensor_value(extent="[3]"), Mode.TENSOR, name).pair
     report.add(
@@ -83,7 +84,7 @@ def test_advice_on_a_suspect_that_no_rule_of_the_table_knows() -> None:
     found = advise(report)
     assert (found.line, found.node) == ("2", name)
     assert found.text.startswith("No row fails by the rule of the table, but this one is suspect: differs")
-    shifted = Report("", Path("a"), Path("b"), Mode.TENSOR, 1)
+    shifted = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, finder=Suspects())
     rows = [Row(pair, "Torch.add.0.forward", {}, accuracy("shape", "shape"))]
     shifted.add(Op("Torch.add.0.forward", (), True), rows, ["2"])
     assert advise(shifted).text.startswith("1 row(s) differ though none fails")
@@ -96,7 +97,7 @@ def test_advice_on_a_suspect_that_no_rule_of_the_table_knows() -> None:
 
 def test_advice_is_on_the_first_row_that_fails() -> None:
     """An error that the table's own rule does not know, such as other shapes, is not what it goes by."""
-    report = Report("", Path("a"), Path("b"), Mode.TENSOR, 3)
+    report = Report("", Path("a"), Path("b"), Mode.TENSOR, 3, finder=Suspects())
     verdicts = [accuracy("shape", "shape"), accuracy(0.5, 0.5), accuracy(0.1, 5.0)]
     rows = []
     for number, verdict in enumerate(verdicts):

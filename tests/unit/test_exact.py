@@ -18,9 +18,9 @@ from recorded import forward, scalar, tensor, write_run, write_tensor_run
 
 from probe_core.flow.comparison import Comparison
 from probe_core.flow.pipeline import compare
-from probe_core.flow.report import Report
 from probe_core.model import Level, Statistics, Verdict
 from probe_core.model.plan import Plan
+from probe_core.model.report import Report
 from probe_core.plugins.manager import Manager
 from probe_core.testing import pair_of, pair_of_values
 

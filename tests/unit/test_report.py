@@ -10,9 +10,9 @@ import pytest
 from recorded import forward, scalar, tensor, write_run, write_tensor_run
 
 from probe_core.flow.pipeline import compare
-from probe_core.flow.report import Report
 from probe_core.model import Level
 from probe_core.model.plan import Plan
+from probe_core.model.report import Report
 from probe_core.plugins.manager import Manager
 from probe_core.store.construct import Construct
 from probe_core.store.stack import own_frame

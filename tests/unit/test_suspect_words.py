@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from probe_core.flow.suspects import Suspects
+from probe_diagnosis.suspects import Suspects
+
 from probe_core.model import Drift
 
 

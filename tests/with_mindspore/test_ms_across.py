@@ -20,9 +20,9 @@ from ms_recording import Recording
 from probe_pytorch import PrecisionDebugger
 
 from probe_core.flow.pipeline import compare
-from probe_core.flow.report import Report
 from probe_core.model import Level
 from probe_core.model.plan import Plan
+from probe_core.model.report import Report
 from probe_core.plugins.manager import Manager
 
 ms.runtime.launch_blocking()

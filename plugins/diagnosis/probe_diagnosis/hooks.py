@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from probe_core.model import Mode
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import AnswerSpec, JudgeSpec, Option, OptionSpec
+from probe_core.plugins.specs import AnswerSpec, FinderSpec, JudgeSpec, Option, OptionSpec
 
 DIFFERENCE = "first_difference"
 
@@ -22,6 +22,12 @@ def probe_judges() -> list[JudgeSpec]:
         JudgeSpec("uninitialised", "skips values of memory that nothing was written to yet",
                   "probe_diagnosis.judges.uninitialised:Uninitialised", order=40),
     ]  # fmt: skip
+
+
+@hookimpl
+def probe_finders() -> list[FinderSpec]:
+    """The suspects that the summary names."""
+    return [FinderSpec("suspects", "where the runs diverge first", "probe_diagnosis.suspects:Suspects")]
 
 
 @hookimpl

@@ -6,8 +6,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from probe_core.flow.report import Report
 from probe_core.model import Advice, Level, Side, Suspect
+from probe_core.model.report import Report
 
 NOTHING = "NA"
 

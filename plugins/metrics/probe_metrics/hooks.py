@@ -19,9 +19,9 @@ from probe_core.plugins.specs import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from probe_core.flow.report import Report
     from probe_core.model import Advice
     from probe_core.model.messages import Text
+    from probe_core.model.report import Report
 
 LIMIT = Parameter("limit", float, "distance in ulp that an element may have; by dtype unless given")
 AHEAD = "probe_metrics.kernel:measure_ahead"

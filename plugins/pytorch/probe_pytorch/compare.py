@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from probe_core.flow.report import Report
+    from probe_core.model.report import Report
 
 
 def compare(

@@ -16,8 +16,8 @@ from probe_core.cli.compare import time_stamp
 from probe_core.errors import UserError, printable
 from probe_core.files.atomic import make_directory, write_text
 from probe_core.files.claim import claimed
-from probe_core.flow.report import Report
 from probe_core.model.plan import Plan
+from probe_core.model.report import Report
 from probe_core.plugins.manager import Manager
 
 STORY = """\

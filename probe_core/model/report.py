@@ -5,10 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
-from probe_core.flow.suspects import Suspects, suspect_of
-from probe_core.flow.watched import Watch
 from probe_core.model import GRAVITY, Advice, Counts, Level, Mode, Op, Row, Suspect
+from probe_core.model.watched import Watch
+
+
+class Finder(Protocol):
+    """Finds the rows to look at first as the rows of each op pass by."""
+
+    @property
+    def found(self) -> list[Suspect]:
+        """The suspects, the most telling first."""
+
+    @property
+    def first_failure(self) -> Suspect | None:
+        """The first row that fails by the rule of its table and not by rounding."""
+
+    def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
+        """Look at the rows of one op; ``lines`` says where each stands in the files."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """The suspects of a comparison that was made before, or none where nobody looks for any."""
+
+    found: list[Suspect] = field(default_factory=list)
+    first_failure: Suspect | None = None
+
+    def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
+        """Look at nothing."""
 
 
 @dataclass(slots=True)
@@ -25,9 +51,8 @@ class Report:
     row_count: int
     op_count: int = 0
     counts: Counts = field(default_factory=Counts)
-    finder: Suspects = field(default_factory=Suspects)
+    finder: Finder = field(default_factory=Kept)
     watch: Watch | None = None
-    first_failure: Suspect | None = None
     unreadable: list[str] = field(default_factory=list)
     unreadable_count: int = 0
     files: list[Path] = field(default_factory=list)
@@ -56,11 +81,16 @@ class Report:
         """Where to look first."""
         return self.finder.found
 
+    @property
+    def first_failure(self) -> Suspect | None:
+        """The first row that fails by the rule of its table."""
+        return self.finder.first_failure
+
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Take in the rows of one op; ``lines`` says where each stands in the files."""
         self.op_count += 1
         watch = self.watch = self.watch or Watch(self.mode)
-        for row, line in zip(rows, lines):
+        for row in rows:
             self.counts.levels[row.verdict.level] += 1
             self.counts.measured += watch.look(row)
             if row.pair.matched:
@@ -69,9 +99,6 @@ class Report:
                 self.counts.target_only += 1
             else:
                 self.counts.golden_only += 1
-            is_first = self.first_failure is None and row.verdict.failed
-            if is_first and not self.finder.follows_from_rounding(rows, row):
-                self.first_failure = suspect_of(op, rows, row, line, "")
         self.finder.add(op, rows, lines)
 
     def conclude(self) -> None:

@@ -7,9 +7,8 @@ from dataclasses import fields
 from typing import Any, TypeVar
 
 from probe_core.files.location import location
-from probe_core.flow.report import Report
-from probe_core.flow.suspects import Suspects
 from probe_core.model import Counts, Level, Mode, Side, Suspect
+from probe_core.model.report import Kept, Report
 
 T = TypeVar("T")
 COUNTED = ("measured", "matched", "target_only", "golden_only")
@@ -63,7 +62,7 @@ def report_from(plain: Any) -> Report:
         _typed(plain["row_count"], int),
         _typed(plain["op_count"], int),
         counts,
-        Suspects([_suspect(suspect) for suspect in _typed(plain["suspects"], list)]),
+        Kept([_suspect(suspect) for suspect in _typed(plain["suspects"], list)]),
         unreadable=_texts(plain["unreadable"]),
         unreadable_count=_typed(plain["unreadable_count"], int),
         files=[location(path) for path in _texts(plain["files"])],

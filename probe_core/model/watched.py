@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from probe_core.flow.table import reasons_of
 from probe_core.model import Level, Mode, Row
-from probe_core.model.messages import message
+from probe_core.model.messages import message, reasons_of
 
 FAILED = "metric_failed"
 NO_PARTNER = ("no_target", "no_golden", "golden_unmatched")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from probe_core.flow.table import reasons_of
 from probe_core.model import Drift, How, Kind, Level, Op, Row, Side, Statistic, Suspect
 from probe_core.model.dtypes import kind, same
+from probe_core.model.messages import reasons_of
 from probe_core.store.names import is_gradient
 from probe_core.store.stack import own_frame
 
@@ -25,11 +25,12 @@ _Drifting = tuple[Row, str, Drift]
 class Suspects:
     """Finds the calls where the runs part, of four sorts; ``found`` gives the first sort there is.
 
-    ``earlier`` are those of a comparison that was made before, and is not made again.
+    Attributes:
+        first_failure: The first row that fails by the rule of its table and not by rounding.
     """
 
-    def __init__(self, earlier: Sequence[Suspect] = ()) -> None:
-        self._earlier = list(earlier)
+    def __init__(self) -> None:
+        self.first_failure: Suspect | None = None
         self._region_took_in_bad: bool | None = None
         self._in_region = False
         self._region_inputs: list[_Drifting] = []
@@ -53,10 +54,15 @@ class Suspects:
         """
         failing = self._failing
         forward = failing[FORWARD] or self._drifting or self._flipped
-        return self._earlier or forward or failing[BACKWARD] or failing[GRADIENT] or failing[BEHIND]
+        return forward or failing[BACKWARD] or failing[GRADIENT] or failing[BEHIND]
 
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Look at the rows of one op; ``lines`` says where each stands in the files."""
+        if self.first_failure is None:
+            for row, line in zip(rows, lines):
+                if row.verdict.failed and not self._follows_from_rounding(rows, row):
+                    self.first_failure = suspect_of(op, rows, row, line, "")
+                    break
         if not op.shifted:
             self._find_failing(op, rows, lines)
             self._find_drifting(op, rows, lines)
@@ -113,7 +119,7 @@ class Suspects:
             return
         self._keep(kept, op, suspect_of(op, rows, *found, what))
 
-    def follows_from_rounding(self, rows: Sequence[Row], row: Row) -> bool:
+    def _follows_from_rounding(self, rows: Sequence[Row], row: Row) -> bool:
         """Whether a row's integers or booleans may differ because its op took in values off by rounding."""
         if not _is_discrete(row) or _is_source(row):
             return False
