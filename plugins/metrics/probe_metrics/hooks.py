@@ -4,15 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from probe_precheck import StandardSpec, StatusRuleSpec
+
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import (
-    HighlightSpec,
-    MetricSpec,
-    Needs,
-    PolicySpec,
-    StandardSpec,
-    StatusRuleSpec,
-)
+from probe_core.plugins.specs import HighlightSpec, MetricSpec, Needs, PolicySpec
 
 if TYPE_CHECKING:
     from probe_core.flow.report import Report

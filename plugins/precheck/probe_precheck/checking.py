@@ -9,12 +9,12 @@ from pathlib import Path
 from probe_core.errors import Defect, UserError
 from probe_core.plugins.distributions import missing, provider
 from probe_core.plugins.manager import ONLY, Manager
-from probe_core.plugins.protocols import Runner, StatusRule
-from probe_core.plugins.specs import RunnerSpec, StatusRuleSpec
 from probe_precheck.assignment import Assignment
 from probe_precheck.judging import Judge
 from probe_precheck.model import Call, Message, Outcome, Result, Skipped, Status
+from probe_precheck.protocols import Runner, StatusRule
 from probe_precheck.settings import RunnerOptions
+from probe_precheck.specs import RunnerSpec, StatusRuleSpec
 from probe_precheck.tables import Column, Tables
 
 LONGEST_MESSAGE = 1000

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from probe_precheck.model import Array, Call
-from probe_precheck.rules import package_text
+from probe_precheck import Array, Call, package_text
 
 from probe_core.files.atomic import replacing, write_text
 from probe_mindspore.precheck.apis import PLACES

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-from probe_precheck.rebuild import Unbuildable, seed_at
+from probe_precheck import Unbuildable, seed_at
 
 from probe_mindspore.precheck.tensors import STORED, Values
 

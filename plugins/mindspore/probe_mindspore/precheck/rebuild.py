@@ -7,15 +7,16 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from probe_precheck.fitting import Given, rule_for
-from probe_precheck.model import Call
-from probe_precheck.rebuild import (
+from probe_precheck import (
+    Call,
+    Given,
     Unbuildable,
     Walk,
     arguments_of,
     described_leaves,
     limit_size,
     recorded_array,
+    rule_for,
     value_of,
 )
 

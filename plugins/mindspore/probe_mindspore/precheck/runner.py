@@ -10,10 +10,20 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from probe_precheck.model import BACKWARD, FORWARD, Array, Call, Message, Outcome, Outputs, Skipped
-from probe_precheck.rebuild import described_leaves, is_recorded
-from probe_precheck.rules import package_text
-from probe_precheck.settings import RunnerOptions
+from probe_precheck import (
+    BACKWARD,
+    FORWARD,
+    Array,
+    Call,
+    Message,
+    Outcome,
+    Outputs,
+    RunnerOptions,
+    Skipped,
+    described_leaves,
+    is_recorded,
+    package_text,
+)
 
 from probe_core.errors import UserError
 from probe_core.files.npy import load_npy

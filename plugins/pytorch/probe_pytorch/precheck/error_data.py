@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from probe_precheck.model import Call
-from probe_precheck.rules import package_text
+from probe_precheck import Call, package_text
 
 from probe_core.files.atomic import replacing, write_text
 from probe_pytorch.precheck.apis import NPU, function_of

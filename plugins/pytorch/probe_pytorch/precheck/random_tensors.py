@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from probe_precheck.rebuild import Unbuildable, seed_at
+from probe_precheck import Unbuildable, seed_at
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 

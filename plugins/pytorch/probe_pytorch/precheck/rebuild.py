@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from probe_precheck.fitting import Given, rule_for
-from probe_precheck.model import Call
-from probe_precheck.rebuild import (
+from probe_precheck import (
+    Call,
+    Given,
     Unbuildable,
     Walk,
     arguments_of,
     limit_size,
     recorded_array,
+    rule_for,
     value_of,
 )
 

@@ -8,10 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from probe_precheck.model import Call, Message, Outcome, Outputs, Skipped
-from probe_precheck.rebuild import limit_size
-from probe_precheck.rules import package_text
-from probe_precheck.settings import RunnerOptions
+from probe_precheck import Call, Message, Outcome, Outputs, RunnerOptions, Skipped, limit_size, package_text
 
 from probe_core.errors import UserError
 from probe_core.store.layout import TENSOR_DIRECTORY
@@ -366,8 +363,9 @@ def _only(outputs: Outputs, numbers: tuple[int, ...]) -> Outputs:
 
 def _references() -> dict[str, Any]:
     """The references of all plugins, by the API without its count."""
+    from probe_precheck import ReferenceSpec
+
     from probe_core.plugins.manager import Manager
-    from probe_core.plugins.specs import ReferenceSpec
 
     found: dict[str, Any] = {}
     for item in Manager().contributions("references"):
