@@ -322,7 +322,8 @@ def test_a_kit_is_imported_in_pieces() -> None:
     code = (
         "import sys, probe_precheck; before = {one for one in sys.modules if one.startswith('probe_')}; "
         "assert before <= {'probe_precheck'} | {one for one in before if '__editable__' in one}, before; "
-        "from probe_precheck import *; "
+        "from probe_precheck import *; import types; "
+        "assert not [name for name in probe_precheck.__all__ if isinstance(getattr(probe_precheck, name), types.ModuleType)]; "
         "print(*[one for one in ('click', 'probe_core.plugins.manager', 'probe_precheck.supervisor', "
         "'probe_core.cli', 'torch') if one in sys.modules])"
     )

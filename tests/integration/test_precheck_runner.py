@@ -611,10 +611,12 @@ def plugin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     module = types.ModuleType("probe_user_references")
     module.probe_references = hookimpl(lambda: [spec])  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    points = metadata.EntryPoints(
-        [*metadata.entry_points(), metadata.EntryPoint("user", module.__name__, GROUP)]
+    installed = metadata.entry_points
+    user = metadata.EntryPoint("user", module.__name__, GROUP)
+    monkeypatch.setattr(
+        "probe_core.plugins.manager.metadata.entry_points",
+        lambda group: [*installed(group=group), *([user] if group == GROUP else [])],
     )
-    monkeypatch.setattr("probe_core.plugins.manager.metadata.entry_points", points.select)
     yield
 
 

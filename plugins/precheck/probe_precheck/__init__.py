@@ -13,11 +13,14 @@ if TYPE_CHECKING:
     from probe_precheck.model import (
         BACKWARD,
         FORWARD,
+        NEEDS_NONE,
+        NOT_RECORDED,
         Array,
         Call,
         Judged,
         Judgement,
         Message,
+        NotRun,
         Numbers,
         Outcome,
         Output,
@@ -25,20 +28,26 @@ if TYPE_CHECKING:
         Skipped,
         Status,
         UnusableCell,
+        one_line,
     )
     from probe_precheck.protocols import Reference, Runner, SoloRule, Standard, StatusRule
     from probe_precheck.rebuild import (
+        Range,
         Unbuildable,
         Walk,
         arguments_of,
+        common_value,
         described_leaves,
         is_recorded,
         limit_size,
+        most_bytes,
+        range_of,
         recorded_array,
         seed_at,
         value_of,
     )
     from probe_precheck.rules import Rules, package_text
+    from probe_precheck.scripts import file_name, literal_of, script_of
     from probe_precheck.settings import RunnerOptions
     from probe_precheck.specs import ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
     from probe_precheck.tables import COMPARE_DETAILS, NUMBERS, Column
@@ -47,6 +56,8 @@ __all__ = [
     "BACKWARD",
     "COMPARE_DETAILS",
     "FORWARD",
+    "NEEDS_NONE",
+    "NOT_RECORDED",
     "NUMBERS",
     "Array",
     "Call",
@@ -55,10 +66,12 @@ __all__ = [
     "Judged",
     "Judgement",
     "Message",
+    "NotRun",
     "Numbers",
     "Outcome",
     "Output",
     "Outputs",
+    "Range",
     "Reference",
     "ReferenceSpec",
     "Rules",
@@ -76,18 +89,25 @@ __all__ = [
     "UnusableCell",
     "Walk",
     "arguments_of",
+    "common_value",
     "described_leaves",
+    "file_name",
     "is_recorded",
     "limit_size",
+    "literal_of",
+    "most_bytes",
+    "one_line",
     "package_text",
+    "range_of",
     "recorded_array",
     "rule_for",
+    "script_of",
     "seed_at",
     "size_of",
     "value_of",
 ]
 
-_MODULES = ("specs", "model", "tables", "rules", "fitting", "settings", "protocols", "rebuild")
+_MODULES = ("specs", "model", "tables", "rules", "fitting", "settings", "protocols", "scripts", "rebuild")
 """Where the names are: what imports little comes first, for all are searched in turn."""
 
 
