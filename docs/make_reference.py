@@ -22,7 +22,7 @@ from probe_core.cli.main import run
 from probe_core.model import Mode
 from probe_core.model.messages import REASONS
 from probe_core.plugins import hookspecs
-from probe_core.plugins.manager import KINDS, Manager
+from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import CommandSpec, MetricSpec, PolicySpec
 
 DOCS = Path(__file__).resolve().parent
@@ -159,24 +159,28 @@ def contributions(manager: Manager) -> list[str]:
     return [*lines, ""]
 
 
-def hooks() -> list[str]:
-    """The plugin manual."""
-    lines = ["## Hooks", "", inspect.cleandoc(hookspecs.__doc__ or "").replace("::\n", ":\n"), ""]
-    for name in sorted(name for name in dir(hookspecs) if name.startswith("probe_")):
-        function = getattr(hookspecs, name)
-        manual = inspect.cleandoc(function.__doc__)
-        text, _, example = manual.partition("Example::")
-        parameters = ", ".join(inspect.signature(function).parameters)
-        lines += [
-            f"### {name}({parameters})",
-            "",
-            text.strip(),
-            "",
-            "```python",
-            inspect.cleandoc(example),
-            "```",
-            "",
-        ]
+def hooks(manager: Manager) -> list[str]:
+    """The plugin manual: the hooks of the core, then those that kits declare."""
+    lines = []
+    for module in manager.hookspecs:
+        kit = module.__name__.partition(".")[0]
+        title = "Hooks" if module is hookspecs else f"Hooks of {kit.replace('_', '-')}"
+        lines += [f"## {title}", "", inspect.cleandoc(module.__doc__ or "").replace("::\n", ":\n"), ""]
+        for name in sorted(name for name in dir(module) if name.startswith("probe_")):
+            function = getattr(module, name)
+            manual = inspect.cleandoc(function.__doc__)
+            text, _, example = manual.partition("Example::")
+            parameters = ", ".join(inspect.signature(function).parameters)
+            lines += [
+                f"### {name}({parameters})",
+                "",
+                text.strip(),
+                "",
+                "```python",
+                inspect.cleandoc(example),
+                "```",
+                "",
+            ]
     return lines
 
 
@@ -230,9 +234,9 @@ def show(row: dict[str, Any] | None, columns: tuple[str, ...]) -> str:
 def reference() -> str:
     """The page of commands, columns, plugins and hooks."""
     manager = Manager()
-    for kind in KINDS:
+    for kind in manager.kinds:
         manager.contributions(kind)
-    parts = [commands(manager), tables(), contributions(manager), hooks()]
+    parts = [commands(manager), tables(), contributions(manager), hooks(manager)]
     body = "\n".join(line for part in parts for line in part)
     return f"{HEAD}\n# Reference\n\nExit codes and file names: [comparing.md](comparing.md).\n\n{body}"
 

@@ -14,13 +14,12 @@ from collections.abc import Set
 from pathlib import Path
 
 import numpy as np
-from probe_precheck.model import Array, Call, Outcome, Outputs
-from probe_precheck.settings import RunnerOptions
+from probe_precheck import Array, Call, Outcome, Outputs, RunnerOptions, RunnerSpec
 from recorded import tensor
 
 from probe_core.files.npy import load_npy
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import ReaderSpec, RunnerSpec
+from probe_core.plugins.specs import ReaderSpec
 from probe_core.store.run import Run
 from probe_core.store.sniff import confidence
 

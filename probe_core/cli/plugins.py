@@ -10,7 +10,7 @@ from probe_core.cli import console
 from probe_core.cli.main import FINISHED
 from probe_core.plugins.addresses import unresolved
 from probe_core.plugins.blame import what_to_do
-from probe_core.plugins.manager import KINDS, Manager, Plugin
+from probe_core.plugins.manager import Manager, Plugin
 
 
 @click.command()
@@ -22,7 +22,7 @@ def plugins(ctx: click.Context, as_json: bool) -> int:
     PROBE_PLUGINS=a,b loads only those.
     """
     manager = ctx.find_object(Manager) or Manager()
-    for kind in KINDS:
+    for kind in manager.kinds:
         manager.contributions(kind)
     described = [_describe(manager, plugin) for plugin in manager.plugins.values()]
     if as_json:
@@ -37,11 +37,11 @@ def _describe(manager: Manager, plugin: Plugin) -> dict[str, Any]:
         kind: {
             item.spec.name: item.spec.summary for item in manager.contributions(kind) if item.plugin is plugin
         }
-        for kind in KINDS
+        for kind in manager.kinds
     }
     wrong = [
         f"{item.spec.title}: {problem}"
-        for kind in KINDS
+        for kind in manager.kinds
         for item in manager.contributions(kind)
         if item.plugin is plugin
         for where in (item.spec.factory, getattr(item.spec, "ahead", ""))

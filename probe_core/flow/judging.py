@@ -8,13 +8,15 @@ mark rows. Nothing else changes a verdict.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from probe_core.model import Changed, Op, Row, Ruling
 from probe_core.plugins.blame import PluginError, blamed
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Highlighter, Judge
-from probe_core.plugins.specs import HighlightSpec, JudgeSpec
+from probe_core.plugins.specs import HighlightSpec, JudgeSpec, Spec
 
+S = TypeVar("S", bound=Spec)
 Blame = Callable[[PluginError, str], None]
 """Notes that a plugin failed, and what that means for the result."""
 
@@ -30,7 +32,7 @@ class Judging:
 
     def __init__(self, manager: Manager, highlight: bool, blame: Blame) -> None:
         self._blame = blame
-        specs = [manager.find("judges", name, JudgeSpec) for name in manager.names("judges")]
+        specs = _each_once(manager, "judges", JudgeSpec, blame)
         self._judges: list[tuple[JudgeSpec, Judge]] = []
         for spec in sorted(specs, key=lambda spec: spec.order):
             try:
@@ -38,8 +40,7 @@ class Judging:
             except PluginError as error:
                 blame(error, "It changes no verdict.")
         self._highlighters: list[tuple[HighlightSpec, Highlighter]] = []
-        for name in manager.names("highlighters") if highlight else ():
-            marks = manager.find("highlighters", name, HighlightSpec)
+        for marks in _each_once(manager, "highlighters", HighlightSpec, blame) if highlight else ():
             try:
                 self._highlighters.append((marks, marks.make()))
             except PluginError as error:
@@ -71,6 +72,23 @@ class Judging:
             for place, row in marked.items():
                 rows[place] = row
         return rows
+
+
+def _each_once(manager: Manager, kind: str, as_type: type[S], blame: Blame) -> list[S]:
+    """The contributions of a kind that is always used; of several of one name the first, which is noted."""
+    found: dict[str, S] = {}
+    for item in manager.contributions(kind):
+        spec = item.spec
+        assert isinstance(spec, as_type)
+        if spec.name in found:
+            both = f"{found[spec.name].origin} and {spec.origin}"
+            several = PluginError(
+                f"{both} both give {spec.title[0].lower()}{spec.title[1:]}.", "Uninstall one."
+            )
+            blame(several, "That of the first is used.")
+        else:
+            found[spec.name] = spec
+    return list(found.values())
 
 
 def _ruled(row: Row, judge: str, ruling: Ruling) -> Row:

@@ -8,6 +8,12 @@ A plugin is an installed distribution with an entry point in the group ``probe``
 whose module implements any of the hooks below with ``@hookimpl``. All of them are registration
 hooks: called once, they return descriptions (``probe_core.plugins.specs``); none is ever called while
 values are measured.
+
+A plugin that others build on declares further hooks in a module like this one, with ``KINDS``, a mapping
+from each kind (``metrics`` of ``probe_metrics``) to the type of what its hook returns::
+
+    [project.entry-points."probe.hookspecs"]
+    mine = "my_package.hookspecs"
 """
 
 from __future__ import annotations
@@ -36,15 +42,12 @@ if TYPE_CHECKING:
         OptionSpec,
         PolicySpec,
         ReaderSpec,
-        ReferenceSpec,
         ReporterSpec,
-        RunnerSpec,
-        StandardSpec,
-        StatusRuleSpec,
         TableSpec,
     )
 
 GROUP = "probe"
+HOOKSPECS = "probe.hookspecs"
 
 hookspec = pluggy.HookspecMarker(GROUP)
 hookimpl = pluggy.HookimplMarker(GROUP)
@@ -140,10 +143,10 @@ def probe_answers() -> list[AnswerSpec]:  # type: ignore[empty-body]
 
 
 @hookspec
-def probe_options(command: str | None) -> list[OptionSpec]:  # type: ignore[empty-body]
-    """Options that a plugin adds to a command; of all commands where ``command`` is None.
+def probe_options() -> list[OptionSpec]:  # type: ignore[empty-body]
+    """Options that a plugin adds to commands.
 
-    Called when the command is, so the module of hooks must import fast.
+    Called when a command is, so the module of hooks must import fast.
 
     Example::
 
@@ -174,50 +177,6 @@ def probe_name_rules() -> list[NameRule]:  # type: ignore[empty-body]
 
         return [NameRule(name="mine-to-torch", summary="my names in torch", source="mine",
                          target="pytorch", factory="my_package.names:table")]
-    """
-
-
-@hookspec
-def probe_references(framework: str | None) -> list[ReferenceSpec]:  # type: ignore[empty-body]
-    """High-precision references of APIs, of one framework or of all. ``probe plugins`` lists them.
-
-    Example::
-
-        return [ReferenceSpec(name="exp", summary="exp in float64", api="Torch.exp",
-                              factory="my_package.references:Exp")]
-    """
-
-
-@hookspec
-def probe_runners() -> list[RunnerSpec]:  # type: ignore[empty-body]
-    """What runs recorded calls alone, for the pre-check. Called when a pre-check is planned.
-
-    Example::
-
-        return [RunnerSpec(name="mine", summary="runs calls of my framework", framework="mine",
-                           factory="my_package.runner:Runner")]
-    """
-
-
-@hookspec
-def probe_status_rules() -> list[StatusRuleSpec]:  # type: ignore[empty-body]
-    """First stages of the pre-check: the status of one output. Called when a pre-check is planned.
-
-    Example::
-
-        return [StatusRuleSpec(name="mine", summary="my rule", framework="mine",
-                               factory="my_package.rule:Rule")]
-    """
-
-
-@hookspec
-def probe_standards() -> list[StandardSpec]:  # type: ignore[empty-body]
-    """Precision standards of the pre-check. Called when a pre-check is planned.
-
-    Example::
-
-        return [StandardSpec(name="mine", summary="my team's bound", label="mine",
-                             apis="my_package:apis.yaml", factory="my_package.bound:Bound")]
     """
 
 

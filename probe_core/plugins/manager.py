@@ -2,17 +2,20 @@
 
 A plugin that cannot be loaded costs a warning that names it and the way to mend it, never the
 command. Two contributions of one name are an error only when that name is used.
+
+Plugins that others build on (kits) declare hooks of their own: entry points in the group ``probe.hookspecs``
+name modules with hookspecs and ``KINDS``, from each kind to the type of what its hook returns.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, TypeVar
 
 import pluggy
@@ -22,7 +25,7 @@ from probe_core.model.messages import register
 from probe_core.plugins import builtins, hookspecs
 from probe_core.plugins.blame import Origin, PluginError, what_to_do
 from probe_core.plugins.distributions import missing, provider
-from probe_core.plugins.hookspecs import GROUP
+from probe_core.plugins.hookspecs import GROUP, HOOKSPECS
 from probe_core.plugins.parameters import read, split
 from probe_core.plugins.specs import (
     AnswerSpec,
@@ -38,12 +41,8 @@ from probe_core.plugins.specs import (
     OptionSpec,
     PolicySpec,
     ReaderSpec,
-    ReferenceSpec,
     ReporterSpec,
-    RunnerSpec,
     Spec,
-    StandardSpec,
-    StatusRuleSpec,
     TableSpec,
     problem_of,
 )
@@ -54,7 +53,7 @@ S = TypeVar("S", bound=Spec)
 ONLY = "PROBE_PLUGINS"
 CORE = "core"
 
-KINDS: dict[str, type[Spec]] = {
+KINDS: Mapping[str, type[Spec]] = {
     "readers": ReaderSpec,
     "matchers": MatcherSpec,
     "metrics": MetricSpec,
@@ -69,10 +68,6 @@ KINDS: dict[str, type[Spec]] = {
     "commands": CommandSpec,
     "dumpers": DumperSpec,
     "name_rules": NameRule,
-    "references": ReferenceSpec,
-    "runners": RunnerSpec,
-    "status_rules": StatusRuleSpec,
-    "standards": StandardSpec,
     "executors": ExecutorSpec,
 }
 
@@ -107,31 +102,80 @@ class Contribution:
 
 
 class Manager:
-    """The plugins of this process."""
+    """The plugins of this process, with all hooks that are declared in it.
 
-    def __init__(self, entry_points: Sequence[metadata.EntryPoint] | None = None) -> None:
+    Args:
+        entry_points: The plugins; None for those that are installed and wanted.
+        kits: The modules of hookspecs; None for those that are installed.
+
+    Attributes:
+        kinds: The type of each kind of contribution, those of kits after the core's.
+        hookspecs: The modules that declare hooks, the core's first.
+    """
+
+    def __init__(
+        self,
+        entry_points: Sequence[metadata.EntryPoint] | None = None,
+        kits: Sequence[metadata.EntryPoint] | None = None,
+    ) -> None:
         self._pluggy = pluggy.PluginManager(GROUP)
         self._pluggy.add_hookspecs(hookspecs)
+        self.kinds = dict(KINDS)
+        self.hookspecs: list[ModuleType] = [hookspecs]
         self.plugins: dict[str, Plugin] = {}
         self._contributions: dict[str, list[Contribution]] = {}
-        self._add(Plugin(CORE, "probe-core", _version("probe-core")), lambda: builtins)
+        core = Plugin(CORE, "probe-core", _version("probe-core"))
+        declared = dict.fromkeys(KINDS, core.origin)
+        for point in _unique(metadata.entry_points(group=HOOKSPECS) if kits is None else kits):
+            self._declare(point, declared)
+        self._lacks_hooks = bool(self.plugins)  # a kit that is broken
+        self._add(core, lambda: builtins)
         for point in _wanted(metadata.entry_points(group=GROUP) if entry_points is None else entry_points):
             self._add(_plugin_of(point), point.load)
 
     # -- loading -----------------------------------------------------------------------
 
+    def _declare(self, point: metadata.EntryPoint, declared: dict[str, Origin]) -> None:
+        """Add the hooks of a kit; one that is broken becomes a plugin that is left out.
+
+        Args:
+            point: The kit's entry point.
+            declared: Who declares each kind; those of the kit are added.
+        """
+        kit = _plugin_of(point)
+        kit.name = point.value
+        with self._guarded(kit):
+            module = point.load()
+            for kind, spec in module.KINDS.items():
+                if kind in declared:
+                    raise TypeError(f'its kind "{kind}" is declared by {declared[kind]} as well')
+                if not (isinstance(spec, type) and issubclass(spec, Spec)):
+                    raise TypeError(f'its kind "{kind}" must be a subclass of Spec, not {spec!r:.80}')
+                if not hasattr(module, f"probe_{kind}"):
+                    raise TypeError(f'its kind "{kind}" has no hook probe_{kind}')
+            self._pluggy.add_hookspecs(module)
+            self.kinds.update(module.KINDS)
+            declared.update(dict.fromkeys(module.KINDS, kit.origin))
+            self.hookspecs.append(module)
+
     def _add(self, plugin: Plugin, load: Callable[[], Any]) -> None:
         if plugin.name in self.plugins:
             other = self.plugins[plugin.name]
             plugin.name = f"{plugin.name} ({plugin.distribution})"
-            self.plugins[plugin.name] = plugin
             self._leave_out(plugin, f"its name is taken by {other.origin}", "Uninstall one of the two.")
             return
         self.plugins[plugin.name] = plugin
-        try:
+        with self._guarded(plugin):
             self._pluggy.register(load(), plugin.name)
-            self._pluggy.check_pending()  # a hook name mistyped would be silent otherwise
+            if not self._lacks_hooks:
+                self._pluggy.check_pending()  # a hook name mistyped would be silent otherwise
             self._take_reasons(plugin)
+
+    @contextmanager
+    def _guarded(self, plugin: Plugin) -> Iterator[None]:
+        """Leave a plugin out that raises in the block."""
+        try:
+            yield
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # whatever a stranger's module raises, SystemExit too, ends no command
@@ -145,6 +189,7 @@ class Manager:
                 register(texts)
 
     def _leave_out(self, plugin: Plugin, problem: str, fix: str = "") -> None:
+        self.plugins[plugin.name] = plugin
         plugin.problem = problem
         plugin.fix = fix or f"{what_to_do(plugin.distribution)} {ONLY} chooses the plugins to load."
         module = self._pluggy.get_plugin(plugin.name)
@@ -165,26 +210,24 @@ class Manager:
         return self._contributions[kind]
 
     def _collect(self, kind: str) -> list[Contribution]:
+        wanted = self.kinds.get(kind)
+        if wanted is None:  # its kit is broken
+            return []
         found: list[Contribution] = []
         caller: pluggy.HookCaller = getattr(self._pluggy.hook, f"probe_{kind}")
         for implementation in caller.get_hookimpls():
             plugin = self.plugins[implementation.plugin_name]
-            try:
-                given: list[Any] = list(_call(implementation))
-                for spec in given:
-                    if not isinstance(spec, KINDS[kind]):
+            with self._guarded(plugin):
+                given: Any = implementation.function() or ()
+                specs = list(given)
+                for spec in specs:
+                    if not isinstance(spec, wanted):
                         raise TypeError(
-                            f"probe_{kind} must return {KINDS[kind].__name__}, not {type(spec).__name__}"
+                            f"probe_{kind} must return {wanted.__name__}, not {type(spec).__name__}"
                         )
                     if problem := problem_of(spec):
                         raise TypeError(f"probe_{kind}: {problem}")
-                specs = [replace(spec, origin=plugin.origin) for spec in given]
-            except KeyboardInterrupt:
-                raise
-            except BaseException as error:  # see _add
-                self._leave_out(plugin, said(error))
-                continue
-            found += [Contribution(spec, plugin) for spec in specs]
+                found += [Contribution(replace(spec, origin=plugin.origin), plugin) for spec in specs]
         return found
 
     def names(self, kind: str) -> list[str]:
@@ -236,7 +279,7 @@ class Manager:
                 answers.append(_expected(implementation.function(**wanted), returns))
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # see _add
+            except BaseException as error:  # see _guarded
                 origin = self.plugins[implementation.plugin_name].origin
                 failed = PluginError(
                     f"{hook} of {origin} failed: {said(error)}.", what_to_do(origin.distribution)
@@ -280,14 +323,13 @@ def singular(kind: str) -> str:
     return ("policy" if kind == "policies" else kind[:-1]).replace("_", " ")
 
 
-def _call(implementation: pluggy.HookImpl) -> Iterable[Any]:
-    """What a registration hook returns; its arguments, if any, ask for everything."""
-    answer: Any = implementation.function(*[None] * len(implementation.argnames))
-    return answer or ()
+def _unique(points: Sequence[metadata.EntryPoint] | metadata.EntryPoints) -> list[metadata.EntryPoint]:
+    """Return the entry points without those of a distribution that is on the path twice."""
+    return list({(point.name, point.value): point for point in points}.values())
 
 
 def _wanted(points: Sequence[metadata.EntryPoint] | metadata.EntryPoints) -> list[metadata.EntryPoint]:
-    unique = list({(point.name, point.value): point for point in points}.values())
+    unique = _unique(points)
     only = os.environ.get(ONLY)
     if only is None:
         return unique

@@ -92,6 +92,44 @@ def test_the_ten_minute_plugin(runs: Any, tmp_path: Path) -> None:
     assert re.search(r"7 passed", tested.stdout), tested.stdout
 
 
+def test_the_plugin_with_a_runner_and_a_standard(tmp_path: Path) -> None:
+    """The page's own files make a plugin that installs, checks the page's run, and passes its tests."""
+    page = ROOT / "docs" / "runner-plugin.md"
+    package = tmp_path / "probe-tiny" / "probe_tiny"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package.parent / "pyproject.toml").write_text(blocks(page, "toml")[0])
+    *modules, test = blocks(page, "python")
+    for name, text in zip(("hooks", "reader", "runner", "standard"), modules, strict=True):
+        (package / f"{name}.py").write_text(text)
+    (package / "apis.yaml").write_text(blocks(page, "yaml")[0])
+    (tmp_path / "test_tiny.py").write_text(test)
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "dump.json").write_text(blocks(page, "json")[0])
+    site = tmp_path / "site"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation",
+         "--target", site, package.parent], check=True)  # fmt: skip
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    said = ""
+    for line in blocks(page, "bash")[0].splitlines():
+        if line.startswith("probe "):
+            command = [sys.executable, "-m", "probe_core.cli", *shlex.split(line)[1:]]
+            done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+            said += done.stdout
+    assert "tiny  probe-tiny 1.0  ok" in said
+    (result,) = (tmp_path / "out").glob("accuracy_checking_result_*.csv")
+    rows = [line.split(",")[:2] for line in result.read_text("utf-8-sig").splitlines()[1:]]
+    assert rows == [["Tiny.exp.0", "pass"], ["Tiny.tanh.0", "pass"]]
+    (details,) = (tmp_path / "out").glob("accuracy_checking_details_*.csv")
+    assert details.read_text("utf-8-sig").splitlines()[0].endswith(",偏差占比")
+    tested = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_tiny.py"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True)  # fmt: skip
+    assert tested.returncode == 0 and "2 passed" in tested.stdout, tested.stdout
+
+
 def test_no_step_takes_our_names_from_an_index() -> None:
     """Strangers own packages of these names: set-up installs ours from their directories, without index."""
     script = (ROOT / "make.py").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -276,16 +278,58 @@ OWN_FRAMEWORK = {"probe_pytorch": {"torch"}, "probe_mindspore": {"mindspore", "t
 """The reference of the mint pre-check is torch."""
 
 
+ROOT = Path(__file__).parents[2]
+PLUGINS = ("probe_pytorch", "probe_mindspore", "probe_metrics", "probe_reporters")
+KITS = ("probe_precheck",)
+
+
+def folder_of(package: str) -> Path:
+    home = ROOT if package == "probe_core" else ROOT / "plugins" / package.removeprefix("probe_")
+    return home / package
+
+
 def test_the_core_knows_no_plugin_and_plugins_not_each_other() -> None:
-    root = Path(__file__).parents[2]
-    packages = ("probe_pytorch", "probe_mindspore", "probe_metrics", "probe_reporters")
-    for package, folder in (("probe_core", root / "probe_core"),
-                            *((p, root / "plugins" / p.removeprefix("probe_") / p) for p in packages)):  # fmt: skip
-        for file in folder.rglob("*.py"):
+    for package in ("probe_core", *PLUGINS):
+        kits = KITS if package in PLUGINS else ()
+        for file in folder_of(package).rglob("*.py"):
             found = set(
                 re.findall(r"^\s*(?:from|import) (probe_\w+|torch|mindspore)", file.read_text(), re.M)
             )
-            assert found <= {"probe_core", package, *OWN_FRAMEWORK.get(package, ())}, file
+            assert found <= {"probe_core", package, *kits, *OWN_FRAMEWORK.get(package, ())}, file
+
+
+@pytest.mark.parametrize("kit", KITS)
+def test_a_kit_knows_the_core_and_plugins_know_what_it_exports(kit: str) -> None:
+    exported = set(import_module(kit).__all__)
+    for file in folder_of(kit).rglob("*.py"):
+        assert set(re.findall(r"^\s*(?:from|import) (probe_\w+)", file.read_text(), re.M)) <= {
+            "probe_core",
+            kit,
+        }, file
+    for file in folder_of("probe_core").rglob("*.py"):
+        assert kit not in re.findall(r"^\s*(?:from|import) (probe_\w+)", file.read_text(), re.M), file
+    for package in PLUGINS:
+        for file in folder_of(package).rglob("*.py"):
+            for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+                if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == kit:
+                    assert node.module == kit and {one.name for one in node.names} <= exported, file
+                elif isinstance(node, ast.Import):
+                    assert not any(one.name.partition(".")[0] == kit for one in node.names), file
+
+
+def test_a_kit_is_imported_in_pieces() -> None:
+    """What runs calls loads neither the command line nor the manager, nor what starts worker processes."""
+    code = (
+        "import sys, probe_precheck; before = {one for one in sys.modules if one.startswith('probe_')}; "
+        "assert before <= {'probe_precheck'} | {one for one in before if '__editable__' in one}, before; "
+        "from probe_precheck import *; import types; "
+        "assert not [name for name in probe_precheck.__all__ if isinstance(getattr(probe_precheck, name), types.ModuleType)]; "
+        "print(*[one for one in ('click', 'probe_core.plugins.manager', 'probe_precheck.supervisor', "
+        "'probe_core.cli', 'torch') if one in sys.modules])"
+    )
+    done = python("-c", code)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == ""
 
 
 # -- nobody reads what is printed ------------------------------------------------------------------

@@ -22,8 +22,8 @@ import click
 import numpy as np
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.model import Advice, Measurement
-from probe_core.plugins.specs import (CommandSpec, ExecutorSpec, HighlightSpec, MatcherSpec, MetricSpec, Needs, ReaderSpec,
-                              ReporterSpec, StandardSpec)
+from probe_precheck.specs import StandardSpec
+from probe_core.plugins.specs import CommandSpec, ExecutorSpec, HighlightSpec, MatcherSpec, MetricSpec, Needs, ReaderSpec, ReporterSpec
 """
 
 

@@ -22,9 +22,9 @@ from probe_sample.hooks import probe_metrics as sample_metrics
 from probe_core.cli.main import run
 from probe_core.errors import UserError
 from probe_core.plugins import distributions, hookspecs
-from probe_core.plugins.hookspecs import hookimpl
+from probe_core.plugins.hookspecs import GROUP, HOOKSPECS, hookimpl, hookspec
 from probe_core.plugins.manager import KINDS, Manager, PluginWarning
-from probe_core.plugins.specs import MetricSpec
+from probe_core.plugins.specs import MetricSpec, Spec
 from probe_core.testing import MetricConformance, manager_of
 
 TESTS = Path(__file__).parents[1]
@@ -153,7 +153,7 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Any:
     "plugins, command, missing, install",
     [
         ("pytorch,metrics", "compare NPU BENCH -o OUT", 'The reporter "xlsx" comes with probe-reporters', "./plugins/reporters"),
-        ("pytorch,reporters", "compare NPU BENCH -o OUT", 'The metric "cosine" comes with probe-metrics', "./plugins/metrics"),
+        ("pytorch,reporters", "compare NPU BENCH -o OUT", 'The policy "accuracy" comes with probe-metrics', "./plugins/metrics"),
         ("pytorch,metrics", "demo OUT", 'The reporter "xlsx" comes with probe-reporters', "./plugins/reporters"),
         ("metrics,reporters", "compare NPU BENCH -o OUT", 'The reader "pytorch" comes with probe-pytorch',
          "./plugins/pytorch ./plugins/recording"),
@@ -194,7 +194,7 @@ def test_what_is_installed_and_left_out_is_not_to_be_installed_again(runs: Any, 
 def test_the_list_of_our_distributions_is_what_they_give() -> None:
     manager = Manager()
     given: dict[str, dict[str, list[str]]] = {}
-    for kind in set(KINDS) - {"references"}:
+    for kind in set(manager.kinds) - {"references"}:
         for item in manager.contributions(kind):
             given.setdefault(item.plugin.distribution, {}).setdefault(kind, []).append(item.spec.name)
     listed = yaml.safe_load(files("probe_core.plugins").joinpath("distributions.yaml").read_text("utf-8"))
@@ -294,11 +294,107 @@ def test_a_metric_that_raises_costs_its_cells(
 
 
 def test_every_hook_is_documented_and_listed() -> None:
-    hooks = [name for name in dir(hookspecs) if name.startswith("probe_")]
-    for name in hooks:
-        manual = getattr(hookspecs, name).__doc__
+    manager = Manager()
+    hooks = {name: getattr(module, name).__doc__ for module in manager.hookspecs for name in dir(module)
+             if name.startswith("probe_")}  # fmt: skip
+    for name, manual in hooks.items():
         assert "Example::" in manual and len(manual.split()) > 15, name
-    assert {f"probe_{kind}" for kind in KINDS} <= set(hooks)
+    assert {f"probe_{kind}" for kind in manager.kinds} <= set(hooks)
+    assert {"probe_metrics", "probe_runners"} <= set(hooks)
+
+
+# -- hooks that kits declare -----------------------------------------------------------------------
+
+
+class ShapeSpec(Spec):
+    """What the kit of these tests asks for."""
+
+
+@hookspec
+def probe_shapes() -> Any:
+    """Shapes, asked of plugins by the kit."""
+
+
+def kit(name: str, distribution: str = "", **members: Any) -> metadata.EntryPoint:
+    """The entry point of a module of hookspecs, of a distribution with a version."""
+    made = types.ModuleType(name)
+    sys.modules[name] = made
+    for member, value in members.items():
+        setattr(made, member, value)
+    point = metadata.EntryPoint(name, name, HOOKSPECS)
+    if distribution:
+        dist = types.SimpleNamespace(name=distribution, version="2.5")
+        vars(point).update(dist=dist)
+    return point
+
+
+def shapes(*names: str) -> metadata.EntryPoint:
+    made = module("plugin_shapes", probe_shapes=lambda: [ShapeSpec(name, "a shape", "a:b") for name in names])
+    return metadata.EntryPoint("shapes", made.__name__, GROUP)
+
+
+def test_a_kit_declares_a_kind() -> None:
+    point = kit("kit_of_shapes", KINDS={"shapes": ShapeSpec}, probe_shapes=probe_shapes)
+    manager = Manager([shapes("round")], [point])
+    assert manager.kinds == {**KINDS, "shapes": ShapeSpec}
+    assert manager.find("shapes", "round", ShapeSpec).summary == "a shape"
+    assert [one.__name__ for one in manager.hookspecs] == [hookspecs.__name__, "kit_of_shapes"]
+    with pytest.raises(UserError, match='There is no shape called "square"'):
+        manager.find("shapes", "square", ShapeSpec)
+
+
+def test_what_a_hook_of_a_kit_returns_is_checked() -> None:
+    point = kit("kit_of_shapes", KINDS={"shapes": ShapeSpec}, probe_shapes=probe_shapes)
+    made = module("plugin_no_shapes", probe_shapes=lambda: [spec()])
+    manager = Manager([metadata.EntryPoint("bad", made.__name__, GROUP)], [point])
+    with pytest.warns(PluginWarning, match="probe_shapes must return ShapeSpec, not MetricSpec"):
+        assert manager.contributions("shapes") == []
+
+
+@pytest.mark.parametrize(
+    ("members", "says"),
+    [
+        ({}, "has no attribute 'KINDS'"),
+        ({"KINDS": {"shapes": ShapeSpec}}, 'its kind "shapes" has no hook probe_shapes'),
+        ({"KINDS": {"shapes": str}, "probe_shapes": probe_shapes}, "must be a subclass of Spec"),
+        ({"KINDS": {"metrics": ShapeSpec}, "probe_metrics": probe_shapes},
+         'its kind "metrics" is declared by probe-core'),
+    ],
+)  # fmt: skip
+def test_a_broken_kit_costs_one_warning_and_no_plugin(members: dict[str, Any], says: str) -> None:
+    """It names distribution, version and fix; plugins that give what the kit would ask for are loaded."""
+    point = kit("kit_broken", "probe-shapes", **members)
+    with pytest.warns(PluginWarning) as warned:
+        manager = Manager([shapes("round")], [point])
+    (message,) = (str(one.message) for one in warned)
+    assert "plugin kit_broken (probe-shapes 2.5) is left out" in message and says in message
+    assert "pip install -U probe-shapes" in message
+    assert manager.contributions("shapes") == []
+    assert [one.name for one in manager.plugins.values() if one.problem] == ["kit_broken"]
+
+
+def test_a_kit_that_cannot_be_imported_costs_one_warning() -> None:
+    with pytest.warns(PluginWarning, match="ModuleNotFoundError: No module named 'no_such_kit'"):
+        manager = Manager([], [metadata.EntryPoint("kit", "no_such_kit", HOOKSPECS)])
+    assert manager.names("commands") == ["compare", "plugins"]
+
+
+def test_of_two_kits_with_one_kind_the_second_is_left_out() -> None:
+    members = {"KINDS": {"shapes": ShapeSpec}, "probe_shapes": probe_shapes}
+    points = kit("kit_first", "probe-first", **members), kit("kit_second", "probe-second", **members)
+    with pytest.warns(PluginWarning) as warned:
+        manager = Manager([shapes("round")], points)
+    (message,) = (str(one.message) for one in warned)
+    assert "plugin kit_second (probe-second 2.5)" in message
+    assert 'its kind "shapes" is declared by probe-first 2.5 as well' in message
+    assert manager.names("shapes") == ["round"]
+
+
+def test_probe_plugins_lists_the_kinds_of_kits() -> None:
+    listed = {plugin["name"]: plugin for plugin in json.loads(probe("plugins", "--json").stdout)}
+    assert listed["pytorch"]["contributes"]["runners"]
+    assert listed["metrics"]["contributes"]["standards"]
+    assert listed["sample"]["contributes"]["standards"]
 
 
 def test_the_manager_loads_what_is_installed() -> None:

@@ -15,10 +15,10 @@ from typing import Any, cast
 import pytest
 import torch
 from prechecked import ERROR, PASS, Checked, call, leaf, live, value, written
-from probe_pytorch.precheck.error_data import literal, script
+from probe_pytorch.precheck.error_data import Kept, literal, script
 from probe_pytorch.precheck.raising import Raising, tensors_in
 from probe_pytorch.precheck.rebuild import Arguments
-from probe_pytorch.precheck.runner import Kept, PyTorchRunner
+from probe_pytorch.precheck.runner import PyTorchRunner
 from recorded import forward
 from torch.nn import functional as F
 

@@ -17,6 +17,7 @@ import torch
 from prechecked import ERROR, PASS, SKIP, Prechecked, call, leaf, live, value, written
 from probe_precheck.calls import RecordedCalls
 from probe_precheck.settings import Settings
+from probe_precheck.specs import ReferenceSpec
 from probe_pytorch.precheck.apis import function_of
 from probe_pytorch.precheck.execution import Side, gradient_pairs, run_forward
 from probe_pytorch.precheck.raising import tensors_in
@@ -27,7 +28,6 @@ from torch.nn import functional as F
 from probe_core.flow.opening import open_run
 from probe_core.plugins.hookspecs import GROUP, hookimpl
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.specs import ReferenceSpec
 
 Program = Callable[[], object]
 
@@ -611,8 +611,12 @@ def plugin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     module = types.ModuleType("probe_user_references")
     module.probe_references = hookimpl(lambda: [spec])  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    points = [*metadata.entry_points(group=GROUP), metadata.EntryPoint("user", module.__name__, GROUP)]
-    monkeypatch.setattr("probe_core.plugins.manager.metadata.entry_points", lambda group: points)
+    installed = metadata.entry_points
+    user = metadata.EntryPoint("user", module.__name__, GROUP)
+    monkeypatch.setattr(
+        "probe_core.plugins.manager.metadata.entry_points",
+        lambda group: [*installed(group=group), *([user] if group == GROUP else [])],
+    )
     yield
 
 

@@ -11,11 +11,11 @@ import probe_sample.hooks
 import pytest
 import yaml
 from probe_precheck.assignment import Assignment
+from probe_precheck.specs import StandardSpec
 
 from probe_core.errors import UserError
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.specs import StandardSpec
 from probe_core.testing import manager_of
 
 FACTS = Path(__file__).parents[2] / "plugins/metrics/probe_metrics/precheck/apis.yaml"

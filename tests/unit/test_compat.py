@@ -54,6 +54,11 @@ def test_nodes_are_numbered_in_the_order_they_are_made() -> None:
     assert compat.number_of(first.grad_fn) < between <= compat.number_of(second.grad_fn), VERSION
 
 
+def test_functions_that_torch_makes_of_operators() -> None:
+    assert callable(compat.low_level_functions().lstm), VERSION
+    assert compat.is_torch_function("addmm") and not compat.is_torch_function("save"), VERSION
+
+
 def test_quiet_is_quiet_for_modes_of_both_kinds() -> None:
     with Functions() as functions, Operators() as operators:
         with compat.quiet():

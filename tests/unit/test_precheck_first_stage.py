@@ -10,10 +10,10 @@ import pytest
 from probe_metrics.precheck.distribution import largest_distance
 from probe_metrics.precheck.first_stage import FirstStage
 from probe_precheck.model import Array, Judged, Output, Status
+from probe_precheck.specs import StatusRuleSpec
 from pytest import approx
 
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.specs import StatusRuleSpec
 
 inf, nan = math.inf, math.nan
 PASS, WARNING, ERROR, SKIP = Status.PASS, Status.WARNING, Status.ERROR, Status.SKIP

@@ -10,11 +10,11 @@ import pytest
 import yaml
 from probe_metrics.precheck.thresholds import thresholds
 from probe_precheck.model import Judgement, Numbers, Status, UnusableCell
+from probe_precheck.specs import StandardSpec
 from probe_precheck.tables import COMPARE_DETAILS
 from pytest import approx
 
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.specs import StandardSpec
 
 inf, nan = math.inf, math.nan
 PASS, WARNING, ERROR = Status.PASS, Status.WARNING, Status.ERROR

@@ -40,9 +40,9 @@ def probe_answers() -> list[AnswerSpec]:
 
 
 @hookimpl
-def probe_options(command: str | None) -> list[OptionSpec]:
+def probe_options() -> list[OptionSpec]:
     """``-da`` of compare, ``--check-collectives`` of merge_result."""
-    options = [
+    return [
         OptionSpec(
             DIFFERENCE, "finds the first difference over all ranks", "probe_diagnosis.difference.answer:ask",
             command="compare",
@@ -63,4 +63,3 @@ def probe_options(command: str | None) -> list[OptionSpec]:
             ),
         ),
     ]  # fmt: skip
-    return [one for one in options if command in (None, one.command)]

@@ -4,17 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from probe_precheck import StandardSpec, StatusRuleSpec
+
 from probe_core.model import Mode
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.parameters import Parameter
-from probe_core.plugins.specs import (
-    HighlightSpec,
-    MetricSpec,
-    Needs,
-    PolicySpec,
-    StandardSpec,
-    StatusRuleSpec,
-)
+from probe_core.plugins.specs import HighlightSpec, MetricSpec, Needs, PolicySpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

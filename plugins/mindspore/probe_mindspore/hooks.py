@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from probe_precheck import RunnerSpec
+
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import DumperSpec, NameRule, ReaderSpec, RunnerSpec
+from probe_core.plugins.specs import DumperSpec, NameRule, ReaderSpec
 
 
 @hookimpl

@@ -13,10 +13,10 @@ from probe_core.files.given import parse_yaml, read_given, yaml_problem
 from probe_core.plugins.blame import PluginError, blamed, fault
 from probe_core.plugins.distributions import missing
 from probe_core.plugins.manager import ONLY, Manager, warn
-from probe_core.plugins.protocols import Standard
-from probe_core.plugins.specs import StandardSpec
 from probe_precheck.model import Message, kind_of
+from probe_precheck.protocols import Standard
 from probe_precheck.settings import RELEASES
+from probe_precheck.specs import StandardSpec
 
 MEASURED = frozenset({"float16", "bfloat16", "float32"})
 """Floating-point dtypes that the standards know."""

@@ -9,15 +9,14 @@ from pathlib import Path
 from probe_core.errors import Defect, UserError
 from probe_core.plugins.distributions import missing, provider
 from probe_core.plugins.manager import ONLY, Manager
-from probe_core.plugins.protocols import Runner, StatusRule
-from probe_core.plugins.specs import RunnerSpec, StatusRuleSpec
 from probe_precheck.assignment import Assignment
 from probe_precheck.judging import Judge
-from probe_precheck.model import Call, Message, Outcome, Result, Skipped, Status
+from probe_precheck.model import Call, Message, Outcome, Result, Skipped, Status, one_line
+from probe_precheck.protocols import Runner, StatusRule
 from probe_precheck.settings import RunnerOptions
+from probe_precheck.specs import RunnerSpec, StatusRuleSpec
 from probe_precheck.tables import Column, Tables
 
-LONGEST_MESSAGE = 1000
 FAILED = (Status.WARNING, Status.ERROR)
 INTERNAL = (Defect, ImportError, NameError, FileNotFoundError)
 """What a runner raises because its installation lacks something, whatever the call."""
@@ -122,7 +121,7 @@ def _saved(runner: Runner, call: Call, outcome: Outcome, result: Result) -> Resu
     try:
         return replace(result, script=runner.save(call, outcome))
     except Exception as error:  # a full disk, in whatever words of the framework
-        text = " ".join(str(error).split())[:LONGEST_MESSAGE]
+        text = one_line(error)
         note = Message(f"未能保存数据: {text}", f"Its data could not be saved: {text}")
         return replace(result, messages=(*result.messages, note))
 
@@ -134,8 +133,7 @@ def outcome_of(runner: Runner, call: Call) -> Outcome:
     except MemoryError:
         return skipped(call, "There is not enough memory to run it. SKIP.")
     except Exception as error:  # whatever a framework raises for arguments that were made up
-        text = " ".join(str(error).split()) or type(error).__name__
-        return skipped(call, text[:LONGEST_MESSAGE], internal=isinstance(error, INTERNAL))
+        return skipped(call, one_line(error), internal=isinstance(error, INTERNAL))
 
 
 def skipped(call: Call, message: str, *, internal: bool = False) -> Outcome:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from numbers import Real
 from typing import Any
 
-from probe_core.plugins.protocols import SoloRule, StatusRule
 from probe_precheck.assignment import MEASURED, Assignment, Chosen
 from probe_precheck.model import (
     BACKWARD,
@@ -23,6 +22,7 @@ from probe_precheck.model import (
     Skipped,
     Status,
 )
+from probe_precheck.protocols import SoloRule, StatusRule
 
 STRUCTURE = Message("bench and npu output structure is different.")
 NOTHING = Message("没有可比对的输出。", "It gives out nothing that can be compared.")

@@ -18,6 +18,10 @@ import numpy as np
 T = TypeVar("T")
 
 FORWARD, BACKWARD = "forward", "backward"
+LONGEST_MESSAGE = 1000
+NOT_RECORDED = "No gradient of its outputs was recorded, skip backward."
+NEEDS_NONE = "None of its outputs has a gradient, skip backward."
+"""Why a backward is skipped, in rows of every framework."""
 
 
 class Status(str, Enum):
@@ -187,6 +191,15 @@ class Call:
     def api(self) -> str:
         """The bare name of the API with its prefix."""
         return self.parts[1]
+
+
+class NotRun(Exception):
+    """A call that is left out, and why."""
+
+
+def one_line(error: BaseException) -> str:
+    """Return the first words of an error without line breaks, as a row shows them."""
+    return (" ".join(str(error).split()) or type(error).__name__)[:LONGEST_MESSAGE]
 
 
 class Skipped(NamedTuple):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from probe_precheck.fitting import Given
 from probe_precheck.model import Call
 
 DEPTH = 100
+SHARE_OF_MEMORY = 4
+"""No tensor may take more than this part of the machine's memory: both sides need copies of it."""
+PLAIN = ("int", "float", "bool", "str", "complex")
 
 
 class Unbuildable(Exception):
@@ -101,7 +105,71 @@ def is_recorded(leaf: Any) -> bool:
     return isinstance(leaf, Mapping) and leaf.get("data_name") is not None
 
 
+def common_value(item: Mapping[str, Any]) -> Any:
+    """The value of a description that means the same in every framework: no tensor, and no dtype.
+
+    Raises:
+        Unbuildable: It is of a kind that cannot be rebuilt.
+    """
+    kind, value = item["type"], item.get("value")
+    if kind == "slice":
+        return slice(*value) if isinstance(value, list) and 1 <= len(value) <= 3 else slice(None)
+    if kind in ("ellipsis", "Ellipsis"):
+        return ...
+    if kind not in PLAIN and isinstance(value, (int, float, bool, str)):
+        scalar = getattr(np, kind.removeprefix("numpy."), None)
+        if isinstance(scalar, type) and issubclass(scalar, np.generic):
+            return scalar(value)
+    if "value" not in item:
+        raise Unbuildable(f"An argument of type {kind} cannot be rebuilt. SKIP.")
+    return value
+
+
 # -- the description of a tensor -------------------------------------------------------------------
+
+
+class Range(NamedTuple):
+    """The recorded extremes, and the same without inf and nan where these were recorded."""
+
+    low: float
+    high: float
+    clean_low: float
+    clean_high: float
+
+
+def range_of(leaf: Mapping[str, Any]) -> Range:
+    """The range of a tensor that is to be made up.
+
+    Raises:
+        Unbuildable: None was recorded.
+    """
+    (low, clean_low), (high, clean_high) = (_extremes(leaf, name) for name in ("Min", "Max"))
+    found = Range(low, high, clean_low, clean_high)
+    if not all(isinstance(value, (int, float)) for value in found):
+        raise Unbuildable("Max and Min of an input were not recorded, so that it cannot be made up. SKIP.")
+    try:
+        _ = [float(value) for value in found]
+    except OverflowError:
+        raise Unbuildable("Max or Min of an input is no number of its dtype. SKIP.") from None
+    return found
+
+
+def _extremes(leaf: Mapping[str, Any], name: str) -> tuple[Any, Any]:
+    """A statistic with inf and nan, and without; the oldest recorder kept the former under another name."""
+    original = leaf.get(f"{name}_origin", leaf.get(name))
+    if f"{name}_except_inf_nan" in leaf:
+        clean = leaf[f"{name}_except_inf_nan"]
+        return original, original if clean is None else clean
+    return original, leaf.get(name)
+
+
+def most_bytes() -> int:
+    """How many bytes the tensors of one call may take."""
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        memory = 16 << 30
+    return memory // SHARE_OF_MEMORY
 
 
 def value_of(leaf: Mapping[str, Any], place: str) -> Value:

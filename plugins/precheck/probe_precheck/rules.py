@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 from importlib.resources import files
 from typing import Any
@@ -29,6 +30,10 @@ class Rules:
             return self._all[section]
         except KeyError:
             raise Defect(f"The rules.yaml of {self._package} has no section {section}.") from None
+
+    def is_random(self, api: str, keywords: Mapping[str, Any]) -> bool:
+        """Does a call of the API with these keywords draw random numbers?"""
+        return api in self("random") and keywords.get("training", True) is not False
 
     def load(self) -> None:
         """Read the file now, so that a missing one is known before any call is run.

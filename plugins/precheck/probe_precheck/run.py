@@ -13,16 +13,16 @@ from probe_core.errors import UserError, nearest
 from probe_core.files.atomic import make_directory, refuse_link, remove_leftovers
 from probe_core.flow.opening import open_run
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Runner
-from probe_core.plugins.specs import RunnerSpec
 from probe_core.progress import tell
 from probe_precheck.assignment import Assignment
 from probe_precheck.calls import RecordedCalls, api_name, bare_name
 from probe_precheck.checking import Checking, rule_of, runner_of, skipped, tables_of
 from probe_precheck.judging import Judge, whole
 from probe_precheck.model import Call, Detail, Message, Result, Status
+from probe_precheck.protocols import Runner
 from probe_precheck.results import ResultFiles
 from probe_precheck.settings import SEED, TIMEOUT, RunnerOptions, Settings, check_names
+from probe_precheck.specs import RunnerSpec
 from probe_precheck.supervisor import Job, Lost, supervise
 from probe_precheck.tables import Column, Tables
 

@@ -44,6 +44,16 @@ def no_functions() -> AbstractContextManager[Any]:
     return _C.DisableTorchFunction()
 
 
+def low_level_functions() -> Any:
+    """What the layers of torch call for recurrent networks and the like; records call it ``VF``."""
+    return torch._VF
+
+
+def is_torch_function(name: str) -> bool:
+    """Is it the name of a function that torch makes of an operator?"""
+    return name in dir(_C._VariableFunctions)
+
+
 def quiet() -> AbstractContextManager[Any]:
     """No mode of either kind inside: what the recorder computes is nobody else's business."""
     if not _C._len_torch_dispatch_stack():

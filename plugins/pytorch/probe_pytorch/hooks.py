@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from probe_precheck import ReferenceSpec, RunnerSpec
+
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import CommandSpec, DumperSpec, ReaderSpec, ReferenceSpec, RunnerSpec
+from probe_core.plugins.specs import CommandSpec, DumperSpec, ReaderSpec
 
 
 @hookimpl

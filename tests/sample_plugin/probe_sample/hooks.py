@@ -1,10 +1,12 @@
 """What this plugin contributes; imported at every start of probe, so nothing heavy here."""
 
+from probe_precheck import StandardSpec
+
 from probe_core.model import Mode
 from probe_core.model.messages import Text
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.parameters import Parameter
-from probe_core.plugins.specs import JudgeSpec, MetricSpec, PolicySpec, ReporterSpec, StandardSpec
+from probe_core.plugins.specs import JudgeSpec, MetricSpec, PolicySpec, ReporterSpec
 
 
 @hookimpl

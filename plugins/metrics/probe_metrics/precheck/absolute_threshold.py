@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from probe_precheck.model import Judgement, Numbers, Output
+from probe_precheck import Judgement, Numbers, Output
 
 from probe_metrics.precheck.elements import Elements, share
 from probe_metrics.precheck.inf_nan import InfNanTally

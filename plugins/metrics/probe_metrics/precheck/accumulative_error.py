@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from probe_precheck.model import Judgement, Numbers, Output, Status
+from probe_precheck import Judgement, Numbers, Output, Status
 
 from probe_metrics.precheck.absolute_threshold import RATES, error_rates
 from probe_metrics.precheck.elements import Elements, error_balance

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from probe_precheck.model import Judgement, Message, Numbers, Output, Status
+from probe_precheck import Judgement, Message, Numbers, Output, Status
 
 from probe_metrics.precheck.elements import Block, Elements, error_balance, share
 from probe_metrics.precheck.inf_nan import InfNanTally

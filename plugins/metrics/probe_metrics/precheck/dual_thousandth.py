@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from probe_precheck.model import Judgement, Message, Numbers, Output
+from probe_precheck import Judgement, Message, Numbers, Output
 
 from probe_metrics.precheck.closeness import shares_below
 from probe_metrics.precheck.elements import Elements

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from probe_precheck.model import Array, Judged, Message, Output, Status
+from probe_precheck import Array, Judged, Message, Output, Status
 
 from probe_metrics.precheck.binary_consistency import TOPK, TOPK_HINT, error_rate
 from probe_metrics.precheck.closeness import cosine, extrema, shares_below

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from probe_precheck.model import FORWARD, Judged, Message, Output, Status
+from probe_precheck import FORWARD, Judged, Message, Output, Status
 
 from probe_metrics.precheck.binary_consistency import error_rate
 from probe_metrics.precheck.distribution import rounded_to

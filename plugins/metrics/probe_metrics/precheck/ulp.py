@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from probe_precheck.model import Judgement, Message, Numbers, Output
+from probe_precheck import Judgement, Message, Numbers, Output
 
 from probe_metrics.precheck.elements import Block, Elements, Flat, share
 from probe_metrics.precheck.ratio import ratio_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from probe_precheck.model import Message, Numbers, Status, UnusableCell
-from probe_precheck.tables import COMPARE_DETAILS, NUMBERS, Column
+from probe_precheck import COMPARE_DETAILS, NUMBERS, Column, Message, Numbers, Status, UnusableCell
 
 MEASURED = {column.key: column for column in NUMBERS}
 COMPARED = {column.key: column for column in COMPARE_DETAILS}

@@ -8,6 +8,8 @@ from functools import cache
 from itertools import takewhile
 from typing import Any
 
+from probe_precheck import NotRun
+
 from probe_core.matching.name_table import NameTable
 from probe_mindspore.names import table
 from probe_mindspore.precheck.rules import rules
@@ -30,10 +32,6 @@ WHY_NOT = {
     "MintDistributed": "collectives need other ranks",
 }
 """Why calls of other types have no reference."""
-
-
-class NotRun(Exception):
-    """A call that is left out, and why."""
 
 
 def device_function(scope: str, api: str) -> Callable[..., Any]:
@@ -146,11 +144,6 @@ def _torchs(word: str, theirs: Sequence[str]) -> str:
     known = {part for column in theirs for part in column.rstrip("*").split("|")}
     parts = word.rstrip("*").split("|")
     return next((part for part in parts if part in known), parts[0])
-
-
-def is_random(api: str, arguments: Arguments) -> bool:
-    """Does the call draw random numbers?"""
-    return api in rules("random") and arguments.keywords.get("training", True) is not False
 
 
 def writes(api: str) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import mindspore
 import numpy as np
-from probe_precheck.model import Array
+from probe_precheck import Array
 
 from probe_core.errors import UserError
 from probe_mindspore.precheck.apis import writes

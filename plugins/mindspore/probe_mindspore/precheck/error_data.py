@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from probe_precheck.model import Array, Call
-from probe_precheck.rules import package_text
+from probe_precheck import Array, Call, Outputs, file_name, script_of
 
 from probe_core.files.atomic import replacing, write_text
 from probe_mindspore.precheck.apis import PLACES
-from probe_mindspore.precheck.tensors import DType, Made, leaves
+from probe_mindspore.precheck.tensors import Arguments, DType, Made, leaves
 
-if TYPE_CHECKING:
-    from probe_mindspore.precheck.runner import Kept
 
-_UNSAFE = re.compile(r"[^\w.\-]")
-_MARK = re.compile(r"@[A-Z]+@")
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What saving a call's data takes."""
+
+    arguments: Arguments
+    gradients: Sequence[Made | None]
+    forward: Outputs
+    backward: Outputs | None
 
 
 def save(call: Call, kept: Kept, directory: Path) -> Path:
@@ -26,7 +30,7 @@ def save(call: Call, kept: Kept, directory: Path) -> Path:
 
     bfloat16 is stored as float32. Inputs are as they were before the call.
     """
-    name = _UNSAFE.sub("_", call.name)
+    name = file_name(call.name)
     for made in kept.arguments.tensors:
         _save(directory / f"{_file(made)}.npy", made.values)
     for i, gradient in enumerate(kept.gradients):
@@ -48,36 +52,22 @@ def _save(path: Path, values: Any) -> None:
 
 
 def _file(made: Made) -> str:
-    return _UNSAFE.sub("_", made.place)
+    return file_name(made.place)
 
 
-def literal(value: Any) -> str:
-    """Python that makes an argument; tensors are loaded from the files beside the script."""
+def _of_mindspore(value: Any, _: str) -> str | None:
+    """Python for tensors, loaded from the files beside the script, and for dtypes."""
     if isinstance(value, Made):
         return f"load({_file(value) + '.npy'!r}, {value.dtype!r})"
-    if isinstance(value, DType):
-        return f"dtype({value.name!r})"
-    if isinstance(value, tuple):
-        inner = ", ".join(map(literal, value))
-        return f"({inner},)" if len(value) == 1 else f"({inner})"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key!r}: {literal(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, float) and not np.isfinite(value):
-        return f'float("{value}")'
-    return "..." if value is ... else repr(value)
+    return f"dtype({value.name!r})" if isinstance(value, DType) else None
 
 
 def _script(call: Call, name: str, kept: Kept) -> str:
     scope, api, _ = call.parts
-    text = package_text(__package__, "script.txt")
     values = {
-        "@CALL@": _UNSAFE.sub("_", call.name),
         "@NAME@": name,
         "@FUNCTION@": f"{PLACES[scope][0]}.{api}",
-        "@ARGUMENTS@": "".join(f"        {literal(item)},\n" for item in kept.arguments.positional),
-        "@KEYWORDS@": "".join(
-            f"        {key!r}: {literal(item)},\n" for key, item in kept.arguments.keywords.items()
-        ),
         "@BACKWARD@": str(kept.backward is not None),
     }
-    return _MARK.sub(lambda found: values[found[0]], text)  # at once: a value may look like a mark
+    arguments = kept.arguments
+    return script_of(__package__, call, arguments.positional, arguments.keywords, _of_mindspore, values)

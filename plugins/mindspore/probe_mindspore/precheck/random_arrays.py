@@ -8,24 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from probe_precheck.rebuild import Unbuildable, seed_at
+from probe_precheck import Range, Unbuildable, range_of, seed_at
 
 from probe_mindspore.precheck.tensors import STORED, Values
 
 LARGEST = {"BFloat16": 3.3895313892515355e38}
 """The largest number of a dtype that numpy lacks."""
-
-
-class Range(NamedTuple):
-    """The recorded extremes, and the same without inf and nan where these were recorded."""
-
-    low: float
-    high: float
-    clean_low: float
-    clean_high: float
 
 
 def generator_for(seed: int, place: str) -> np.random.Generator:
@@ -49,7 +40,7 @@ def random_array(
         return np.empty(shape, stored)
     if stored.kind == "c":
         raise Unbuildable(f"{dtype} is not supported for random inputs; record with task tensor. SKIP.")
-    found = _range(leaf)
+    found = range_of(leaf)
     if stored.kind == "f":
         values = _floats(found, dtype, stored, shape, generator)
     else:
@@ -66,15 +57,6 @@ def rounded(values: Values, dtype: str) -> Values:
     with np.errstate(all="ignore"):
         narrow: Values = values.astype(ml_dtypes.bfloat16).astype(np.float32)
     return narrow
-
-
-def _range(leaf: Mapping[str, Any]) -> Range:
-    low, high = leaf.get("Min"), leaf.get("Max")
-    clean = [leaf.get(f"{name}_except_inf_nan") for name in ("Min", "Max")]
-    found = (low, high, low if clean[0] is None else clean[0], high if clean[1] is None else clean[1])
-    if not all(isinstance(value, (int, float)) for value in found):
-        raise Unbuildable("Max and Min of an input were not recorded, so that it cannot be made up. SKIP.")
-    return Range(*found)  # type: ignore[arg-type]
 
 
 def _integers(

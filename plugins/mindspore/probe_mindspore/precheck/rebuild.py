@@ -7,15 +7,17 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from probe_precheck.fitting import Given, rule_for
-from probe_precheck.model import Call
-from probe_precheck.rebuild import (
+from probe_precheck import (
+    Call,
+    Given,
     Unbuildable,
     Walk,
     arguments_of,
+    common_value,
     described_leaves,
     limit_size,
     recorded_array,
+    rule_for,
     value_of,
 )
 
@@ -26,7 +28,6 @@ from probe_mindspore.precheck.rules import rules
 from probe_mindspore.precheck.tensors import STORED, Arguments, DType, Made, Values, dtype_name, leaves
 
 DTYPES = ("mindspore.dtype", "mindspore.type", "torch.dtype")
-PLAIN = ("int", "float", "bool", "str")
 
 
 class Rebuilder:
@@ -107,23 +108,13 @@ def plain_value(item: Mapping[str, Any]) -> Any:
         Unbuildable: It is of a kind that cannot be rebuilt.
     """
     kind, value = item["type"], item.get("value")
-    if kind == "slice":
-        return slice(*value) if isinstance(value, list) and 1 <= len(value) <= 3 else slice(None)
-    if kind in ("ellipsis", "Ellipsis"):
-        return ...
     if kind in DTYPES:
         name = dtype_name(str(value))
         if name not in STORED:
             raise Unbuildable(f"There is no dtype {value}. SKIP.")
         return DType(name)
-    name = kind.removeprefix("numpy.")
-    if kind not in PLAIN and isinstance(value, (int, float, bool, str)):
-        scalar = getattr(np, name, None)
-        if isinstance(scalar, type) and issubclass(scalar, np.generic):
-            return scalar(value).item()
-    if "value" not in item:
-        raise Unbuildable(f"An argument of type {kind} cannot be rebuilt. SKIP.")
-    return value
+    found = common_value(item)
+    return found.item() if isinstance(found, np.generic) else found
 
 
 def _stored(array: Values, dtype: str, name: str) -> Values:

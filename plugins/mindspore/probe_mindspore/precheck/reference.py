@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from probe_precheck.model import Array
+from probe_precheck import Array
 
 from probe_mindspore.precheck.tensors import Arguments, DType, Made, Values, leaves, mapped
 

@@ -4,29 +4,40 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import os
 import re
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from probe_precheck.model import BACKWARD, FORWARD, Array, Call, Message, Outcome, Outputs, Skipped
-from probe_precheck.rebuild import described_leaves, is_recorded
-from probe_precheck.rules import package_text
-from probe_precheck.settings import RunnerOptions
+from probe_precheck import (
+    BACKWARD,
+    FORWARD,
+    NEEDS_NONE,
+    NOT_RECORDED,
+    Array,
+    Call,
+    Message,
+    NotRun,
+    Outcome,
+    Outputs,
+    RunnerOptions,
+    Skipped,
+    described_leaves,
+    is_recorded,
+    most_bytes,
+    package_text,
+)
 
 from probe_core.errors import UserError
 from probe_core.files.npy import load_npy
 from probe_core.store.layout import TENSOR_DIRECTORY
 from probe_core.store.tensors import tensors_in as stored_in
 from probe_mindspore.precheck.apis import (
-    NotRun,
     device_function,
-    is_random,
     names,
     reference_arguments,
     reference_function,
 )
+from probe_mindspore.precheck.error_data import Kept, save
 from probe_mindspore.precheck.rebuild import Rebuilder
 from probe_mindspore.precheck.recorded import (
     AGAIN,
@@ -44,20 +55,6 @@ if TYPE_CHECKING:
 
 NEEDED = {"mindspore": 'mindspore==2.10.0 "numpy<2"', "torch": "torch"}
 """What the pre-check imports, and what pip is asked for."""
-NO_GRADIENT = "None of its outputs has a gradient, skip backward."
-NOT_RECORDED = "No gradient of its outputs was recorded, skip backward."
-SHARE_OF_MEMORY = 4
-"""No tensor may take more than this part of the machine's memory: both sides need copies of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What saving a call's data takes."""
-
-    arguments: Arguments
-    gradients: Sequence[Made | None]
-    forward: Outputs
-    backward: Outputs | None
 
 
 class MindSporeRunner:
@@ -103,7 +100,7 @@ class MindSporeRunner:
         device = open_device(options.device)
         directory = options.dump.parent / TENSOR_DIRECTORY
         tensors = stored_in(directory, _load)
-        self._rebuilder = Rebuilder(tensors, options.seed, memory() // SHARE_OF_MEMORY)
+        self._rebuilder = Rebuilder(tensors, options.seed, most_bytes())
         return device
 
     # -- running ---------------------------------------------------------------------------
@@ -138,7 +135,7 @@ class MindSporeRunner:
         return Outcome(
             outputs,
             backward,
-            is_random(api, arguments),
+            rules.is_random(api, arguments.keywords),
             kept=kept,
             notes_of={FORWARD: notes, BACKWARD: more},
         )
@@ -156,7 +153,7 @@ class MindSporeRunner:
                 raise NotRun(f"MindSpore cannot run it on this device: {brief(error)} SKIP.") from None
             return again, (AGAIN,) if self._has_data(arguments, call) else ()
         recorded = recorded_outputs(self._rebuilder, call, like)
-        if is_random(call.api, arguments):
+        if rules.is_random(call.api, arguments.keywords):
             return recorded, ()
         try:
             again = device.run_forward(function, arguments, self._options.seed)
@@ -177,7 +174,7 @@ class MindSporeRunner:
         except Exception as error:
             return Skipped(brief(error)), (), ()
         if not any(gradient is not None for gradient in gradients):
-            return Skipped(NO_GRADIENT if any(self._rebuilder.gradients(call)) else NOT_RECORDED), (), ()
+            return Skipped(NEEDS_NONE if any(self._rebuilder.gradients(call)) else NOT_RECORDED), (), ()
         try:
             found: list[Array | None] = [*reference.run_backward(bench, gradients)]
         except Exception as error:
@@ -227,8 +224,6 @@ class MindSporeRunner:
 
     def save(self, call: Call, outcome: Outcome) -> str:
         """Save the data of a call that did not pass, and the script that shows it."""
-        from probe_mindspore.precheck.error_data import save
-
         assert self._options.error_directory is not None
         if not isinstance(outcome.kept, Kept):
             return ""
@@ -249,14 +244,6 @@ def brief(error: BaseException) -> str:
     text = re.split(r"- C\+\+ Call Stack|\bnode: @", str(error))[0]
     text = " ".join(re.sub(r"-{2,}\s*(- )?", " ", text).split())
     return (text or type(error).__name__).rstrip("-. ")[:600] + "."
-
-
-def memory() -> int:
-    """Bytes of memory of the machine."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 16 << 30
 
 
 def _import_frameworks() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from probe_pytorch import compat
 from probe_pytorch.precheck.pure import is_pure
 from probe_pytorch.precheck.rules import rules
 
@@ -18,7 +19,7 @@ PLACES: dict[str, Callable[[], Any]] = {
     "Functional": lambda: torch.nn.functional,
     "Tensor": lambda: torch.Tensor,
     "Torch": lambda: torch,
-    "VF": lambda: torch._VF,
+    "VF": lambda: compat.low_level_functions(),
     "Aten": lambda: torch.ops.aten,
 }
 NPU = "NPU"
@@ -76,7 +77,7 @@ def is_operator(scope: str, api: str, function: Any) -> bool:
         return False
     if scope == "Functional":
         return _is_overridable(function)
-    is_known = api in dir(torch._C._VariableFunctions) or _is_overridable(function)
+    is_known = compat.is_torch_function(api) or _is_overridable(function)
     return is_known and is_pure(api.replace(".", "_"))
 
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from probe_precheck.model import Call
-from probe_precheck.rules import package_text
+from probe_precheck import Call, file_name, literal_of, script_of
 
 from probe_core.files.atomic import replacing, write_text
 from probe_pytorch.precheck.apis import NPU, function_of
-from probe_pytorch.precheck.raising import tensors_in
+from probe_pytorch.precheck.execution import Side
+from probe_pytorch.precheck.raising import Raising, tensors_in
+from probe_pytorch.precheck.rebuild import Arguments
 from probe_pytorch.precheck.rules import rules
-
-if TYPE_CHECKING:
-    from probe_pytorch.precheck.runner import Kept
 
 PLACES = {
     "Functional": "torch.nn.functional",
@@ -27,8 +25,21 @@ PLACES = {
     "VF": "torch._VF",
     "Aten": "torch.ops.aten",
 }
-_UNSAFE = re.compile(r"[^\w.\-]")
-_MARK = re.compile(r"@[A-Z]+@")
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What saving a call's data and its script takes."""
+
+    arguments: Arguments
+    gradients: tuple[tuple[int, torch.Tensor], ...]
+    device: Side
+    bench: Side
+    device_gradients: list[torch.Tensor | None] | None
+    bench_gradients: list[torch.Tensor | None] | None
+    raising: Raising
+    autocast: torch.dtype | None
+    has_reference: bool
 
 
 def save(call: Call, kept: Kept, directory: Path, device: torch.device) -> Path:
@@ -37,7 +48,7 @@ def save(call: Call, kept: Kept, directory: Path, device: torch.device) -> Path:
     Inputs are as they were before the call, in the recorded dtypes. Tensors inside containers have a further
     number or key in their names, and keyword arguments their keyword, so that none overwrites another.
     """
-    name = _UNSAFE.sub("_", call.name)
+    name = file_name(call.name)
     arguments = kept.arguments
     for part, value in (("input", arguments.positional), ("kwargs", arguments.keywords)):
         _save_all(value, directory, f"{name}.forward.{part}")
@@ -65,7 +76,7 @@ def _places(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
             yield from _places(item, f"{name}.{i}")
     elif isinstance(value, dict):
         for key, item in value.items():
-            yield from _places(item, f"{name}.{_UNSAFE.sub('_', str(key))}")
+            yield from _places(item, f"{name}.{file_name(str(key))}")
 
 
 # -- the script ------------------------------------------------------------------------------------
@@ -73,36 +84,19 @@ def _places(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
 
 def literal(value: Any, name: str) -> str:
     """Python that makes ``value``; tensors are loaded from the files that lie beside the script."""
+    return literal_of(value, name, _of_torch)
+
+
+def _of_torch(value: Any, name: str) -> str | None:
     if isinstance(value, torch.Tensor):
         return f"load({name + '.pt'!r}, requires_grad={value.requires_grad})"
     if isinstance(value, torch.Size):
         return f"torch.Size({list(value)})"
-    if isinstance(value, (list, tuple)):
-        inner = ", ".join(literal(item, f"{name}.{i}") for i, item in enumerate(value))
-        if isinstance(value, list):
-            return f"[{inner}]"
-        return f"({inner},)" if len(value) == 1 else f"({inner})"
-    if isinstance(value, dict):
-        pairs = (
-            f"{key!r}: {literal(item, f'{name}.' + _UNSAFE.sub('_', str(key)))}"
-            for key, item in value.items()
-        )
-        return f"{{{', '.join(pairs)}}}"
-    if isinstance(value, complex):
-        return f"complex({literal(value.real, name)}, {literal(value.imag, name)})"
     if isinstance(value, np.ndarray):
         return f"torch.tensor({literal(value.tolist(), name)}, dtype=torch.{value.dtype}).numpy()"
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
-        return f'float("{value}")'
-    if value is ...:
-        return "..."
     if isinstance(value, torch.device):
         return "DEVICE"
-    if isinstance(value, (torch.dtype, torch.memory_format)):
-        return str(value)
-    if value is None or isinstance(value, (bool, int, float, str, slice)):
-        return repr(value)
-    return repr(value.item()) if hasattr(value, "item") else repr(value)
+    return str(value) if isinstance(value, (torch.dtype, torch.memory_format)) else None
 
 
 def _function(call: Call) -> tuple[str, str]:
@@ -120,21 +114,11 @@ def script(call: Call, name: str, kept: Kept, device: torch.device) -> str:
     function, more = _function(call)
     if device.type == "npu" and not more:
         more = "import torch_npu\n"
-    arguments = kept.arguments
-    positional = [literal(value, f"{name}.forward.input.{i}") for i, value in enumerate(arguments.positional)]
-    keywords = [
-        f"{key!r}: {literal(value, f'{name}.forward.kwargs.' + _UNSAFE.sub('_', key))}"
-        for key, value in arguments.keywords.items()
-    ]
     changed = rules("changed").get(call.api, {})
-    text = package_text(__package__, "script.txt")
     values = {
-        "@CALL@": _UNSAFE.sub("_", call.name),
         "@IMPORTS@": more,
         "@DEVICE@": str(device),
         "@FUNCTION@": function,
-        "@ARGUMENTS@": "".join(f"        {item},\n" for item in positional),
-        "@KEYWORDS@": "".join(f"        {item},\n" for item in keywords),
         "@RAISE@": "{" + ", ".join(f"{low}: {high}" for low, high in kept.raising.to.items()) + "}",
         "@FIRST@": str(kept.raising.first),
         "@AUTOCAST@": str(kept.autocast),
@@ -145,4 +129,5 @@ def script(call: Call, name: str, kept: Kept, device: torch.device) -> str:
         "@CHANGED@": repr(dict(changed)),
         "@SAVED@": repr(name if kept.has_reference else ""),
     }
-    return _MARK.sub(lambda found: values[found[0]], text)  # at once: a value may look like a mark
+    arguments = kept.arguments
+    return script_of(__package__, call, arguments.positional, arguments.keywords, _of_torch, values)

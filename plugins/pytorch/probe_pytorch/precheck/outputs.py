@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from probe_precheck.model import Array
+from probe_precheck import Array
 
 
 def plain(value: Any) -> Any:

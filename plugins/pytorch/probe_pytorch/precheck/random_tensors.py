@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from probe_precheck.rebuild import Unbuildable, seed_at
+from probe_precheck import Range, Unbuildable, range_of, seed_at
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
@@ -31,15 +31,8 @@ def random_tensor(
     """
     if 0 in shape:
         return torch.empty(shape, dtype=dtype)
-    high, low = _original(leaf, "Max"), _original(leaf, "Min")
-    clean_high, clean_low = _cleaned(leaf, "Max", high), _cleaned(leaf, "Min", low)
-    for value in (high, low, clean_high, clean_low):
-        if not isinstance(value, (int, float)):
-            raise Unbuildable(
-                "Max and Min of an input were not recorded, so that it cannot be made up. SKIP."
-            )
-    if not all(map(_is_held, (high, low, clean_high, clean_low))):
-        raise Unbuildable("Max or Min of an input is no number of its dtype. SKIP.")
+    found = range_of(leaf)
+    clean_low, clean_high = found.clean_low, found.clean_high
     if dtype is torch.bool:
         if not (math.isfinite(clean_low) and math.isfinite(clean_high)):
             raise Unbuildable("Max or Min of a bool input is not finite. SKIP.")
@@ -48,40 +41,10 @@ def random_tensor(
     if dtype.is_complex:
         raise Unbuildable(f"{dtype} is not supported for random inputs; record with task tensor. SKIP.")
     if dtype in INTEGERS:
-        return _edges(
-            _integers(clean_low, clean_high, dtype, shape, generator), low, high, clean_low, clean_high
-        )
+        return _edges(_integers(clean_low, clean_high, dtype, shape, generator), found)
     if not dtype.is_floating_point:
         raise Unbuildable(f"{dtype} is not supported for random inputs. SKIP.")
-    return _edges(
-        _floats(clean_low, clean_high, high, "Max_except_inf_nan" in leaf, dtype, shape, generator),
-        low,
-        high,
-        clean_low,
-        clean_high,
-    )
-
-
-def _is_held(value: float) -> bool:
-    """Is it a number that floating-point numbers reach?"""
-    try:
-        float(value)
-    except OverflowError:
-        return False
-    return True
-
-
-def _original(leaf: Mapping[str, Any], name: str) -> Any:
-    """The statistic with inf and nan: the oldest recorder kept it under another name."""
-    return leaf.get(f"{name}_origin", leaf.get(name))
-
-
-def _cleaned(leaf: Mapping[str, Any], name: str, original: Any) -> Any:
-    """The statistic without inf and nan, where it was recorded."""
-    if f"{name}_except_inf_nan" in leaf:
-        found = leaf[f"{name}_except_inf_nan"]
-        return original if found is None else found
-    return leaf.get(name) if f"{name}_origin" in leaf else original
+    return _edges(_floats(found, "Max_except_inf_nan" in leaf, dtype, shape, generator), found)
 
 
 def _integers(
@@ -103,17 +66,12 @@ def _clamped(value: float, dtype: torch.dtype) -> int:
 
 
 def _floats(
-    low: float,
-    high: float,
-    original_high: float,
-    is_cleaned: bool,
-    dtype: torch.dtype,
-    shape: tuple[int, ...],
-    generator: torch.Generator,
+    found: Range, is_cleaned: bool, dtype: torch.dtype, shape: tuple[int, ...], generator: torch.Generator
 ) -> torch.Tensor:
+    low, high = found.clean_low, found.clean_high
     if math.isnan(high):
         return torch.full(shape, math.nan, dtype=dtype)
-    if math.isinf(high) and math.isinf(original_high) and (is_cleaned or high == low):
+    if math.isinf(high) and math.isinf(found.high) and (is_cleaned or high == low):
         return torch.full(shape, high, dtype=torch.float32).to(dtype)  # nothing was finite
     info = torch.finfo(dtype)
     least = min(max(float(low), info.min), info.max) if not math.isnan(low) else float(high)
@@ -129,10 +87,9 @@ def _floats(
     return drawn.mul_(most - least).add_(least).clamp_(least, most).to(dtype)
 
 
-def _edges(
-    tensor: torch.Tensor, low: float, high: float, clean_low: float, clean_high: float
-) -> torch.Tensor:
+def _edges(tensor: torch.Tensor, found: Range) -> torch.Tensor:
     """Put the recorded extremes, inf and nan where the guide puts them: first, second and last."""
+    low, high, clean_low, clean_high = found
     flat = tensor.view(-1)
     if math.isnan(high) or math.isnan(low):
         if not tensor.is_floating_point():

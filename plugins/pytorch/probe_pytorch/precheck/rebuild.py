@@ -11,14 +11,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from probe_precheck.fitting import Given, rule_for
-from probe_precheck.model import Call
-from probe_precheck.rebuild import (
+from probe_precheck import (
+    Call,
+    Given,
     Unbuildable,
     Walk,
     arguments_of,
+    common_value,
     limit_size,
     recorded_array,
+    rule_for,
     value_of,
 )
 
@@ -159,10 +161,6 @@ def plain_value(item: Mapping[str, Any]) -> Any:
     value = item.get("value")
     if kind == "torch.Size":
         return torch.Size(value if isinstance(value, list) else [])
-    if kind == "slice":
-        return slice(*value) if isinstance(value, list) and 1 <= len(value) <= 3 else slice(None)
-    if kind == "ellipsis":
-        return ...
     if kind == "torch.memory_format":
         return _of_torch(str(item.get("format", value)), torch.memory_format)
     if kind == "torch.dtype":
@@ -171,18 +169,9 @@ def plain_value(item: Mapping[str, Any]) -> Any:
         return torch.device("cpu")  # the side that runs the call puts its own there
     if kind == "int" and isinstance(value, str):
         return int(value, 16)
-    name = kind.removeprefix("numpy.")
-    if kind not in ("int", "float", "bool", "str", "complex") and hasattr(np, name):
-        found = getattr(np, name)
-        if (
-            isinstance(found, type)
-            and issubclass(found, np.generic)
-            and isinstance(value, (int, float, bool, str))
-        ):
-            return found(value)
-    if kind in ("torch.ProcessGroup",) or "value" not in item:
+    if kind == "torch.ProcessGroup":
         raise Unbuildable(f"An argument of type {kind} cannot be rebuilt. SKIP.")
-    return value
+    return common_value(item)
 
 
 def _of_torch(text: str, kind: type) -> Any:

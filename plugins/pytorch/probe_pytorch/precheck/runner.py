@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
-from probe_precheck.model import Call, Message, Outcome, Outputs, Skipped
-from probe_precheck.rebuild import limit_size
-from probe_precheck.rules import package_text
-from probe_precheck.settings import RunnerOptions
+from probe_precheck import (
+    NEEDS_NONE,
+    NOT_RECORDED,
+    Call,
+    Message,
+    NotRun,
+    Outcome,
+    Outputs,
+    RunnerOptions,
+    Skipped,
+    described_leaves,
+    limit_size,
+    most_bytes,
+    one_line,
+    package_text,
+)
 
 from probe_core.errors import UserError
 from probe_core.store.layout import TENSOR_DIRECTORY
@@ -22,36 +32,15 @@ if TYPE_CHECKING:
     import torch
 
     from probe_pytorch.precheck.execution import Side
-    from probe_pytorch.precheck.raising import Raising
     from probe_pytorch.precheck.rebuild import Arguments
 
 OUT = "function with out=... arguments don't support automatic differentiation, skip backward."
 NO_BACKWARD = "function backward result is None, skip backward."
-NOT_RECORDED = "No gradient of its outputs was recorded, skip backward."
-NEEDS_NONE = "None of its outputs has a gradient, skip backward."
 COMPOSED = Message(
     "没有NPU，设备侧运行的是该融合算子的组合实现。",
     "There is no NPU: the device ran the composed definition.",
 )
 MADE_DETERMINISTIC = Message("两侧均已关闭dropout。", "Its dropout is off on both sides.")
-LONGEST_MESSAGE = 1000
-SHARE_OF_MEMORY = 4
-"""No tensor may take more than this part of the machine's memory: both sides need copies of it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """What saving a call's data and its script takes."""
-
-    arguments: Arguments
-    gradients: tuple[tuple[int, torch.Tensor], ...]
-    device: Side
-    bench: Side
-    device_gradients: list[torch.Tensor | None] | None
-    bench_gradients: list[torch.Tensor | None] | None
-    raising: Raising
-    autocast: torch.dtype | None
-    has_reference: bool
 
 
 class PyTorchRunner:
@@ -96,7 +85,7 @@ class PyTorchRunner:
         self._options = options
         self._device = device_for(options.device, options.jit_compile)
         directory = options.dump.parent / TENSOR_DIRECTORY
-        self._rebuilder = Rebuilder(stored_in(directory, load_any), options.seed, memory() // SHARE_OF_MEMORY)
+        self._rebuilder = Rebuilder(stored_in(directory, load_any), options.seed, most_bytes())
         self._references = _references()
         return str(self._device)
 
@@ -104,6 +93,7 @@ class PyTorchRunner:
 
     def run(self, call: Call) -> Outcome:
         """Run one call on both sides."""
+        from probe_pytorch.precheck.error_data import Kept
         from probe_pytorch.precheck.execution import run_forward, side_of
         from probe_pytorch.precheck.outputs import plain
         from probe_pytorch.precheck.raising import narrowed, raising_of, tensors_in
@@ -139,12 +129,11 @@ class PyTorchRunner:
                 call, arguments, device, bench, autocast, chosen
             )
         except Exception as error:  # whatever torch raises; the forward is judged all the same
-            text = " ".join(str(error).split()) or type(error).__name__
-            backward, gradients, of_device, of_bench = Skipped(text[:LONGEST_MESSAGE]), (), None, None
+            backward, gradients, of_device, of_bench = Skipped(one_line(error)), (), None, None
         kept = Kept(
             arguments, gradients, device, bench, of_device, of_bench, raising, autocast, reference is not None
         )
-        return Outcome(outputs, backward, is_random(api, arguments), notes, kept)
+        return Outcome(outputs, backward, rules.is_random(api, arguments.keywords), notes, kept)
 
     def _functions(
         self, call: Call, reference: Any
@@ -235,7 +224,7 @@ class PyTorchRunner:
 
     def save(self, call: Call, outcome: Outcome) -> str:
         """Save the data of a call that did not pass, and the script that shows it."""
-        from probe_pytorch.precheck.error_data import save
+        from probe_pytorch.precheck.error_data import Kept, save
 
         assert self._options.error_directory is not None
         if not isinstance(outcome.kept, Kept):
@@ -243,44 +232,14 @@ class PyTorchRunner:
         return str(save(call, outcome.kept, self._options.error_directory, self._device))
 
 
-class NotRun(Exception):
-    """A call that is left out, and why."""
-
-
 def recorded_dtypes(call: Call) -> list[torch.dtype]:
     """The floating-point dtypes that the run's outputs had, where they were recorded."""
     import torch
 
-    found: list[torch.dtype] = []
-
-    def walk(value: Any) -> None:
-        if isinstance(value, list):
-            for item in value:
-                walk(item)
-        elif isinstance(value, Mapping):
-            if isinstance(value.get("dtype"), str):
-                dtype = getattr(torch, value["dtype"].removeprefix("torch."), None)
-                if isinstance(dtype, torch.dtype) and dtype.is_floating_point:
-                    found.append(dtype)
-            elif not isinstance(value.get("type"), str):
-                for item in value.values():
-                    walk(item)
-
-    walk(call.forward.get("output"))
-    return found
-
-
-def is_random(api: str, arguments: Arguments) -> bool:
-    """Does the call draw random numbers?"""
-    return api in rules("random") and arguments.keywords.get("training", True) is not False
-
-
-def memory() -> int:
-    """Bytes of memory of the machine."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 16 << 30
+    described = described_leaves(call.forward.get("output"))
+    texts = [leaf.get("dtype") for leaf in described if isinstance(leaf, Mapping)]
+    dtypes = [getattr(torch, text.removeprefix("torch."), None) for text in texts if isinstance(text, str)]
+    return [one for one in dtypes if isinstance(one, torch.dtype) and one.is_floating_point]
 
 
 def _make_deterministic(api: str, arguments: Arguments) -> tuple[Message, ...]:
@@ -329,7 +288,7 @@ def _filled(call: Call) -> Any:
     if not isinstance(leaf, Mapping) or not isinstance(leaf.get("shape"), list):
         return None
     dtype = dtypes[0] if dtypes else getattr(torch, str(leaf.get("dtype")).removeprefix("torch."), None)
-    limit_size(tuple(leaf["shape"]), getattr(dtype, "itemsize", 4), memory() // SHARE_OF_MEMORY)
+    limit_size(tuple(leaf["shape"]), getattr(dtype, "itemsize", 4), most_bytes())
     return torch.zeros(leaf["shape"], dtype=dtype)
 
 
@@ -366,8 +325,9 @@ def _only(outputs: Outputs, numbers: tuple[int, ...]) -> Outputs:
 
 def _references() -> dict[str, Any]:
     """The references of all plugins, by the API without its count."""
+    from probe_precheck import ReferenceSpec
+
     from probe_core.plugins.manager import Manager
-    from probe_core.plugins.specs import ReferenceSpec
 
     found: dict[str, Any] = {}
     for item in Manager().contributions("references"):

@@ -11,8 +11,9 @@ from importlib.resources import files
 from typing import Any
 
 import yaml
+from probe_precheck import ReferenceSpec
 
-from probe_core.plugins.specs import ReferenceSpec, address
+from probe_core.plugins.specs import address
 from probe_pytorch.precheck.references.operator import FusedOperator
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

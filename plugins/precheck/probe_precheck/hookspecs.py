@@ -1,0 +1,60 @@
+"""The hooks of the pre-check: what runs recorded calls alone, and what judges them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from probe_core.plugins.hookspecs import hookspec
+from probe_core.plugins.specs import Spec
+from probe_precheck.specs import ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
+
+KINDS: Mapping[str, type[Spec]] = {
+    "references": ReferenceSpec,
+    "runners": RunnerSpec,
+    "status_rules": StatusRuleSpec,
+    "standards": StandardSpec,
+}
+
+
+@hookspec
+def probe_references() -> list[ReferenceSpec]:  # type: ignore[empty-body]
+    """High-precision references of APIs, of one framework or of all. Called when a pre-check is planned.
+
+    Example::
+
+        return [ReferenceSpec(name="exp", summary="exp in float64", api="Torch.exp",
+                              factory="my_package.references:Exp")]
+    """
+
+
+@hookspec
+def probe_runners() -> list[RunnerSpec]:  # type: ignore[empty-body]
+    """What runs recorded calls alone, for the pre-check. Called when a pre-check is planned.
+
+    Example::
+
+        return [RunnerSpec(name="mine", summary="runs calls of my framework", framework="mine",
+                           factory="my_package.runner:Runner")]
+    """
+
+
+@hookspec
+def probe_status_rules() -> list[StatusRuleSpec]:  # type: ignore[empty-body]
+    """First stages of the pre-check: the status of one output. Called when a pre-check is planned.
+
+    Example::
+
+        return [StatusRuleSpec(name="mine", summary="my rule", framework="mine",
+                               factory="my_package.rule:Rule")]
+    """
+
+
+@hookspec
+def probe_standards() -> list[StandardSpec]:  # type: ignore[empty-body]
+    """Precision standards of the pre-check. Called when a pre-check is planned.
+
+    Example::
+
+        return [StandardSpec(name="mine", summary="my team's bound", label="mine",
+                             apis="my_package:apis.yaml", factory="my_package.bound:Bound")]
+    """
