@@ -30,6 +30,7 @@ from probe_core.model import Advice, How, Level, Mark, Measurement, Mode, Pair, 
 from probe_core.model.dtypes import same
 from probe_core.model.measure import NOTHING_MAPPED, OpenPair
 from probe_core.model.plan import Plan, StackMode
+from probe_core.model.run import Run
 from probe_core.plugins.blame import PluginError, blamed, fault
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Highlighter, Matcher, Metric, Policy
@@ -43,7 +44,6 @@ from probe_core.plugins.specs import (
     address,
 )
 from probe_core.store.names import is_gradient, without_count
-from probe_core.store.run import Run
 
 UNREADABLE_KEPT = 5
 UNCHECKED = 16
@@ -364,7 +364,7 @@ class Comparison:
         path = self.plan.stack_path or self.target.stack_path
         if self.is_debug or self.plan.stack is StackMode.HIDE:
             return False
-        if self.plan.stack is StackMode.AUTO and not path.is_file():
+        if path is None or (self.plan.stack is StackMode.AUTO and not path.is_file()):
             return False
         self.target.use_stacks(path)
         return True

@@ -11,8 +11,8 @@ from probe_core.matching.exact import Exact
 from probe_core.matching.fuzzy import Fuzzy
 from probe_core.matching.matching import Matching
 from probe_core.model.plan import Plan
+from probe_core.model.run import Run
 from probe_core.store.names import canonical
-from probe_core.store.run import Run
 
 SHOWN = 5
 

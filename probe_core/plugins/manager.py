@@ -40,6 +40,7 @@ from probe_core.plugins.specs import (
     StatusRuleSpec,
     problem_of,
 )
+from probe_core.store.layout import FILES, RecordFiles
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Spec)
@@ -189,6 +190,13 @@ class Manager:
         spec = found[0].spec
         assert isinstance(spec, as_type)
         return spec
+
+    def record_files(self) -> RecordFiles:
+        """The names of the record files that the readers know, the core's own format first."""
+        specs = (item.spec for item in self.contributions("readers"))
+        return tuple(
+            dict.fromkeys((FILES, *(one.record_files for one in specs if isinstance(one, ReaderSpec))))
+        )
 
     def missing(self, kind: str, name: str) -> UserError:
         """Return the error for a contribution that no plugin gives: what to install, or what there is."""

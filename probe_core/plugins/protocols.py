@@ -15,7 +15,7 @@ from probe_core.matching.matching import Matching
 from probe_core.model import Cell, Colour, Mark, Measurement, Measurements, Row, Verdict
 from probe_core.model.measure import OpenPair
 from probe_core.model.plan import Plan
-from probe_core.store.run import Run
+from probe_core.model.run import Run
 
 
 class Reader(Protocol):

@@ -14,6 +14,7 @@ from enum import Enum
 from typing import Any, Union
 
 from probe_core.plugins.blame import Origin, blamed
+from probe_core.store.layout import FILES
 
 Factory = Union[str, Callable[[], Any]]
 
@@ -58,7 +59,7 @@ def problem_of(spec: Spec) -> str:
         return f"a name and a summary must be texts, not {spec.name!r:.80} and {spec.summary!r:.80}"
     if not callable(spec.factory) and not (isinstance(spec.factory, str) and ":" in spec.factory):
         return f'{spec.title}: a factory is a callable or "module:attribute", not {spec.factory!r:.80}'
-    for name in ("columns", "metrics", "levels", "tasks", "preload"):
+    for name in ("columns", "metrics", "levels", "tasks", "preload", "record_files"):
         if isinstance(getattr(spec, name, ()), str):
             return f"{spec.title}: {name} must be a tuple, not a text"
     return ""
@@ -98,9 +99,16 @@ class HighlightSpec(PolicySpec):
 
 @dataclass(frozen=True, slots=True)
 class ReaderSpec(Spec):
-    """A reader of recorded runs (makes a ``protocols.Reader``)."""
+    """A reader of recorded runs (makes a ``protocols.Reader``).
+
+    Attributes:
+        framework: The framework that its runs were recorded from.
+        record_files: The file that stands for a run in each rank's directory, by the end of its name; behind
+            it, if the format has one, that of variables saved on their own.
+    """
 
     framework: str = ""
+    record_files: tuple[str, ...] = FILES
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,8 @@ class Ranks:
     _resumes: bool = False
 
     def __post_init__(self) -> None:
-        self.pairing = pair_runs(self.plan.target, self.plan.golden, self.plan.steps, self.plan.ranks)
+        plan, formats = self.plan, self.manager.record_files()
+        self.pairing = pair_runs(plan.target, plan.golden, plan.steps, plan.ranks, formats)
         if self.several:
             found = Journal.resume(self.plan) if self.plan.resume else None
             if found is not None:
