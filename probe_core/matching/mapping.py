@@ -62,7 +62,7 @@ def _check(what: str, side: str, names: set[str], found: dict[str, int], run: Ru
     raise UserError(
         f"{what} names {len(unknown)} row(s) that the {side} run does not have.",
         "Use the names in the table's NPU Name and Bench Name columns, such as "
-        "Torch.exp.0.forward.input.0. Unknown:",
+        "Functional.relu.0.forward.input.0. Unknown:",
         lines,
     )
 

@@ -20,7 +20,7 @@ import pluggy
 from probe_core.errors import UserError, said
 from probe_core.plugins import builtins, hookspecs
 from probe_core.plugins.blame import Origin, PluginError, what_to_do
-from probe_core.plugins.distributions import missing, provider
+from probe_core.plugins.distributions import given, missing, provider
 from probe_core.plugins.hookspecs import GROUP
 from probe_core.plugins.specs import (
     CommandSpec,
@@ -41,6 +41,7 @@ from probe_core.plugins.specs import (
     problem_of,
 )
 from probe_core.store.layout import FILES, RecordFiles
+from probe_core.store.stack import FRAMEWORK_FRAMES
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Spec)
@@ -151,21 +152,22 @@ class Manager:
         for implementation in caller.get_hookimpls():
             plugin = self.plugins[implementation.plugin_name]
             try:
-                given: list[Any] = list(_call(implementation))
-                for spec in given:
+                returned: list[Any] = list(_call(implementation))
+                for spec in returned:
                     if not isinstance(spec, KINDS[kind]):
                         raise TypeError(
                             f"probe_{kind} must return {KINDS[kind].__name__}, not {type(spec).__name__}"
                         )
                     if problem := problem_of(spec):
                         raise TypeError(f"probe_{kind}: {problem}")
-                specs = [replace(spec, origin=plugin.origin) for spec in given]
+                specs = [replace(spec, origin=plugin.origin) for spec in returned]
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # see _add
                 self._leave_out(plugin, said(error))
                 continue
             found += [Contribution(spec, plugin) for spec in specs]
+            FRAMEWORK_FRAMES.update(*(s.framework_frames for s in specs if isinstance(s, ReaderSpec)))
         return found
 
     def names(self, kind: str) -> list[str]:
@@ -197,6 +199,12 @@ class Manager:
         return tuple(
             dict.fromkeys((FILES, *(one.record_files for one in specs if isinstance(one, ReaderSpec))))
         )
+
+    def scheduled(self) -> str | None:
+        """The executor that ``--scheduler`` chooses, or a distribution of probe would give; None for none."""
+        specs = [item.spec for item in self.contributions("executors")]
+        found = [spec.name for spec in specs if isinstance(spec, ExecutorSpec) and spec.has_scheduler]
+        return next(iter([*found, *given("executors")]), None)
 
     def missing(self, kind: str, name: str) -> UserError:
         """Return the error for a contribution that no plugin gives: what to install, or what there is."""

@@ -59,7 +59,16 @@ def problem_of(spec: Spec) -> str:
         return f"a name and a summary must be texts, not {spec.name!r:.80} and {spec.summary!r:.80}"
     if not callable(spec.factory) and not (isinstance(spec.factory, str) and ":" in spec.factory):
         return f'{spec.title}: a factory is a callable or "module:attribute", not {spec.factory!r:.80}'
-    for name in ("columns", "metrics", "levels", "tasks", "preload", "record_files"):
+    for name in (
+        "columns",
+        "metrics",
+        "levels",
+        "tasks",
+        "preload",
+        "record_files",
+        "framework_frames",
+        "killed",
+    ):
         if isinstance(getattr(spec, name, ()), str):
             return f"{spec.title}: {name} must be a tuple, not a text"
     return ""
@@ -105,10 +114,13 @@ class ReaderSpec(Spec):
         framework: The framework that its runs were recorded from.
         record_files: The file that stands for a run in each rank's directory, by the end of its name; behind
             it, if the format has one, that of variables saved on their own.
+        framework_frames: Parts of the call stacks' frames that lie in the framework or the recorder, and not
+            in a user's program, such as ``-packages/mine/``.
     """
 
     framework: str = ""
     record_files: tuple[str, ...] = FILES
+    framework_frames: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +180,8 @@ class NameRule(Spec):
 class ReferenceSpec(Spec):
     """How an API is computed in higher precision (makes a ``protocols.Reference``).
 
-    ``api`` is the name of the recorded API without its call count, such as ``NPU.npu_rms_norm``; a reference
-    takes the place of the framework's own API in the run that is held against the device.
+    ``api`` is the name of the recorded API without its call count, such as ``Tensor.norm``; a reference takes
+    the place of the framework's own API in the run that is held against the device.
     """
 
     api: str = ""
@@ -226,4 +238,12 @@ class StandardSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSpec(Spec):
-    """Where comparisons run (makes a ``protocols.Executor``)."""
+    """Where comparisons run (makes a ``protocols.Executor``).
+
+    Attributes:
+        has_scheduler: True for one that ``--scheduler`` chooses.
+        killed: The names of the exceptions that say that workers died over a call.
+    """
+
+    has_scheduler: bool = False
+    killed: tuple[str, ...] = ()

@@ -204,7 +204,7 @@ class Ranks:
                 yield Finished(pair, outcome)
             elif isinstance(outcome, UserError):
                 yield Finished(pair, error=outcome)
-            elif isinstance(outcome, BrokenExecutor) or _is_killed(outcome):
+            elif isinstance(outcome, BrokenExecutor) or type(outcome).__name__ in self._executor_spec.killed:
                 remove_leftovers(self.plan.output / pair.part, self.plan.time_stamp)
                 yield Finished(pair, error=lost(outcome))
             elif isinstance(outcome, KeyboardInterrupt):  # before it had anything to keep
@@ -254,8 +254,3 @@ class Ranks:
         spec = self._executor_spec
         with blamed(spec.title, spec.origin):
             return self._executor.open(jobs, self.plan.scheduler)
-
-
-def _is_killed(error: BaseException) -> bool:
-    """True where a cluster gave a call up because its workers died over it."""
-    return type(error).__name__ == "KilledWorker"

@@ -1,7 +1,7 @@
 """Finding the runs that two paths mean, and which of them are compared with each other.
 
 A path may be a ``dump.json`` or ``debug.json``, a rank directory, a step directory, or the root of a dump
-with one step or several, below ``graph`` and ``pynative`` where MindSpore made both. Steps pair by their
+with one step or several, below ``graph`` and ``pynative`` where a framework made both. Steps pair by their
 number and ranks by theirs, never by position. A single ``rank`` or ``proc123`` carries no number and pairs
 with whatever the other side has one of, or with its rank 0.
 """

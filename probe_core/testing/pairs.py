@@ -22,7 +22,7 @@ class _Arrays:
         return self._array
 
 
-def pair_of(target: Array, golden: Array, name: str = "Torch.op.0.forward.output.0") -> OpenPair:
+def pair_of(target: Array, golden: Array, name: str = "Functional.op.0.forward.output.0") -> OpenPair:
     """A pair of tensors, opened."""
     pair = Pair(_slot(name, _value(target)), _slot(name, _value(golden)))
     return OpenPair(pair, Mode.TENSOR, _Arrays(target), _Arrays(golden))
@@ -30,7 +30,7 @@ def pair_of(target: Array, golden: Array, name: str = "Torch.op.0.forward.output
 
 def pair_of_values(
     target: Value | None, golden: Value | None, mode: Mode = Mode.STATISTICS,
-    name: str = "Torch.op.0.forward.output.0",
+    name: str = "Functional.op.0.forward.output.0",
 ) -> OpenPair:  # fmt: skip
     """A pair of recorded values without data; None for a side that is missing."""
     first, second = (None if value is None else _slot(name, value) for value in (target, golden))
@@ -53,5 +53,4 @@ def _value(array: Array) -> Value:
                 float(wide.max()), float(wide.min()), float(wide.mean()), float(np.sqrt((wide**2).sum()))
             )
     shape = array.shape
-    dtype = f"torch.{array.dtype.name}"
-    return Value(Kind.TENSOR, dtype, str(list(shape)), shape, statistics, None, False, "tensor.pt")
+    return Value(Kind.TENSOR, array.dtype.name, str(list(shape)), shape, statistics, None, False, "tensor")

@@ -197,7 +197,7 @@ def test_the_list_of_our_distributions_is_what_they_give() -> None:
     for kind in set(KINDS) - {"references"}:
         for item in manager.contributions(kind):
             given.setdefault(item.plugin.distribution, {}).setdefault(kind, []).append(item.spec.name)
-    listed = yaml.safe_load(files("probe_core").joinpath("distributions.yaml").read_text("utf-8"))
+    listed = yaml.safe_load(files("probe_core.plugins").joinpath("distributions.yaml").read_text("utf-8"))
     for name, one in listed.items():
         directories = one.pop("directories")
         assert all((ROOT / directory / "pyproject.toml").is_file() for directory in directories)

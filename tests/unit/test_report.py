@@ -225,5 +225,6 @@ def test_the_line_of_the_users_own_code() -> None:
         "File /x/site-packages/transformers/llama.py, line 193, in attend, \n a = b * c",
         "File train.py, line 3, in <module>, \n model(x)",
     )
+    assert Manager().record_files()  # as every comparison asks for; the readers say whose frames are left out
     assert own_frame(frames) == "File /x/site-packages/transformers/llama.py, line 193, in attend, a = b * c"
     assert own_frame(frames[:2]) == ""
