@@ -143,11 +143,11 @@ class ReporterSpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
-class CommandSpec(Spec):
-    """A command: the factory's address leads to a click command, imported when it is called."""
+class ImportedSpec(Spec):
+    """A contribution that the factory's address leads to, and that is imported and not called."""
 
     def make(self) -> Any:
-        """The click command itself: a factory that is an address names the command.
+        """The contribution itself: a factory that is an address names it.
 
         Raises:
             PluginError: It cannot be imported.
@@ -157,8 +157,13 @@ class CommandSpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
-class DumperSpec(Spec):
-    """A recorder of runs: its framework, levels and tasks."""
+class CommandSpec(ImportedSpec):
+    """A command: the factory's address leads to a click command."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumperSpec(ImportedSpec):
+    """A recorder of runs, which scripts import and set up: its framework, levels and tasks."""
 
     framework: str = ""
     levels: tuple[str, ...] = ()
