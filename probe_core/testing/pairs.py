@@ -24,7 +24,7 @@ class _Arrays:
 
 def pair_of(target: Array, golden: Array, name: str = "Functional.op.0.forward.output.0") -> OpenPair:
     """A pair of tensors, opened."""
-    pair = Pair(_slot(name, _value(target)), _slot(name, _value(golden)))
+    pair = Pair(_slot(name, value_of(target)), _slot(name, value_of(golden)))
     return OpenPair(pair, Mode.TENSOR, _Arrays(target), _Arrays(golden))
 
 
@@ -43,7 +43,8 @@ def _slot(name: str, value: Value) -> Slot:
     return Slot(name, side, name.rpartition(".")[2], value)
 
 
-def _value(array: Array) -> Value:
+def value_of(array: Array) -> Value:
+    """The value that a recorder notes of an array, with its statistics."""
     numbers: Array = np.abs(array) if array.dtype.kind == "c" else array
     statistics = Statistics()
     if array.size and array.dtype.kind in "fiu":
