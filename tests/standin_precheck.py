@@ -20,7 +20,7 @@ from recorded import tensor
 from probe_core.files.npy import load_npy
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.specs import ReaderSpec
-from probe_core.store.run import Run
+from probe_core.store.run import DumpRun
 from probe_core.store.sniff import confidence
 
 FRAMEWORK = "standin"
@@ -48,8 +48,8 @@ class Reader:
     def sniff(self, path: Path) -> int:
         return confidence(path, FRAMEWORK)
 
-    def open(self, path: Path) -> Run:
-        return Run(path, FRAMEWORK, lambda name: load_npy(Path(name)))
+    def open(self, path: Path) -> DumpRun:
+        return DumpRun(path, FRAMEWORK, lambda name: load_npy(Path(name)))
 
 
 class Runner:

@@ -117,7 +117,7 @@ FAIL_ON = (Level.WARNING.value, Level.ERROR.value)
 @click.option("--step", "steps", type=Numbers(), default=(), help="Compare these steps only: 0,2-4.")
 @click.option("--rank", "ranks", type=Numbers(), default=(), help="Compare these ranks only: 0-3,8.")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processors to use.  [default: all]")
-@click.option("--executor", metavar="NAME", help="Where comparisons run: threads, processes, dask, …")
+@click.option("--executor", metavar="NAME", help="Where comparisons run: threads, processes, …")
 @click.option("--scheduler", metavar="ADDRESS", help="Scheduler of a cluster, such as tcp://host:8786.")
 @click.option("--resume", is_flag=True, help="Take up an interrupted comparison; finished ranks stay.")
 @click.option(
@@ -156,15 +156,16 @@ def compare(
     """Compare two recorded runs and say where they part.
 
     TARGET is the run under test, GOLDEN the reference: a dump.json, a rank directory, a step
-    directory, or a dump directory; a path, or a URL such as s3://bucket/npu_dump. Steps and ranks that
+    directory, or a dump directory; a path, or a URL such as s3://bucket/dump. Steps and ranks that
     both have are compared with each other.
 
     \b
-    probe compare npu_dump gpu_dump -o out
-    probe compare npu_dump gpu_dump -o out --step 0 --rank 0-3 --jobs 4
-    probe compare --framework pytorch -i compare.json -o out -hl
-    probe compare npu_dump/step0 gpu_dump/step0 -o out -da
+    probe compare target_dump golden_dump -o out
+    probe compare target_dump golden_dump -o out --step 0 --rank 0-3 --jobs 4
+    probe compare -i compare.json -o out -hl
+    probe compare target_dump/step0 golden_dump/step0 -o out -da
     """
+    manager = ctx.find_object(Manager) or Manager()
     runs = _runs(target, golden, input_path)
     if fuzzy_match and matcher:
         raise UserError(
@@ -192,7 +193,7 @@ def compare(
         steps=steps,
         ranks=ranks,
         jobs=jobs or 0,
-        executor=executor or ("dask" if scheduler else None),
+        executor=executor or (manager.scheduled() if scheduler else None),
         scheduler=scheduler,
         resume=resume,
     )

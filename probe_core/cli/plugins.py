@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED
+from probe_core.cli.main import FINISHED, MISTAKE
 from probe_core.plugins.addresses import unresolved
 from probe_core.plugins.blame import what_to_do
+from probe_core.plugins.check import check
 from probe_core.plugins.manager import Manager, Plugin
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--check", "is_check", is_flag=True, help="Make whatever they offer; exit with 2 if any fails.")
 @click.pass_context
-def plugins(ctx: click.Context, as_json: bool) -> int:
+def plugins(ctx: click.Context, as_json: bool, is_check: bool) -> int:
     """List the installed plugins, what each gives, and what is broken.
 
     PROBE_PLUGINS=a,b loads only those.
     """
     manager = ctx.find_object(Manager) or Manager()
+    if is_check:
+        return _check(manager, as_json)
     for kind in manager.kinds:
         manager.contributions(kind)
     described = [_describe(manager, plugin) for plugin in manager.plugins.values()]
@@ -30,6 +35,23 @@ def plugins(ctx: click.Context, as_json: bool) -> int:
     else:
         _table(described)
     return FINISHED
+
+
+def _check(manager: Manager, as_json: bool) -> int:
+    """Show what of all that plugins offer cannot be made, or has a name that is taken."""
+    found = check(manager)
+    if as_json:
+        console.show_json(asdict(found))
+    else:
+        for word, failures in (("failed", found.failed), ("conflict", found.conflicts)):
+            for failure in failures:
+                console.show(f"{console.style(word, fg='red')}  {failure.problem}")
+                console.show(f"    fix: {failure.fix}")
+        console.show(
+            f"{found.made} contributions made, {len(found.failed)} failed, "
+            f"{len(found.conflicts)} names given by several"
+        )
+    return MISTAKE if found.failed or found.conflicts else FINISHED
 
 
 def _describe(manager: Manager, plugin: Plugin) -> dict[str, Any]:

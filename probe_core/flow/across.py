@@ -12,11 +12,11 @@ from probe_core.matching.translated import Translated
 from probe_core.matching.user_maps import ApiEntry, read_api_mapping, read_cell_mapping, read_layer_mapping
 from probe_core.model import Kind, Level, Row, Side, Suspect
 from probe_core.model.plan import Plan
+from probe_core.model.run import Run
 from probe_core.plugins.blame import PluginError
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import NameRule
 from probe_core.store.names import is_gradient
-from probe_core.store.run import Run
 
 ALIGN = "align"
 SHOWN = 5

@@ -35,6 +35,7 @@ from probe_core.model import (
 from probe_core.model.dtypes import same
 from probe_core.model.measure import NOTHING_MAPPED, OpenPair
 from probe_core.model.plan import Plan, StackMode
+from probe_core.model.run import Run
 from probe_core.model.watched import WatchedMetric
 from probe_core.plugins.blame import PluginError, blamed
 from probe_core.plugins.manager import Manager
@@ -48,7 +49,6 @@ from probe_core.plugins.specs import (
     TableSpec,
 )
 from probe_core.store.names import is_gradient, without_count
-from probe_core.store.run import Run
 
 UNREADABLE_KEPT = 5
 UNCHECKED = 16
@@ -276,7 +276,7 @@ class Comparison:
         path = self.plan.stack_path or self.target.stack_path
         if self.is_debug or self.plan.stack is StackMode.HIDE:
             return False
-        if self.plan.stack is StackMode.AUTO and not path.is_file():
+        if path is None or (self.plan.stack is StackMode.AUTO and not path.is_file()):
             return False
         self.target.use_stacks(path)
         return True

@@ -9,12 +9,12 @@ from probe_core.errors import UserError
 from probe_core.files.given import check_regular
 from probe_core.model import Mode
 from probe_core.model.plan import Plan
+from probe_core.model.run import Run
 from probe_core.plugins.blame import PluginError, blamed
 from probe_core.plugins.distributions import provider
 from probe_core.plugins.manager import Manager, warn
 from probe_core.plugins.protocols import Reader
 from probe_core.plugins.specs import ReaderSpec
-from probe_core.store.run import Run
 from probe_core.store.sniff import framework_of
 
 
@@ -32,7 +32,7 @@ def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple
             "Record both runs with the same task (and the same summary_mode).",
         )
     for run in (ours, theirs):
-        if not run.slot_count:
+        if not run.starts[-1]:
             raise UserError(f"{run.path} holds no values.", "Record the run again; check scope and list.")
     return ours, theirs
 

@@ -34,7 +34,7 @@ def compare(plan: Plan, manager: Manager) -> Iterator[Report]:
         UserError: The input cannot be compared; nothing was written for that pair.
     """
     check_plan(plan, manager)
-    for pair in pair_runs(plan.target, plan.golden, plan.steps, plan.ranks).pairs:
+    for pair in pair_runs(plan.target, plan.golden, plan.steps, plan.ranks, manager.record_files()).pairs:
         report = compare_pair(plan, manager, pair)
         yield report
         if report.interrupted:

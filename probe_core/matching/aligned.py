@@ -21,9 +21,8 @@ from probe_core.matching.matching import NONE, Matching, comparable, partners_of
 from probe_core.matching.regions import pair_edges, regions
 from probe_core.model import How, Kind, Record
 from probe_core.model.plan import Plan
-from probe_core.store.construct import Construct
+from probe_core.model.run import Construct, Run
 from probe_core.store.names import canonical, is_debug, is_gradient, without_count
-from probe_core.store.run import Run
 
 
 class Aligned:

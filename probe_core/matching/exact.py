@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from probe_core.matching.matching import Matching, canonical_index, partners_of
 from probe_core.model.plan import Plan
+from probe_core.model.run import Run
 from probe_core.store.names import canonical
-from probe_core.store.run import Run
 
 
 class Exact:

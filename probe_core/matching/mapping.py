@@ -11,8 +11,8 @@ from probe_core.matching.exact import Exact
 from probe_core.matching.fuzzy import Fuzzy
 from probe_core.matching.matching import Matching
 from probe_core.model.plan import Plan
+from probe_core.model.run import Run
 from probe_core.store.names import canonical
-from probe_core.store.run import Run
 
 SHOWN = 5
 
@@ -62,7 +62,7 @@ def _check(what: str, side: str, names: set[str], found: dict[str, int], run: Ru
     raise UserError(
         f"{what} names {len(unknown)} row(s) that the {side} run does not have.",
         "Use the names in the table's NPU Name and Bench Name columns, such as "
-        "Torch.exp.0.forward.input.0. Unknown:",
+        "Functional.relu.0.forward.input.0. Unknown:",
         lines,
     )
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from probe_core.model import How, Kind, Pair, Record, Slot
+from probe_core.model.run import Run
 from probe_core.store.names import canonical
-from probe_core.store.run import Run
 
 NONE = -1
 ALONE = "~"
@@ -202,7 +202,7 @@ def _slots_apart(regions: Iterable[Sequence[int]], run: Run) -> frozenset[int]:
 class _Cursor:
     """Golden slots by number, remembering the record they were last found in."""
 
-    def __init__(self, run: Run, starts: array[int]) -> None:
+    def __init__(self, run: Run, starts: Sequence[int]) -> None:
         self._run = run
         self._starts = starts
         self._record: Record | None = None

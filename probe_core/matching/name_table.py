@@ -44,7 +44,7 @@ class Dialect:
     """How one framework names what both have.
 
     Attributes:
-        apis: The common name of an API, such as ``Torch.add`` of ``Mint.add``, both without call count.
+        apis: The common name of an API, such as ``Functional.add`` of ``Mint.add``, both without call count.
         arguments: An API's parameters by position, in its own words; several words for one, its common one
             among them, are joined by ``|``; the last may end in ``*``: it takes all arguments that follow.
         slots: APIs, and classes of modules, whose values stand elsewhere than their partner's.

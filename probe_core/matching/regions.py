@@ -13,7 +13,7 @@ from typing import NamedTuple
 from probe_core.matching.likeness import content_of, place_of
 from probe_core.matching.matching import NONE, Matching, Region, is_alone
 from probe_core.model import Kind, Record, Slot
-from probe_core.store.run import Run
+from probe_core.model.run import Run
 
 
 def regions(target: Run, golden: Run, calls: dict[int, int]) -> Iterator[Region]:

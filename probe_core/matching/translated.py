@@ -7,14 +7,17 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import Any
+
+import numpy as np
 
 from probe_core.matching.gradients import owners
 from probe_core.matching.matching import ALONE
 from probe_core.matching.name_table import AS_THEY_ARE, Dialect, Positions, api_parts, module_parts
 from probe_core.model import Kind, Record, Side, Slot, Statistics, Value
 from probe_core.model.dtypes import kind
-from probe_core.store.construct import Construct
-from probe_core.store.run import KEPT_SLOTS, Run
+from probe_core.model.run import Construct, Run, signature
+from probe_core.store.run import KEPT_SLOTS
 
 Rename = Callable[[str, str], tuple[str, str]]
 """From the path of a module and its class to those that it meets its partner under."""
@@ -28,7 +31,6 @@ class Translated(Run):
     Float32 here and a float64 there, and gradients stand where the inputs do that they belong to.
 
     Attributes:
-        shown: The run itself.
         is_loose: True across frameworks.
         inner: How many backward calls note what the framework computed inside of a composite call.
     """
@@ -57,12 +59,24 @@ class Translated(Run):
         self._index = {name: index for index, name in enumerate(self._names)}
         self._inner = self._find_inner()
         self.inner = len(self._inner)
-        self.signatures = array("q", (hash(tuple(slot.name for slot in one.slots)) for one in self.records()))
+        self.signatures = array("q", map(signature, self.records()))
 
     @property
     def shown(self) -> Run:
         """The run whose names and values a person sees."""
         return self._run
+
+    def names(self) -> Sequence[str]:
+        """The common names of the records, in the order of the run."""
+        return self._names
+
+    def find(self, key: str) -> int | None:
+        """The index of the record with the common name ``key``."""
+        return self._index.get(key)
+
+    def tensor(self, value: Value) -> np.ndarray[Any, Any]:
+        """The data of a tensor value of the run."""
+        return self._run.tensor(value)
 
     def record(self, index: int) -> Record:
         """The record at ``index`` under common names; the first ones are kept, as a run keeps its own."""

@@ -74,7 +74,9 @@ def api_entries(value: Any, what: str) -> tuple[list[ApiEntry], list[str]]:
     return entries, problems
 
 
-_API_EXAMPLE = "Write a list of entries: - {ms_api: Mint.add, pt_api: Torch.add, ms_args: [0], pt_args: [0]}."
+_API_EXAMPLE = (
+    "Write a list of entries: - {ms_api: Mint.add, pt_api: Tensor.add, ms_args: [0], pt_args: [0]}."
+)
 
 
 def _pairs(ours: Any, theirs: Any) -> dict[str, str] | None:

@@ -9,9 +9,9 @@ from pathlib import Path
 from probe_core.files.atomic import make_directory, write_text
 from probe_core.matching.matching import NONE, Matching
 from probe_core.model.plan import Plan
+from probe_core.model.run import Run
 from probe_core.safe_text import UNSAFE
 from probe_core.store.layout import RunPair
-from probe_core.store.run import Run
 
 
 def write_pairs(plan: Plan, pair: RunPair, matching: Matching, target: Run, golden: Run) -> list[Path]:

@@ -1,18 +1,17 @@
-"""Dtypes as the frameworks spell them: ``torch.float32`` and MindSpore's ``Float32`` are one."""
+"""Dtypes as the frameworks spell them: ``package.float32`` and ``Float32`` are one."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
 
-TORCH = "torch."
 _KIND = re.compile(r"(bool|complex|u?int|b?float)\d*(?:_?e\dm\d\w*)?$")
 
 
 @lru_cache(maxsize=1024)
 def folded(dtype: str) -> str:
     """The dtype in words that all frameworks share: ``float32``; a text that is no dtype stays as it is."""
-    name = dtype.removeprefix(TORCH).removeprefix("mindspore.").lower()
+    name = dtype.rpartition(".")[2].lower()
     return name if _KIND.match(name) else dtype
 
 
@@ -23,7 +22,7 @@ def same(first: str, second: str) -> bool:
 
 def foreign(first: str, second: str) -> bool:
     """True for dtypes that two frameworks spelled, of which one notes no ``requires_grad``."""
-    return first.startswith(TORCH) is not second.startswith(TORCH)
+    return first.rpartition(".")[0] != second.rpartition(".")[0]
 
 
 @lru_cache(maxsize=1024)

@@ -31,6 +31,11 @@ def provider(kind: str, name: str) -> str | None:
     return next((one for one, given in _listed().items() if name in given.get(kind, ())), None)
 
 
+def given(kind: str) -> list[str]:
+    """Return the names of the contributions of a kind that distributions of this repository give."""
+    return [name for contributions in _listed().values() for name in contributions.get(kind, ())]
+
+
 def how_to_install(distribution: str) -> str:
     """Return the sentence with the command that installs a distribution of this repository."""
     directories = _listed().get(distribution, {}).get("directories", ["."])

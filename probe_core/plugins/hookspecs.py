@@ -175,8 +175,8 @@ def probe_name_rules() -> list[NameRule]:  # type: ignore[empty-body]
 
     Example::
 
-        return [NameRule(name="mine-to-torch", summary="my names in torch", source="mine",
-                         target="pytorch", factory="my_package.names:table")]
+        return [NameRule(name="mine-to-yours", summary="my names in yours", source="mine",
+                         target="yours", factory="my_package.names:table")]
     """
 
 
@@ -240,7 +240,7 @@ def probe_advise(report: Report) -> Advice | None:
 
     Example::
 
-        return Advice(line="12", node="Torch.exp.0.forward.output.0", text="Look at exp.")
+        return Advice(line="12", node="Functional.exp.0.forward.output.0", text="Look at exp.")
     """
 
 

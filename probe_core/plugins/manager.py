@@ -24,7 +24,7 @@ from probe_core.errors import UserError, said
 from probe_core.model.messages import register
 from probe_core.plugins import builtins, hookspecs
 from probe_core.plugins.blame import Origin, PluginError, what_to_do
-from probe_core.plugins.distributions import missing, provider
+from probe_core.plugins.distributions import given, missing, provider
 from probe_core.plugins.hookspecs import GROUP, HOOKSPECS
 from probe_core.plugins.parameters import read, split
 from probe_core.plugins.specs import (
@@ -46,6 +46,8 @@ from probe_core.plugins.specs import (
     TableSpec,
     problem_of,
 )
+from probe_core.store.layout import FILES, RecordFiles
+from probe_core.store.stack import FRAMEWORK_FRAMES
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Spec)
@@ -218,8 +220,8 @@ class Manager:
         for implementation in caller.get_hookimpls():
             plugin = self.plugins[implementation.plugin_name]
             with self._guarded(plugin):
-                given: Any = implementation.function() or ()
-                specs = list(given)
+                returned: Any = implementation.function() or ()
+                specs = list(returned)
                 for spec in specs:
                     if not isinstance(spec, wanted):
                         raise TypeError(
@@ -228,6 +230,7 @@ class Manager:
                     if problem := problem_of(spec):
                         raise TypeError(f"probe_{kind}: {problem}")
                 found += [Contribution(replace(spec, origin=plugin.origin), plugin) for spec in specs]
+                FRAMEWORK_FRAMES.update(*(s.framework_frames for s in specs if isinstance(s, ReaderSpec)))
         return found
 
     def names(self, kind: str) -> list[str]:
@@ -253,6 +256,19 @@ class Manager:
         spec = found[0].spec
         assert isinstance(spec, as_type)
         return replace(spec, values=read(spec.title, spec.parameters, given)) if given else spec
+
+    def record_files(self) -> RecordFiles:
+        """The names of the record files that the readers know, the core's own format first."""
+        specs = (item.spec for item in self.contributions("readers"))
+        return tuple(
+            dict.fromkeys((FILES, *(one.record_files for one in specs if isinstance(one, ReaderSpec))))
+        )
+
+    def scheduled(self) -> str | None:
+        """The executor that ``--scheduler`` chooses, or a distribution of probe would give; None for none."""
+        specs = [item.spec for item in self.contributions("executors")]
+        found = [spec.name for spec in specs if isinstance(spec, ExecutorSpec) and spec.has_scheduler]
+        return next(iter([*found, *given("executors")]), None)
 
     def missing(self, kind: str, name: str) -> UserError:
         """Return the error for a contribution that no plugin gives: what to install, or what there is."""

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     )
     from probe_core.model.measure import OpenPair
     from probe_core.model.plan import Plan
+    from probe_core.model.run import Run
     from probe_core.plugins.manager import Manager
     from probe_core.plugins.specs import Place, Pool
     from probe_core.store.layout import RunPair
-    from probe_core.store.run import Run
 
 
 class Reader(Protocol):

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Union
 from probe_core.model.values import Mode
 from probe_core.plugins.blame import Origin, blamed
 from probe_core.plugins.parameters import Parameter
+from probe_core.store.layout import FILES
 
 Factory = Union[str, Callable[..., Any]]
 
@@ -187,9 +188,19 @@ class HighlightSpec(PolicySpec):
 
 @dataclass(frozen=True, slots=True)
 class ReaderSpec(Spec):
-    """A reader of recorded runs (makes a ``protocols.Reader``)."""
+    """A reader of recorded runs (makes a ``protocols.Reader``).
+
+    Attributes:
+        framework: The framework that its runs were recorded from.
+        record_files: The file that stands for a run in each rank's directory, by the end of its name; behind
+            it, if the format has one, that of variables saved on their own.
+        framework_frames: Parts of the call stacks' frames that lie in the framework or the recorder, and not
+            in a user's program, such as ``-packages/mine/``.
+    """
 
     framework: str = ""
+    record_files: tuple[str, ...] = FILES
+    framework_frames: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,11 +236,11 @@ class ReporterSpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
-class CommandSpec(Spec):
-    """A command: the factory's address leads to a click command, imported when it is called."""
+class ImportedSpec(Spec):
+    """A contribution that the factory's address leads to, and that is imported and not called."""
 
     def make(self) -> Any:
-        """The click command itself: a factory that is an address names the command.
+        """The contribution itself: a factory that is an address names it.
 
         Raises:
             PluginError: It cannot be imported.
@@ -244,8 +255,13 @@ def _found(spec: Spec) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class DumperSpec(Spec):
-    """A recorder of runs: its framework, levels and tasks."""
+class CommandSpec(ImportedSpec):
+    """A command: the factory's address leads to a click command."""
+
+
+@dataclass(frozen=True, slots=True)
+class DumperSpec(ImportedSpec):
+    """A recorder of runs, which scripts import and set up: its framework, levels and tasks."""
 
     framework: str = ""
     levels: tuple[str, ...] = ()
@@ -280,4 +296,12 @@ class Pool(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSpec(Spec):
-    """Where comparisons run (makes a ``protocols.Executor``)."""
+    """Where comparisons run (makes a ``protocols.Executor``).
+
+    Attributes:
+        has_scheduler: True for one that ``--scheduler`` chooses.
+        killed: The names of the exceptions that say that workers died over a call.
+    """
+
+    has_scheduler: bool = False
+    killed: tuple[str, ...] = ()

@@ -70,7 +70,8 @@ class _Workers(ProcessPoolExecutor):
 def _refuse(scheduler: str | None, name: str) -> None:
     if scheduler is not None:
         raise UserError(
-            f"The executor {name} has no scheduler.", "Leave --scheduler out, or choose --executor dask."
+            f"The executor {name} has no scheduler.",
+            "Leave --scheduler out, or choose an executor that has one; see probe plugins.",
         )
 
 

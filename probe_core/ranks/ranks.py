@@ -75,7 +75,8 @@ class Ranks:
     _resumes: bool = False
 
     def __post_init__(self) -> None:
-        self.pairing = pair_runs(self.plan.target, self.plan.golden, self.plan.steps, self.plan.ranks)
+        plan, formats = self.plan, self.manager.record_files()
+        self.pairing = pair_runs(plan.target, plan.golden, plan.steps, plan.ranks, formats)
         if self.several:
             found = Journal.resume(self.plan) if self.plan.resume else None
             if found is not None:
@@ -205,7 +206,7 @@ class Ranks:
                 yield Finished(pair, outcome)
             elif isinstance(outcome, UserError):
                 yield Finished(pair, error=outcome)
-            elif isinstance(outcome, BrokenExecutor) or _is_killed(outcome):
+            elif isinstance(outcome, BrokenExecutor) or type(outcome).__name__ in self._executor_spec.killed:
                 remove_leftovers(self.plan.output / pair.part, self.plan.time_stamp)
                 yield Finished(pair, error=lost(outcome))
             elif isinstance(outcome, KeyboardInterrupt):  # before it had anything to keep
@@ -255,8 +256,3 @@ class Ranks:
         spec = self._executor_spec
         with blamed(spec.title, spec.origin):
             return self._executor.open(jobs, self.plan.scheduler)
-
-
-def _is_killed(error: BaseException) -> bool:
-    """True where a cluster gave a call up because its workers died over it."""
-    return type(error).__name__ == "KilledWorker"

@@ -1,7 +1,7 @@
 """Finding the runs that two paths mean, and which of them are compared with each other.
 
 A path may be a ``dump.json`` or ``debug.json``, a rank directory, a step directory, or the root of a dump
-with one step or several, below ``graph`` and ``pynative`` where MindSpore made both. Steps pair by their
+with one step or several, below ``graph`` and ``pynative`` where a framework made both. Steps pair by their
 number and ranks by theirs, never by position. A single ``rank`` or ``proc123`` carries no number and pairs
 with whatever the other side has one of, or with its rank 0.
 """
@@ -16,6 +16,8 @@ from pathlib import Path
 from probe_core.errors import UserError
 
 FILES = ("dump.json", "debug.json")
+RecordFiles = tuple[tuple[str, ...], ...]
+"""The names of record files, a tuple for each format: first that of calls, then that of saved variables."""
 TENSOR_DIRECTORY = "dump_tensor_data"
 STACK_FILE = "stack.json"
 CONSTRUCT_FILE = "construct.json"
@@ -67,11 +69,13 @@ class Pairing:
         pairs: The comparisons, by step and rank.
         missing: What only one side has, in sentences.
         damaged: Directories that should hold a run and do not, in sentences.
+        formats: The names of record files.
     """
 
     pairs: list[RunPair] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
+    formats: RecordFiles = (FILES,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,11 +95,6 @@ _Steps = dict[str, Path]
 """The step directories of a path, by their place below it; a path that is no root stands under ``""``."""
 
 
-def is_run_file(path: Path) -> bool:
-    """True for the files that hold records, by name."""
-    return path.name.endswith(FILES)
-
-
 def rank_number(name: str) -> int | None:
     """The number in a rank directory's name; None for a bare ``rank`` and for a process."""
     found = _RANK.match(name)
@@ -103,7 +102,11 @@ def rank_number(name: str) -> int | None:
 
 
 def pair_runs(
-    target: Path, golden: Path, steps: Collection[int] = (), ranks: Collection[int] = ()
+    target: Path,
+    golden: Path,
+    steps: Collection[int] = (),
+    ranks: Collection[int] = (),
+    formats: RecordFiles = (FILES,),
 ) -> Pairing:
     """Which record files of the target are compared with which of the golden.
 
@@ -112,13 +115,17 @@ def pair_runs(
         golden: The reference run.
         steps: The steps to compare; all that both have where none is given.
         ranks: The ranks to compare; all that both have where none is given.
+        formats: The names of record files.
 
     Raises:
         UserError: A path that cannot be read or holds no run, two ranks of one number, or nothing that
             both sides have.
     """
-    pairing = Pairing()
-    sides = _chosen(_steps(target), target, steps), _chosen(_steps(golden), golden, steps)
+    pairing = Pairing(formats=formats)
+    sides = (
+        _chosen(_steps(target, formats), target, steps),
+        _chosen(_steps(golden, formats), golden, steps),
+    )
     common = _common_steps(sides, (target, golden), pairing)
     refused: list[UserError] = []
     for ours, theirs in common:
@@ -146,31 +153,33 @@ def pair_runs(
     return pairing
 
 
-def ranks_of(path: Path, steps: Collection[int] = ()) -> dict[str, dict[int, Path]]:
-    """The ``dump.json`` of each rank of one run, by the step's place below ``path`` and the rank's number.
+def ranks_of(
+    path: Path, steps: Collection[int] = (), formats: RecordFiles = (FILES,)
+) -> dict[str, dict[int, Path]]:
+    """The record file of each rank of one run, by the step's place below ``path`` and the rank's number.
 
     Raises:
         UserError: A path that cannot be read or holds no run, or two ranks of one number.
     """
     found: dict[str, dict[int, Path]] = {}
-    for name, step in _chosen(_steps(path), path, steps).items():
-        pairing = Pairing()
+    for name, step in _chosen(_steps(path, formats), path, steps).items():
+        pairing = Pairing(formats=formats)
         ranks = _by_number(_ranks(step, (), pairing), step, (), pairing)
         if pairing.damaged:
             raise UserError(pairing.damaged[0], "Mend or move that directory away, and check again.")
-        records = {number: _records_of(rank) for number, rank in ranks.items()}
+        records = {number: _records_of(rank, formats) for number, rank in ranks.items()}
         found[name] = {number: file for number, file in records.items() if file is not None}
     return found
 
 
-def _records_of(rank: _Rank) -> Path | None:
-    return next((file for file in rank.files if file.name.endswith(FILES[0])), None)
+def _records_of(rank: _Rank, formats: RecordFiles) -> Path | None:
+    return next((file for file in rank.files if _kind(file, formats) == 0), None)
 
 
 # -- steps -----------------------------------------------------------------------------------------
 
 
-def _steps(path: Path) -> _Steps:
+def _steps(path: Path, formats: RecordFiles) -> _Steps:
     """The steps below ``path``; the path itself, under ``""``, where it is a step, a rank or a file."""
     try:
         path.stat()
@@ -186,15 +195,15 @@ def _steps(path: Path) -> _Steps:
             f'"{path}" is neither a file nor a directory.', "Give a dump.json, or the directory of a run."
         )
     if path.is_file():
-        if not is_run_file(path):
+        if not path.name.endswith(_all(formats)):
             raise UserError(
                 f"{path} is not a record file.",
                 "Give a file whose name ends in one of these, or its directory:",
-                FILES,
+                _all(formats),
             )
         return {"": path}
     names = _names(path)
-    if not any(name in names for name in FILES):
+    if not any(name in names for name in _all(formats)):
         found = {name: path / name for name in _in_order(names, _STEP) if (path / name).is_dir()}
         for part in PARTS:
             if part in names and (path / part).is_dir():
@@ -203,13 +212,13 @@ def _steps(path: Path) -> _Steps:
         if found:
             return found
         if not _in_order(names, _RANK):
-            raise _no_run(path)
+            raise _no_run(path, formats)
     return {"": path}
 
 
-def _no_run(path: Path, more: str = "") -> UserError:
+def _no_run(path: Path, formats: RecordFiles, more: str = "") -> UserError:
     return UserError(
-        f"There is no {' or '.join(FILES)} in {path}{more}.",
+        f"There is no {' or '.join(_all(formats))} in {path}{more}.",
         "Give a dump.json, or a rank, step or dump directory that holds one.",
     )
 
@@ -278,7 +287,7 @@ def _pair_ranks(ours: Path, theirs: Path, part: str, wanted: frozenset[int], pai
         left = sorted(first.keys() - common.keys()), sorted(second.keys() - common.keys())
     lacking = sorted(wanted - common.keys())
     if lacking:
-        everything = Pairing()
+        everything = Pairing(formats=pairing.formats)
         _pair_ranks(ours, theirs, part, frozenset(), everything)
         raise UserError(
             f"Not both of {ours} and {theirs} have rank {_list(lacking)}.",
@@ -308,7 +317,7 @@ def _ranks(path: Path, wanted: Collection[int], pairing: Pairing) -> list[_Rank]
     if path.is_file():
         return [_Rank(path.parent.name, rank_number(path.parent.name), (path,), given=True)]
     names = _names(path)
-    own = tuple(path / name for name in FILES if name in names)
+    own = _record_files(path, names, pairing.formats)
     if own:
         return [_Rank(path.name, rank_number(path.name), own, given=True)]
     directories = [name for name in _in_order(names, _RANK) if (path / name).is_dir()]
@@ -325,14 +334,18 @@ def _ranks(path: Path, wanted: Collection[int], pairing: Pairing) -> list[_Rank]
             unreadable.append(error)
             is_begun = False
             continue
-        files = tuple(path / name / file for file in FILES if file in inside)
+        files = _record_files(path / name, inside, pairing.formats)
         if files:
             found.append(_Rank(name, rank_number(name), files))
         else:
             is_begun = is_begun and _is_unrecorded(inside)
-            pairing.damaged.append(f"There is no {' or '.join(FILES)} in {path / name}.")
+            pairing.damaged.append(f"There is no {' or '.join(_all(pairing.formats))} in {path / name}.")
     if not found and not (directories and wanted):
-        problem = unreadable[0] if unreadable else _no_run(path, " or its ranks" if directories else "")
+        problem = (
+            unreadable[0]
+            if unreadable
+            else _no_run(path, pairing.formats, " or its ranks" if directories else "")
+        )
         if is_begun and directories:  # a recording that was killed: no damage
             del pairing.damaged[before:]
             raise _Unrecorded(problem.what, problem.fix)
@@ -379,22 +392,37 @@ def _pair_files(target: _Rank, golden: _Rank, what: str, pairing: Pairing) -> li
     """The record files of two ranks, each sort with its own; two that were given are left to the readers."""
     if target.given and golden.given and len(target.files) == len(golden.files) == 1:
         return [(target.files[0], golden.files[0])]
-    found = [(one, other) for one in target.files for other in golden.files if _kind(one) == _kind(other)]
+    ours, theirs = ({_kind(file, pairing.formats): file for file in one.files} for one in (target, golden))
+    found = [(file, theirs[kind]) for kind, file in ours.items() if kind in theirs]
     if not found:
         pairing.damaged.append(
             f"The target holds {target.files[0].name} of {what}, and the golden {golden.files[0].name}; "
             "compare dump.json with dump.json, or debug.json with debug.json."
         )
-    for who, one, other in (("target", target, golden), ("golden", golden, target)):
-        kinds = {_kind(file) for file in other.files}
-        alone = [file.name for file in one.files if _kind(file) not in kinds]
+    for who, one, other in (("target", ours, theirs), ("golden", theirs, ours)):
+        alone = [file.name for kind, file in one.items() if kind not in other]
         if found and alone:
             pairing.missing.append(f"Only the {who} has {', '.join(alone)} of {what}.")
     return found
 
 
-def _kind(path: Path) -> str:
-    return next(name for name in FILES if path.name.endswith(name))
+def _kind(path: Path, formats: RecordFiles) -> int:
+    """Which of its format's files a record file is: 0 for calls, 1 for saved variables."""
+    return next(kind for names in formats for kind, name in enumerate(names) if path.name.endswith(name))
+
+
+def _all(formats: RecordFiles) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for names in formats for name in names))
+
+
+def _record_files(directory: Path, names: Collection[str], formats: RecordFiles) -> tuple[Path, ...]:
+    """The record files in a directory that holds ``names``, one of each kind: that of the first format."""
+    found: dict[int, Path] = {}
+    for format in formats:
+        for kind, name in enumerate(format):
+            if name in names:
+                found.setdefault(kind, directory / name)
+    return tuple(found[kind] for kind in sorted(found))
 
 
 # -- directories -----------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ def _walk(value: Any, prefix: str, path: str, side: Side, slots: list[Slot], dep
             except FieldError as error:
                 raise error.inside(f"[{number}]") from None
     elif isinstance(value, dict) and not isinstance(value.get("type"), str):
-        if value.get("class_type") == "torch.distributed.P2POp":
+        if _bare(value.get("class_type")) == "P2POp":
             _walk_transfer(value, prefix, path, side, slots, depth)
             return
         for key, item in value.items():
@@ -140,12 +140,13 @@ def leaf_of(value: Any, name: str) -> Value:
     if "dtype" in value:
         return _tensor(value)
     kind = value["type"]
-    inner = value.get("format") if kind == "torch.memory_format" else value.get("value")
-    if kind == "torch.Size":
+    bare = _bare(kind)
+    inner = value.get("format") if bare == "memory_format" else value.get("value")
+    if bare == "Size":
         return _measured(kind, str(inner), Statistics(), str(inner))
     if kind == "slice":
         return _measured(kind, _slice_extent(inner), Statistics(), str(inner))
-    if kind == "torch.ProcessGroup":
+    if bare == "ProcessGroup":
         ranks = str(value.get("group_ranks", inner))
         return Value(Kind.SCALAR, kind, "[]", None, Statistics(*(ranks,) * 4), ranks)
     if name in RANK_NAMES:
@@ -156,6 +157,11 @@ def leaf_of(value: Any, name: str) -> Value:
     if kind in _SCALARS:
         return _scalar(_SCALARS[kind], inner)
     return _scalar(_SCALARS.get(type(inner).__name__, str(type(inner))), inner)
+
+
+def _bare(name: object) -> str:
+    """The name of a type without the packages that it is in."""
+    return name.rpartition(".")[2] if isinstance(name, str) else ""
 
 
 def _scalar(dtype: str, value: Any) -> Value:

@@ -1,4 +1,4 @@
-"""A recorded run on disk: its header, an index of its records, and its tensors, opened late."""
+"""A run in a ``dump.json``: its header, an index of its records, and its tensors, opened late."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import sys
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,9 @@ from probe_core.files import jsonstream
 from probe_core.files.given import check_regular
 from probe_core.files.jsonstream import JsonCursor, JsonError
 from probe_core.model import Mode, Record, Value
+from probe_core.model.run import Construct, Header, Run, signature
 from probe_core.progress import tell
-from probe_core.store.construct import Construct
+from probe_core.store.construct import read_construct
 from probe_core.store.layout import (
     CONSTRUCT_FILE,
     LOST,
@@ -59,41 +59,13 @@ def _unfinished(notes: Any) -> str:
     return lost if lost and isinstance(lost, str) else "The recording was ended within the step, or goes on."
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
-    """What the recorder said of the run at the head of the file.
-
-    Attributes:
-        is_ours: True where that was probe's own.
-        unfinished: Why records may be missing at the end; empty where none are.
-    """
-
-    task: str
-    level: str
-    framework: str
-    is_ours: bool = False
-    unfinished: str = ""
-
-
-class Run:
+class DumpRun(Run):
     """One ``dump.json`` or ``debug.json`` with what lies beside it.
 
     Opening it reads the file once, checks every record and keeps where each one lies; records
     are parsed again on demand once ``KEPT_SLOTS`` values are in memory, so that memory grows with
     the number of records (by some 400 bytes each) and not with what they hold.
-
-    Attributes:
-        path: The record file.
-        header: What the recorder said at its head.
-        mode: What the run holds.
-        is_debug: True for variables saved on their own.
-        starts: The number of each record's first slot, counted through the run, and of all slots.
-        signatures: A hash of each record's row names: equal where two records' rows have equal names.
-        is_loose: True for a run in other words than its own, of whose calls the tensors alone tell
-            what they are alike.
     """
-
-    is_loose = False
 
     def __init__(self, path: Path, framework: str, load: TensorLoader) -> None:
         self.path = path
@@ -103,8 +75,8 @@ class Run:
         self._ends = array("q")
         self._kept: list[Record] = []
         self._index: dict[str, int] = {}
-        self.starts = array("q", [0])
-        self.signatures = array("q")
+        self.starts: array[int] = array("q", [0])
+        self.signatures: array[int] = array("q")
         self._has_checksum = False
         with collection_paused():
             self.header = self._scan(framework)
@@ -192,8 +164,8 @@ class Run:
         self._ends.append(end)
         self._index[name] = index
         self.starts.append(self.starts[-1] + len(record.slots))
-        self.signatures.append(hash(tuple([slot.name for slot in record.slots])))
-        if self.slot_count <= KEPT_SLOTS and len(self._kept) == index:
+        self.signatures.append(signature(record))
+        if self.starts[-1] <= KEPT_SLOTS and len(self._kept) == index:
             self._kept.append(record)
         if not self._has_checksum:
             for slot in record.slots:
@@ -211,20 +183,7 @@ class Run:
             ("tensor", "statistics"),
         )
 
-    @property
-    def slot_count(self) -> int:
-        """How many slots all records have."""
-        return self.starts[-1]
-
-    @property
-    def shown(self) -> Run:
-        """The run whose names and values a person sees: itself, or the one that it is a view of."""
-        return self
-
     # -- asking ------------------------------------------------------------------------
-
-    def __len__(self) -> int:
-        return len(self._names)
 
     def names(self) -> Sequence[str]:
         """The names of the records, in the order of the run."""
@@ -244,10 +203,6 @@ class Run:
         """The record at ``index`` as the file has it."""
         self._file.seek(self._begins[index])
         return jsonstream.parse(self._file.read(self._ends[index] - self._begins[index]))
-
-    def records(self) -> Iterator[Record]:
-        """All records, in the order of the run."""
-        return map(self.record, range(len(self)))
 
     def tensor(self, value: Value) -> np.ndarray[Any, Any]:
         """The data of a tensor value, mapped and not copied where the file allows it.
@@ -275,7 +230,7 @@ class Run:
     @cached_property
     def construct(self) -> Construct:
         """Which module each call was made in, as far as the recorder noted it."""
-        return Construct.read(self.path.parent / CONSTRUCT_FILE)
+        return read_construct(self.path.parent / CONSTRUCT_FILE)
 
     def close(self) -> None:
         """Let the files go; tensors handed out stay readable."""

@@ -9,8 +9,11 @@ from pathlib import Path
 from probe_core.errors import UserError
 from probe_core.files.jsonstream import load_object
 
-NOT_THE_CALLER = ("-packages/torch/", "-packages/mindspore/", "msprobe")
-"""Frames of the framework and of the recorder, which make no call of their own accord."""
+FRAMEWORK_FRAMES: set[str] = set()
+"""Parts of the frames of frameworks and recorders, which make no call of their own accord.
+
+The plugin manager adds those of each ``ReaderSpec``.
+"""
 
 
 class Stacks:
@@ -43,7 +46,7 @@ class Stacks:
 def own_frames(frames: Sequence[str]) -> Iterator[str]:
     """The frames outside framework and recorder, innermost first, each on one line."""
     for frame in frames:
-        if not any(part in frame for part in NOT_THE_CALLER):
+        if not any(part in frame for part in FRAMEWORK_FRAMES):
             yield " ".join(frame.split())
 
 

@@ -17,9 +17,6 @@ from probe_core.files.location import is_remote
 from probe_core.model import Value
 from probe_core.store.packed import JOURNAL_FILE, PACKED_FILE, PackedTensors, place_in
 
-PACKED_SUFFIX = ".pt"
-"""What a leaf's file name has behind the name that its tensor has in the packed file."""
-
 
 class TensorLoader(Protocol):
     """Reads one tensor file into an array without running anything the file contains."""
@@ -39,7 +36,8 @@ class Tensors:
     def __call__(self, value: Value) -> np.ndarray[Any, Any]:
         """The data of a tensor value, mapped and not copied where the file allows it.
 
-        It is read from the packed file where that holds it, else from a file of its own.
+        It is read from the packed file where that holds it, by the file's name without its suffix, else from
+        a file of its own.
 
         Raises:
             UnreadableTensor: no such file, or a file that is not what it claims.
@@ -47,7 +45,7 @@ class Tensors:
         name = value.data_name
         assert name is not None
         packed = self._packed
-        if packed is not None and (entry := name.removesuffix(PACKED_SUFFIX)) in packed:
+        if packed is not None and (entry := name.rpartition(".")[0]) in packed:
             return packed.load(entry)
         try:
             return self._read(name)

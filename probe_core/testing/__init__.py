@@ -1,6 +1,6 @@
-"""The kit for plugin authors: a conformance class for metrics, edge arrays, pairs, a manager.
+"""The kit for plugin authors: conformance classes for what plugins give, arrays, pairs, runs, a manager.
 
-Subclass ``MetricConformance`` in a test module and pytest runs its checks on your metric::
+Subclass one of the classes in a test module and pytest runs its checks on your contribution::
 
     from probe_core.testing import MetricConformance
     from my_package.hooks import probe_metrics
@@ -11,7 +11,27 @@ Subclass ``MetricConformance`` in a test module and pytest runs its checks on yo
 
 from probe_core.testing.arrays import EDGES, edge_pairs
 from probe_core.testing.conformance import MetricConformance
+from probe_core.testing.executors import ExecutorConformance
 from probe_core.testing.manager import manager_of
+from probe_core.testing.matchers import MatcherConformance
 from probe_core.testing.pairs import pair_of, pair_of_values
+from probe_core.testing.policies import HighlighterConformance, PolicyConformance
+from probe_core.testing.readers import ReaderConformance
+from probe_core.testing.reporters import ReporterConformance
+from probe_core.testing.runs import ArrayRun
 
-__all__ = ["EDGES", "MetricConformance", "edge_pairs", "manager_of", "pair_of", "pair_of_values"]
+__all__ = [
+    "EDGES",
+    "ArrayRun",
+    "ExecutorConformance",
+    "HighlighterConformance",
+    "MatcherConformance",
+    "MetricConformance",
+    "PolicyConformance",
+    "ReaderConformance",
+    "ReporterConformance",
+    "edge_pairs",
+    "manager_of",
+    "pair_of",
+    "pair_of_values",
+]

@@ -22,15 +22,15 @@ class _Arrays:
         return self._array
 
 
-def pair_of(target: Array, golden: Array, name: str = "Torch.op.0.forward.output.0") -> OpenPair:
+def pair_of(target: Array, golden: Array, name: str = "Functional.op.0.forward.output.0") -> OpenPair:
     """A pair of tensors, opened."""
-    pair = Pair(_slot(name, _value(target)), _slot(name, _value(golden)))
+    pair = Pair(_slot(name, value_of(target)), _slot(name, value_of(golden)))
     return OpenPair(pair, Mode.TENSOR, _Arrays(target), _Arrays(golden))
 
 
 def pair_of_values(
     target: Value | None, golden: Value | None, mode: Mode = Mode.STATISTICS,
-    name: str = "Torch.op.0.forward.output.0",
+    name: str = "Functional.op.0.forward.output.0",
 ) -> OpenPair:  # fmt: skip
     """A pair of recorded values without data; None for a side that is missing."""
     first, second = (None if value is None else _slot(name, value) for value in (target, golden))
@@ -43,7 +43,8 @@ def _slot(name: str, value: Value) -> Slot:
     return Slot(name, side, name.rpartition(".")[2], value)
 
 
-def _value(array: Array) -> Value:
+def value_of(array: Array) -> Value:
+    """The value that a recorder notes of an array, with its statistics."""
     numbers: Array = np.abs(array) if array.dtype.kind == "c" else array
     statistics = Statistics()
     if array.size and array.dtype.kind in "fiu":
@@ -53,5 +54,4 @@ def _value(array: Array) -> Value:
                 float(wide.max()), float(wide.min()), float(wide.mean()), float(np.sqrt((wide**2).sum()))
             )
     shape = array.shape
-    dtype = f"torch.{array.dtype.name}"
-    return Value(Kind.TENSOR, dtype, str(list(shape)), shape, statistics, None, False, "tensor.pt")
+    return Value(Kind.TENSOR, array.dtype.name, str(list(shape)), shape, statistics, None, False, "tensor")

@@ -24,7 +24,7 @@ from probe_core.matching.likeness import place_of
 from probe_core.matching.matching import NONE, Matching, RowOrder
 from probe_core.model import How
 from probe_core.model.plan import Plan
-from probe_core.store.run import Run
+from probe_core.store.run import DumpRun
 
 PLAN = Plan(Path("t"), Path("g"), Path("o"), "0")
 Data = dict[str, Any]
@@ -39,11 +39,11 @@ class Found(NamedTuple):
     ends: Pairs
 
 
-def opened(directory: Path, data: Data, parents: dict[str, str] | None = None) -> Run:
+def opened(directory: Path, data: Data, parents: dict[str, str] | None = None) -> DumpRun:
     path = write_run(directory, data)
     if parents:
         (directory / "construct.json").write_text(json.dumps({key: parents.get(key) for key in data}))
-    return Run(path, "pytorch", lambda path: np.zeros(1))
+    return DumpRun(path, "pytorch", lambda path: np.zeros(1))
 
 
 def align(
@@ -63,7 +63,7 @@ def align(
     return found
 
 
-def look(matching: Matching, ours: Run, theirs: Run) -> Found:
+def look(matching: Matching, ours: DumpRun, theirs: DumpRun) -> Found:
     used = [partner for partner in matching.partners if partner != NONE]
     assert len(used) == len(set(used)), "each golden row stands in one row"
     apart = [{index for region in matching.regions for index in region[side]} for side in (0, 1)]
@@ -338,7 +338,9 @@ def test_construct_files_that_are_damaged_cost_nothing(tmp_path: Path) -> None:
     for side, text in (("t", "{"), ("g", '["x"]')):
         write_run(tmp_path / side, data)
         (tmp_path / side / "construct.json").write_text(text)
-    ours, theirs = (Run(tmp_path / side / "dump.json", "pytorch", lambda path: np.zeros(1)) for side in "tg")
+    ours, theirs = (
+        DumpRun(tmp_path / side / "dump.json", "pytorch", lambda path: np.zeros(1)) for side in "tg"
+    )
     assert not look(Aligned().match(ours, theirs, PLAN), ours, theirs).regions
 
 
@@ -400,7 +402,9 @@ def test_backward_calls_of_calls_that_do_not_pair_do_not_pair(tmp_path: Path) ->
 def test_saved_variables_pair_by_name(tmp_path: Path) -> None:
     for side, names in (("t", ("a.0", "new.0", "b.0")), ("g", ("b.0", "a.0"))):
         write_run(tmp_path / side, {f"{name}.debug": tensor() for name in names}, name="debug.json")
-    ours, theirs = (Run(tmp_path / side / "debug.json", "pytorch", lambda path: np.zeros(1)) for side in "tg")
+    ours, theirs = (
+        DumpRun(tmp_path / side / "debug.json", "pytorch", lambda path: np.zeros(1)) for side in "tg"
+    )
     found = look(Aligned().match(ours, theirs, PLAN), ours, theirs)
     assert found.pairs == {"a.0.debug": "a.0.debug", "b.0.debug": "b.0.debug"}
     assert found.regions == [(["new.0.debug"], [])]
@@ -719,9 +723,9 @@ def test_a_call_that_moved_costs_no_other_pair(ours: str, theirs: str) -> None:
 # -- size ----------------------------------------------------------------------------------------------
 
 
-def large_run(path: Path, data: Data) -> Run:
+def large_run(path: Path, data: Data) -> DumpRun:
     path.write_text(json.dumps({"task": "statistics", "data": data}))
-    return Run(path, "pytorch", lambda path: np.zeros(1))
+    return DumpRun(path, "pytorch", lambda path: np.zeros(1))
 
 
 @pytest.mark.parametrize("contents", ["distinct", "alike"])

@@ -23,14 +23,14 @@ from probe_core.matching.matching import RowOrder
 from probe_core.model import How
 from probe_core.model.plan import Plan
 from probe_core.store.names import canonical, without_count
-from probe_core.store.run import Run
+from probe_core.store.run import DumpRun
 
 PLAN = Plan(Path("t"), Path("g"), Path("o"), "0")
 Rows = list[tuple[str | None, str | None]]
 
 
-def open_run(directory: Path, data: dict[str, Any]) -> Run:
-    return Run(write_run(directory, data), "pytorch", lambda path: np.zeros(1))
+def open_run(directory: Path, data: dict[str, Any]) -> DumpRun:
+    return DumpRun(write_run(directory, data), "pytorch", lambda path: np.zeros(1))
 
 
 def rows(

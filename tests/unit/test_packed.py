@@ -21,7 +21,7 @@ from probe_core.errors import UnreadableTensor
 from probe_core.model import Kind, Value
 from probe_core.store import packed
 from probe_core.store.packed import JOURNAL_FILE, PACKED_FILE, PackedTensors
-from probe_core.store.run import Run
+from probe_core.store.run import DumpRun
 
 NATIVE = {
     "F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "I64": np.int64,
@@ -536,7 +536,7 @@ def own_file(path: str) -> np.ndarray:
 def test_a_run_reads_what_is_packed_and_falls_back_to_files(tmp_path: Path) -> None:
     path = packed_run(tmp_path, {"x": X})
     (tmp_path / "dump_tensor_data" / "other.pt").touch()
-    run = Run(path, "pytorch", own_file)
+    run = DumpRun(path, "pytorch", own_file)
     same(run.tensor(value(f"{NAME}.output.0.pt")), X)
     same(run.tensor(value("other.pt")), np.full((2, 3), 8, np.float32))
     with pytest.raises(UnreadableTensor, match=r"no gone\.pt, and none in tensors\.safetensors") as caught:
@@ -546,7 +546,7 @@ def test_a_run_reads_what_is_packed_and_falls_back_to_files(tmp_path: Path) -> N
 
 
 def test_a_run_that_is_not_packed(tmp_path: Path) -> None:
-    run = Run(write_run(tmp_path, {NAME: forward(tensor())}, task="tensor"), "pytorch", no_file)
+    run = DumpRun(write_run(tmp_path, {NAME: forward(tensor())}, task="tensor"), "pytorch", no_file)
     with pytest.raises(UnreadableTensor, match=r"^there is no gone\.pt$") as caught:
         run.tensor(value("gone.pt"))
     assert caught.value.missing
@@ -557,7 +557,7 @@ def test_a_run_whose_packed_file_is_damaged(tmp_path: Path) -> None:
     path = packed_run(tmp_path, {"x": X})
     (tmp_path / "dump_tensor_data" / PACKED_FILE).write_bytes(b"\xff" * 99)
     (tmp_path / "dump_tensor_data" / "other.pt").touch()
-    run = Run(path, "pytorch", own_file)
+    run = DumpRun(path, "pytorch", own_file)
     same(run.tensor(value("other.pt")), np.full((2, 3), 8, np.float32))
     with pytest.raises(UnreadableTensor, match="claims a header") as caught:
         run.tensor(value(f"{NAME}.output.0.pt"))
@@ -565,7 +565,7 @@ def test_a_run_whose_packed_file_is_damaged(tmp_path: Path) -> None:
 
 
 def test_tensors_outlive_the_run(tmp_path: Path) -> None:
-    run = Run(packed_run(tmp_path, {"x": X}), "pytorch", no_file)
+    run = DumpRun(packed_run(tmp_path, {"x": X}), "pytorch", no_file)
     array = run.tensor(value(f"{NAME}.output.0.pt"))
     run.close()
     run.close()

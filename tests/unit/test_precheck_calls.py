@@ -15,7 +15,7 @@ from probe_precheck.settings import Settings, check_names, parse_settings, read_
 from recorded import scalar, write_run
 
 from probe_core.errors import UserError
-from probe_core.store.run import Run
+from probe_core.store.run import DumpRun
 
 
 def no_tensor(name: str) -> Any:
@@ -23,7 +23,7 @@ def no_tensor(name: str) -> Any:
 
 
 def calls_of(directory: Path, data: dict[str, Any]) -> RecordedCalls:
-    return RecordedCalls(Run(write_run(directory, data), "pytorch", no_tensor))
+    return RecordedCalls(DumpRun(write_run(directory, data), "pytorch", no_tensor))
 
 
 def white(*names: str, black: tuple[str, ...] = ()) -> Settings:
@@ -67,7 +67,7 @@ def test_a_run_without_apis_says_what_level_it_is_of(level: str, tmp_path: Path)
     path = write_run(tmp_path, {"Module.fc.Linear.forward.0": call(drawn([2]))})
     path.write_text(path.read_text().replace('"L1"', json.dumps(level)))
     with pytest.raises(UserError) as caught:
-        RecordedCalls(Run(path, "pytorch", no_tensor))
+        RecordedCalls(DumpRun(path, "pytorch", no_tensor))
     assert "holds no calls of APIs" in caught.value.what and "level L1 or mix" in caught.value.fix
     assert (f"(level {level})" in caught.value.what) == bool(level)
 

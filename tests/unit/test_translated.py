@@ -19,7 +19,7 @@ from probe_core.matching.translated import Translated
 from probe_core.model import Record, Slot
 from probe_core.model.dtypes import folded, foreign, kind, same
 from probe_core.store.leaves import record_of
-from probe_core.store.run import Run
+from probe_core.store.run import DumpRun
 
 COMMON = Dialect(
     apis={"Tensor.mean": "Torch.mean", "Tensor.view": "Torch.view"},
@@ -120,7 +120,7 @@ def test_inputs_that_need_no_gradient_own_none() -> None:
 
 def view(directory: Path, data: dict[str, Any], own: Dialect, rename: Any = None, **head: Any) -> Translated:
     path = write_run(directory, data, **head)
-    return Translated(Run(path, "mindspore", lambda name: np.zeros(0)), own, COMMON, rename, "target")
+    return Translated(DumpRun(path, "mindspore", lambda name: np.zeros(0)), own, COMMON, rename, "target")
 
 
 def test_calls_are_numbered_through_all_spellings(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_a_call_with_more_values_is_another_api(tmp_path: Path) -> None:
     assert table().source.overloads == own.overloads
 
 
-def outputs(run: Run, key: str) -> list[str]:
+def outputs(run: DumpRun, key: str) -> list[str]:
     index = run.find(key)
     assert index is not None
     slots: tuple[Slot, ...] = run.record(index).slots

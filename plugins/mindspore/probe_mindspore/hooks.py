@@ -16,6 +16,7 @@ def probe_readers() -> list[ReaderSpec]:
             name="mindspore",
             summary="dump.json and debug.json with .npy files",
             framework="mindspore",
+            framework_frames=("-packages/mindspore/", "msprobe"),
             factory="probe_mindspore.reader:MindSporeReader",
         )
     ]

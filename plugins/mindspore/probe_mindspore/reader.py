@@ -10,7 +10,7 @@ import numpy as np
 from probe_core.files.mapped import check
 from probe_core.files.npy import load_npy
 from probe_core.model import Value
-from probe_core.store.run import Run
+from probe_core.store.run import DumpRun
 from probe_core.store.sniff import confidence
 
 BFLOAT16 = "BFloat16"
@@ -25,12 +25,12 @@ class MindSporeReader:
         """How sure we are that ``path`` is ours, from 0 (no) to 100 (yes)."""
         return confidence(path, self.framework)
 
-    def open(self, path: Path) -> Run:
+    def open(self, path: Path) -> DumpRun:
         """The run whose records lie in ``path``."""
         return MindSporeRun(path, self.framework, load_npy)
 
 
-class MindSporeRun(Run):
+class MindSporeRun(DumpRun):
     """A run with its bfloat16 tensors as such: ``.npy`` files hold them wider, or as bits without a name."""
 
     def tensor(self, value: Value) -> np.ndarray[Any, Any]:

@@ -11,7 +11,8 @@ from typing import Any
 
 from probe_core.errors import UserError, printable
 from probe_core.model import Kind
-from probe_core.store.run import Run
+from probe_core.model.run import Run
+from probe_core.store.run import DumpRun
 from probe_precheck.model import BACKWARD, FORWARD, Call
 from probe_precheck.settings import Settings
 
@@ -32,6 +33,17 @@ def bare_name(call: str) -> str:
     return api_name(call).partition(".")[2]
 
 
+def rerunnable(run: Run) -> DumpRun:
+    """Return a run whose file says how each call was made.
+
+    Raises:
+        UserError: It is of another format.
+    """
+    if isinstance(run, DumpRun):
+        return run
+    raise UserError(f"{run.path} does not say how its calls were made.", "Give the dump.json of a run.")
+
+
 class RecordedCalls:
     """The calls of one run, in the order of their first record.
 
@@ -44,7 +56,7 @@ class RecordedCalls:
         UserError: The run holds none.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: DumpRun) -> None:
         self._run = run
         self._forward: dict[str, int] = {}
         self._backward: dict[str, int] = {}

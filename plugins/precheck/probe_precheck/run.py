@@ -15,7 +15,7 @@ from probe_core.flow.opening import open_run
 from probe_core.plugins.manager import Manager
 from probe_core.progress import tell
 from probe_precheck.assignment import Assignment
-from probe_precheck.calls import RecordedCalls, api_name, bare_name
+from probe_precheck.calls import RecordedCalls, api_name, bare_name, rerunnable
 from probe_precheck.checking import Checking, rule_of, runner_of, skipped, tables_of
 from probe_precheck.judging import Judge, whole
 from probe_precheck.model import Call, Detail, Message, Result, Status
@@ -143,7 +143,7 @@ def check_run(plan: CheckPlan, manager: Manager) -> Checked:
     """
     run = open_run(manager, plan.dump, plan.framework)
     try:
-        calls = RecordedCalls(run)
+        calls = RecordedCalls(rerunnable(run))
         framework = run.header.framework
         spec = runner_of(manager, framework)
         runner: Runner = (

@@ -16,6 +16,7 @@ def probe_readers() -> list[ReaderSpec]:
             name="pytorch",
             summary="dump.json and debug.json with .pt files, of mindstudio-probe 1.0, 8.3 and 26",
             framework="pytorch",
+            framework_frames=("-packages/torch/", "msprobe"),
             factory="probe_pytorch.reader:PyTorchReader",
         )
     ]

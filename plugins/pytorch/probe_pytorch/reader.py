@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probe_core.store.run import Run
+from probe_core.store.run import DumpRun
 from probe_core.store.sniff import confidence
 from probe_pytorch.ptfile import load_pt
 
@@ -18,6 +18,6 @@ class PyTorchReader:
         """How sure we are that ``path`` is ours, from 0 (no) to 100 (yes)."""
         return confidence(path, self.framework, without_name=80)
 
-    def open(self, path: Path) -> Run:
+    def open(self, path: Path) -> DumpRun:
         """The run whose records lie in ``path``."""
-        return Run(path, self.framework, load_pt)
+        return DumpRun(path, self.framework, load_pt)

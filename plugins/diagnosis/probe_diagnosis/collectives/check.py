@@ -10,7 +10,7 @@ import numpy as np
 
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Kind, Record, Side, Slot
-from probe_core.store.run import Run
+from probe_core.model.run import Run
 from probe_diagnosis.collectives import laws
 from probe_diagnosis.collectives.calls import Call, Flow, api_of, argument_of, call_of
 from probe_diagnosis.collectives.laws import Expected

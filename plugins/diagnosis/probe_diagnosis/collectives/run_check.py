@@ -38,7 +38,7 @@ def check_run(path: Path, manager: Manager, steps: Collection[int] = ()) -> list
         UserError: A path that is no run, a rank that cannot be read, or a run without tensors.
     """
     found: list[StepCheck] = []
-    for step, files in ranks_of(path, steps).items():
+    for step, files in ranks_of(path, steps, manager.record_files()).items():
         with ExitStack() as stack:
             runs = {}
             for rank, file in files.items():

@@ -1,4 +1,4 @@
-"""Values that were recorded before anything was computed: buffers to receive into, ``torch.empty``.
+"""Values that were recorded before anything was computed: buffers to receive into, ``empty``.
 
 They differ from run to run and mean nothing. A value is one where it comes out of an API that only makes
 room, where an API overwrites it without looking, or where the same pair of values was one before and has
@@ -119,7 +119,7 @@ def _is_doubtful(row: Row) -> bool:
 
 
 def _name(op: str) -> str:
-    """``empty_like`` of ``Torch.empty_like.0.forward``; of other names something that no API is called."""
+    """``empty_like`` of ``Functional.empty_like.0.forward``; of other names what no API is called."""
     parts = op.split(".")
     return parts[-3] if len(parts) >= 4 and parts[-1] == "forward" else ""
 

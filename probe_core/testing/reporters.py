@@ -1,0 +1,96 @@
+"""What every reporter must do, as a class of tests to subclass."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar
+
+from probe_core.model import Cell, Colour
+from probe_core.plugins.protocols import Reporter
+from probe_core.plugins.specs import ReporterSpec
+
+HEADERS = ("Name", "Value", "Text")
+ROWS: list[tuple[Cell, ...]] = [
+    ("Functional.relu.0.forward.output.0", 0.1, "plain"),
+    ("whole", 7, True),
+    ("nothing", None, ""),
+    ("quotes", -1e300, "a \"b\", 'c'"),
+    ("several lines", 1e-300, "one\ntwo\r\nthree\ttab"),
+    ("a formula", -0.0, "=1+1"),
+    ("not in XML", 2**53, "\x00\x1b[31m\ud800"),
+    ("Chinese", 0, "余弦相似度"),
+    ("long", 1, "x" * 40_000),
+]
+"""Cells that files trip over. Numbers are finite: nan and inf arrive as text."""
+
+
+class ReporterConformance:
+    """Tests that any reporter passes; set ``spec`` in your subclass and pytest collects them."""
+
+    spec: ClassVar[ReporterSpec]
+
+    def reporter(self) -> Reporter:
+        """A fresh reporter from the spec's factory."""
+        reporter: Reporter = self.spec.make()
+        return reporter
+
+    def write(self, path: Path, rows: list[tuple[Cell, ...]]) -> bytes:
+        """Write a table, with rows of every colour; the bytes of its file."""
+        writer = self.reporter().open(path, HEADERS, len(rows))
+        colours = (None, *Colour)
+        for number, row in enumerate(rows):
+            writer.write(row, colours[number % len(colours)])
+        writer.close()
+        return path.read_bytes()
+
+    def test_spec_names_its_suffix(self) -> None:
+        """A name, a summary, and a suffix that begins with a dot."""
+        assert self.spec.name and self.spec.summary
+        assert self.spec.suffix.startswith(".") and "/" not in self.spec.suffix
+
+    def test_every_cell_is_taken(self, tmp_path: Path) -> None:
+        """Texts of any characters, numbers, truth values and nothing, in every colour."""
+        assert self.write(tmp_path / "table", ROWS)
+
+    def test_every_row_is_written(self, tmp_path: Path) -> None:
+        """Each row more makes another file."""
+        written = {self.write(tmp_path / f"table{count}", ROWS[:count]) for count in range(len(ROWS) + 1)}
+        assert len(written) == len(ROWS) + 1
+
+    def test_same_bytes_twice(self, tmp_path: Path) -> None:
+        """One table is one sequence of bytes, whenever and under whatever name it is written."""
+        assert self.write(tmp_path / "one", ROWS) == self.write(tmp_path / "another", ROWS)
+
+    def test_a_table_may_end_early(self, tmp_path: Path) -> None:
+        """An interrupted comparison closes a table of fewer rows than it said."""
+        writer = self.reporter().open(tmp_path / "table", HEADERS, 100)
+        writer.write(ROWS[0], None)
+        writer.close()
+        assert (tmp_path / "table").stat().st_size
+
+    def test_a_table_may_be_abandoned(self, tmp_path: Path) -> None:
+        """Abandoning raises nothing, before and after rows, and the file may be removed then."""
+        for count in (0, 2):
+            path = tmp_path / f"table{count}"
+            writer = self.reporter().open(path, HEADERS, len(ROWS))
+            for row in ROWS[:count]:
+                writer.write(row, None)
+            writer.abandon()
+            path.unlink(missing_ok=True)
+
+    def test_a_disk_that_takes_nothing_is_said(self, tmp_path: Path) -> None:
+        """A place that takes no file raises OSError, and nothing else."""
+        try:
+            self.write(tmp_path / "no such directory" / "table", ROWS)
+        except OSError:
+            return
+        raise AssertionError("it was written")
+
+    def test_lines_are_told_apart(self) -> None:
+        """Each row has a place of its own, in words of one line."""
+        reporter = self.reporter()
+        for count in (1, 1000, 3_000_000):
+            rows = {0, count // 2, count - 1}
+            lines = {reporter.line(row, count) for row in rows}
+            assert len(lines) == len(rows)
+            assert all(isinstance(line, str) and line and "\n" not in line for line in lines)

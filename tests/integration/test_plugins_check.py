@@ -1,0 +1,119 @@
+"""``probe plugins --check``: whatever is offered is made, and what fails is said with who gives it."""
+
+from __future__ import annotations
+
+import json
+import types
+from typing import Any
+
+import pytest
+
+from probe_core.cli.main import cli
+from probe_core.errors import UserError
+from probe_core.plugins.check import check
+from probe_core.plugins.hookspecs import hookimpl
+from probe_core.plugins.manager import KINDS, Manager, PluginWarning
+from probe_core.plugins.specs import DumperSpec, MetricSpec, ReporterSpec, Spec
+from probe_core.testing import manager_of
+
+
+def hooks(name: str, kind: str, *specs: Spec) -> Any:
+    """A module of hooks that gives ``specs``."""
+    module = types.ModuleType(name)
+
+    def give() -> list[Spec]:
+        return list(specs)
+
+    give.__name__ = f"probe_{kind}"
+    setattr(module, f"probe_{kind}", hookimpl(give))
+    return module
+
+
+def raising(error: BaseException) -> Any:
+    def factory() -> None:
+        raise error
+
+    return factory
+
+
+def metric(name: str, factory: Any = dict, **fields: Any) -> MetricSpec:
+    return MetricSpec(name, "mine", factory, ("Mine",), **fields)
+
+
+def test_what_is_installed_can_be_made(probe: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROBE_PLUGINS", "pytorch,metrics,reporters,precheck,diagnosis,dask,sample")
+    assert probe("plugins", "--check") == 0, probe.out
+    manager = Manager()
+    count = sum(len(manager.contributions(kind)) for kind in KINDS)
+    assert probe.out == f"{count} contributions made, 0 failed, 0 names given by several\n" and count > 50
+
+
+def test_what_fails_is_said_with_who_gives_it() -> None:
+    made: list[str] = []
+    manager = manager_of(
+        mine=hooks(
+            "mine_hooks",
+            "metrics",
+            metric("good", lambda: made.append("good")),
+            metric("bad", raising(ValueError("no such table"))),
+            metric("ends", raising(SystemExit(3))),
+            metric("refuses", raising(UserError("No licence.", "Buy one."))),
+            metric("lost", "mine_hooks:NotThere"),
+            metric("no_ahead", ahead="mine_hooks:not_there"),
+        )
+    )
+    core = check(manager_of()).made
+    found = check(manager)
+    assert made == ["good"] and found.made == core + 1
+    assert [failure.name for failure in found.failed] == ["bad", "ends", "refuses", "lost", "no_ahead"]
+    assert all(failure.kind == "metrics" and failure.origins == ("mine",) for failure in found.failed)
+    problems = [failure.problem for failure in found.failed]
+    assert problems[:3] == [
+        'The metric "bad" of mine failed: ValueError: no such table.',
+        'The metric "ends" of mine failed: SystemExit: 3.',
+        'The metric "refuses" of mine: No licence.',
+    ]
+    assert [failure.fix for failure in found.failed][2] == "Buy one."
+    assert "has no attribute 'NotThere'" in problems[3] and "not_there" in problems[4]
+
+
+def test_an_interruption_is_none() -> None:
+    with pytest.raises(KeyboardInterrupt):
+        check(manager_of(stop=hooks("stop_hooks", "metrics", metric("stop", raising(KeyboardInterrupt())))))
+
+
+def test_recorders_are_not_called() -> None:
+    found = check(manager_of(rec=hooks("rec_hooks", "dumpers", DumperSpec("rec", "mine", "builtins:exit"))))
+    assert found.failed == ()
+
+
+def test_conflicts_and_plugins_that_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    manager = manager_of(
+        one=hooks("one_hooks", "reporters", ReporterSpec("tsv", "mine", dict)),
+        two=hooks(
+            "two_hooks", "reporters", ReporterSpec("tsv", "theirs", dict), ReporterSpec("x", "x", dict)
+        ),
+    )
+    for way, show in ((["--check"], str), (["--check", "--json"], json.loads)):
+        assert cli.main(["plugins", *way], standalone_mode=False, obj=manager) == 2
+        shown = show(capsys.readouterr().out)
+        if isinstance(shown, str):
+            assert (
+                'conflict  The reporter "tsv" is given by one and two.\n    fix: Uninstall all but' in shown
+            )
+        else:
+            assert shown["failed"] == [] and shown["conflicts"][0]["origins"] == ["one", "two"]
+    with pytest.warns(PluginWarning):
+        left_out = manager_of(bad=hooks("bad_hooks", "metricks", metric("x")))
+    (failure,) = check(left_out).failed
+    assert failure.kind == "plugins" and failure.name == "bad" and "probe_metricks" in failure.problem
+
+
+def test_a_hook_that_raises(capsys: pytest.CaptureFixture[str]) -> None:
+    module = types.ModuleType("raising_hooks")
+    module.probe_metrics = hookimpl(raising(OSError("gone")))  # type: ignore[attr-defined]
+    module.probe_metrics.__name__ = "probe_metrics"
+    manager = manager_of(raising=module)
+    with pytest.warns(PluginWarning):
+        assert cli.main(["plugins", "--check"], standalone_mode=False, obj=manager) == 2
+    assert "failed  raising is left out: OSError: gone." in capsys.readouterr().out

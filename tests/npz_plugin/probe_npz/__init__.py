@@ -1,0 +1,1 @@
+"""A third-party reader: runs that a JAX user saved with numpy."""
