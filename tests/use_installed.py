@@ -29,7 +29,9 @@ def main() -> None:
     print(probe("--version").strip(), "of wheels, in", sys.prefix)
     assert "compare" in probe("--help")
     plugins = json.loads(probe("plugins", "--json"))
-    assert {"core", "precheck", "diagnosis", "pytorch", "mindspore", "metrics", "reporters"} <= {one["name"] for one in plugins}
+    assert {"core", "precheck", "diagnosis", "pytorch", "mindspore", "metrics", "reporters"} <= {
+        one["name"] for one in plugins
+    }
     broken = [one["problem"] for one in plugins if one["status"] != "ok"]
     assert not broken, broken
     assert "recorded just now" in probe("demo", "demo")

@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
-from probe_core.cli import console
 from probe_core.errors import UserError
 from probe_core.files.atomic import refused
+from probe_recording import messages
 from probe_recording.config import Config
 from probe_recording.directory import (
     DEBUG_FILE,
@@ -368,7 +368,7 @@ class Recorder(ABC, Generic[S]):
                 remove_run(root, other, self._first, removed)
             lock.release()
         for sentence in removed.sentences(root):
-            console.note(sentence)
+            messages.note(sentence)
 
     def _close_session(self) -> None:
         """Complete the step. Interrupted, it is still open, and can be closed again."""
@@ -417,7 +417,7 @@ class Recorder(ABC, Generic[S]):
     def _tell(self, text: str) -> None:
         if text not in self._told:
             self._told.add(text)
-            console.note(text)
+            messages.note(text)
 
 
 def _leave_alone(recorder: Recorder[Any] | None) -> None:

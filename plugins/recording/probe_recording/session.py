@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from probe_core.errors import UserError
-from probe_core.store.layout import LOST, OURS, UNFINISHED
+from probe_core.store.files import LOST, OURS, UNFINISHED
 from probe_core.store.names import is_gradient
 from probe_recording.config import Config
 from probe_recording.directory import DEBUG_FILE, DUMP_FILE, StepDirectory

@@ -14,7 +14,7 @@ from probe_precheck.rules import package_text
 from probe_precheck.settings import RunnerOptions
 
 from probe_core.errors import UserError
-from probe_core.store.layout import TENSOR_DIRECTORY
+from probe_core.store.files import TENSOR_DIRECTORY
 from probe_core.store.tensors import tensors_in as stored_in
 from probe_pytorch.precheck.rules import rules
 
