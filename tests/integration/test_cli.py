@@ -276,16 +276,31 @@ OWN_FRAMEWORK = {"probe_pytorch": {"torch"}, "probe_mindspore": {"mindspore", "t
 """The reference of the mint pre-check is torch."""
 
 
+KITS = ("probe_recording",)
+"""Kits whose names plugins import from the kit itself, and which the core does not know."""
+OTHER_KITS = {"probe_precheck", "probe_diagnosis"}
+
+
 def test_the_core_knows_no_plugin_and_plugins_not_each_other() -> None:
     root = Path(__file__).parents[2]
-    packages = ("probe_pytorch", "probe_mindspore", "probe_metrics", "probe_reporters")
+    packages = (*KITS, "probe_pytorch", "probe_mindspore", "probe_metrics", "probe_reporters")
     for package, folder in (("probe_core", root / "probe_core"),
                             *((p, root / "plugins" / p.removeprefix("probe_") / p) for p in packages)):  # fmt: skip
+        kits = set() if package in ("probe_core", *KITS) else {*KITS}
         for file in folder.rglob("*.py"):
-            found = set(
-                re.findall(r"^\s*(?:from|import) (probe_\w+|torch|mindspore)", file.read_text(), re.M)
-            )
-            assert found <= {"probe_core", package, *OWN_FRAMEWORK.get(package, ())}, file
+            imports = re.findall(r"^\s*(?:from|import) ([\w.]+)", file.read_text(), re.M)
+            found = {name for name in (name.split(".")[0] for name in imports)
+                     if name.startswith("probe_") or name in ("torch", "mindspore")}  # fmt: skip
+            allowed = {"probe_core", package, *kits, *OTHER_KITS, *OWN_FRAMEWORK.get(package, ())}
+            assert found <= allowed, file
+            if package in KITS:
+                assert not {"click", "pluggy", "probe_core.cli", "probe_core.plugins.manager"} & {*imports}, (
+                    file
+                )
+            else:
+                assert not [name for name in imports if name.startswith(tuple(f"{kit}." for kit in KITS))], (
+                    file
+                )
 
 
 # -- nobody reads what is printed ------------------------------------------------------------------

@@ -10,7 +10,7 @@ import zlib
 from typing import Any
 
 import numpy as np
-from probe_recording.leaves import NOTHING, Four
+from probe_recording import NOTHING, Four
 
 Array = np.ndarray[Any, Any]
 

@@ -6,12 +6,9 @@ import os
 from collections.abc import Sequence
 from typing import Any, Union
 
+import probe_recording
 from mindspore import communication, nn
-from probe_recording import recorder
-from probe_recording.config import Config
-from probe_recording.directory import StepDirectory
-from probe_recording.interrupts import interrupts_deferred
-from probe_recording.recorder import SINGLE
+from probe_recording import SINGLE, Config, StepDirectory, interrupts_deferred
 
 from probe_mindspore import compat
 from probe_mindspore.capture.calls import Calls
@@ -22,7 +19,7 @@ from probe_mindspore.session import Session
 Models = Union[nn.Cell, Sequence[nn.Cell], None]
 
 
-class Recorder(recorder.Recorder[Session]):
+class Recorder(probe_recording.Recorder[Session]):
     """Turns start, stop and step into sessions, and lets the captures see and go blind."""
 
     def __init__(self, config: Config) -> None:

@@ -7,21 +7,19 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import probe_recording
 from mindspore import Tensor
-from probe_recording import session, sites
-from probe_recording.config import Config
-from probe_recording.directory import StepDirectory
-from probe_recording.threads import Threads
+from probe_recording import Config, StepDirectory, Threads, belongs_to_recorder
 
 from probe_mindspore import compat
 from probe_mindspore.arrays import CHECKSUMS, Array
 from probe_mindspore.storage import NpyStore
 from probe_mindspore.values import Collector
 
-sites.belongs_to_recorder(Path(__file__).parent)
+belongs_to_recorder(Path(__file__).parent)
 
 
-class Session(session.Session):
+class Session(probe_recording.Session):
     """What is recorded of one step and rank; tensors come to host memory at once and are kept as ``.npy``."""
 
     framework = "mindspore"

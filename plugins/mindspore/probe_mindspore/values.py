@@ -13,8 +13,7 @@ from typing import Any
 import mindspore
 import numpy as np
 from mindspore import Parameter, Tensor
-from probe_recording.leaves import Plain, TensorLeaf, Tree, scalar
-from probe_recording.session import Save
+from probe_recording import Plain, Save, TensorLeaf, Tree, scalar
 
 from probe_mindspore.arrays import Array, measure, widened
 

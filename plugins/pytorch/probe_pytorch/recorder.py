@@ -8,12 +8,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import probe_recording
 import torch
-from probe_recording import recorder
-from probe_recording.config import Config
-from probe_recording.directory import StepDirectory
-from probe_recording.interrupts import interrupts_deferred
-from probe_recording.recorder import SINGLE
+from probe_recording import SINGLE, Config, StepDirectory, interrupts_deferred
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
@@ -32,7 +29,7 @@ from probe_pytorch.session import Session
 from probe_pytorch.storage.tensors import HEADER_ROOM
 
 
-class Recorder(recorder.Recorder[Session]):
+class Recorder(probe_recording.Recorder[Session]):
     """Turns start, stop and step into sessions, and lets the captures see and go blind.
 
     Args:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from probe_recording.leaves import Json, Plain, TensorLeaf, Tree, scalar
+from probe_recording import Json, Plain, TensorLeaf, Tree, scalar
 
 from probe_pytorch import compat
 from probe_pytorch.statistics import measure

@@ -6,10 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from probe_recording.backward import Backward
-from probe_recording.leaves import Tree
-from probe_recording.sites import Stack, lines_of
-from probe_recording.threads import Threads
+from probe_recording import Backward, Stack, Threads, Tree, lines_of
 
 from probe_mindspore import compat
 from probe_mindspore.capture.gradients import Source, attach, sources_of, tensors_in

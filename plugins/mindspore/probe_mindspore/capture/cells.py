@@ -8,10 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mindspore import nn
-from probe_recording.leaves import Tree
-from probe_recording.session import Entry
-from probe_recording.sites import stack_of
-from probe_recording.threads import Threads
+from probe_recording import Entry, Threads, Tree, stack_of
 
 from probe_mindspore import compat
 from probe_mindspore.capture.calls import receiver

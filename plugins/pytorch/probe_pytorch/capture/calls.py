@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from probe_recording.backward import Backward
-from probe_recording.leaves import Tree
-from probe_recording.sites import Stack, files_of
-from probe_recording.threads import Threads
+from probe_recording import Backward, Stack, Threads, Tree, files_of
 
 from probe_pytorch import compat
 from probe_pytorch.capture.gradients import Arrived, Source, attach_api, sources_of, tensors_in

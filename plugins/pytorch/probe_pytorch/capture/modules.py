@@ -12,10 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from probe_recording.backward import Backward
-from probe_recording.leaves import Tree
-from probe_recording.sites import stack_of
-from probe_recording.threads import Threads
+from probe_recording import Backward, Threads, Tree, stack_of
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils.hooks import unserializable_hook

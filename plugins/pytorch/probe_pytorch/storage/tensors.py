@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import torch
 import xxhash
-from probe_recording.interrupts import interrupts_deferred
+from probe_recording import interrupts_deferred
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import create, open_file, write_text
