@@ -9,11 +9,9 @@ from typing import Any
 
 import probe_recording
 from mindspore import Tensor
-from probe_recording import Config, StepDirectory, Threads, belongs_to_recorder
+from probe_recording import CHECKSUMS, Array, Config, NpyStore, StepDirectory, Threads, belongs_to_recorder
 
 from probe_mindspore import compat
-from probe_mindspore.arrays import CHECKSUMS, Array
-from probe_mindspore.storage import NpyStore
 from probe_mindspore.values import Collector
 
 belongs_to_recorder(Path(__file__).parent)

@@ -3,6 +3,7 @@
 The names below are what plugins may import; the modules behind them may change.
 """
 
+from probe_recording.arrays import CHECKSUMS, Array, NpyStore, measure
 from probe_recording.backward import Backward
 from probe_recording.config import LEVELS, TASKS, Config, ConfigWarning, parse_steps
 from probe_recording.config import load as load_config
@@ -25,20 +26,26 @@ from probe_recording.sites import (
     stack_of,
 )
 from probe_recording.threads import Threads
+from probe_recording.values import SCALARS, Collector, Walk
 
 __all__ = [
+    "CHECKSUMS",
     "LEVELS",
     "NOTHING",
+    "SCALARS",
     "SINGLE",
     "STAND_IN",
     "TASKS",
+    "Array",
     "Backward",
+    "Collector",
     "Config",
     "ConfigWarning",
     "Debugger",
     "Entry",
     "Four",
     "Json",
+    "NpyStore",
     "Plain",
     "Recorder",
     "Save",
@@ -48,6 +55,7 @@ __all__ = [
     "TensorLeaf",
     "Threads",
     "Tree",
+    "Walk",
     "belongs_to_recorder",
     "files_of",
     "frames_of",
@@ -55,6 +63,7 @@ __all__ = [
     "is_operator",
     "lines_of",
     "load_config",
+    "measure",
     "of_the_process",
     "parse_steps",
     "scalar",
