@@ -5,6 +5,7 @@ The names below are what plugins may import; the modules behind them may change.
 
 from probe_recording.arrays import CHECKSUMS, Array, NpyStore, measure
 from probe_recording.backward import Backward
+from probe_recording.calls import Call, Calls
 from probe_recording.config import LEVELS, TASKS, Config, ConfigWarning, parse_steps
 from probe_recording.config import load as load_config
 from probe_recording.debugger import Debugger
@@ -38,6 +39,8 @@ __all__ = [
     "TASKS",
     "Array",
     "Backward",
+    "Call",
+    "Calls",
     "Collector",
     "Config",
     "ConfigWarning",

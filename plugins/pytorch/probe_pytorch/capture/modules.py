@@ -252,12 +252,11 @@ class ModuleCapture:
             if not outputs:
                 return
             key = str(running.key).replace(".forward.", ".backward.")
-            parent = running.parent.replace(".forward.", ".backward.") if running.parent else None
             size = (len(outputs), len(running.sources))
             attach_walked(
                 outputs,
                 running.sources,
-                lambda: Backward(session, key, parent, size, running.inside),
+                lambda: Backward(session, key, running.parent, size, running.inside),
                 running.first_new,
             )
 
