@@ -49,7 +49,7 @@ class Session(probe_recording.Session):
 
     def new_store(self) -> NpyStore:
         """A file a tensor."""
-        return NpyStore(self._directory.tensors)
+        return NpyStore(self.tensors)
 
     def copy_of(self, tensor: Array) -> Array:
         """A copy, for the array may share its memory with a tensor."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import probe_recording
 import torch
-from probe_recording import SINGLE, Config, StepDirectory, interrupts_deferred
+from probe_recording import Config, StepDirectory, interrupts_deferred
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
@@ -112,13 +111,11 @@ class Recorder(probe_recording.Recorder[Session]):
             session.flush(although_empty=not self.finds_models)
 
     def _blind(self) -> None:
-        self._running = False
+        super()._blind()
         self._roots.remove()
-        self._end_module_dump()
         stance, self._stance = self._stance, None
         if stance is not None:
             stance()
-        self._forget_tokens()
         if self._aten is not None:
             self._aten.calls = None
             self._aten.remove()
@@ -190,21 +187,10 @@ class Recorder(probe_recording.Recorder[Session]):
 
         return register_module_forward_pre_hook(before_any)
 
-    def _label(self) -> str:
+    def _group(self) -> tuple[int, int] | None:
         dist = torch.distributed
-        if dist.is_available() and dist.is_initialized():
-            return f"rank{dist.get_rank()}"
-        rank, size = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
-        if rank.isdigit() and size.isdigit() and int(size) > 1:
-            return f"rank{rank}"  # launched as one of several that have not met yet
-        return SINGLE
-
-    def _size(self) -> int:
-        dist = torch.distributed
-        if dist.is_available() and dist.is_initialized():
-            return dist.get_world_size()
-        size = os.environ.get("WORLD_SIZE", "")
-        return int(size) if size.isdigit() else 1
+        met = dist.is_available() and dist.is_initialized()
+        return (dist.get_rank(), dist.get_world_size()) if met else None
 
     # -- functions of the user's -------------------------------------------------------------
 

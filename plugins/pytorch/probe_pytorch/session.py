@@ -70,9 +70,9 @@ class Session(probe_recording.Session):
         """Packed or a file a tensor, at once or at the step's end."""
         store: TensorStore
         if self.config.store == "packed":
-            store = PackedStore(self._directory.tensors, self.room)
+            store = PackedStore(self.tensors, self.room)
         else:
-            store = FileStore(self._directory.tensors)
+            store = FileStore(self.tensors)
         return DelayedStore(store) if self.config.asynchronous else store
 
     def copy_of(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -305,6 +305,11 @@ class Session(ABC):
         """Fetch the statistics that lie on devices."""
 
     @property
+    def tensors(self) -> Path:
+        """The directory of the data of tensors; it is made when a store makes it."""
+        return self._directory.tensors
+
+    @property
     def kernels(self) -> Path:
         """Where a device's own dump of kernels goes."""
         return self._directory.kernels
