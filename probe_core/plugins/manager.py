@@ -46,7 +46,8 @@ from probe_core.plugins.specs import (
     TableSpec,
     problem_of,
 )
-from probe_core.store.layout import FILES, RecordFiles
+from probe_core.store.files import FILES
+from probe_core.store.layout import RecordFiles
 from probe_core.store.stack import FRAMEWORK_FRAMES
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Union
 from probe_core.model.values import Mode
 from probe_core.plugins.blame import Origin, blamed
 from probe_core.plugins.parameters import Parameter
-from probe_core.store.layout import FILES
+from probe_core.store.files import FILES
 
 Factory = Union[str, Callable[..., Any]]
 

@@ -19,7 +19,8 @@ from probe_core.files.location import is_remote
 from probe_core.model.plan import Plan
 from probe_core.model.report import Report
 from probe_core.ranks.report_json import report_from, report_to
-from probe_core.store.layout import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY, RunPair
+from probe_core.store.files import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY
+from probe_core.store.layout import RunPair
 
 PREFIX = "compare_progress_"
 NOT_COMPARED = frozenset(

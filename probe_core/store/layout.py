@@ -14,21 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from probe_core.errors import UserError
+from probe_core.store.files import CONSTRUCT_FILE, ERROR_FILE, FILES, STACK_FILE, TENSOR_DIRECTORY
 
-FILES = ("dump.json", "debug.json")
 RecordFiles = tuple[tuple[str, ...], ...]
 """The names of record files, a tuple for each format: first that of calls, then that of saved variables."""
-TENSOR_DIRECTORY = "dump_tensor_data"
-STACK_FILE = "stack.json"
-CONSTRUCT_FILE = "construct.json"
 PARTS = ("graph", "pynative")
 SINGLE = ""
 """The label of a comparison that is the only one."""
-OURS = "probe"
-"""The field at the head of a run that probe itself recorded."""
-UNFINISHED, LOST = "unfinished", "lost"
-"""In that field: the step was not ended (yet); why it could not be written to its end."""
-_BEFORE_RECORDS = (TENSOR_DIRECTORY, STACK_FILE, CONSTRUCT_FILE, "dump_error_info.log")
+_BEFORE_RECORDS = (TENSOR_DIRECTORY, STACK_FILE, CONSTRUCT_FILE, ERROR_FILE)
 _STEP = re.compile(r"step(\d{1,9})$")
 _RANK = re.compile(r"(?:rank(\d{0,9})|proc(\d{1,9}))$")
 

@@ -29,11 +29,8 @@ import numpy as np
 
 from probe_core.errors import UnreadableTensor
 from probe_core.files.mapped import Mapped, check, read, watched
+from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
 
-__all__ = ["JOURNAL_FILE", "PACKED_FILE", "PackedTensors", "place_in"]
-
-PACKED_FILE = "tensors.safetensors"
-JOURNAL_FILE = "tensors.index.json"
 LARGEST_HEADER = 256 << 20
 MOST_DIMENSIONS = 32
 KEPT_MAPPED = 64 << 20

@@ -21,7 +21,7 @@ from probe_core.model import Mode, Record, Value
 from probe_core.model.run import Construct, Header, Run, signature
 from probe_core.progress import tell
 from probe_core.store.construct import read_construct
-from probe_core.store.layout import (
+from probe_core.store.files import (
     CONSTRUCT_FILE,
     LOST,
     OURS,

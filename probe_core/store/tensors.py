@@ -15,7 +15,8 @@ from probe_core.errors import UnreadableTensor
 from probe_core.files.atomic import private_directory
 from probe_core.files.location import is_remote
 from probe_core.model import Value
-from probe_core.store.packed import JOURNAL_FILE, PACKED_FILE, PackedTensors, place_in
+from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
+from probe_core.store.packed import PackedTensors, place_in
 
 
 class TensorLoader(Protocol):

@@ -92,6 +92,39 @@ def test_the_ten_minute_plugin(runs: Any, tmp_path: Path) -> None:
     assert re.search(r"7 passed", tested.stdout), tested.stdout
 
 
+def test_the_recorder_of_numpy(tmp_path: Path) -> None:
+    """The page's own files make a plugin that records, whose runs compare, and that passes its tests."""
+    page = ROOT / "docs" / "recorder-plugin.md"
+    package = tmp_path / "probe-numpy" / "probe_numpy"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package.parent / "pyproject.toml").write_text(blocks(page, "toml")[0])
+    hooks, reader, recorder, program, test = blocks(page, "python")
+    for name, text in (("hooks", hooks), ("reader", reader), ("recorder", recorder)):
+        (package / f"{name}.py").write_text(text)
+    (tmp_path / "train.py").write_text(program)
+    (tmp_path / "test_numpy.py").write_text(test)
+    site = tmp_path / "site"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation",
+         "--target", site, package.parent], check=True)  # fmt: skip
+    commands = blocks(page, "bash")[0].splitlines()[1:]
+    assert [line.split()[0] for line in commands] == ["python", "python", "probe"]
+    environment = {**os.environ, "PYTHONPATH": str(site)}
+    starts = {"python": [sys.executable], "probe": [sys.executable, "-m", "probe_core.cli"]}
+    for line in commands:
+        first, *rest = shlex.split(line)
+        done = subprocess.run(
+            [*starts[first], *rest], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert done.returncode == 0, (line, done.stderr)
+    assert "first suspects:" in done.stdout and "Numpy.exp.0.forward.input.0" in done.stdout, done.stdout
+    tested = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_numpy.py"],
+        cwd=tmp_path, env=environment, capture_output=True, text=True)  # fmt: skip
+    assert re.search(r"8 passed", tested.stdout), tested.stdout
+
+
 def test_the_plugin_with_a_runner_and_a_standard(tmp_path: Path) -> None:
     """The page's own files make a plugin that installs, checks the page's run, and passes its tests."""
     page = ROOT / "docs" / "runner-plugin.md"

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 
 from probe_core.cli.options import LARGEST_NUMBER, Numbers
 from probe_core.errors import UserError
-from probe_core.store.layout import FILES, Pairing, pair_runs
+from probe_core.store.files import FILES
+from probe_core.store.layout import Pairing, pair_runs
 
 DUMP, DEBUG = FILES
 ONE = (DUMP,)

@@ -17,7 +17,8 @@ from probe_core.errors import UnreadableTensor
 from probe_core.files import mapped
 from probe_core.files.mapped import SMALL_FILE, Mapped, mapping_of, memory_of
 from probe_core.files.npy import load_npy
-from probe_core.store.packed import JOURNAL_FILE, PACKED_FILE, PackedTensors
+from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
+from probe_core.store.packed import PackedTensors
 
 NEVER_CUT = pytest.mark.skipif(sys.platform == "win32", reason="a mapped file cannot be cut off here")
 COUNT = SMALL_FILE // 4

@@ -20,7 +20,8 @@ from recorded import forward, tensor, write_run, write_tensor_run
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Kind, Value
 from probe_core.store import packed
-from probe_core.store.packed import JOURNAL_FILE, PACKED_FILE, PackedTensors
+from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
+from probe_core.store.packed import PackedTensors
 from probe_core.store.run import DumpRun
 
 NATIVE = {

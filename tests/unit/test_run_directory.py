@@ -16,12 +16,13 @@ from pathlib import Path
 
 import pytest
 import torch
-from probe_pytorch.storage.tensors import INDEX_FILE, PACKED_FILE, PackedStore
+from probe_pytorch.storage.tensors import PackedStore
 from probe_recording import directory
-from probe_recording.directory import ERROR_FILE, Lock, StepDirectory, remove_tensors
+from probe_recording.directory import Lock, StepDirectory, remove_tensors
 from recording import recording
 
 from probe_core.errors import UserError
+from probe_core.store.files import ERROR_FILE, JOURNAL_FILE, PACKED_FILE
 
 FORKS = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
@@ -230,7 +231,7 @@ def fill(path: Path) -> None:
         "notes.txt",
     ):
         (path / name).write_text("old")
-    for name in ("a.pt", "b.0.pt", PACKED_FILE, INDEX_FILE, f".{PACKED_FILE}.part", "readme.md"):
+    for name in ("a.pt", "b.0.pt", PACKED_FILE, JOURNAL_FILE, f".{PACKED_FILE}.part", "readme.md"):
         (tensors / name).write_text("old")
 
 

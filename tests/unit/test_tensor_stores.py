@@ -20,16 +20,15 @@ from hypothesis import strategies as st
 from probe_pytorch.ptfile import load_pt
 from probe_pytorch.storage.tensors import (
     HEADER_ROOM,
-    INDEX_FILE,
     LONGEST_NAME,
-    PACKED_FILE,
     DelayedStore,
     FileStore,
     PackedStore,
 )
 
 from probe_core.errors import UnreadableTensor
-from probe_core.store.packed import JOURNAL_FILE, PackedTensors
+from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
+from probe_core.store.packed import PackedTensors
 
 BASE = torch.arange(-6, 6, dtype=torch.float64).reshape(3, 4) / 3
 PLAIN = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "uint16",
@@ -184,7 +183,7 @@ def test_others_may_not_read_or_write(tmp_path: Path) -> None:
     packed = PackedStore(tmp_path / "packed", room=64)
     packed.save("x", torch.ones(1))
     packed.flush()
-    assert mode_of(tmp_path / "packed" / INDEX_FILE) == 0o640
+    assert mode_of(tmp_path / "packed" / JOURNAL_FILE) == 0o640
     packed.close()  # by way of a copy, for the room is small
     for path in (tmp_path / "files" / "x.pt", tmp_path / "packed" / PACKED_FILE):
         assert mode_of(path) == 0o640
@@ -238,8 +237,8 @@ def test_others_read_the_packed_file(room: int, tmp_path: Path) -> None:
     assert header_of(tmp_path)["__metadata__"]["format"] == "pt"
 
 
-def test_the_names_of_both_sides_agree() -> None:
-    assert (JOURNAL_FILE, PACKED_FILE) == (INDEX_FILE, "tensors.safetensors")
+def test_the_names_of_the_packed_store_stay() -> None:
+    assert (JOURNAL_FILE, PACKED_FILE) == ("tensors.index.json", "tensors.safetensors")
 
 
 def test_what_can_be_read_and_when(tmp_path: Path) -> None:
@@ -436,9 +435,9 @@ def test_closing_twice_and_reopening(tmp_path: Path) -> None:
     before = (tmp_path / PACKED_FILE).read_bytes()
     store.close()
     assert (tmp_path / PACKED_FILE).read_bytes() == before
-    (tmp_path / INDEX_FILE).write_text("{}")  # of a run that was killed
+    (tmp_path / JOURNAL_FILE).write_text("{}")  # of a run that was killed
     again = PackedStore(tmp_path)
-    assert not (tmp_path / INDEX_FILE).exists()
+    assert not (tmp_path / JOURNAL_FILE).exists()
     again.save("b", torch.zeros(1))
     again.close()
     assert "a" not in PackedTensors(tmp_path) and "b" in PackedTensors(tmp_path)

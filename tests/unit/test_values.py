@@ -21,8 +21,9 @@ import pytest
 import torch
 import xxhash
 from probe_pytorch.storage.bytes import CHECKSUMS
-from probe_pytorch.values import DEPTH, MOST, Collector
+from probe_pytorch.values import Collector
 from probe_recording.leaves import encode
+from probe_recording.values import DEPTH, MOST
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 

@@ -13,7 +13,7 @@ from typing import Any
 import mindspore
 from mindspore import Parameter, Tensor, nn, ops
 from mindspore.ops.composite import base
-from probe_recording.sites import Stack, frames_of
+from probe_recording import Stack, frames_of
 
 Node = Any
 """A node of the autograd graph."""

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mindspore import nn
-from probe_recording.config import Config, ConfigWarning
-from probe_recording.debugger import Debugger
-from probe_recording.interface import of_the_process
+from probe_recording import Config, ConfigWarning, Debugger, of_the_process
 
 from probe_core.errors import UserError
 from probe_mindspore.recorder import Models, Recorder

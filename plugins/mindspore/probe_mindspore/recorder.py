@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any, Union
 
+import probe_recording
 from mindspore import communication, nn
-from probe_recording import recorder
-from probe_recording.config import Config
-from probe_recording.directory import StepDirectory
-from probe_recording.interrupts import interrupts_deferred
-from probe_recording.recorder import SINGLE
+from probe_recording import Config, StepDirectory
 
 from probe_mindspore import compat
 from probe_mindspore.capture.calls import Calls
@@ -22,8 +18,10 @@ from probe_mindspore.session import Session
 Models = Union[nn.Cell, Sequence[nn.Cell], None]
 
 
-class Recorder(recorder.Recorder[Session]):
+class Recorder(probe_recording.Recorder[Session]):
     """Turns start, stop and step into sessions, and lets the captures see and go blind."""
+
+    rank_variable, size_variable = "RANK_ID", "RANK_SIZE"
 
     def __init__(self, config: Config) -> None:
         super().__init__(config)
@@ -54,22 +52,11 @@ class Recorder(recorder.Recorder[Session]):
             self._functions.calls = Calls(session, self._threads)
             self._functions.install()
 
-    @interrupts_deferred()
-    def stop(self) -> None:
-        """Cease to record and write."""
-        if not self._running:
-            return
-        self._blind()
-        session = self._session
-        if session is not None:
-            session.active = False
-            session.note("compile", "eager")
-            session.flush(although_empty=True)
+    def _stopped(self, session: Session) -> None:
+        session.note("compile", "eager")
 
     def _blind(self) -> None:
-        self._running = False
-        self._end_module_dump()
-        self._forget_tokens()
+        super()._blind()
         self._modules.remove()
         self._functions.calls = None
         self._functions.remove()
@@ -81,19 +68,10 @@ class Recorder(recorder.Recorder[Session]):
         """A session of this framework."""
         return Session(self.config, directory, shown, self._threads)
 
-    def _label(self) -> str:
-        if communication.GlobalComm.INITED:
-            return f"rank{communication.get_rank()}"
-        rank, size = (os.environ.get(name, "") for name in ("RANK_ID", "RANK_SIZE"))
-        if rank.isdigit() and size.isdigit() and int(size) > 1:
-            return f"rank{rank}"  # launched as one of several that have not met yet
-        return SINGLE
-
-    def _size(self) -> int:
-        if communication.GlobalComm.INITED:
-            return int(communication.get_group_size())
-        size = os.environ.get("RANK_SIZE", "")
-        return int(size) if size.isdigit() else 1
+    def _group(self) -> tuple[int, int] | None:
+        if not communication.GlobalComm.INITED:
+            return None
+        return int(communication.get_rank()), int(communication.get_group_size())
 
     # -- functions of the user's -------------------------------------------------------------
 

@@ -7,21 +7,17 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import probe_recording
 from mindspore import Tensor
-from probe_recording import session, sites
-from probe_recording.config import Config
-from probe_recording.directory import StepDirectory
-from probe_recording.threads import Threads
+from probe_recording import CHECKSUMS, Array, Config, NpyStore, StepDirectory, Threads, belongs_to_recorder
 
 from probe_mindspore import compat
-from probe_mindspore.arrays import CHECKSUMS, Array
-from probe_mindspore.storage import NpyStore
 from probe_mindspore.values import Collector
 
-sites.belongs_to_recorder(Path(__file__).parent)
+belongs_to_recorder(Path(__file__).parent)
 
 
-class Session(session.Session):
+class Session(probe_recording.Session):
     """What is recorded of one step and rank; tensors come to host memory at once and are kept as ``.npy``."""
 
     framework = "mindspore"
@@ -53,7 +49,7 @@ class Session(session.Session):
 
     def new_store(self) -> NpyStore:
         """A file a tensor."""
-        return NpyStore(self._directory.tensors)
+        return NpyStore(self.tensors)
 
     def copy_of(self, tensor: Array) -> Array:
         """A copy, for the array may share its memory with a tensor."""

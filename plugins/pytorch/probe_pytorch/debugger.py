@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Union
 
-from probe_recording.config import Config
-from probe_recording.debugger import Debugger
-from probe_recording.interface import of_the_process
+from probe_recording import Config, Debugger, of_the_process
 from torch import nn
 
 from probe_core.errors import UserError

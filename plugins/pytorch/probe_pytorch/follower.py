@@ -7,8 +7,7 @@ import os
 from typing import Any
 
 import torch
-from probe_recording.config import Config
-from probe_recording.interrupts import interrupts_deferred
+from probe_recording import Config, interrupts_deferred
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from probe_pytorch.recorder import Recorder

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import probe_recording
 import torch
-from probe_recording import recorder
-from probe_recording.config import Config
-from probe_recording.directory import StepDirectory
-from probe_recording.interrupts import interrupts_deferred
-from probe_recording.recorder import SINGLE
+from probe_recording import Config, StepDirectory, interrupts_deferred
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
@@ -32,7 +28,7 @@ from probe_pytorch.session import Session
 from probe_pytorch.storage.tensors import HEADER_ROOM
 
 
-class Recorder(recorder.Recorder[Session]):
+class Recorder(probe_recording.Recorder[Session]):
     """Turns start, stop and step into sessions, and lets the captures see and go blind.
 
     Args:
@@ -115,13 +111,11 @@ class Recorder(recorder.Recorder[Session]):
             session.flush(although_empty=not self.finds_models)
 
     def _blind(self) -> None:
-        self._running = False
+        super()._blind()
         self._roots.remove()
-        self._end_module_dump()
         stance, self._stance = self._stance, None
         if stance is not None:
             stance()
-        self._forget_tokens()
         if self._aten is not None:
             self._aten.calls = None
             self._aten.remove()
@@ -193,21 +187,10 @@ class Recorder(recorder.Recorder[Session]):
 
         return register_module_forward_pre_hook(before_any)
 
-    def _label(self) -> str:
+    def _group(self) -> tuple[int, int] | None:
         dist = torch.distributed
-        if dist.is_available() and dist.is_initialized():
-            return f"rank{dist.get_rank()}"
-        rank, size = (os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE"))
-        if rank.isdigit() and size.isdigit() and int(size) > 1:
-            return f"rank{rank}"  # launched as one of several that have not met yet
-        return SINGLE
-
-    def _size(self) -> int:
-        dist = torch.distributed
-        if dist.is_available() and dist.is_initialized():
-            return dist.get_world_size()
-        size = os.environ.get("WORLD_SIZE", "")
-        return int(size) if size.isdigit() else 1
+        met = dist.is_available() and dist.is_initialized()
+        return (dist.get_rank(), dist.get_world_size()) if met else None
 
     # -- functions of the user's -------------------------------------------------------------
 

@@ -13,9 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from probe_recording.config import LEVELS, TASKS, Config, load, parse_steps
-from probe_recording.loss import spans
-from probe_recording.sites import STAND_IN
+from probe_recording import LEVELS, STAND_IN, TASKS, Config, load_config, parse_steps, spans
 
 from probe_core.cli import console
 from probe_core.cli.main import FINISHED, LOST
@@ -126,7 +124,7 @@ def _config(
         step = step or DEFAULT_STEPS
     if step is not None:
         fields["step"] = parse_steps(step)
-    return load(config, **fields)
+    return load_config(config, **fields)
 
 
 def _execute(script: str, arguments: tuple[str, ...], module: bool) -> int:

@@ -7,12 +7,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import probe_recording
 import torch
-from probe_recording import session, sites
-from probe_recording.config import Config
-from probe_recording.directory import StepDirectory
-from probe_recording.leaves import TensorLeaf, Tree
-from probe_recording.session import Entry
+from probe_recording import Config, Entry, StepDirectory, TensorLeaf, Tree, belongs_to_recorder
 from torch.utils.hooks import unserializable_hook
 
 from probe_pytorch import compat
@@ -31,10 +28,10 @@ from probe_pytorch.values import Collector
 
 __all__ = ["Entry", "Session"]
 
-sites.belongs_to_recorder(Path(__file__).parent, "run_command.py")
+belongs_to_recorder(Path(__file__).parent, "run_command.py")
 
 
-class Session(session.Session):
+class Session(probe_recording.Session):
     """What is recorded of one step and rank; statistics of a device are fetched before they are written."""
 
     framework = "pytorch"
@@ -73,9 +70,9 @@ class Session(session.Session):
         """Packed or a file a tensor, at once or at the step's end."""
         store: TensorStore
         if self.config.store == "packed":
-            store = PackedStore(self._directory.tensors, self.room)
+            store = PackedStore(self.tensors, self.room)
         else:
-            store = FileStore(self._directory.tensors)
+            store = FileStore(self.tensors)
         return DelayedStore(store) if self.config.asynchronous else store
 
     def copy_of(self, tensor: torch.Tensor) -> torch.Tensor:

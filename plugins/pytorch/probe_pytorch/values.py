@@ -1,40 +1,26 @@
-"""From the arguments of a call to the leaves of its record: the walk, and what each object becomes.
-
-Nothing that is walked over is changed, moved or kept. Objects of strangers are asked for nothing
-but their type, their fields and, in containers, their items; one that raises costs its own leaf.
-"""
+"""The leaves of a record: what tensors and the other objects of torch become."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import probe_recording
 import torch
-from probe_recording.leaves import Json, Plain, TensorLeaf, Tree, scalar
+from probe_recording import Json, Plain, Save, TensorLeaf, Tree, Walk
 
 from probe_pytorch import compat
 from probe_pytorch.statistics import measure
 
-DEPTH = 200
-"""How deep containers are followed; what lies deeper is null."""
-
-MOST = 10_000
-"""How many containers of one value are followed; the rest is null, as are containers inside themselves."""
-
 TENSOR = "torch.Tensor"
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
-_SCALARS = (bool, int, float, str)
 _DTYPE_NAMES: dict[torch.dtype, str] = {}
 
-Save = Callable[[str, torch.Tensor], "str | None"]
-"""Stores the data of a tensor under a name; the name of its file, or None where it cannot be stored."""
 
-
-class Collector:
+class Collector(probe_recording.Collector):
     """Turns values into trees of leaves.
 
     Args:
@@ -45,6 +31,10 @@ class Collector:
         failed: Told of what a value raised while it was walked over.
     """
 
+    plain = _PLAIN
+    known = (torch.Tensor, torch.Size)
+    told_by_key = frozenset({"dtype", "device"})
+
     def __init__(
         self,
         checksum: Callable[[torch.Tensor], str] | None = None,
@@ -53,22 +43,11 @@ class Collector:
         measured: bool = True,
         failed: Callable[[str, str, BaseException], None] | None = None,
     ) -> None:
+        super().__init__(failed)
         self._checksum = checksum
         self._keep = keep
         self._wide = wide
         self._measured = measured
-        self._failed = failed
-
-    def tree(self, value: Any, name: str, save: Save | None = None) -> Tree:
-        """The tree of ``value``; ``name`` is what its tensor file would be called, without suffix."""
-        kind = type(value)
-        if kind in _PLAIN:
-            return self.tensor(value, name, save)
-        if value is None:
-            return None
-        if kind in _SCALARS:
-            return scalar(value)
-        return _Walk(self, save).tree(value, name)
 
     def arguments(self, values: tuple[Any, ...], prefix: str, save: Save | None) -> list[Tree]:
         """The trees of positional arguments or of several outputs."""
@@ -79,10 +58,6 @@ class Collector:
             ]
         return [self.tree(value, f"{prefix}.{i}", save) for i, value in enumerate(values)]
 
-    def keywords(self, values: Mapping[str, Any], prefix: str, save: Save | None) -> dict[str, Tree]:
-        """The trees of keyword arguments."""
-        return {key: self.keyword(key, value, f"{prefix}.{key}", save) for key, value in values.items()}
-
     def keyword(self, key: str, value: Any, name: str, save: Save | None) -> Tree:
         """The tree of one keyword argument; ``dtype`` and ``device`` are told by the keyword."""
         if value is None or key not in ("dtype", "device"):
@@ -92,11 +67,6 @@ class Collector:
         if isinstance(value, torch.device):
             return Plain(type="torch.device", value=f"{value.type}:{value.index}")
         return Plain(type="torch.device", value=value) if type(value) in (int, str) else None
-
-    def error(self, name: str, error: BaseException) -> None:
-        """A value raised while it was walked over."""
-        if self._failed is not None:
-            self._failed("value", name, error)
 
     # -- tensors ---------------------------------------------------------------------------
 
@@ -130,9 +100,11 @@ class Collector:
             leaf.statistics = measure(inner, self._keep, leaf, self._wide)
         return leaf
 
-    def special(self, tensor: torch.Tensor, name: str, save: Save | None) -> Tree:
+    def special(self, tensor: Any, name: str, save: Save | None) -> Tree:
         """The leaf of a tensor of another class: its inner tensor where it is known to hold one."""
         kind = type(tensor)
+        if isinstance(tensor, torch.Size):
+            return Plain(type="torch.Size", value=[_size(item) for item in tensor])
         if compat.is_fake(tensor):
             return TensorLeaf("FakeTensor", str(tensor.dtype), _shape(tensor), tensor.requires_grad)
         with compat.no_functions():
@@ -165,86 +137,27 @@ class Collector:
         }
         return found
 
+    # -- words -----------------------------------------------------------------------------
 
-class _Walk:
-    """Through the containers of one value, no deeper and no further than the bounds, never in circles."""
-
-    def __init__(self, collector: Collector, save: Save | None) -> None:
-        self._collector = collector
-        self._save = save
-        self._around: list[int] = []
-        self._left = MOST
-
-    def tree(self, value: Any, name: str) -> Tree:
-        """The tree of ``value``; what it raises costs this leaf."""
-        kind = type(value)
-        if kind in _PLAIN:
-            return self._collector.tensor(value, name, self._save)
-        if value is None:
-            return None
-        if kind in _SCALARS:
-            return scalar(value)
-        try:
-            if isinstance(value, torch.Tensor):
-                return self._collector.special(value, name, self._save)
-            return self._container(value, kind, name)
-        except Exception as error:
-            self._collector.error(name, error)
-            return None
-
-    def _container(self, value: Any, kind: type, name: str) -> Tree:
-        if kind is torch.Size:
-            return Plain(type="torch.Size", value=[_size(item) for item in value])
-        items = _items(value, kind)
-        if items is None:
-            return self._other(value, name)
-        self._left -= 1
-        if self._left < 0 or id(value) in self._around or len(self._around) > DEPTH:
-            return None
-        self._around.append(id(value))
-        try:
-            if isinstance(items, list):
-                return [self.tree(item, f"{name}.{i}") for i, item in enumerate(items)]
-            return self._members(items, name)
-        finally:
-            self._around.pop()
-
-    def _members(self, items: Iterator[tuple[Any, Any]], name: str) -> dict[str, Tree]:
-        found: dict[str, Tree] = {}
-        for key, item in items:
-            text = key if type(key) is str else str(key) if type(key) in _SCALARS else repr(key)[:80]
-            if text == "type":  # a dict with this key is a leaf to every reader of the format
-                text = "type_"
-            while text in found:
-                text += "_"
-            if type(key) is str and key in ("dtype", "device"):
-                found[text] = self._collector.keyword(key, item, f"{name}.{text}", self._save)
-            else:
-                found[text] = self.tree(item, f"{name}.{text}")
+    def array(self, value: np.ndarray[Any, Any]) -> Plain:
+        """The leaf of a numpy array, in one pass each of numpy's."""
+        found = Plain(type="numpy.ndarray", dtype=str(value.dtype), shape=list(value.shape))
+        four: list[Any] = [None] * 4
+        if value.size and value.dtype.kind in "iuf":
+            with np.errstate(all="ignore"):
+                wide = value.astype(np.float64)
+                norm = math.sqrt(float((wide * wide).sum()))
+                four = [value.max().item(), value.min().item(), float(wide.mean()), norm]
+        elif value.size and value.dtype.kind == "b":
+            four = [bool(value.any()), bool(value.all()), None, None]
+        found.update(zip(("Max", "Min", "Mean", "Norm"), four))
         return found
 
-    def _other(self, value: Any, name: str) -> Tree:
+    def other(self, value: Any, name: str, walk: Walk) -> Tree:
+        """The leaf of a word of torch's."""
         # a dtype or device by position is null, as by the peer: null and a leaf would not pair
-        if isinstance(value, slice):
-            parts = [_index(part) for part in (value.start, value.stop, value.step)]
-            return Plain(type="slice", value=parts)
-        if value is Ellipsis:
-            return Plain(type="ellipsis", value="...")
         if isinstance(value, torch.memory_format):
             return Plain(type="torch.memory_format", format=str(value).removeprefix("torch."))
-        if isinstance(value, np.generic) and isinstance(value.item(), _SCALARS):
-            return Plain(type=value.dtype.name, value=value.item())
-        if isinstance(value, np.ndarray):
-            return _array(value)
-        if isinstance(value, int):
-            return scalar(int.__int__(value))
-        if isinstance(value, float):
-            return scalar(float.__float__(value))
-        if isinstance(value, str):
-            return scalar(str.__str__(value))
-        return self._distributed(value, name)
-
-    def _distributed(self, value: Any, name: str) -> Tree:
         dist = torch.distributed
         if not dist.is_available():
             return None
@@ -254,7 +167,7 @@ class _Walk:
         if isinstance(value, dist.P2POp):
             return {
                 "class_type": "torch.distributed.P2POp",
-                "tensor": self.tree(value.tensor, f"{name}.tensor"),
+                "tensor": walk.tree(value.tensor, f"{name}.tensor"),
                 "op": getattr(value.op, "__name__", ""),
                 "peer": int(value.peer),
                 "tag": int(value.tag),
@@ -263,24 +176,6 @@ class _Walk:
         if type(value).__qualname__.startswith("ReduceOp"):
             return Plain(type="torch.distributed.ReduceOp", value=f"RedOpType.{_operation(value)}")
         return None
-
-
-def _items(value: Any, kind: type) -> list[Any] | Iterator[tuple[Any, Any]] | None:
-    """The items of a sequence as a list, or the members of what has names; None for neither."""
-    if isinstance(value, tuple):
-        fields = getattr(kind, "_fields", None)
-        if isinstance(fields, tuple) and len(fields) == tuple.__len__(value):
-            return iter(zip(fields, tuple.__iter__(value)))
-        return [*tuple.__iter__(value)]
-    if isinstance(value, list):
-        return [*list.__iter__(value)]
-    if isinstance(value, (set, frozenset)):
-        return [*(set if isinstance(value, set) else frozenset).__iter__(value)]  # type: ignore[arg-type]
-    if isinstance(value, Mapping):
-        return iter(list(dict.items(value) if isinstance(value, dict) else value.items()))
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return ((field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value))
-    return None
 
 
 def _stored(tensor: torch.Tensor) -> torch.Tensor | None:
@@ -313,15 +208,6 @@ def _size(size: Any) -> int:
         return 0
 
 
-def _index(part: Any) -> Json:
-    if part is None:
-        return None
-    try:
-        return int(part)
-    except Exception:
-        return None
-
-
 def _mesh(mesh: Any) -> Json:
     inner = getattr(mesh, "mesh", None)
     return inner.tolist() if isinstance(inner, torch.Tensor) else None
@@ -335,17 +221,3 @@ def _group(group: Any) -> tuple[list[int], str]:
 def _operation(value: Any) -> str:
     text = str(getattr(value, "op", value))
     return text.rpartition(".")[2].rstrip(">")
-
-
-def _array(value: np.ndarray[Any, Any]) -> Json:
-    found = Plain(type="numpy.ndarray", dtype=str(value.dtype), shape=list(value.shape))
-    four: list[Any] = [None] * 4
-    if value.size and value.dtype.kind in "iuf":
-        with np.errstate(all="ignore"):
-            wide = value.astype(np.float64)
-            norm = math.sqrt(float((wide * wide).sum()))
-            four = [value.max().item(), value.min().item(), float(wide.mean()), norm]
-    elif value.size and value.dtype.kind == "b":
-        four = [bool(value.any()), bool(value.all()), None, None]
-    found.update(zip(("Max", "Min", "Mean", "Norm"), four))
-    return found

@@ -9,7 +9,15 @@ from probe_recording.session import Entry, Session
 
 
 class Backward:
-    """Takes the gradients of one call into its backward record."""
+    """Takes the gradients of one call into its backward record.
+
+    Args:
+        session: The session that records.
+        key: The name of the record.
+        parent: The module whose forward called, by the name of that forward.
+        size: How many gradients are expected on each side, which are null until they arrive.
+        inside: True where the record is wanted whatever its name.
+    """
 
     def __init__(
         self,
@@ -21,7 +29,7 @@ class Backward:
     ) -> None:
         self._session = session
         self._key = key
-        self._parent = parent
+        self._parent = parent.replace(".forward.", ".backward.") if parent else None
         self._size = size
         self._asks = not (session.filter.takes_all or inside)
         self._entry: Entry | None = None

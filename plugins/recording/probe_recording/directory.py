@@ -15,10 +15,18 @@ from typing import IO
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, open_file, refuse_link, refused, write_text
 from probe_core.safe_text import safe
-from probe_core.store.layout import CONSTRUCT_FILE, OURS, STACK_FILE, TENSOR_DIRECTORY
-from probe_core.store.packed import JOURNAL_FILE, PACKED_FILE
+from probe_core.store.files import (
+    CONSTRUCT_FILE,
+    ERROR_FILE,
+    FILES,
+    JOURNAL_FILE,
+    OURS,
+    PACKED_FILE,
+    STACK_FILE,
+    TENSOR_DIRECTORY,
+)
 
-DUMP_FILE, DEBUG_FILE, ERROR_FILE = "dump.json", "debug.json", "dump_error_info.log"
+DUMP_FILE, DEBUG_FILE = FILES
 TENSOR_SUFFIXES = (".pt", ".npy")
 _STEP = re.compile(r"step(\d{1,9})")
 _LABEL = re.compile(r"rank\d*")

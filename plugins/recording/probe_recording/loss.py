@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from probe_core.cli import console
 from probe_core.errors import UserError
+from probe_recording import messages
 
 _SPACE = 'Free some space there or give another dump_path; "task": "statistics" takes less space.'
 _FIXES = {
@@ -81,11 +80,10 @@ def tell(loss: Loss, whole: Sequence[int]) -> None:
     remains = [loss.remains]
     if whole:
         remains.append(f"{spans(whole).capitalize()} can be read as a whole.")
-    with suppress(OSError, ValueError):  # where messages go may be full, or closed, as well
-        console.error(
-            f"{loss.failure.what} Recording stopped in step {loss.step}; the training goes on unrecorded.",
-            f"{' '.join(remains)} {loss.failure.fix}",
-        )
+    messages.error(
+        f"{loss.failure.what} Recording stopped in step {loss.step}; the training goes on unrecorded.",
+        f"{' '.join(remains)} {loss.failure.fix}",
+    )
 
 
 def spans(steps: Iterable[int]) -> str:

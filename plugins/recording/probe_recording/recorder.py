@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
-from probe_core.cli import console
 from probe_core.errors import UserError
 from probe_core.files.atomic import refused
+from probe_recording import messages
 from probe_recording.config import Config
 from probe_recording.directory import (
     DEBUG_FILE,
@@ -53,6 +53,21 @@ class Modules(Protocol[C]):
         """Take all hooks away."""
 
 
+class NoModules:
+    """The capture of a framework without modules."""
+
+    paused = False
+
+    def begin_step(self, session: Any) -> None:
+        """Record nothing."""
+
+    def install(self, named: Iterable[tuple[str, Any]], gradients: bool) -> None:
+        """Hook nothing."""
+
+    def remove(self) -> None:
+        """Remove nothing."""
+
+
 class Recorder(ABC, Generic[S]):
     """Which step and rank it is, and its session; a framework says what is seen while it runs.
 
@@ -64,6 +79,9 @@ class Recorder(ABC, Generic[S]):
         recorded: How many records each step has that was written to its end.
         lost: What could not be written, after which nothing more is recorded; None where all is well.
     """
+
+    rank_variable, size_variable = "RANK", "WORLD_SIZE"
+    """Variables of the environment by which a launcher tells a process its rank, and how many there are."""
 
     _modules: Modules[S]
 
@@ -93,16 +111,12 @@ class Recorder(ABC, Generic[S]):
     # -- what a framework says -------------------------------------------------------------
 
     @abstractmethod
-    def stop(self) -> None:
-        """Cease to record and write."""
-
-    @abstractmethod
     def new_session(self, directory: StepDirectory, shown: str) -> S:
         """A session of this framework."""
 
-    @abstractmethod
     def new_modules(self) -> Modules[S]:
         """A capture of modules."""
+        return NoModules()
 
     @abstractmethod
     def register(self, holder: Any, attribute: str, name: str) -> None:
@@ -120,27 +134,26 @@ class Recorder(ABC, Generic[S]):
     def _see(self, session: S, model: Any) -> None:
         """Let the captures of this level see."""
 
-    @abstractmethod
     def _blind(self) -> None:
-        """Let all captures go blind."""
+        """Uninstall all captures; a framework uninstalls its own behind these."""
+        self._running = False
+        self._end_module_dump()
+        self._forget_tokens()
 
-    @abstractmethod
     def _pause_calls(self) -> None:
-        """Calls are not recorded while a single module is."""
+        """Record no calls while a single module is recorded."""
 
-    @abstractmethod
     def _resume_calls(self) -> None:
-        """Calls are recorded again, if they were before."""
+        """Record calls again, if they were recorded before."""
+
+    def _stopped(self, session: S) -> None:
+        """Note at the head of the run what is known only now."""
 
     def _close_last(self) -> None:
         """Whatever else ends with the recording."""
 
-    @abstractmethod
-    def _label(self) -> str:
-        """What this process is called in the run: ``rank``, or ``rank{n}`` as one of several."""
-
-    def _size(self) -> int | None:
-        """Return how many processes the run has, as far as is known."""
+    def _group(self) -> tuple[int, int] | None:
+        """Return the rank of this process and the number of all, once they have met."""
         return None
 
     # -- the life of a step ----------------------------------------------------------------
@@ -275,6 +288,18 @@ class Recorder(ABC, Generic[S]):
         self._session = None
         self._finished = True
 
+    @interrupts_deferred()
+    def stop(self) -> None:
+        """Cease to record and write."""
+        if not self._running:
+            return
+        self._blind()
+        session = self._session
+        if session is not None:
+            session.active = False
+            self._stopped(session)
+            session.flush(although_empty=True)
+
     # -- single values and modules -----------------------------------------------------------
 
     def save(self, variable: Any, name: str, backward: bool) -> None:
@@ -358,7 +383,7 @@ class Recorder(ABC, Generic[S]):
         size = self._size()
         for other in labels_in(root) if size and label in (SINGLE, f"{SINGLE}0") else ():
             number = other.removeprefix(SINGLE)
-            if other == label or (number and label != SINGLE and int(number) < (size or 0)):
+            if other == label or (number and label != SINGLE and int(number) < size):
                 continue
             try:
                 lock = Lock(root, other)
@@ -368,7 +393,7 @@ class Recorder(ABC, Generic[S]):
                 remove_run(root, other, self._first, removed)
             lock.release()
         for sentence in removed.sentences(root):
-            console.note(sentence)
+            messages.note(sentence)
 
     def _close_session(self) -> None:
         """Complete the step. Interrupted, it is still open, and can be closed again."""
@@ -387,6 +412,22 @@ class Recorder(ABC, Generic[S]):
             self._session.active = False
         self._searched = True
         self._tell(f"probe: {self.config.overflow_count} overflow(s) recorded; the search ends.")
+
+    def _label(self) -> str:
+        """Return the name of this process in the run: ``rank``, or ``rank{n}`` as one of several."""
+        if (group := self._group()) is not None:
+            return f"{SINGLE}{group[0]}"
+        rank, size = (os.environ.get(name, "") for name in (self.rank_variable, self.size_variable))
+        if rank.isdigit() and size.isdigit() and int(size) > 1:
+            return f"{SINGLE}{rank}"  # launched as one of several that have not met yet
+        return SINGLE
+
+    def _size(self) -> int:
+        """Return how many processes the run has, as far as is known."""
+        if (group := self._group()) is not None:
+            return group[1]
+        size = os.environ.get(self.size_variable, "")
+        return int(size) if size.isdigit() else 1
 
     def _wanted(self) -> bool:
         return not self._finished and self.lost is None and self._selected() and self._enabled()
@@ -417,7 +458,7 @@ class Recorder(ABC, Generic[S]):
     def _tell(self, text: str) -> None:
         if text not in self._told:
             self._told.add(text)
-            console.note(text)
+            messages.note(text)
 
 
 def _leave_alone(recorder: Recorder[Any] | None) -> None:

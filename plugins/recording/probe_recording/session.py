@@ -17,10 +17,10 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from probe_core.errors import UserError
-from probe_core.store.layout import LOST, OURS, UNFINISHED
+from probe_core.store.files import LOST, OURS, UNFINISHED
 from probe_core.store.names import is_gradient
 from probe_recording.config import Config
 from probe_recording.directory import DEBUG_FILE, DUMP_FILE, StepDirectory
@@ -30,6 +30,9 @@ from probe_recording.leaves import Tree, encode, quoted, without_data
 from probe_recording.loss import Failure, failure_of
 from probe_recording.overflow import overflows
 from probe_recording.sites import Stack, Stacks
+
+if TYPE_CHECKING:
+    from probe_recording.values import Collector
 
 Save = Callable[[str, Any], "str | None"]
 """Stores the data of a tensor under a name; the name of its file, or None where it cannot be stored."""
@@ -46,13 +49,6 @@ class Store(Protocol):
 
     def close(self) -> int:
         """Complete what was written; the room that a header like this one should have."""
-
-
-class Collects(Protocol):
-    """Turns a framework's values into trees of leaves."""
-
-    def tree(self, value: Any, name: str, save: Save | None = None) -> Tree:
-        """The tree of ``value``; ``name`` is what its tensor file would be called, without suffix."""
 
 
 FLUSH_EVERY = 1000
@@ -88,7 +84,7 @@ class Session(ABC):
     framework = ""
     suffix = ".npy"
     least_room = 0
-    collector: Collects
+    collector: Collector
 
     def __init__(self, config: Config, directory: StepDirectory, shown: str, room: int = 0) -> None:
         self.config = config
@@ -307,6 +303,11 @@ class Session(ABC):
 
     def read_back(self) -> None:  # noqa: B027 - without devices there is nothing to fetch
         """Fetch the statistics that lie on devices."""
+
+    @property
+    def tensors(self) -> Path:
+        """The directory of the data of tensors; it is made when a store makes it."""
+        return self._directory.tensors
 
     @property
     def kernels(self) -> Path:

@@ -3,49 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-from probe_recording.backward import Backward
-from probe_recording.leaves import Tree
-from probe_recording.sites import Stack, lines_of
-from probe_recording.threads import Threads
+import probe_recording
+from probe_recording import Backward, Call, Stack, Threads, lines_of
 
 from probe_mindspore import compat
-from probe_mindspore.capture.gradients import Source, attach, sources_of, tensors_in
+from probe_mindspore.capture.gradients import attach, sources_of, tensors_in
 from probe_mindspore.session import Session
 
 
-@dataclass(slots=True, eq=False)
-class Call:
-    """A call that has begun and is recorded."""
-
-    prefix: str
-    number: int
-    stack: Stack
-    parent: str | None
-    wanted: bool
-    inside: bool
-    fields: dict[str, Tree] = field(default_factory=dict)
-    sources: list[Source] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        """The call's name without its phase."""
-        return f"{self.prefix}.{self.number}"
-
-
-class Calls:
+class Calls(probe_recording.Calls[Session]):
     """Records calls into a session."""
 
+    fleeting = True
+
     def __init__(self, session: Session, threads: Threads) -> None:
-        self.session = session
-        self._threads = threads
-        config = session.config
-        self._inputs = session.wants("forward", "input")
-        self._outputs = session.wants("forward", "output")
-        self._values = config.task != "structure"
-        self._backward = "backward" in config.directions and self._values and compat.has_nodes()
+        super().__init__(session, threads)
+        self._backward = self._backward and compat.has_nodes()
 
     def record(
         self, prefix: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -62,7 +38,7 @@ class Calls:
             in_place: The call writes its first argument.
         """
         given = (*args, *kwargs.values())
-        call = self._begin(prefix, args, kwargs, stack, tensors_in(given))
+        call = self.begin(prefix, args, kwargs, stack)
         if call is None:
             return function(*args, **kwargs)
         try:
@@ -75,7 +51,7 @@ class Calls:
         if not outputs and not tensors_in(given):
             self.session.take_back(prefix, call.number)
             return result
-        self._end(call, args[0] if result is None and in_place and args else result)
+        self.end(call, args[0] if result is None and in_place and args else result)
         return result
 
     def _wait(self, call: Call, tensors: list[Any]) -> None:
@@ -89,67 +65,16 @@ class Calls:
             error.args = (said, *error.args[1:])
             raise
 
-    def _begin(
-        self, prefix: str, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Stack, tensors: list[Any]
-    ) -> Call | None:
-        """A call begins: take its inputs, unless it is not wanted. The recorder's errors stay here."""
-        session = self.session
-        name = prefix
-        try:
-            number = session.number(prefix)
-            name = f"{prefix}.{number}.forward"
-            wanted = session.filter.api(name)
-            if not wanted and not self._backward:
-                return None
-            modules = self._threads.modules
-            call = Call(
-                prefix, number, stack, modules[-1] if modules else None, wanted, session.filter.inside
-            )
-            if self._values:
-                with session.quiet():
-                    if self._inputs and wanted:
-                        save = session.save_for(name, fleeting=True)
-                        call.fields["input_args"] = session.collector.arguments(args, f"{name}.input", save)
-                        call.fields["input_kwargs"] = session.collector.keywords(
-                            kwargs, f"{name}.kwargs", save
-                        )
-                    if self._backward:
-                        call.sources = sources_of(tensors)
-            return call
-        except Exception as error:
-            session.failed("forward input", name, error)
-            return None
+    def _take_sources(self, call: Call, values: tuple[Any, ...]) -> None:
+        call.sources = sources_of(values)
 
-    def _end(self, call: Call, result: Any) -> None:
-        """A call has ended: take its outputs, add the record, and wait for its gradients."""
-        session = self.session
-        name = f"{call.name}.forward"
-        try:
-            outputs = result if isinstance(result, tuple) else (result,)
-            with session.quiet():
-                if self._values and self._outputs and call.wanted:
-                    call.fields["output"] = session.collector.arguments(
-                        outputs, f"{name}.output", session.save_for(name, fleeting=True)
-                    )
-                if self._values and compat.is_recompute(call.stack):
-                    call.fields["is_recompute"] = True
-                if call.wanted and ("forward" in session.config.directions or not self._values):
-                    session.add(name, call.fields, call.stack, call.parent)
-                if self._backward:
-                    tensors = tensors_in(outputs)
-                    key = f"{call.name}.backward"
-                    size = len(tensors), len(call.sources)
-                    attach(
-                        tensors,
-                        call.sources,
-                        lambda: receiver(session, key, call.parent, size, call.inside),
-                        session.quiet,
-                    )
-        except Exception as error:
-            session.failed("forward output", name, error)
+    def _expect_gradients(self, call: Call, outputs: tuple[Any, ...]) -> None:
+        """Have the gradients told: there is a place for each tensor that the call gave out and took in."""
+        tensors = tensors_in(outputs)
+        size = len(tensors), len(call.sources)
+        key = f"{call.name}.backward"
+        backward = partial(Backward, self.session, key, call.parent, size, call.inside)
+        attach(tensors, call.sources, backward, self.session.quiet)
 
-
-def receiver(session: Session, key: str, parent: str | None, size: tuple[int, int], inside: bool) -> Backward:
-    """What is told of the gradients of a call: a place for each tensor it gave out and took in."""
-    above = parent.replace(".forward.", ".backward.") if parent else None
-    return Backward(session, key, above, size, inside)
+    def _is_recompute(self, stack: Stack) -> bool:
+        return compat.is_recompute(stack)

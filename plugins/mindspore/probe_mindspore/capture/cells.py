@@ -8,13 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mindspore import nn
-from probe_recording.leaves import Tree
-from probe_recording.session import Entry
-from probe_recording.sites import stack_of
-from probe_recording.threads import Threads
+from probe_recording import Backward, Entry, Threads, Tree, stack_of
 
 from probe_mindspore import compat
-from probe_mindspore.capture.calls import receiver
 from probe_mindspore.capture.gradients import Source, attach, sources_of, tensors_in
 from probe_mindspore.session import Session
 
@@ -175,7 +171,7 @@ class Cells:
             attach(
                 tensors,
                 running.sources,
-                lambda: receiver(session, key, running.parent, size, running.inside),
+                lambda: Backward(session, key, running.parent, size, running.inside),
                 session.quiet,
             )
 

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 import yaml
 from mindspore import Tensor
-from probe_recording.sites import stack_of
-from probe_recording.threads import Threads
+from probe_recording import Threads, stack_of
 
 from probe_mindspore import compat
 from probe_mindspore.capture.calls import Calls

@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from probe_recording.sites import stack_of
-from probe_recording.threads import Threads
+from probe_recording import Threads, stack_of
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from probe_pytorch import compat

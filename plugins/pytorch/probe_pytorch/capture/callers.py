@@ -14,7 +14,7 @@ from types import CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 import torch
-from probe_recording.sites import STAND_IN
+from probe_recording import STAND_IN
 
 DEEPEST = 4
 """Frames that are repeated: those of modules of torch, up to the line that called the outermost one."""

@@ -14,8 +14,7 @@ from types import FrameType
 from typing import Any
 
 import torch
-from probe_recording.sites import is_operator, stack_of
-from probe_recording.threads import Threads
+from probe_recording import Threads, is_operator, stack_of
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from probe_pytorch import compat, seeds

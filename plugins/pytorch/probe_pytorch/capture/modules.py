@@ -12,10 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from probe_recording.backward import Backward
-from probe_recording.leaves import Tree
-from probe_recording.sites import stack_of
-from probe_recording.threads import Threads
+from probe_recording import Backward, Threads, Tree, stack_of
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.utils.hooks import unserializable_hook
@@ -255,12 +252,11 @@ class ModuleCapture:
             if not outputs:
                 return
             key = str(running.key).replace(".forward.", ".backward.")
-            parent = running.parent.replace(".forward.", ".backward.") if running.parent else None
             size = (len(outputs), len(running.sources))
             attach_walked(
                 outputs,
                 running.sources,
-                lambda: Backward(session, key, parent, size, running.inside),
+                lambda: Backward(session, key, running.parent, size, running.inside),
                 running.first_new,
             )
 

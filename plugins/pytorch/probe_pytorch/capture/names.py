@@ -16,7 +16,6 @@ from types import CodeType
 from typing import Any
 
 import torch
-import yaml
 
 from probe_core.errors import UserError
 from probe_core.files.given import parse_yaml, read_given
@@ -87,26 +86,29 @@ def load_names(ops: Path | None = None, risk_level: str = "ALL") -> Names:
     Raises:
         UserError: The list cannot be read, or is not in the form of support_wrap_ops.yaml.
     """
-    rules = yaml.load(_package_text("names.yaml"), _LOADER)
+    rules = _package_yaml("names.yaml")
     listed = _listed(ops)
     allow = _risk(risk_level, rules, listed)
     return _Builder(rules, listed, allow).build()
 
 
-def _package_text(name: str) -> str:
-    return (files("probe_pytorch.capture") / name).read_text("utf-8")
+def _package_yaml(name: str) -> Any:
+    """Return what a yaml file of this package says; yaml is loaded where calls are recorded, not before."""
+    import yaml
 
-
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    text = (files("probe_pytorch.capture") / name).read_text("utf-8")
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def _listed(path: Path | None) -> dict[str, list[str]]:
+    import yaml
+
     what = path or "support_wrap_ops.yaml"
     try:
         if path:
             found = parse_yaml(read_given(path).decode("utf-8"))
         else:
-            found = yaml.load(_package_text("support_wrap_ops.yaml"), _LOADER)
+            found = _package_yaml("support_wrap_ops.yaml")
     except OSError as error:
         raise UserError(
             f'The list of APIs "{what}" cannot be read: {error.strerror or error}.',

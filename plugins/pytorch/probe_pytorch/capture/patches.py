@@ -13,8 +13,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from probe_recording.sites import stack_of
-from probe_recording.threads import Threads
+from probe_recording import Threads, stack_of
 
 from probe_pytorch.capture import collectives
 from probe_pytorch.capture.callers import called_from

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from probe_recording.threads import Threads
+from probe_recording import Threads
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 

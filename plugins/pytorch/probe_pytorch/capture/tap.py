@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from probe_recording.leaves import Tree
+from probe_recording import Tree
 from torch import nn
 from torch.utils.hooks import unserializable_hook
 

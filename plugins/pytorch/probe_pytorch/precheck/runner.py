@@ -24,7 +24,7 @@ from probe_precheck import (
 )
 
 from probe_core.errors import UserError
-from probe_core.store.layout import TENSOR_DIRECTORY
+from probe_core.store.files import TENSOR_DIRECTORY
 from probe_core.store.tensors import tensors_in as stored_in
 from probe_pytorch.precheck.rules import rules
 

@@ -16,16 +16,15 @@ from typing import Any, Protocol
 
 import torch
 import xxhash
-from probe_recording.interrupts import interrupts_deferred
+from probe_recording import interrupts_deferred
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import create, open_file, write_text
+from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
 from probe_pytorch.storage.bytes import Bytes, bytes_of, on_host
 
 SUFFIX = ".pt"
 PART = ".tensor.part"
-PACKED_FILE = "tensors.safetensors"
-INDEX_FILE = "tensors.index.json"
 LONGEST_NAME = 255
 HEADER_ROOM = 1 << 16
 """Bytes kept free for the header of the first step; later steps keep what the last one took."""
@@ -109,7 +108,7 @@ class PackedStore:
     def __init__(self, directory: Path, room: int = HEADER_ROOM) -> None:
         directory.mkdir(parents=True, exist_ok=True, mode=0o750)
         self._path = directory / PACKED_FILE
-        self._index_path = directory / INDEX_FILE
+        self._index_path = directory / JOURNAL_FILE
         self._index_path.unlink(missing_ok=True)
         self._start = -(-room // 64) * 64
         self._path.unlink(missing_ok=True)

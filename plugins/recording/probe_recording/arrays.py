@@ -1,4 +1,4 @@
-"""Values of tensors in host memory: their statistics and checksums, all in numpy.
+"""Values of tensors in host memory: their statistics, checksums and files, all in numpy.
 
 No operator of a device is needed for any of it, so none can be missing.
 """
@@ -7,21 +7,20 @@ from __future__ import annotations
 
 import math
 import zlib
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from probe_core.files.atomic import DIRECTORY_MODE, replacing
 from probe_recording.leaves import NOTHING, Four
 
 Array = np.ndarray[Any, Any]
 
+SUFFIX = ".npy"
+LONGEST_NAME = 255
 BLOCK = 1 << 18
 """Elements that are converted to float64 at a time."""
-
-
-def widened(bits: Array) -> Array:
-    """bfloat16, given as its 16 bits, as float32: exact."""
-    wide: Array = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
-    return wide
 
 
 def measure(array: Array) -> Four:
@@ -78,3 +77,31 @@ def xxh3(array: Array) -> str:
 
 
 CHECKSUMS = {"md5": crc32, "xxh3": xxh3}
+
+
+class NpyStore:
+    """A store of one ``.npy`` file a tensor.
+
+    Args:
+        directory: The directory of the files; it is made.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        directory.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
+
+    def save(self, name: str, array: Array) -> str | None:
+        """Write the file; its name, or None for a name that is too long for a file."""
+        file = "".join("_" if c in "/\\\0" else c for c in name) + SUFFIX
+        if len(file.encode()) > LONGEST_NAME:
+            return None
+        with replacing(self._directory / file) as target:
+            np.save(target, array, allow_pickle=False)
+        return file
+
+    def flush(self) -> None:
+        """Do nothing: each file is complete once it is written."""
+
+    def close(self) -> int:
+        """Return 0: nothing is open, and there is no header."""
+        return 0

@@ -1,0 +1,194 @@
+"""From the arguments of a call to the leaves of its record, whatever the framework.
+
+Nothing that is walked over is changed, moved or kept. Objects of strangers are asked for nothing
+but their type, their fields and, in containers, their items; one that raises costs its own leaf.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from probe_recording.arrays import Array, measure
+from probe_recording.leaves import Json, Plain, Tree, scalar
+from probe_recording.session import Save
+
+DEPTH = 200
+"""How deep containers are followed; what lies deeper is null."""
+
+MOST = 10_000
+"""How many containers of one value are followed; the rest is null, as are containers inside themselves."""
+
+SCALARS = (bool, int, float, str)
+
+
+class Collector(ABC):
+    """Turns values into trees of leaves; a framework says what its tensors and its words become.
+
+    Args:
+        failed: Told of what a value raised while it was walked over.
+
+    Attributes:
+        plain: Classes whose objects are tensors, and nothing else; ``tensor`` is asked for them.
+        known: Classes whose objects ``special`` is asked for, before they are walked over.
+        told_by_key: Keys whose items ``keyword`` is asked for.
+    """
+
+    plain: tuple[type, ...] = ()
+    known: tuple[type, ...] = ()
+    told_by_key: frozenset[str] = frozenset()
+
+    def __init__(self, failed: Callable[[str, str, BaseException], None] | None = None) -> None:
+        self._failed = failed
+
+    def tree(self, value: Any, name: str, save: Save | None = None) -> Tree:
+        """Return the tree of ``value``; ``name`` is what its tensor file would be called, without suffix."""
+        kind = type(value)
+        if kind in self.plain:
+            return self.tensor(value, name, save)
+        if value is None:
+            return None
+        if kind in SCALARS:
+            return scalar(value)
+        return Walk(self, save).tree(value, name)
+
+    def arguments(self, values: tuple[Any, ...], prefix: str, save: Save | None) -> list[Tree]:
+        """Return the trees of positional arguments or of several outputs."""
+        return [self.tree(value, f"{prefix}.{i}", save) for i, value in enumerate(values)]
+
+    def keywords(self, values: Mapping[str, Any], prefix: str, save: Save | None) -> dict[str, Tree]:
+        """Return the trees of keyword arguments."""
+        return {key: self.keyword(key, value, f"{prefix}.{key}", save) for key, value in values.items()}
+
+    def keyword(self, key: str, value: Any, name: str, save: Save | None) -> Tree:
+        """Return the tree of one keyword argument."""
+        return self.tree(value, name, save)
+
+    def error(self, name: str, error: BaseException) -> None:
+        """Report what a value raised while it was walked over."""
+        if self._failed is not None:
+            self._failed("value", name, error)
+
+    # -- what a framework says -------------------------------------------------------------
+
+    @abstractmethod
+    def tensor(self, tensor: Any, name: str, save: Save | None) -> Tree:
+        """Return the leaf of a tensor."""
+
+    def special(self, value: Any, name: str, save: Save | None) -> Tree:
+        """Return the leaf of an object of a known class; by default that of a tensor."""
+        return self.tensor(value, name, save)
+
+    def array(self, value: Array) -> Plain:
+        """Return the leaf of a numpy array."""
+        found = Plain(type="numpy.ndarray", dtype=str(value.dtype), shape=list(value.shape))
+        found.update(zip(("Max", "Min", "Mean", "Norm"), measure(value)))
+        return found
+
+    def other(self, value: Any, name: str, walk: Walk) -> Tree:
+        """Return the leaf of what is neither a tensor, a container nor a word of Python's; None is null."""
+        return None
+
+
+class Walk:
+    """Through the containers of one value, no deeper and no further than the bounds, never in circles."""
+
+    def __init__(self, collector: Collector, save: Save | None) -> None:
+        self._collector = collector
+        self._save = save
+        self._around: list[int] = []
+        self._left = MOST
+
+    def tree(self, value: Any, name: str) -> Tree:
+        """Return the tree of ``value``; what it raises costs this leaf."""
+        kind = type(value)
+        collector = self._collector
+        if kind in collector.plain:
+            return collector.tensor(value, name, self._save)
+        if value is None:
+            return None
+        if kind in SCALARS:
+            return scalar(value)
+        try:
+            if isinstance(value, collector.known):
+                return collector.special(value, name, self._save)
+            items = _items(value, kind)
+            return self._other(value, name) if items is None else self._container(value, items, name)
+        except Exception as error:  # of a stranger's object: it costs its own leaf
+            collector.error(name, error)
+            return None
+
+    def _container(self, value: Any, items: list[Any] | Iterator[tuple[Any, Any]], name: str) -> Tree:
+        self._left -= 1
+        if self._left < 0 or id(value) in self._around or len(self._around) > DEPTH:
+            return None
+        self._around.append(id(value))
+        try:
+            if isinstance(items, list):
+                return [self.tree(item, f"{name}.{i}") for i, item in enumerate(items)]
+            return self._members(items, name)
+        finally:
+            self._around.pop()
+
+    def _members(self, items: Iterator[tuple[Any, Any]], name: str) -> dict[str, Tree]:
+        found: dict[str, Tree] = {}
+        for key, item in items:
+            text = key if type(key) is str else str(key) if type(key) in SCALARS else repr(key)[:80]
+            if text == "type":  # a dict with this key is a leaf to every reader of the format
+                text = "type_"
+            while text in found:
+                text += "_"
+            if type(key) is str and key in self._collector.told_by_key:
+                found[text] = self._collector.keyword(key, item, f"{name}.{text}", self._save)
+            else:
+                found[text] = self.tree(item, f"{name}.{text}")
+        return found
+
+    def _other(self, value: Any, name: str) -> Tree:
+        if isinstance(value, slice):
+            parts = [_index(part) for part in (value.start, value.stop, value.step)]
+            return Plain(type="slice", value=parts)
+        if value is Ellipsis:
+            return Plain(type="ellipsis", value="...")
+        if isinstance(value, np.generic) and isinstance(value.item(), SCALARS):
+            return Plain(type=value.dtype.name, value=value.item())
+        if isinstance(value, np.ndarray):
+            return self._collector.array(value)
+        if isinstance(value, int):
+            return scalar(int.__int__(value))
+        if isinstance(value, float):
+            return scalar(float.__float__(value))
+        if isinstance(value, str):
+            return scalar(str.__str__(value))
+        return self._collector.other(value, name, self)
+
+
+def _items(value: Any, kind: type) -> list[Any] | Iterator[tuple[Any, Any]] | None:
+    """Return the items of a sequence as a list, or the members of what has names; None for neither."""
+    if isinstance(value, tuple):
+        fields = getattr(kind, "_fields", None)
+        if isinstance(fields, tuple) and len(fields) == tuple.__len__(value):
+            return iter(zip(fields, tuple.__iter__(value)))
+        return [*tuple.__iter__(value)]
+    if isinstance(value, list):
+        return [*list.__iter__(value)]
+    if isinstance(value, (set, frozenset)):
+        return [*(set if isinstance(value, set) else frozenset).__iter__(value)]  # type: ignore[arg-type]
+    if isinstance(value, Mapping):
+        return iter(list(dict.items(value) if isinstance(value, dict) else value.items()))
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return ((field.name, getattr(value, field.name, None)) for field in dataclasses.fields(value))
+    return None
+
+
+def _index(part: Any) -> Json:
+    if part is None:
+        return None
+    try:
+        return int(part)
+    except Exception:  # of a stranger's number
+        return None
