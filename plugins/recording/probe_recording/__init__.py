@@ -12,10 +12,10 @@ from probe_recording.debugger import Debugger
 from probe_recording.directory import StepDirectory
 from probe_recording.interface import of_the_process
 from probe_recording.interrupts import interrupts_deferred
-from probe_recording.leaves import NOTHING, Four, Json, Plain, TensorLeaf, Tree, scalar
+from probe_recording.leaves import NOTHING, Four, Json, Plain, Save, TensorLeaf, Tree, scalar
 from probe_recording.loss import spans
 from probe_recording.recorder import SINGLE, Recorder
-from probe_recording.session import Entry, Save, Session
+from probe_recording.session import Entry, Session
 from probe_recording.sites import (
     STAND_IN,
     Stack,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Union
 
@@ -12,6 +13,8 @@ Four = tuple[Number, Number, Number, Number]
 """Max, Min, Mean, Norm."""
 
 NOTHING: Four = (None, None, None, None)
+Save = Callable[[str, Any], "str | None"]
+"""Stores the data of a tensor under a name; the name of its file, or None where it cannot be stored."""
 
 
 @dataclass(slots=True, eq=False)

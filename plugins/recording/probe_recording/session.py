@@ -26,16 +26,13 @@ from probe_recording.config import Config
 from probe_recording.directory import DEBUG_FILE, DUMP_FILE, StepDirectory
 from probe_recording.filters import Filter
 from probe_recording.interrupts import interrupts_deferred
-from probe_recording.leaves import Tree, encode, quoted, without_data
+from probe_recording.leaves import Save, Tree, encode, quoted, without_data
 from probe_recording.loss import Failure, failure_of
 from probe_recording.overflow import overflows
 from probe_recording.sites import Stack, Stacks
 
 if TYPE_CHECKING:
     from probe_recording.values import Collector
-
-Save = Callable[[str, Any], "str | None"]
-"""Stores the data of a tensor under a name; the name of its file, or None where it cannot be stored."""
 
 
 class Store(Protocol):

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from probe_recording.arrays import Array, measure
-from probe_recording.leaves import Json, Plain, Tree, scalar
-from probe_recording.session import Save
+from probe_recording.leaves import Json, Plain, Save, Tree, scalar
 
 DEPTH = 200
 """How deep containers are followed; what lies deeper is null."""
