@@ -19,10 +19,12 @@ from typing import Any
 
 import pytest
 from interrupts import let_interrupts_in
+from probe_dask.hooks import probe_executors
 from recorded import forward, tensor, write_run
 
 from probe_core import engine
 from probe_core.ranks.spread import opened
+from probe_core.testing import ExecutorConformance
 
 distributed = pytest.importorskip("distributed")
 executor = pytest.importorskip("probe_dask.executor")
@@ -441,3 +443,12 @@ def test_ctrl_c_keeps_what_is_finished(cluster: Cluster, pair: Any, tmp_path: Pa
     finished = {name for name in files(tmp_path / "o") if "compare_result" in name}
     assert {f"compare_result_rank{n}_T.xlsx" for n in (0, 1, 3, 4)} <= finished
     finish(cluster, *pair, tmp_path / "o")
+
+
+# -- the kit for authors ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("check", [name for name in dir(ExecutorConformance) if name.startswith("test_")])
+def test_it_conforms(check: str, cluster: Cluster) -> None:
+    fields = {"spec": probe_executors()[0], "scheduler": cluster.address}
+    getattr(type("Conformance", (ExecutorConformance,), fields)(), check)()

@@ -188,7 +188,7 @@ def test_a_mapping_that_fits_no_rank_is_one_error(probe: Any, steps: Pair, tmp_p
 def test_ranks_are_reported_in_order_whichever_ends_first(
     failing: str | None, probe: Any, steps: Pair, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    from probe_core.ranks.ranks import ranks
+    from probe_core.ranks import ranks
 
     def reversed_order(*arguments: Any) -> Iterable[tuple[int, Any]]:
         return reversed(list(as_they_end(*arguments)))
@@ -216,7 +216,7 @@ def test_what_was_finished_earlier_is_reported_in_its_place(probe: Any, steps: P
 def test_an_interruption_reports_what_has_ended(
     probe: Any, steps: Pair, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    from probe_core.ranks.ranks import ranks
+    from probe_core.ranks import ranks
 
     def interrupted(*arguments: Any) -> Iterable[tuple[int, Any]]:
         outcomes = list(as_they_end(*arguments))

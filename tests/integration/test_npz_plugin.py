@@ -137,6 +137,21 @@ def test_what_is_missing_or_damaged_is_said(probe: Probe, tmp_path: Path) -> Non
     assert found.returncode == 2 and "no dump.json or debug.json or manifest.json in" in found.stderr
 
 
+def test_a_file_of_call_stacks_is_refused(probe: Probe, tmp_path: Path) -> None:
+    """The core reads none for a format that it does not know."""
+    paths = {"npu_path": save(tmp_path / "t", SAME), "bench_path": save(tmp_path / "g", SAME),
+             "stack_path": tmp_path / "stack.json"}  # fmt: skip
+    paths["stack_path"].write_text("{}")
+    file = tmp_path / "compare.json"
+    file.write_text(
+        json.dumps({name: str(path) for name, path in paths.items()} | {"is_print_compare_log": True})
+    )
+    found = probe("compare", "-i", file, "-o", tmp_path / "out", "-s")
+    assert found.returncode == 2 and "takes no file of call stacks" in found.stderr, found.stderr
+    found = probe("compare", "-i", file, "-o", tmp_path / "out")
+    assert found.returncode == 0, found.stderr
+
+
 def test_the_precheck_says_that_it_cannot_make_the_calls_again(probe: Probe, tmp_path: Path) -> None:
     path = save(tmp_path / "t", SAME) / "manifest.json"
     found = probe("run_ut", "-api_info", path, "-o", tmp_path / "out")
