@@ -114,11 +114,12 @@ class Manager:
         self._contributions: dict[str, list[Contribution]] = {}
         core = Plugin(CORE, "probe-core", _version("probe-core"))
         declared = dict.fromkeys(KINDS, core.origin)
-        for point in _unique(metadata.entry_points(group=HOOKSPECS) if kits is None else kits):
+        installed = metadata.entry_points()  # reads the files of every distribution: once
+        for point in _unique(installed.select(group=HOOKSPECS) if kits is None else kits):
             self._declare(point, declared)
         self._lacks_hooks = bool(self.plugins)  # those of a broken kit, which are no names mistyped
         self._add(core, lambda: builtins)
-        for point in _wanted(metadata.entry_points(group=GROUP) if entry_points is None else entry_points):
+        for point in _wanted(installed.select(group=GROUP) if entry_points is None else entry_points):
             self._add(_plugin_of(point), point.load)
 
     # -- loading -----------------------------------------------------------------------
