@@ -129,11 +129,12 @@ class Manager:
         self._contributions: dict[str, list[Contribution]] = {}
         core = Plugin(CORE, "probe-core", _version("probe-core"))
         declared = dict.fromkeys(KINDS, core.origin)
-        for point in _unique(metadata.entry_points(group=HOOKSPECS) if kits is None else kits):
+        installed = metadata.entry_points()  # reads the files of every distribution: once
+        for point in _unique(installed.select(group=HOOKSPECS) if kits is None else kits):
             self._declare(point, declared)
-        self._lacks_hooks = bool(self.plugins)  # a kit that is broken
+        self._lacks_hooks = bool(self.plugins)  # those of a broken kit, which are no names mistyped
         self._add(core, lambda: builtins)
-        for point in _wanted(metadata.entry_points(group=GROUP) if entry_points is None else entry_points):
+        for point in _wanted(installed.select(group=GROUP) if entry_points is None else entry_points):
             self._add(_plugin_of(point), point.load)
 
     # -- loading -----------------------------------------------------------------------
@@ -154,9 +155,10 @@ class Manager:
                     raise TypeError(f'its kind "{kind}" is declared by {declared[kind]} as well')
                 if not (isinstance(spec, type) and issubclass(spec, Spec)):
                     raise TypeError(f'its kind "{kind}" must be a subclass of Spec, not {spec!r:.80}')
-                if not hasattr(module, f"probe_{kind}"):
-                    raise TypeError(f'its kind "{kind}" has no hook probe_{kind}')
             self._pluggy.add_hookspecs(module)
+            for kind in module.KINDS:
+                if not hasattr(self._pluggy.hook, f"probe_{kind}"):
+                    raise TypeError(f'its kind "{kind}" has no hookspec probe_{kind}')
             self.kinds.update(module.KINDS)
             declared.update(dict.fromkeys(module.KINDS, kit.origin))
             self.hookspecs.append(module)

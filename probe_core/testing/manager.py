@@ -10,7 +10,10 @@ from probe_core.plugins.manager import Manager
 
 
 def manager_of(**modules: ModuleType) -> Manager:
-    """A manager that knows the core and the given hook modules, under the names given, and nothing else."""
+    """A manager that knows the core, the given hook modules under the names given, and no other plugin.
+
+    The hooks that installed kits declare are there.
+    """
     points = []
     for name, module in modules.items():
         sys.modules.setdefault(module.__name__, module)

@@ -355,7 +355,9 @@ def test_what_a_hook_of_a_kit_returns_is_checked() -> None:
     ("members", "says"),
     [
         ({}, "has no attribute 'KINDS'"),
-        ({"KINDS": {"shapes": ShapeSpec}}, 'its kind "shapes" has no hook probe_shapes'),
+        ({"KINDS": {"shapes": ShapeSpec}}, "did not find any 'probe' hooks"),
+        ({"KINDS": {"forms": ShapeSpec}, "probe_shapes": probe_shapes, "probe_forms": len},
+         'its kind "forms" has no hookspec probe_forms'),
         ({"KINDS": {"shapes": str}, "probe_shapes": probe_shapes}, "must be a subclass of Spec"),
         ({"KINDS": {"metrics": ShapeSpec}, "probe_metrics": probe_shapes},
          'its kind "metrics" is declared by probe-core'),

@@ -26,7 +26,7 @@ from recorded import forward, write_run
 from torch.nn import functional as F
 
 from probe_core.flow.opening import open_run
-from probe_core.plugins.hookspecs import GROUP, hookimpl
+from probe_core.plugins.hookspecs import GROUP, HOOKSPECS, hookimpl
 from probe_core.plugins.manager import Manager
 
 Program = Callable[[], object]
@@ -611,11 +611,11 @@ def plugin(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     module = types.ModuleType("probe_user_references")
     module.probe_references = hookimpl(lambda: [spec])  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    installed = metadata.entry_points
-    user = metadata.EntryPoint("user", module.__name__, GROUP)
+    groups = (metadata.entry_points(group=group) for group in (GROUP, HOOKSPECS))
+    points = [point for group in groups for point in group]
+    points.append(metadata.EntryPoint("user", module.__name__, GROUP))
     monkeypatch.setattr(
-        "probe_core.plugins.manager.metadata.entry_points",
-        lambda group: [*installed(group=group), *([user] if group == GROUP else [])],
+        "probe_core.plugins.manager.metadata.entry_points", lambda: metadata.EntryPoints(points)
     )
     yield
 

@@ -184,7 +184,7 @@ def test_assigning_an_api_to_the_third_partys_standard(probe: Any, tmp_path: Pat
 def test_a_third_partys_list_needs_its_plugin(
     probe: Any, tmp_path: Path, standin: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PROBE_PLUGINS", "metrics,standin")
+    monkeypatch.setenv("PROBE_PLUGINS", "metrics,precheck,standin")
     dump = standin_run(tmp_path / "run", "Functional.good.0")
     lists = tmp_path / "lists.yaml"
     lists.write_text("same_signs: [good]\n")
