@@ -12,6 +12,7 @@ Subclass one of the classes in a test module and pytest runs its checks on your 
 from probe_core.testing.arrays import EDGES, edge_pairs
 from probe_core.testing.conformance import MetricConformance
 from probe_core.testing.executors import ExecutorConformance
+from probe_core.testing.judges import JudgeConformance
 from probe_core.testing.manager import manager_of
 from probe_core.testing.matchers import MatcherConformance
 from probe_core.testing.pairs import pair_of, pair_of_values
@@ -25,6 +26,7 @@ __all__ = [
     "ArrayRun",
     "ExecutorConformance",
     "HighlighterConformance",
+    "JudgeConformance",
     "MatcherConformance",
     "MetricConformance",
     "PolicyConformance",

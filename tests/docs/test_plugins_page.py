@@ -13,7 +13,8 @@ from pathlib import Path
 from test_pages import ROOT, blocks
 
 PAGE = ROOT / "docs" / "plugins.md"
-NAMES = ("hooks", "reader", "matcher", "policy", "reporter", "executor")
+LABEL = "Accuracy Reached or Not"
+NAMES = ("hooks", "reader", "matcher", "policy", "judge", "reporter", "executor")
 
 
 def test_the_plugin_of_the_page(tmp_path: Path) -> None:
@@ -34,6 +35,7 @@ def test_the_plugin_of_the_page(tmp_path: Path) -> None:
         calls = {
             "Functional.relu.0.forward": {"input": [[1, 2]], "output": [[1, 2]]},
             f"Functional.{name}.0.forward": {"input": [[1, 2]], "output": [[3, number]]},
+            "Functional.dropout.0.forward": {"input": [[1, 2]], "output": [[0, number]]},
         }
         (tmp_path / side / "run.json").write_text(json.dumps({"calls": calls}))
 
@@ -49,10 +51,12 @@ def test_the_plugin_of_the_page(tmp_path: Path) -> None:
     different = found["Functional.add.0.forward.output.0"]
     assert different[head.index("Bench Name")] == "Functional.sum.0.forward.output.0"
     equal = {name: row[head.index("Bitwise equal")] for name, row in found.items()}
-    assert equal.pop("Functional.add.0.forward.output.0") == "False" and set(equal.values()) == {"True"}
+    assert equal.pop("Functional.add.0.forward.output.0") == "False" and different[head.index(LABEL)] == "No"
+    assert equal.pop("Functional.dropout.0.forward.output.0") == "False" and set(equal.values()) == {"True"}
+    assert "1 differ, 0 to check, 4 agree, 1 not measured" in done.stdout  # the judge skips the mask
 
     tested = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py"],
         cwd=tmp_path, env=environment, capture_output=True, text=True)  # fmt: skip
     assert tested.returncode == 0, tested.stdout
-    assert re.search(r"31 passed", tested.stdout), tested.stdout
+    assert re.search(r"35 passed", tested.stdout), tested.stdout

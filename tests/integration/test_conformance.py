@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from probe_diagnosis.hooks import probe_judges
 from probe_metrics.hooks import probe_highlighters, probe_metrics, probe_policies
 from probe_mindspore.hooks import probe_readers as mindspore_readers
 from probe_pytorch.hooks import probe_readers as pytorch_readers
@@ -19,12 +20,13 @@ from test_npz_plugin import PLUGIN, SAME, save
 
 from probe_core.errors import UnreadableTensor, UserError
 from probe_core.matching.matching import NONE, Matching, Region
-from probe_core.model import Colour, Level, Mark, Mode, Reason, Record, Value, Verdict
+from probe_core.model import Colour, Level, Mark, Mode, Reason, Record, Ruling, Value, Verdict
 from probe_core.model.run import Header, HeldRun
 from probe_core.plugins.builtins import probe_executors, probe_matchers
 from probe_core.plugins.specs import (
     ExecutorSpec,
     HighlightSpec,
+    JudgeSpec,
     MatcherSpec,
     Place,
     PolicySpec,
@@ -36,6 +38,7 @@ from probe_core.testing import (
     ArrayRun,
     ExecutorConformance,
     HighlighterConformance,
+    JudgeConformance,
     MatcherConformance,
     PolicyConformance,
     ReaderConformance,
@@ -292,6 +295,55 @@ def test_a_fault_of_a_policy_is_found(policy: Any, faults: set[str], tmp_path: P
     unread = PolicySpec("mine", "mine", policy, "my team's", ("sign_flips",))
     found = failing(PolicyConformance, tmp_path / "d", spec=unread, metrics=METRICS[:1])
     assert found == faults | {"spec_names_what_it_reads"}
+
+
+@pytest.mark.parametrize("spec", probe_judges(), ids=lambda spec: spec.name)
+def test_the_judges_pass(spec: JudgeSpec, tmp_path: Path) -> None:
+    assert failing(JudgeConformance, tmp_path, spec=spec) == set()
+
+
+class Silent:
+    def judge(self, op: Any, rows: Any) -> Any:
+        return {}
+
+
+class Harsh(Silent):
+    def judge(self, op: Any, rows: Any) -> Any:
+        return {n: Ruling(row.verdict._replace(level=Level.ERROR), Reason("x")) for n, row in enumerate(rows)}
+
+
+class Beside(Silent):
+    def judge(self, op: Any, rows: Any) -> Any:
+        return {len(rows): Ruling(Verdict(Level.PASS, ""), Reason("x"))}
+
+
+class Meddling(Silent):
+    def judge(self, op: Any, rows: Any) -> Any:
+        rows.clear()
+        return {}
+
+
+class Moody(Silent):
+    moods = 0
+
+    def judge(self, op: Any, rows: Any) -> Any:
+        Moody.moods += 1
+        verdict = Verdict(Level.PASS, str(Moody.moods))
+        return {0: Ruling(verdict, Reason("x"))} if rows else {}
+
+
+@pytest.mark.parametrize(
+    "judge, faults",
+    [
+        (Silent, set()),
+        (Harsh, {"what_agrees_is_no_error"}),
+        (Beside, {"rulings_are_on_rows"}),
+        (Meddling, {"rulings_are_on_rows"}),
+        (Moody, {"same_rulings_twice"}),
+    ],
+)
+def test_a_fault_of_a_judge_is_found(judge: Any, faults: set[str], tmp_path: Path) -> None:
+    assert failing(JudgeConformance, tmp_path, spec=JudgeSpec("mine", "mine", judge)) == faults
 
 
 @pytest.mark.parametrize("spec", probe_highlighters(), ids=lambda spec: spec.name)
