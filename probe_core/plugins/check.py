@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from probe_core.errors import UserError, said
 from probe_core.plugins.blame import PluginError, what_to_do
-from probe_core.plugins.manager import KINDS, Manager, singular
+from probe_core.plugins.manager import Manager, singular
 from probe_core.plugins.specs import Spec, address
 
 
@@ -44,7 +44,7 @@ def check(manager: Manager) -> Check:
     made = 0
     failed: list[Failure] = []
     conflicts: list[Failure] = []
-    for kind in KINDS:
+    for kind in manager.kinds:
         specs = [item.spec for item in manager.contributions(kind)]
         for spec in specs:
             failure = _failure(kind, spec)

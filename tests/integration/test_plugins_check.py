@@ -12,7 +12,7 @@ from probe_core.cli.main import cli
 from probe_core.errors import UserError
 from probe_core.plugins.check import check
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.manager import KINDS, Manager, PluginWarning
+from probe_core.plugins.manager import Manager, PluginWarning
 from probe_core.plugins.specs import DumperSpec, MetricSpec, ReporterSpec, Spec
 from probe_core.testing import manager_of
 
@@ -44,7 +44,7 @@ def test_what_is_installed_can_be_made(probe: Any, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("PROBE_PLUGINS", "pytorch,metrics,reporters,precheck,diagnosis,dask,sample")
     assert probe("plugins", "--check") == 0, probe.out
     manager = Manager()
-    count = sum(len(manager.contributions(kind)) for kind in KINDS)
+    count = sum(len(manager.contributions(kind)) for kind in manager.kinds)
     assert probe.out == f"{count} contributions made, 0 failed, 0 names given by several\n" and count > 50
 
 
