@@ -11,6 +11,7 @@ from probe_core.errors import UserError
 from probe_core.model import GRAVITY, Level
 from probe_core.model.plan import Plan
 from probe_core.model.report import Report
+from probe_core.plugins.blame import blamed
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import AnswerSpec
 
@@ -69,10 +70,12 @@ def _run(ranks: Ranks, manager: Manager, fail_on: Level | None, brief: bool) -> 
         console.ranks(ranks.pairing, ranks.finished, files)
     is_judged = all(report.is_judged for report in reports)
     for name in () if interrupted else ranks.plan.answers:
-        answerer: Answerer = manager.find("answers", name, AnswerSpec).make()
-        for conclusion in answerer.conclude(ranks.plan, ranks.pairing.pairs):
-            conclusion.show()
-            is_judged = is_judged and conclusion.is_judged
+        spec = manager.find("answers", name, AnswerSpec)
+        answerer: Answerer = spec.make()
+        with blamed(spec.title, spec.origin):
+            for conclusion in answerer.conclude(ranks.plan, ranks.pairing.pairs):
+                conclusion.show()
+                is_judged = is_judged and conclusion.is_judged
     if interrupted or any(report.interrupted for report in reports):
         return INTERRUPTED
     code = _code(reports, ranks.pairing.damaged, failed, fail_on)

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 from probe_core.flow.comparison import Comparison, check_plan
 from probe_core.flow.judging import Judging
 from probe_core.flow.writing import Output
 from probe_core.matching.written import write_pairs
-from probe_core.model import Advice, Row
+from probe_core.model import Advice, Op, Row
 from probe_core.model.plan import Plan
 from probe_core.model.report import Finder, Kept, Report
 from probe_core.model.watched import Watch
+from probe_core.plugins.blame import blamed
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Answerer, Witness
 from probe_core.plugins.specs import AnswerSpec, FinderSpec
@@ -65,14 +68,35 @@ def compare_quietly(plan: Plan, manager: Manager, pair: RunPair, measured: Measu
     return report
 
 
-def _witnesses(comparison: Comparison, manager: Manager, pair: RunPair) -> list[Witness]:
+class _Blamed(NamedTuple):
+    """A witness whose plugin is named where it fails."""
+
+    spec: AnswerSpec
+    witness: Witness
+
+    def write(self, op: Op, rows: Sequence[Row]) -> None:
+        with blamed(self.spec.title, self.spec.origin):
+            self.witness.write(op, rows)
+
+    def close(self, *, interrupted: bool = False) -> Path:
+        with blamed(self.spec.title, self.spec.origin):
+            return self.witness.close(interrupted=interrupted)
+
+    def discard(self) -> None:
+        with blamed(self.spec.title, self.spec.origin):
+            self.witness.discard()
+
+
+def _witnesses(comparison: Comparison, manager: Manager, pair: RunPair) -> list[_Blamed]:
     """What looks at the rows for the answers that were asked for."""
-    found: list[Witness] = []
+    found: list[_Blamed] = []
     try:
         for name in comparison.plan.answers:
-            answerer: Answerer = manager.find("answers", name, AnswerSpec).make()
-            witness = answerer.witness(comparison, pair)
-            found += [] if witness is None else [witness]
+            spec = manager.find("answers", name, AnswerSpec)
+            answerer: Answerer = spec.make()
+            with blamed(spec.title, spec.origin):
+                witness = answerer.witness(comparison, pair)
+            found += [] if witness is None else [_Blamed(spec, witness)]
     except BaseException:
         _discard(found)
         raise
@@ -86,7 +110,7 @@ def _finder(manager: Manager) -> Finder:
     return found
 
 
-def _discard(writers: Sequence[Output | Witness]) -> None:
+def _discard(writers: Sequence[Output | _Blamed]) -> None:
     for writer in writers:
         writer.discard()
 
@@ -107,7 +131,7 @@ def _write(
         watch=Watch(comparison.mode, comparison.watched_metrics()),
     )
     output = Output(plan, manager, pair, comparison.table, comparison.row_count, comparison.is_debug)
-    witnesses: list[Witness] = []
+    witnesses: list[_Blamed] = []
     done = 0
     try:
         witnesses = _witnesses(comparison, manager, pair)
