@@ -88,8 +88,8 @@ COMMANDS: dict[str, Command] = {
 @pytest.fixture(autouse=True)
 def _one_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results of one command have one name each, however often it runs."""
-    for module in ("compare", "api_precision_compare"):
-        monkeypatch.setattr(f"probe_core.cli.{module}.time_stamp", lambda: STAMP)
+    for module in ("probe_core.cli.compare", "probe_precheck.cli.api_precision_compare"):
+        monkeypatch.setattr(f"{module}.time_stamp", lambda: STAMP)
 
 
 def files(out: Path) -> dict[str, bytes]:
