@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from math import prod
 from operator import itemgetter
@@ -103,7 +104,7 @@ class Comparison:
         self.is_debug = self.target.is_debug
         answers = () if self.is_debug else plan.answers  # nothing is asked of variables saved on their own
         asked = [manager.find("answers", name, AnswerSpec) for name in answers]
-        self._tools = Tools(plan, manager, self.mode, asked, self.blame)
+        self._tools = Tools(plan, manager, self.mode, asked, partial(_blame, self.notes))
         seen = views(plan, manager, self.target, self.golden)
         self.notes += seen.notes
         self._hints = Hints(seen)
@@ -219,9 +220,7 @@ class Comparison:
 
     def blame(self, error: PluginError, means: str) -> None:
         """Note once that a plugin failed, and what that means for the result."""
-        note = f"{error.what} {means} {error.fix}"
-        if note not in self.notes:
-            self.notes.append(note)
+        _blame(self.notes, error, means)
 
     def _row(self, op: str, opened: OpenPair, stack: tuple[str, ...] | None) -> Row:
         try:
@@ -296,6 +295,13 @@ def _region(region: Region, target: Run, golden: Run) -> str:
 def _some(names: Sequence[str]) -> str:
     shown = ", ".join(names[:REGION_SHOWN])
     return shown if len(names) <= REGION_SHOWN else f"{shown} and {len(names) - REGION_SHOWN} more"
+
+
+def _blame(notes: list[str], error: PluginError, means: str) -> None:
+    """Note once that a plugin failed; a function, so that a comparison that cannot be made goes at once."""
+    note = f"{error.what} {means} {error.fix}"
+    if note not in notes:
+        notes.append(note)
 
 
 def _notes(pair: Pair) -> tuple[Reason, ...]:

@@ -13,7 +13,7 @@ from probe_core.testing.pairs import pair_of
 
 _KEYS = (
     "Functional.op.0.forward",
-    "Torch.empty.0.forward",
+    "Functional.empty.0.forward",
     "Functional.op.0.backward",
     "Module.a.B.forward.0",
 )

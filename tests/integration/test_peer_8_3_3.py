@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import yaml
 from openpyxl import load_workbook
+from probe_metrics.reasons import REASONS
 
-from probe_core.model.messages import REASONS
+from probe_core.model import messages as core
 
 DATA = Path(__file__).parents[1] / "data"
 OPTIONS = {
@@ -26,7 +27,7 @@ OPTIONS = {
     "dm": ["-c", "-dm", "data_mapping.yaml"],
 }
 MESSAGES = sorted(
-    {text.message for text in REASONS.values() if text.message} - {"Metric failed: {}."},
+    {text.message for text in {**core.REASONS, **REASONS}.values() if text.message} - {"Metric failed: {}."},
     key=len,
     reverse=True,
 )
