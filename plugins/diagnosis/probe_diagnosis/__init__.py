@@ -1,1 +1,1 @@
-"""What two runs and their ranks differ in first, and why."""
+"""Diagnosis: the first difference of two runs over their ranks, judges, suspects, collectives."""

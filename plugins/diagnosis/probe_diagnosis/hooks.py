@@ -1,4 +1,4 @@
-"""What probe-diagnosis contributes."""
+"""Hooks of probe-diagnosis: judges, the finder of suspects, the answer of -da, options."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def probe_policies() -> list[PolicySpec]:
 
 @hookimpl
 def probe_reasons() -> Mapping[str, Text]:
-    """What the codes of this package's reasons say."""
+    """The texts of this package's reasons, by their codes."""
     from probe_metrics.reasons import REASONS
 
     return REASONS

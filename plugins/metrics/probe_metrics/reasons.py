@@ -1,4 +1,4 @@
-"""What the reasons of the metrics, the policies and the highlighter say in the tables."""
+"""Texts of the reasons that metrics, policies and the highlighter give, as the tables show them."""
 
 from __future__ import annotations
 

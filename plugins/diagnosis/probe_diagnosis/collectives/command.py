@@ -46,7 +46,7 @@ def check_collectives(manager: Manager, output: Path, format: str, values: Mappi
 
 
 def _show(one: StepCheck) -> None:
-    """What came of checking the communication of one step."""
+    """Print the result of checking the communication of one step."""
     found = one.check
     where = f"{one.step}: " if one.step else ""
     if not found.kept and not found.breaches:

@@ -18,7 +18,7 @@ SHOWN_FRAMES = 3
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What was found in one step, for a person."""
+    """The first differences of one step, for a person."""
 
     analysis: Analysis
 

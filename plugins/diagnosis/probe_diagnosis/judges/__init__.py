@@ -1,1 +1,1 @@
-"""What may change a verdict after the policy, one judge a file."""
+"""Judges, which may change a verdict after the policy; one a file."""
