@@ -132,7 +132,7 @@ def _write(
     )
     output = Output(plan, manager, pair, comparison.table, comparison.row_count, comparison.is_debug)
     if not manager.names("finders"):
-        report.problems.append("No plugin that is installed looks for suspects; see probe plugins.")
+        report.notes.append("no plugin that is installed looks for suspects; see probe plugins")
     witnesses: list[_Blamed] = []
     done = 0
     try:

@@ -174,7 +174,7 @@ def test_a_bound_description_is_the_same_but_for_its_values() -> None:
 def test_where_nobody_looks_for_suspects(
     pair: Any, probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without the plugin that names suspects, "no suspects" does not stand alone, and no gate is passed."""
+    """Without the plugin that names suspects, "no suspects" does not stand alone."""
     monkeypatch.setenv("PROBE_PLUGINS", "pytorch,metrics,reporters")
-    assert probe("compare", *pair, "-o", tmp_path, "--format", "csv", "--fail-on", "error") in (1, 2)
-    assert "No plugin that is installed looks for suspects; see probe plugins." in probe.err
+    assert probe("compare", *pair, "-o", tmp_path, "--format", "csv") == 0
+    assert "note: no plugin that is installed looks for suspects; see probe plugins" in probe.out
