@@ -25,7 +25,7 @@ SCRIPTS = "Scripts" if os.name == "nt" else "bin"
 BIN = HOME / SCRIPTS
 PYTHON = BIN / "python"
 MINDSPORE_PYTHONS = ((3, 10), (3, 11))
-KITS = ("recording", "precheck", "diagnosis")
+KITS = ("recording", "matching", "precheck", "diagnosis")
 PLUGINS = ("pytorch", "mindspore", "metrics", "reporters")
 OURS = [".", *(f"plugins/{name}" for name in (*KITS, *PLUGINS))]
 ALL = "--all"

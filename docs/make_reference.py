@@ -1,7 +1,8 @@
 """Write the pages that are made from the code: ``python docs/make_reference.py``.
 
 ``reference.md`` comes from the commands, columns, plugins and hooks; ``edges.md`` from comparing the
-recorded edge cases in ``tests/data`` and laying the peer's recorded result beside ours.
+recorded edge cases in ``tests/data`` and laying the peer's recorded result beside ours. Other plugins that
+are installed, such as those of the tests, are left out.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import gzip
 import inspect
 import json
+import os
 import tempfile
 import zipfile
 from pathlib import Path
@@ -22,13 +24,13 @@ from probe_core.cli.main import run
 from probe_core.model import Mode
 from probe_core.model.messages import REASONS
 from probe_core.plugins import hookspecs
-from probe_core.plugins.manager import Manager
+from probe_core.plugins.manager import ONLY, Manager
 from probe_core.plugins.specs import CommandSpec, MetricSpec, PolicySpec
 
 DOCS = Path(__file__).resolve().parent
 DATA = DOCS.parent / "tests" / "data"
 HEAD = "<!-- Made by docs/make_reference.py; change the code, or that file, and run it again. -->\n"
-OURS = {"core", "precheck", "diagnosis", "pytorch", "mindspore", "metrics", "reporters"}
+OURS = {"core", "matching", "precheck", "diagnosis", "pytorch", "mindspore", "metrics", "reporters"}
 
 PRECHECK = {
     "accuracy_checking_result": precheck.RESULT,
@@ -98,17 +100,10 @@ def commands(manager: Manager) -> list[str]:
     """Each command's help."""
     lines = ["## Commands", ""]
     for name in sorted(manager.names("commands")):
-        if not given_by_us(manager, "commands", name):
-            continue
         command = manager.find("commands", name, CommandSpec).make()
         context = click.Context(command, info_name=f"probe {name}", terminal_width=110, max_content_width=110)
         lines += [f"### probe {name}", "", "```text", command.get_help(context), "```", ""]
     return lines
-
-
-def given_by_us(manager: Manager, kind: str, name: str) -> bool:
-    """False for contributions of other people's plugins that happen to be installed."""
-    return any(item.spec.name == name and item.plugin.name in OURS for item in manager.contributions(kind))
 
 
 def tables() -> list[str]:
@@ -137,10 +132,9 @@ def contributions(manager: Manager) -> list[str]:
     """Metrics, policies, and the rest of what probe's own plugins give."""
     lines = ["## Metrics", "", "| name | columns | needs | what |", "|---|---|---|---|"]
     for name in manager.names("metrics"):
-        if given_by_us(manager, "metrics", name):
-            spec = manager.find("metrics", name, MetricSpec)
-            columns = ", ".join(spec.columns)
-            lines.append(f"| {name} | {columns} | {spec.needs.value} | {spec.summary} |")
+        spec = manager.find("metrics", name, MetricSpec)
+        columns = ", ".join(spec.columns)
+        lines.append(f"| {name} | {columns} | {spec.needs.value} | {spec.summary} |")
     lines += ["", "## Policies", "", "| name | standard | reads | what |", "|---|---|---|---|"]
     for name in manager.names("policies"):
         spec_ = manager.find("policies", name, PolicySpec)
@@ -154,8 +148,7 @@ def contributions(manager: Manager) -> list[str]:
     ]
     for kind in ("readers", "matchers", "reporters", "runners", "status_rules", "standards", "references"):
         for item in manager.contributions(kind):
-            if item.plugin.name in OURS:
-                lines.append(f"| {kind[:-1].replace('_', ' ')} | {item.spec.name} | {item.spec.summary} |")
+            lines.append(f"| {kind[:-1].replace('_', ' ')} | {item.spec.name} | {item.spec.summary} |")
     return [*lines, ""]
 
 
@@ -233,6 +226,7 @@ def show(row: dict[str, Any] | None, columns: tuple[str, ...]) -> str:
 
 def reference() -> str:
     """The page of commands, columns, plugins and hooks."""
+    os.environ[ONLY] = ",".join(sorted(OURS))
     manager = Manager()
     for kind in manager.kinds:
         manager.contributions(kind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,7 +32,9 @@ class Recording:
         self.debugger.step()
 
     def finish(self) -> None:
-        self.debugger._recorder.finish()
+        recorder = self.debugger._recorder
+        recorder.finish()
+        atexit.unregister(recorder.finish)  # which would keep it for as long as the tests run
         PrecisionDebugger._instance = None
 
     def directory(self, step: int = 0, label: str = "rank") -> Path:

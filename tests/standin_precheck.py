@@ -15,13 +15,13 @@ from pathlib import Path
 
 import numpy as np
 from probe_precheck import Array, Call, Outcome, Outputs, RunnerOptions, RunnerSpec
+from probe_recording.reading.npy import load_npy
+from probe_recording.reading.run import DumpRun
+from probe_recording.reading.sniff import confidence
 from recorded import tensor
 
-from probe_core.files.npy import load_npy
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.specs import ReaderSpec
-from probe_core.store.run import DumpRun
-from probe_core.store.sniff import confidence
 
 FRAMEWORK = "standin"
 SIGNALS = {"segfault": signal.SIGSEGV, "abort": signal.SIGABRT, "killed": signal.SIGKILL}

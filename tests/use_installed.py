@@ -17,7 +17,7 @@ import zipfile
 from pathlib import Path
 
 DATA = Path(__file__).parent / "data"
-KITS = ("probe_recording", "probe_precheck", "probe_diagnosis")
+KITS = ("probe_recording", "probe_matching", "probe_precheck", "probe_diagnosis")
 PACKAGES = ("probe_core", *KITS, "probe_pytorch", "probe_mindspore", "probe_metrics", "probe_reporters")
 COMPILED = ("probe_metrics._kernel", "probe_reporters._lines", "probe_pytorch._tally")
 COMPILERS = ("c++", "g++", "clang++")
@@ -29,7 +29,7 @@ def main() -> None:
     print(probe("--version").strip(), "of wheels, in", sys.prefix)
     assert "compare" in probe("--help")
     plugins = json.loads(probe("plugins", "--json"))
-    assert {"core", "precheck", "diagnosis", "pytorch", "mindspore", "metrics", "reporters"} <= {
+    assert {"core", "matching", "precheck", "diagnosis", "pytorch", "mindspore", "metrics", "reporters"} <= {
         one["name"] for one in plugins
     }
     broken = [one["problem"] for one in plugins if one["status"] != "ok"]

@@ -21,108 +21,57 @@ from probe_core.ranks.executors import tune_process
 
 DEFAULT_OUTPUT = "./output"
 BARE = Path()
-MAPPING: dict[str, Any] = {"is_flag": False, "flag_value": "", "type": click.Path(path_type=Path)}
+FILE = click.Path(path_type=Path)
+MAPPING: dict[str, Any] = {"is_flag": False, "flag_value": "", "type": FILE}
 """An option that may stand without a value."""
 FAIL_ON = (Level.WARNING.value, Level.ERROR.value)
+
+
+def both(name: str) -> tuple[str, str]:
+    """An option's two spellings: ``--input_path`` and ``--input-path``."""
+    return f"--{name}", f"--{name.replace('_', '-')}"
 
 
 @click.command()
 @click.argument("target", required=False, type=Location())
 @click.argument("golden", required=False, type=Location())
-@click.option(
-    "-i",
-    "--input_path",
-    "--input-path",
-    type=click.Path(path_type=Path),
-    help="Compare file: JSON with npu_path and bench_path, instead of TARGET and GOLDEN.",
-)
-@click.option(
-    "-o",
-    "--output_path",
-    "--output-path",
-    "output",
-    is_flag=False,
-    flag_value=DEFAULT_OUTPUT,
-    default=DEFAULT_OUTPUT,
-    type=click.Path(path_type=Path),
-    help="Directory of the result files; created when absent.  [default: ./output]",
-)
+@click.option("-i", *both("input_path"), type=FILE,
+    help="Compare file: JSON with npu_path and bench_path, instead of TARGET and GOLDEN.")  # fmt: skip
+@click.option("-o", *both("output_path"), "output", is_flag=False, flag_value=DEFAULT_OUTPUT,
+    default=DEFAULT_OUTPUT, type=FILE,
+    help="Directory of the result files; created when absent.  [default: ./output]")  # fmt: skip
 @click.option("--framework", help="Framework of the runs; found out when left out.")
-@click.option(
-    "-s",
-    "--stack_mode",
-    "--stack-mode",
-    is_flag=True,
-    help="Show call stacks; decides only where the compare file has stack_path.",
-)
-@click.option("-c", "--compare_only", "--compare-only", is_flag=True, help="Write no advisor file.")
-@click.option(
-    "-f",
-    "--fuzzy_match",
-    "--fuzzy-match",
-    is_flag=True,
-    help="Pair calls whose names differ in the call count.",
-)
-@click.option(
-    "--match", "--matcher", "matcher", metavar="NAME", help="Pair with this matcher: exact, fuzzy, align, …"
-)
+@click.option("-s", *both("stack_mode"), is_flag=True,
+    help="Show call stacks; decides only where the compare file has stack_path.")  # fmt: skip
+@click.option("-c", *both("compare_only"), is_flag=True, help="Write no advisor file.")
+@click.option("-f", *both("fuzzy_match"), is_flag=True,
+    help="Pair calls whose names differ in the call count.")  # fmt: skip
+@click.option("--match", "--matcher", "matcher", metavar="NAME",
+    help="Pair with this matcher: exact, fuzzy, align, …")  # fmt: skip
 @click.option("-hl", "--highlight", is_flag=True, help="Mark suspicious rows red and yellow.")
-@click.option(
-    "-dm",
-    "--data_mapping",
-    "--data-mapping",
-    type=click.Path(path_type=Path),
-    help="Yaml file that pairs row names: 'target name: golden name'.",
-)
-@click.option(
-    "-am",
-    "--api_mapping",
-    "--api-mapping",
-    **MAPPING,
-    help="Pair the APIs of two frameworks, with a yaml file in another way than probe knows.",
-)
-@click.option(
-    "-cm",
-    "--cell_mapping",
-    "--cell-mapping",
-    **MAPPING,
+@click.option("-dm", *both("data_mapping"), type=FILE,
+    help="Yaml file that pairs row names: 'target name: golden name'.")  # fmt: skip
+@click.option("-am", *both("api_mapping"), **MAPPING,
+    help="Pair the APIs of two frameworks, with a yaml file in another way than probe knows.")  # fmt: skip
+@click.option("-cm", *both("cell_mapping"), **MAPPING,
     help="Pair the modules of two frameworks; the yaml file pairs names: 'fc.Dense: head.Linear'.",
-)
-@click.option(
-    "-lm",
-    "--layer_mapping",
-    "--layer-mapping",
-    type=click.Path(path_type=Path),
-    help="Yaml file that pairs the children of each class of modules.",
-)
-@click.option(
-    "--metric",
-    "metrics",
-    multiple=True,
-    metavar="NAME[:PARAMETER=VALUE]",
+)  # fmt: skip
+@click.option("-lm", *both("layer_mapping"), type=FILE,
+    help="Yaml file that pairs the children of each class of modules.")  # fmt: skip
+@click.option("--metric", "metrics", multiple=True, metavar="NAME[:PARAMETER=VALUE]",
     help="Show this metric as well, with its parameters: ulp:limit=4; may be given several times.",
-)
-@click.option(
-    "--policy",
-    "policies",
-    metavar="NAME[,NAME…]",
-    help="Judge by these policies: the first gives the verdict, each further one a column.",
-)
-@click.option(
-    "--format",
-    "formats",
-    metavar="NAME[,NAME…]",
-    help="Formats of the result.  [default: xlsx]",
-)
+)  # fmt: skip
+@click.option("--policy", "policies", metavar="NAME[,NAME…]",
+    help="Judge by these policies: the first gives the verdict, each further one a column.")  # fmt: skip
+@click.option("--format", "formats", metavar="NAME[,NAME…]", help="Formats of the result.  [default: xlsx]")
 @click.option("--step", "steps", type=Numbers(), default=(), help="Compare these steps only: 0,2-4.")
 @click.option("--rank", "ranks", type=Numbers(), default=(), help="Compare these ranks only: 0-3,8.")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processors to use.  [default: all]")
 @click.option("--executor", metavar="NAME", help="Where comparisons run: threads, processes, …")
 @click.option("--scheduler", metavar="ADDRESS", help="Scheduler of a cluster, such as tcp://host:8786.")
 @click.option("--resume", is_flag=True, help="Take up an interrupted comparison; finished ranks stay.")
-@click.option(
-    "--fail-on", type=click.Choice(FAIL_ON), help="Exit with 1 when a row is this grave, or graver."
-)
+@click.option("--fail-on", type=click.Choice(FAIL_ON),
+    help="Exit with 1 when a row is this grave, or graver.")  # fmt: skip
 @click.option("--print-plan", is_flag=True, help="Print what would be done, as JSON, and stop.")
 @click.pass_context
 def compare(
@@ -197,7 +146,6 @@ def compare(
         scheduler=scheduler,
         resume=resume,
     )
-    manager = ctx.find_object(Manager) or Manager()
     for option, values in given(ctx, manager):
         plan = option(plan, values, asked(ctx))
     if print_plan:

@@ -8,7 +8,6 @@ from typing import Any
 
 import click
 
-from probe_core.cli.options import Location
 from probe_core.errors import UserError
 from probe_core.plugins.blame import blamed
 from probe_core.plugins.manager import Manager
@@ -60,6 +59,8 @@ def asked(ctx: click.Context) -> frozenset[str]:
 
 
 def _parameter(spec: OptionSpec, option: Option) -> click.Parameter:
+    from probe_core.cli.options import Location  # here: what lists commands reads no files
+
     text: Any = click.Choice(option.choices) if option.choices else str
 
     def keep(ctx: click.Context, parameter: click.Parameter, value: Any) -> None:

@@ -11,7 +11,6 @@ from probe_core.cli import console
 from probe_core.cli.main import FINISHED, MISTAKE
 from probe_core.plugins.addresses import unresolved
 from probe_core.plugins.blame import what_to_do
-from probe_core.plugins.check import check
 from probe_core.plugins.manager import Manager, Plugin
 
 
@@ -39,6 +38,8 @@ def plugins(ctx: click.Context, as_json: bool, is_check: bool) -> int:
 
 def _check(manager: Manager, as_json: bool) -> int:
     """Show what of all that plugins offer cannot be made, or has a name that is taken."""
+    from probe_core.testing.check import check  # here: the conformance kits behind it load numpy
+
     found = check(manager)
     if as_json:
         console.show_json(asdict(found))
@@ -47,9 +48,12 @@ def _check(manager: Manager, as_json: bool) -> int:
             for failure in failures:
                 console.show(f"{console.style(word, fg='red')}  {failure.problem}")
                 console.show(f"    fix: {failure.fix}")
+        for failure in found.lacking:
+            console.show(f"not here  {failure.problem}")
         console.show(
             f"{found.made} contributions made, {len(found.failed)} failed, "
             f"{len(found.conflicts)} names given by several"
+            + (f", {len(found.lacking)} need what is not installed" if found.lacking else "")
         )
     return MISTAKE if found.failed or found.conflicts else FINISHED
 

@@ -176,12 +176,14 @@ def remove_leftovers(directory: Path, part: str = "") -> None:
 
 
 def private_directory() -> Path:
-    """Make a directory for temporary files, which only this user reads.
+    """Make a directory for temporary files, which only this user reads; those that others left go first."""
+    remove_private_directories()
+    return Path(tempfile.mkdtemp(prefix=f"probe-{_place()}-{os.getpid()}-"))
 
-    Those of killed processes of this user on this machine are removed first.
-    """
-    root = Path(tempfile.gettempdir())
-    with suppress(OSError), os.scandir(root) as entries:
+
+def remove_private_directories() -> None:
+    """Remove the directories for temporary files of killed processes of this user on this machine."""
+    with suppress(OSError), os.scandir(tempfile.gettempdir()) as entries:
         for entry in entries:
             found = _DIRECTORY.fullmatch(entry.name)
             if found is None or found[1] != _place() or _is_alive(int(found[2])):
@@ -189,7 +191,6 @@ def private_directory() -> Path:
             with suppress(OSError):
                 if entry.is_dir(follow_symlinks=False) and _is_own(entry.stat(follow_symlinks=False)):
                     shutil.rmtree(entry.path, ignore_errors=True)
-    return Path(tempfile.mkdtemp(prefix=f"probe-{_place()}-{os.getpid()}-"))
 
 
 @cache
@@ -233,6 +234,20 @@ def write_text(path: Path, text: str) -> None:
         file.discard()
         raise
     file.commit()
+
+
+def not_written(what: str, directory: Path | str, error: OSError) -> UserError:
+    """Return the error of a result that ``directory``, which took files before, takes no longer.
+
+    Args:
+        what: Begins the sentence, such as ``The result``.
+        directory: The place as the message shows it.
+        error: The refusal of the system.
+    """
+    return UserError(
+        f"{what} cannot be written to {directory}: {error.strerror or error}.",
+        "Free some space there, or give another directory with -o.",
+    )
 
 
 def refused(path: Path, error: Exception) -> UserError:

@@ -1,7 +1,7 @@
 """Where a run lies: a path of this machine, or a URL that fsspec knows, such as ``s3://bucket/dump``.
 
 A URL becomes a path of universal_pathlib, which answers like one of pathlib's; what reads JSON need not know
-which it has. Tensors are fetched into a local file before they are mapped (``store.tensors``).
+which it has. Whoever maps tensors fetches them into a local file before.
 """
 
 from __future__ import annotations

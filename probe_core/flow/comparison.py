@@ -14,14 +14,12 @@ from pathlib import Path
 
 from probe_core.errors import UserError, nearest
 from probe_core.files.mapped import Mapped
-from probe_core.flow.across import Hints, views
 from probe_core.flow.ahead import opened_ahead
 from probe_core.flow.opening import open_runs
 from probe_core.flow.table import LARGEST_SHEET
 from probe_core.flow.tools import Tools
-from probe_core.matching.mapping import read_mapping
+from probe_core.flow.viewing import check_views, views
 from probe_core.matching.matching import Matching, Region, RowOrder
-from probe_core.matching.user_maps import read_api_mapping, read_cell_mapping, read_layer_mapping
 from probe_core.model import (
     Advice,
     Column,
@@ -49,8 +47,11 @@ from probe_core.plugins.specs import (
     ReporterSpec,
     TableSpec,
 )
+from probe_core.store.layout import RunPair
 from probe_core.store.names import is_gradient, without_count
 
+BY_FILE = "mapping"
+"""The matcher by a mapping file (``-dm``)."""
 UNREADABLE_KEPT = 5
 UNCHECKED = 16
 """Pairs of an op whose mapped files are checked together; they stay open until then."""
@@ -68,20 +69,19 @@ def check_plan(plan: Plan, manager: Manager) -> None:
     """
     for kind, names, spec in (
         ("reporters", plan.formats, ReporterSpec),
-        ("matchers", (plan.matcher,) if plan.matcher else (), MatcherSpec),
+        ("matchers", _matchers(plan), MatcherSpec),
         ("metrics", plan.metrics, MetricSpec),
         ("policies", plan.policies, PolicySpec),
     ):
         for name in names:
             manager.find(kind, name, spec)
-    if isinstance(plan.mapping, Path):
-        read_mapping(plan.mapping)
-    if plan.api_mapping is not None:
-        read_api_mapping(plan.api_mapping)
-    if plan.cell_mapping is not None:
-        read_cell_mapping(plan.cell_mapping)
-    if plan.layer_mapping is not None:
-        read_layer_mapping(plan.layer_mapping)
+    check_views(plan, manager)
+
+
+def _matchers(plan: Plan) -> list[str]:
+    """Return the matchers that a plan needs."""
+    names = [plan.matcher] if plan.matcher else []
+    return names if plan.mapping is None else [*names, BY_FILE]
 
 
 class Comparison:
@@ -107,9 +107,9 @@ class Comparison:
         self._tools = Tools(plan, manager, self.mode, asked, partial(_blame, self.notes))
         seen = views(plan, manager, self.target, self.golden)
         self.notes += seen.notes
-        self._hints = Hints(seen)
+        self._hints, self._write_pairs = seen.hints, seen.write_pairs
         self._matcher = seen.matcher
-        name = seen.matcher if plan.mapping is None else "mapping"
+        name = seen.matcher if plan.mapping is None else BY_FILE
         spec = manager.find("matchers", name, MatcherSpec)
         matcher: Matcher = spec.make()
         with blamed(spec.title, spec.origin):
@@ -117,7 +117,7 @@ class Comparison:
             if not isinstance(matching, Matching):
                 raise TypeError(f"match must return a Matching, not {type(matching).__name__}")
         if not matching.matched:
-            raise _nothing_matched(self.target, self.golden)
+            raise _nothing_matched(self.target, self.golden, seen.notes)
         self.matching = matching
         self._order = RowOrder(matching, self.target, self.golden)
         self.row_count = self._order.row_count
@@ -127,6 +127,11 @@ class Comparison:
         self.has_stacks = self._use_stacks()
         self.table = self._tools.table(self.has_stacks)
         self.shown: Sequence[tuple[str, str]] = self._tools.shown
+
+    def write_pairs(self, pair: RunPair) -> Sequence[Path]:
+        """Write what was paired with what, where the plan asks for it; the files."""
+        write = self._write_pairs
+        return () if write is None else write(pair, self.matching, self.target, self.golden)
 
     def ops(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[str, list[Row]]]:
         """The rows of each op in the order of the table; of the target, from ``start`` to before ``stop``."""
@@ -325,7 +330,11 @@ def _notes(pair: Pair) -> tuple[Reason, ...]:
     return tuple(notes)
 
 
-def _nothing_matched(target: Run, golden: Run) -> UserError:
+def _nothing_matched(target: Run, golden: Run, notes: Sequence[str]) -> UserError:
+    what = "No row of the target has a partner in the golden."
+    if notes and target.header.framework != golden.header.framework:
+        first, *more = (f"{note[0].upper()}{note[1:].rstrip('.')}." for note in notes)
+        return UserError(what, first, more)
     lines: list[str] = []
     goldens = golden.names()
     for key in target.names()[:5]:
@@ -334,7 +343,7 @@ def _nothing_matched(target: Run, golden: Run) -> UserError:
     with suppress(IndexError):
         lines.append(f"the golden begins with {goldens[0]}")
     return UserError(
-        "No row of the target has a partner in the golden.",
+        what,
         "Check that both runs are of one model and level; -f pairs calls whose counts differ, "
         "-dm pairs names by a file. The target begins with:",
         lines,

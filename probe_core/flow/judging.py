@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from probe_core.model import Changed, Op, Row, Ruling
-from probe_core.plugins.blame import PluginError, blamed
+from probe_core.plugins.blame import PluginError, fault
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Highlighter, Judge
 from probe_core.plugins.specs import HighlightSpec, JudgeSpec, Spec
@@ -52,26 +52,35 @@ class Judging:
         for judging in [*self._judges]:
             spec, judge = judging
             try:
-                with blamed(spec.title, spec.origin):
-                    ruled = {n: _ruled(rows[n], spec.name, one) for n, one in judge.judge(op, rows).items()}
-            except PluginError as error:
+                rulings = judge.judge(op, rows)
+                if not len(rulings):
+                    continue
+                ruled = {n: _ruled(rows[n], spec.name, one) for n, one in rulings.items()}
+            except BaseException as error:
                 self._judges.remove(judging)
-                self._blame(error, "From there on it changes no verdict.")
+                self._blame(_fault(error, spec), "From there on it changes no verdict.")
                 continue
             for place, row in ruled.items():
                 rows[place] = row
         for marking in [*self._highlighters]:
             marks, highlighter = marking
             try:
-                with blamed(marks.title, marks.origin):
-                    marked = {n: rows[n]._replace(mark=mark) for n, mark in highlighter.mark(rows).items()}
-            except PluginError as error:
+                marked = {n: rows[n]._replace(mark=mark) for n, mark in highlighter.mark(rows).items()}
+            except BaseException as error:
                 self._highlighters.remove(marking)
-                self._blame(error, "From there on it marks no row.")
+                self._blame(_fault(error, marks), "From there on it marks no row.")
                 continue
             for place, row in marked.items():
                 rows[place] = row
         return rows
+
+
+def _fault(error: BaseException, spec: Spec) -> PluginError:
+    """Return the error that names the plugin; raise ``error`` itself where it is not the plugin's fault."""
+    blame = fault(error, spec.title, spec.origin)
+    if blame is None:
+        raise error
+    return blame
 
 
 def _each_once(manager: Manager, kind: str, as_type: type[S], blame: Blame) -> list[S]:
@@ -93,6 +102,8 @@ def _each_once(manager: Manager, kind: str, as_type: type[S], blame: Blame) -> l
 
 def _ruled(row: Row, judge: str, ruling: Ruling) -> Row:
     """A row as a judge rules, with what it was before."""
+    if not isinstance(ruling, Ruling):
+        raise TypeError(f"judge must return a Ruling for each row to change, not {type(ruling).__name__}")
     further = row.further
     if ruling.further is not None:
         further = dict.fromkeys(further, ruling.further)

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from probe_core.flow.comparison import Comparison, check_plan
+from probe_core.flow.comparison import Comparison
 from probe_core.flow.judging import Judging
 from probe_core.flow.writing import Output
-from probe_core.matching.written import write_pairs
 from probe_core.model import Advice, Op, Row
 from probe_core.model.plan import Plan
 from probe_core.model.report import Finder, Kept, Report
@@ -24,24 +23,10 @@ from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Answerer, Witness
 from probe_core.plugins.specs import AnswerSpec, FinderSpec
 from probe_core.progress import tell
-from probe_core.store.layout import RunPair, pair_runs
+from probe_core.store.layout import RunPair
 
 Measured = Callable[[Comparison], Iterator[tuple[str, list[Row]]]]
 """Gives the rows of each op of a comparison."""
-
-
-def compare(plan: Plan, manager: Manager) -> Iterator[Report]:
-    """Compare what the plan says, one rank after another; a report for each.
-
-    Raises:
-        UserError: The input cannot be compared; nothing was written for that pair.
-    """
-    check_plan(plan, manager)
-    for pair in pair_runs(plan.target, plan.golden, plan.steps, plan.ranks, manager.record_files()).pairs:
-        report = compare_pair(plan, manager, pair)
-        yield report
-        if report.interrupted:
-            return
 
 
 def compare_pair(plan: Plan, manager: Manager, pair: RunPair, measured: Measured | None = None) -> Report:
@@ -166,8 +151,7 @@ def _write(
         _discard([output, *witnesses])
         raise
     report.files += [witness.close(interrupted=report.interrupted) for witness in witnesses]
-    if plan.layer_mapping is not None:
-        report.files += write_pairs(plan, pair, comparison.matching, comparison.target, comparison.golden)
+    report.files += comparison.write_pairs(pair)
     if plan.advise and not report.interrupted:
         report.advice = next(iter(manager.notify("probe_advise", returns=Advice, report=report)), None)
         if report.advice:

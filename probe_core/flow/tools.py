@@ -37,12 +37,14 @@ class _Tool:
         spec: Its description.
         metric: What its factory made.
         names: The names of its measurements.
+        is_third_party: False for one of this repository, whose measurements are taken as they are.
     """
 
     asked: str
     spec: MetricSpec
     metric: Metric
     names: tuple[str, ...]
+    is_third_party: bool
 
 
 class _Judging(NamedTuple):
@@ -123,9 +125,13 @@ class Tools:
         judging = self._policy
         try:
             verdict = judging.policy.judge(pair, measurements)
+            if type(verdict) is not Verdict:
+                raise _no_verdict(verdict)
             further: dict[str, Verdict] = {}
             for judging in self._further:
-                further[judging.spec.name] = judging.policy.judge(pair, measurements)
+                further[judging.spec.name] = one = judging.policy.judge(pair, measurements)
+                if type(one) is not Verdict:
+                    raise _no_verdict(one)
         except BaseException as error:  # a third party's policy, which may raise SystemExit
             blame = fault(error, judging.spec.title, judging.spec.origin)
             if blame is None:
@@ -162,9 +168,11 @@ class Tools:
         obstacle = pair.obstacle if tool.spec.needs is Needs.TENSOR else pair.recorded_obstacle
         if obstacle is not None:
             return [Measurement(None, obstacle)] * len(columns)
-        is_third_party = not tool.spec.origin.is_of_probe
+        is_third_party = tool.is_third_party
         try:
             measured = tool.metric.measure(pair)
+            if is_third_party and not isinstance(measured, Sequence):
+                raise TypeError(f"measure must return a list of Measurement, not {type(measured).__name__}")
             if len(measured) != len(columns):
                 raise ValueError(f"{len(measured)} measurements for {len(columns)} columns")
             return [_sound(one) for one in measured] if is_third_party else measured
@@ -191,7 +199,8 @@ def _tool(asked: str, manager: Manager, mode: Mode) -> _Tool:
             f'The metric "{split(asked)[0]}" needs tensors, and these runs hold {mode.value} only.',
             "Record both runs with task tensor, or leave the metric out.",
         )
-    return _Tool(asked, spec, spec.make(), tuple(f"{asked}.{column}" for column in spec.columns))
+    names = tuple(f"{asked}.{column}" for column in spec.columns)
+    return _Tool(asked, spec, spec.make(), names, not spec.origin.is_of_probe)
 
 
 def _no_policy(asked: str, spec: PolicySpec, mode: Mode) -> UserError:
@@ -200,6 +209,10 @@ def _no_policy(asked: str, spec: PolicySpec, mode: Mode) -> UserError:
         f'The policy "{asked}" judges runs that hold {needed}, and these hold {mode.value}.',
         f"{RECORD[spec.modes[0]]}, or choose another policy.",
     )
+
+
+def _no_verdict(judged: object) -> TypeError:
+    return TypeError(f"judge must return a Verdict, not {type(judged).__name__}")
 
 
 def _sound(measured: Any) -> Measurement:

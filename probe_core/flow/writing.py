@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probe_core.errors import UserError
-from probe_core.files.atomic import AtomicFile, make_directory
+from probe_core.files.atomic import AtomicFile, make_directory, not_written
 from probe_core.flow.table import Table
 from probe_core.model import Advice, Cell, Row
 from probe_core.model.plan import DEFAULT_FORMATS, Plan
@@ -181,7 +181,4 @@ class Output:
         return file.commit()
 
     def _failed(self, error: OSError) -> UserError:
-        return UserError(
-            f"The result cannot be written to {self._directory}: {error.strerror or error}.",
-            "Free some space there, or give another directory with -o.",
-        )
+        return not_written("The result", self._directory, error)

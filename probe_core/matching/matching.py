@@ -13,13 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from probe_core.model import How, Kind, Pair, Record, Slot
+from probe_core.model import How, Pair, Record, Slot
 from probe_core.model.run import Run
 from probe_core.store.names import canonical
 
 NONE = -1
-ALONE = "~"
-"""How the paths of values begin that no partner has."""
 
 
 class Region(NamedTuple):
@@ -52,22 +50,6 @@ class Matching:
     def matched(self) -> int:
         """How many target slots have a partner."""
         return len(self.partners) - self.partners.count(NONE)
-
-
-def is_alone(slot: Slot) -> bool:
-    """True for a value that has no partner, by its place."""
-    return slot.path.startswith(ALONE)
-
-
-def comparable(record: Record, is_loose: bool) -> Sequence[Slot]:
-    """The values that tell what a call is: all of them; of loose runs the tensors that may have a partner.
-
-    Those come in the order of their places, for another framework may take them in another one.
-    """
-    if not is_loose:
-        return record.slots
-    tensors = [slot for slot in record.slots if slot.value.kind is Kind.TENSOR and not is_alone(slot)]
-    return sorted(tensors, key=lambda slot: slot.place)
 
 
 def pair_slots(target: Record, golden: Record) -> list[int]:

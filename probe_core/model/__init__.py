@@ -1,72 +1,22 @@
-"""The words of probe as data. Everything here is frozen and knows no framework."""
+"""The words of probe as data, each imported when first asked for. All are frozen and know no framework."""
 
-from probe_core.model.answers import Answer, Coverage, Finding, Outcome
-from probe_core.model.rows import (
-    GRAVITY,
-    Advice,
-    Cell,
-    Changed,
-    Colour,
-    Column,
-    Counts,
-    Drift,
-    How,
-    Level,
-    Mark,
-    Measurement,
-    Measurements,
-    Op,
-    Pair,
-    Reason,
-    Row,
-    Ruling,
-    Suspect,
-    Verdict,
-)
-from probe_core.model.values import (
-    Kind,
-    Mode,
-    Record,
-    Side,
-    Slot,
-    Statistic,
-    Statistics,
-    Transfer,
-    Value,
-)
+from __future__ import annotations
 
-__all__ = [
-    "GRAVITY",
-    "Advice",
-    "Answer",
-    "Cell",
-    "Changed",
-    "Colour",
-    "Column",
-    "Counts",
-    "Coverage",
-    "Drift",
-    "Finding",
-    "How",
-    "Kind",
-    "Level",
-    "Mark",
-    "Measurement",
-    "Measurements",
-    "Mode",
-    "Op",
-    "Outcome",
-    "Pair",
-    "Reason",
-    "Record",
-    "Row",
-    "Ruling",
-    "Side",
-    "Slot",
-    "Statistic",
-    "Statistics",
-    "Suspect",
-    "Transfer",
-    "Value",
-    "Verdict",
-]
+from typing import TYPE_CHECKING
+
+from probe_core.exports import exporter
+
+if TYPE_CHECKING:
+    from probe_core.model.answers import *  # noqa: F403
+    from probe_core.model.rows import *  # noqa: F403
+    from probe_core.model.values import *  # noqa: F403
+
+__getattr__ = exporter(
+    __name__,
+    {
+        "answers": "Answer Coverage Finding Outcome",
+        "rows": "GRAVITY Advice Cell Changed Colour Column Counts Drift How Level Mark Measurement "
+        "Measurements Op Pair Reason Row Ruling Suspect Verdict",
+        "values": "Kind Mode Record Side Slot Statistic Statistics Transfer Value",
+    },
+)

@@ -80,6 +80,12 @@ class Plan:
     scheduler: str | None = None
     resume: bool = False
 
+    @property
+    def maps_names(self) -> bool:
+        """True where a person asks for names to be mapped (``-am``, ``-cm``, ``-lm``)."""
+        files = self.api_mapping, self.cell_mapping, self.layer_mapping
+        return self.across or any(file is not None for file in files)
+
     def describe(self) -> dict[str, Any]:
         """The plan as plain data, for ``--print-plan``."""
         return {key: _plain(value) for key, value in asdict(self).items()}

@@ -15,6 +15,8 @@ from probe_core.errors import UserError
 from probe_core.model.values import Mode, Record, Value
 
 DEEPEST = 200
+KEPT_SLOTS = 120_000
+"""Slots of a run that stay in memory once parsed; what lies behind is parsed again when needed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,19 +8,8 @@ from probe_core.plugins.specs import CommandSpec, ExecutorSpec, MatcherSpec
 
 @hookimpl
 def probe_matchers() -> list[MatcherSpec]:
-    """The ways of pairing two runs of one framework."""
-    return [
-        MatcherSpec("exact", "equal names", "probe_core.matching.exact:Exact"),
-        MatcherSpec(
-            "fuzzy", "equal names but for the call count, in order", "probe_core.matching.fuzzy:Fuzzy"
-        ),
-        MatcherSpec(
-            "align",
-            "streams of calls aligned, whatever is inserted or missing",
-            "probe_core.matching.aligned:Aligned",
-        ),
-        MatcherSpec("mapping", "names paired by a yaml file", "probe_core.matching.mapping:Mapping"),
-    ]
+    """The matcher that needs no plugin."""
+    return [MatcherSpec("exact", "equal names", "probe_core.matching.exact:Exact")]
 
 
 @hookimpl

@@ -28,23 +28,7 @@ if TYPE_CHECKING:
     from probe_core.model import Advice
     from probe_core.model.messages import Text
     from probe_core.model.report import Report
-    from probe_core.plugins.specs import (
-        AnswerSpec,
-        CommandSpec,
-        DumperSpec,
-        ExecutorSpec,
-        FinderSpec,
-        HighlightSpec,
-        JudgeSpec,
-        MatcherSpec,
-        MetricSpec,
-        NameRule,
-        OptionSpec,
-        PolicySpec,
-        ReaderSpec,
-        ReporterSpec,
-        TableSpec,
-    )
+    from probe_core.plugins import specs
 
 GROUP = "probe"
 HOOKSPECS = "probe.hookspecs"
@@ -54,7 +38,7 @@ hookimpl = pluggy.HookimplMarker(GROUP)
 
 
 @hookspec
-def probe_readers() -> list[ReaderSpec]:  # type: ignore[empty-body]
+def probe_readers() -> list[specs.ReaderSpec]:  # type: ignore[empty-body]
     """Readers of recorded runs. Called when a run is to be opened.
 
     Example::
@@ -65,7 +49,7 @@ def probe_readers() -> list[ReaderSpec]:  # type: ignore[empty-body]
 
 
 @hookspec
-def probe_dumpers() -> list[DumperSpec]:  # type: ignore[empty-body]
+def probe_dumpers() -> list[specs.DumperSpec]:  # type: ignore[empty-body]
     """Recorders of runs. ``probe plugins`` lists them; scripts import the recorder itself.
 
     Example::
@@ -76,7 +60,7 @@ def probe_dumpers() -> list[DumperSpec]:  # type: ignore[empty-body]
 
 
 @hookspec
-def probe_matchers() -> list[MatcherSpec]:  # type: ignore[empty-body]
+def probe_matchers() -> list[specs.MatcherSpec]:  # type: ignore[empty-body]
     """Ways of pairing two runs. Called when a comparison is planned.
 
     Example::
@@ -87,7 +71,20 @@ def probe_matchers() -> list[MatcherSpec]:  # type: ignore[empty-body]
 
 
 @hookspec
-def probe_metrics() -> list[MetricSpec]:  # type: ignore[empty-body]
+def probe_views() -> list[specs.ViewSpec]:  # type: ignore[empty-body]
+    """Views: two runs in words that both have, for matchers to pair. Called when a comparison is planned.
+
+    Of several views the first one is taken that does not leave both runs as they are.
+
+    Example::
+
+        return [ViewSpec(name="renamed", summary="modules by their new names",
+                         factory="my_package.renamed:Renamed")]
+    """
+
+
+@hookspec
+def probe_metrics() -> list[specs.MetricSpec]:  # type: ignore[empty-body]
     """Metrics, asked for with ``--metric NAME``. Called when a comparison is planned.
 
     Example::
@@ -98,7 +95,7 @@ def probe_metrics() -> list[MetricSpec]:  # type: ignore[empty-body]
 
 
 @hookspec
-def probe_policies() -> list[PolicySpec]:  # type: ignore[empty-body]
+def probe_policies() -> list[specs.PolicySpec]:  # type: ignore[empty-body]
     """Policies: what turns measurements into verdicts. Called when a comparison is planned.
 
     Example::
@@ -109,7 +106,7 @@ def probe_policies() -> list[PolicySpec]:  # type: ignore[empty-body]
 
 
 @hookspec
-def probe_judges() -> list[JudgeSpec]:  # type: ignore[empty-body]
+def probe_judges() -> list[specs.JudgeSpec]:  # type: ignore[empty-body]
     """Judges: what may change verdicts after the policy, op by op. Called when a comparison begins.
 
     Example::
@@ -120,7 +117,7 @@ def probe_judges() -> list[JudgeSpec]:  # type: ignore[empty-body]
 
 
 @hookspec
-def probe_finders() -> list[FinderSpec]:  # type: ignore[empty-body]
+def probe_finders() -> list[specs.FinderSpec]:  # type: ignore[empty-body]
     """Finders of the rows to look at first, which the summary names. Called when a comparison begins.
 
     Of several finders the first plugin's is taken.
@@ -132,7 +129,7 @@ def probe_finders() -> list[FinderSpec]:  # type: ignore[empty-body]
 
 
 @hookspec
-def probe_answers() -> list[AnswerSpec]:  # type: ignore[empty-body]
+def probe_answers() -> list[specs.AnswerSpec]:  # type: ignore[empty-body]
     """What a comparison over all its ranks may be asked for. Called when an option asks for one.
 
     Example::
@@ -143,7 +140,7 @@ def probe_answers() -> list[AnswerSpec]:  # type: ignore[empty-body]
 
 
 @hookspec
-def probe_options() -> list[OptionSpec]:  # type: ignore[empty-body]
+def probe_options() -> list[specs.OptionSpec]:  # type: ignore[empty-body]
     """Options that a plugin adds to commands.
 
     Called when a command is, so the module of hooks must import fast.
@@ -157,7 +154,7 @@ def probe_options() -> list[OptionSpec]:  # type: ignore[empty-body]
 
 
 @hookspec
-def probe_highlighters() -> list[HighlightSpec]:  # type: ignore[empty-body]
+def probe_highlighters() -> list[specs.HighlightSpec]:  # type: ignore[empty-body]
     """Policies over all rows of one op, which mark rows. Called when marking is asked for.
 
     Example::
@@ -168,20 +165,7 @@ def probe_highlighters() -> list[HighlightSpec]:  # type: ignore[empty-body]
 
 
 @hookspec
-def probe_name_rules() -> list[NameRule]:  # type: ignore[empty-body]
-    """Names of one framework in another, as data. Called when runs of two frameworks are compared.
-
-    The factory makes a ``probe_core.matching.name_table.NameTable``.
-
-    Example::
-
-        return [NameRule(name="mine-to-yours", summary="my names in yours", source="mine",
-                         target="yours", factory="my_package.names:table")]
-    """
-
-
-@hookspec
-def probe_executors() -> list[ExecutorSpec]:  # type: ignore[empty-body]
+def probe_executors() -> list[specs.ExecutorSpec]:  # type: ignore[empty-body]
     """Where comparisons run, chosen with ``--executor NAME``: in threads, in processes, on a cluster.
 
     The factory makes an object whose ``open`` gives workers with the interface of ``concurrent.futures``.
@@ -193,7 +177,7 @@ def probe_executors() -> list[ExecutorSpec]:  # type: ignore[empty-body]
 
 
 @hookspec
-def probe_reporters() -> list[ReporterSpec]:  # type: ignore[empty-body]
+def probe_reporters() -> list[specs.ReporterSpec]:  # type: ignore[empty-body]
     """Output formats, asked for with ``--format NAME``. Called when a comparison is planned.
 
     Example::
@@ -204,7 +188,7 @@ def probe_reporters() -> list[ReporterSpec]:  # type: ignore[empty-body]
 
 
 @hookspec
-def probe_tables() -> list[TableSpec]:  # type: ignore[empty-body]
+def probe_tables() -> list[specs.TableSpec]:  # type: ignore[empty-body]
     """Tables: for a mode the columns that reporters write. Called when a comparison begins.
 
     Example::
@@ -216,7 +200,7 @@ def probe_tables() -> list[TableSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_reasons() -> Mapping[str, Text]:  # type: ignore[empty-body]
-    """What the codes of a plugin's reasons say in tables. Called once, when the plugin is loaded.
+    """Texts of a plugin's reasons in tables, by their codes. Called before the first table is made.
 
     Example::
 
@@ -225,7 +209,7 @@ def probe_reasons() -> Mapping[str, Text]:  # type: ignore[empty-body]
 
 
 @hookspec
-def probe_commands() -> list[CommandSpec]:  # type: ignore[empty-body]
+def probe_commands() -> list[specs.CommandSpec]:  # type: ignore[empty-body]
     """Commands of ``probe``. Called at every start, so the module of hooks must import fast.
 
     Example::

@@ -10,69 +10,35 @@ name modules with hookspecs and ``KINDS``, from each kind to the type of what it
 from __future__ import annotations
 
 import os
+import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
-from types import ModuleType, TracebackType
-from typing import Any, TypeVar
+from types import FunctionType, ModuleType, TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pluggy
 
-from probe_core.errors import UserError, said
-from probe_core.model.messages import register
+from probe_core.errors import UserError, meant, said
 from probe_core.plugins import builtins, hookspecs
 from probe_core.plugins.blame import Origin, PluginError, what_to_do
 from probe_core.plugins.distributions import given, missing, provider
 from probe_core.plugins.hookspecs import GROUP, HOOKSPECS
 from probe_core.plugins.parameters import read, split
-from probe_core.plugins.specs import (
-    AnswerSpec,
-    CommandSpec,
-    DumperSpec,
-    ExecutorSpec,
-    FinderSpec,
-    HighlightSpec,
-    JudgeSpec,
-    MatcherSpec,
-    MetricSpec,
-    NameRule,
-    OptionSpec,
-    PolicySpec,
-    ReaderSpec,
-    ReporterSpec,
-    Spec,
-    TableSpec,
-    problem_of,
-)
+from probe_core.plugins.specs import KINDS, ExecutorSpec, ReaderSpec, Spec, problem_of
 from probe_core.store.files import FILES
-from probe_core.store.layout import RecordFiles
-from probe_core.store.stack import FRAMEWORK_FRAMES
+from probe_core.store.frames import FRAMEWORK_FRAMES
+
+if TYPE_CHECKING:
+    from probe_core.store.layout import RecordFiles
 
 T = TypeVar("T")
 S = TypeVar("S", bound=Spec)
 
 ONLY = "PROBE_PLUGINS"
 CORE = "core"
-
-KINDS: Mapping[str, type[Spec]] = {
-    "readers": ReaderSpec,
-    "matchers": MatcherSpec,
-    "metrics": MetricSpec,
-    "policies": PolicySpec,
-    "judges": JudgeSpec,
-    "finders": FinderSpec,
-    "answers": AnswerSpec,
-    "options": OptionSpec,
-    "highlighters": HighlightSpec,
-    "tables": TableSpec,
-    "reporters": ReporterSpec,
-    "commands": CommandSpec,
-    "dumpers": DumperSpec,
-    "name_rules": NameRule,
-    "executors": ExecutorSpec,
-}
 
 
 class PluginWarning(UserWarning):
@@ -171,10 +137,24 @@ class Manager:
             return
         self.plugins[plugin.name] = plugin
         with self._guarded(plugin):
-            self._pluggy.register(load(), plugin.name)
+            module = load()
+            self._pluggy.register(module, plugin.name)
             if not self._lacks_hooks:
-                self._pluggy.check_pending()  # a hook name mistyped would be silent otherwise
-            self._take_reasons(plugin)
+                self._check_hooks(module)
+
+    def _check_hooks(self, module: Any) -> None:
+        """Raise for a hook whose name is mistyped, or that is not marked: it would be silent otherwise."""
+        known = [name for name in vars(self._pluggy.hook) if name.startswith("probe_")]
+        try:
+            self._pluggy.check_pending()
+        except pluggy.PluginValidationError as error:
+            found = re.search(r"unknown hook '(\w+)'", str(error))
+            close = meant(found[1], known) if found else None
+            raise TypeError(f"{said(error)}; did you mean {close}?") if close else error from None
+        for name in known:
+            hook = getattr(module, name, None)
+            if isinstance(hook, FunctionType) and not hasattr(hook, f"{GROUP}_impl"):
+                raise TypeError(f"{name} is not marked with @hookimpl")
 
     @contextmanager
     def _guarded(self, plugin: Plugin) -> Iterator[None]:
@@ -186,10 +166,12 @@ class Manager:
         except BaseException as error:  # whatever a stranger's module raises, SystemExit too, ends no command
             self._leave_out(plugin, said(error))
 
-    def _take_reasons(self, plugin: Plugin) -> None:
-        """Register what the codes of a plugin's reasons say."""
+    def _take_reasons(self) -> None:
+        """Register what the codes of the plugins' reasons say."""
+        from probe_core.model.messages import register
+
         for implementation in self._pluggy.hook.probe_reasons.get_hookimpls():
-            if implementation.plugin_name == plugin.name:
+            with self._guarded(self.plugins[implementation.plugin_name]):
                 texts: Any = implementation.function()
                 register(texts)
 
@@ -210,6 +192,8 @@ class Manager:
 
     def contributions(self, kind: str) -> list[Contribution]:
         """All contributions of a kind (``metrics``, ``readers``, …), in the order of the plugins."""
+        if kind == "tables" and kind not in self._contributions:
+            self._take_reasons()  # tables show them, and nothing before
         if kind not in self._contributions:
             self._contributions[kind] = self._collect(kind)
         return self._contributions[kind]
@@ -224,6 +208,8 @@ class Manager:
             plugin = self.plugins[implementation.plugin_name]
             with self._guarded(plugin):
                 returned: Any = implementation.function() or ()
+                if not isinstance(returned, Iterable):
+                    raise TypeError(f"probe_{kind} must return a list, not {type(returned).__name__}")
                 specs = list(returned)
                 for spec in specs:
                     if not isinstance(spec, wanted):
@@ -333,7 +319,8 @@ def _plugin_of(point: metadata.EntryPoint) -> Plugin:
     name, version = point.name, ""
     if point.dist is not None:
         with suppress(Exception):
-            name, version = point.dist.name or name, point.dist.version or ""
+            said_of = point.dist.metadata  # parsed anew each time it is asked for
+            name, version = said_of["Name"] or name, said_of["Version"] or ""
     return Plugin(point.name, name, version, package=point.value.partition(":")[0].partition(".")[0].strip())
 
 

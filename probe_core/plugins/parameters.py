@@ -38,6 +38,8 @@ def split(text: str) -> tuple[str, dict[str, str]]:
         key, equals, value = part.partition("=")
         if not key or not equals:
             raise UserError(f'"{part}" in "{text}" is no parameter.', f"For example {name}:parameter=value.")
+        if key in given:
+            raise UserError(f'"{text}" gives {key} twice.', "Leave one of them out.")
         given[key] = value
     return name, given
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from probe_core.matching.matching import Matching
+    from probe_core.matching.views import Views
     from probe_core.model import (
         Cell,
         Colour,
@@ -44,6 +45,16 @@ class Matcher(Protocol):
 
     def match(self, target: Run, golden: Run, plan: Plan) -> Matching:
         """Which golden slot each target slot is compared with."""
+
+
+class Viewer(Protocol):
+    """Shows two runs to matchers in other words than their own."""
+
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan whose files cannot be used, before any run is opened; raises UserError."""
+
+    def views(self, plan: Plan, manager: Manager, target: Run, golden: Run) -> Views | None:
+        """Both runs as the plan's matcher sees them, with hints; None to leave them as they are."""
 
 
 class Metric(Protocol):

@@ -9,15 +9,17 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Mapping
-from concurrent import futures
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any, NamedTuple, Union
+from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
 from probe_core.model.values import Mode
 from probe_core.plugins.blame import Origin, blamed
 from probe_core.plugins.parameters import Parameter
 from probe_core.store.files import FILES
+
+if TYPE_CHECKING:
+    from concurrent import futures
 
 Factory = Union[str, Callable[..., Any]]
 
@@ -73,6 +75,8 @@ def problem_of(spec: Spec) -> str:
     for one in fields(spec):
         if isinstance(one.default, tuple) and isinstance(getattr(spec, one.name), str):
             return f"{spec.title}: {one.name} must be a tuple, not a text"
+    if not (isinstance(spec.parameters, tuple) and all(isinstance(p, Parameter) for p in spec.parameters)):
+        return f"{spec.title}: parameters must be a tuple of Parameter, not {spec.parameters!r:.80}"
     return ""
 
 
@@ -209,6 +213,17 @@ class MatcherSpec(Spec):
 
 
 @dataclass(frozen=True, slots=True)
+class ViewSpec(Spec):
+    """A way of showing two runs to matchers (makes a ``protocols.Viewer``).
+
+    Attributes:
+        asks: The kinds of contributions, declared by its kit, that it asks plugins for.
+    """
+
+    asks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TableSpec(Spec):
     """The table of one mode (makes its columns, a sequence of ``model.Column``).
 
@@ -268,17 +283,6 @@ class DumperSpec(ImportedSpec):
     tasks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class NameRule(Spec):
-    """Names and arguments of one framework in another, as data (makes a ``matching.name_table.NameTable``).
-
-    The common words are those of ``target``; whichever run is compared with which does not matter.
-    """
-
-    source: str = ""
-    target: str = ""
-
-
 class Place(Enum):
     """Where the workers of a pool are."""
 
@@ -305,3 +309,23 @@ class ExecutorSpec(Spec):
 
     has_scheduler: bool = False
     killed: tuple[str, ...] = ()
+
+
+KINDS: Mapping[str, type[Spec]] = {
+    "readers": ReaderSpec,
+    "matchers": MatcherSpec,
+    "views": ViewSpec,
+    "metrics": MetricSpec,
+    "policies": PolicySpec,
+    "judges": JudgeSpec,
+    "finders": FinderSpec,
+    "answers": AnswerSpec,
+    "options": OptionSpec,
+    "highlighters": HighlightSpec,
+    "tables": TableSpec,
+    "reporters": ReporterSpec,
+    "commands": CommandSpec,
+    "dumpers": DumperSpec,
+    "executors": ExecutorSpec,
+}
+"""What the hook of each kind returns."""

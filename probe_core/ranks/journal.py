@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError
-from probe_core.files.atomic import make_directory, open_file, refuse_link, remove_leftovers
+from probe_core.files.atomic import make_directory, not_written, open_file, refuse_link, remove_leftovers
 from probe_core.files.location import is_remote
 from probe_core.model.plan import Plan
 from probe_core.model.report import Report
@@ -104,10 +104,7 @@ class Journal:
             with os.fdopen(descriptor, "a", encoding="utf-8") as file:
                 file.write(text)
         except OSError as error:
-            raise UserError(
-                f"The result cannot be written to {self._path.parent}: {error.strerror or error}.",
-                "Free some space there, or give another directory with -o.",
-            ) from None
+            raise not_written("The result", self._path.parent, error) from None
 
 
 def _key(pair: RunPair) -> str:
@@ -141,7 +138,7 @@ def _fingerprint(path: Any) -> Any:
         if is_remote(path):
             return str(path.fs.ukey(path.path))
         found = path.stat()
-    except OSError:
+    except (OSError, ValueError):  # ValueError: a path that no file can have
         return None
     return [found.st_size, found.st_mtime_ns]
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 
 from probe_core import engine
 from probe_core.errors import UserError
-from probe_core.files.atomic import refuse_link, remove_leftovers
+from probe_core.files.atomic import refuse_link, remove_leftovers, remove_private_directories
 from probe_core.files.claim import claimed
 from probe_core.model.plan import Plan
 from probe_core.model.report import Report
 from probe_core.plugins.blame import blamed
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.specs import ExecutorSpec, Place, Pool
+from probe_core.plugins.specs import ExecutorSpec, Place, Pool, ViewSpec
 from probe_core.progress import tell
 from probe_core.ranks.journal import Journal
 from probe_core.ranks.spread import as_finished, lost, opened
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 
 ASKED = (
-    "readers", "matchers", "tables", "metrics", "policies", "judges", "finders", "highlighters", "reporters",
-    "name_rules", "answers",
+    "readers", "matchers", "views", "tables", "metrics", "policies", "judges", "finders", "highlighters",
+    "reporters", "answers",
 )  # fmt: skip
-"""The contributions that a comparison asks plugins for."""
+"""The contributions that a comparison asks plugins for, besides those that a view asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +115,7 @@ class Ranks:
         from probe_core.flow.comparison import check_plan
 
         check_plan(self.plan, self.manager)
+        remove_private_directories()  # of a killed run that this one resumes, be there nothing left to do
         for part in {"", *(pair.part for pair in self.pairing.pairs)}:
             if part:
                 refuse_link(self.plan.output / part)
@@ -251,7 +252,9 @@ class Ranks:
         jobs = self.plan.jobs
         if self.plan.executor is None:  # no more processes than there are ranks for
             jobs = min(self._jobs, len(self.pairing.pairs))
-        for kind in ASKED:  # what is broken is said here, once, and not by each worker
+        views = (item.spec for item in self.manager.contributions("views"))
+        asked = [kind for spec in views if isinstance(spec, ViewSpec) for kind in spec.asks]
+        for kind in (*ASKED, *asked):  # what is broken is said here, once, and not by each worker
             self.manager.contributions(kind)
         spec = self._executor_spec
         with blamed(spec.title, spec.origin):

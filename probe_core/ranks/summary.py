@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from probe_core.errors import UserError
-from probe_core.files.atomic import AtomicFile, make_directory
+from probe_core.files.atomic import AtomicFile, make_directory, not_written
 from probe_core.flow.writing import write_table
 from probe_core.model import Cell, Level
 from probe_core.model.plan import Plan
@@ -47,10 +46,7 @@ def write_summary(plan: Plan, manager: Manager, finished: Sequence[Finished]) ->
             continue
         except OSError as error:
             file.discard()
-            raise UserError(
-                f"The summary cannot be written to {plan.output}: {error.strerror or error}.",
-                "Free some space there, or give another directory with -o.",
-            ) from None
+            raise not_written("The summary", plan.output, error) from None
         files.append(file.commit())
     return files
 

@@ -20,6 +20,7 @@ from probe_core.testing.policies import HighlighterConformance, PolicyConformanc
 from probe_core.testing.readers import ReaderConformance
 from probe_core.testing.reporters import ReporterConformance
 from probe_core.testing.runs import ArrayRun
+from probe_core.testing.views import ViewConformance
 
 __all__ = [
     "EDGES",
@@ -32,6 +33,7 @@ __all__ = [
     "PolicyConformance",
     "ReaderConformance",
     "ReporterConformance",
+    "ViewConformance",
     "edge_pairs",
     "manager_of",
     "pair_of",

@@ -203,3 +203,10 @@ def test_public_files_speak_of_the_project_alone() -> None:
         if path.suffix in (".py", ".md", ".toml", ".yaml", ".txt", "") and path.is_file():
             text = path.read_text("utf-8", "replace")
             assert "/" + "root/" not in text and "/" + "work/" not in text, name
+
+
+def test_the_reference_names_nothing_of_the_plugins_of_the_tests() -> None:
+    """The page is made where they are installed; readers do not have them."""
+    text = "".join((ROOT / "docs" / name).read_text("utf-8") for name in ("reference.md", "comparing.md"))
+    for name in ("few_flips", "sign_flips", "Signs flip", "same_signs", "manifest.json"):
+        assert name not in text, name

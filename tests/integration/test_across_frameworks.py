@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from comparing import compare
 from conftest import DATA, Probe
+from probe_matching import NameRule, NameTable
+from probe_pytorch.reader import PyTorchReader
 from recorded import forward, scalar, tensor, write_run
 
-from probe_core.flow.pipeline import compare
 from probe_core.model import Level
 from probe_core.model.plan import Plan
 from probe_core.model.report import Report
-from probe_core.plugins.manager import Manager
+from probe_core.plugins.blame import Origin
+from probe_core.plugins.manager import Contribution, Manager, Plugin
 
 Rows = list[dict[str, Any]]
 MISSING_IN_TORCH = {"reshape", "permute", "chunk", "split", "transpose"}
@@ -209,6 +212,59 @@ def test_bare_options_say_that_one_framework_needs_no_table(
     run = pairs / "ms_L0_tensor"
     assert probe("compare", run, run, "-o", tmp_path, "--format", "csv", "-am") == 0
     assert "its names need no table" in probe.out
+
+
+def test_without_the_plugin_for_names_equal_ones_are_paired(
+    pairs: Path, tmp_path: Path, probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROBE_PLUGINS", "pytorch,mindspore,metrics,reporters,diagnosis,precheck")
+    run, other = pairs / "ms_mix_tensor", pairs / "pt_mix_tensor"
+    assert probe("compare", run, other, "-o", tmp_path / "across", "--format", "csv") == 0
+    assert "the target is of mindspore and the golden of pytorch; equal names are paired." in probe.out
+    assert "comes with probe-matching" in probe.out and "Traceback" not in probe.err
+    assert probe("compare", run, run, "-o", tmp_path / "alike", "--format", "csv") == 0
+    assert "0 differ" in probe.out and "probe-matching" not in probe.out
+
+
+def test_without_it_and_without_an_equal_name(
+    tmp_path: Path, probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PROBE_PLUGINS", "pytorch,mindspore,metrics,reporters,diagnosis,precheck")
+    target = mindspore_run(tmp_path / "ms", {"Mint.exp.0.forward": forward(tensor(), output=[tensor()])})
+    golden = write_run(tmp_path / "pt", {"Torch.exp.0.forward": forward(tensor(), output=[tensor()])})
+    assert probe("compare", target, golden, "-o", tmp_path / "out") == 2
+    assert "No row of the target has a partner" in probe.err and "comes with probe-matching" in probe.err
+
+
+@pytest.mark.parametrize(
+    "factory, says",
+    [
+        (dict, "TypeError: it must make a NameTable, not dict"),
+        (lambda: NameTable(source={"jnp.exp": "Torch.exp"}), "a Dialect of each framework, not dict"),  # type: ignore[arg-type]
+        (lambda: 1 / 0, "ZeroDivisionError"),
+    ],
+)
+def test_names_that_cannot_be_used_are_said_where_nothing_pairs(
+    factory: Any, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probe: Probe
+) -> None:
+    rule = NameRule("jax-names", "names", factory, source="jax", target="pytorch", origin=Origin("mine", "1"))
+    contributions = Manager.contributions
+    monkeypatch.setattr(
+        Manager,
+        "contributions",
+        lambda self, kind: (
+            [Contribution(rule, Plugin("mine", "mine", "1"))]
+            if kind == "name_rules"
+            else contributions(self, kind)
+        ),
+    )
+    data = {"jnp.exp.0.forward": forward(tensor(), output=[tensor()])}
+    target = write_run(tmp_path / "jax", data, framework="jax")
+    golden = write_run(tmp_path / "pt", {"Torch.exp.0.forward": forward(tensor(), output=[tensor()])})
+    monkeypatch.setattr(PyTorchReader, "sniff", lambda self, path: 100)
+    assert probe("compare", target, golden, "-o", tmp_path / "out", "--match", "exact") == 2
+    assert "The target is of jax and the golden of pytorch" in probe.err
+    assert 'The name rule "jax-names" of mine 1 failed' in probe.err and says in probe.err
 
 
 # -- files that map names ------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from comparing import compare
 from helpers import PROPERTY
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,7 +21,6 @@ from recorded import scalar, tensor, write_run
 from recording import recording
 from torch import Tensor, nn
 
-from probe_core.flow.pipeline import compare
 from probe_core.model import Level
 from probe_core.model.plan import Plan
 from probe_core.model.report import Report

@@ -172,6 +172,19 @@ def test_options(refused: Any, good: Path, tmp_path: Path) -> None:
     assert "No such option" in refused(good, good, "--colour")
 
 
+@pytest.mark.parametrize("path", ["a\0b", "x" * 5000])
+@pytest.mark.parametrize("name", ["stat_mix_dist2", "tensor_L1_datamap"])  # two ranks, and one
+def test_paths_that_no_file_can_have(name: str, path: str, runs: Any, probe: Any, tmp_path: Path) -> None:
+    base = runs(name)
+    sound = {"npu_path": str(base / "npu_dump"), "bench_path": str(base / "bench_dump")}
+    file = tmp_path / "compare.json"
+    for key in ("npu_path", "bench_path", "stack_path"):
+        file.write_text(json.dumps({**sound, "is_print_compare_log": True, key: path}))
+        assert probe("compare", "-i", file, "-s", "-o", tmp_path / key) == 2, probe.out
+        assert "Traceback" not in probe.err and probe.err.startswith("error: ")
+        assert key != "stack_path" or "stack file" in probe.err
+
+
 def test_ambiguous_paths_list_the_choices(refused: Any, good: Path, tmp_path: Path) -> None:
     for step in ("step0", "step1"):
         write_run(tmp_path / "dump" / step / "rank", GOOD)

@@ -150,6 +150,7 @@ def ulps(target: np.ndarray, golden: np.ndarray) -> np.ndarray:
         ("ulp:limits=4", 'The metric "ulp" has no parameter "limits".'),
         ("ulp:limit=much", 'The metric "ulp": limit must be a number, not "much".'),
         ("ulp:limit", '"limit" in "ulp:limit" is no parameter.'),
+        ("ulp:limit=4:limit=5", '"ulp:limit=4:limit=5" gives limit twice.'),
         ("cosine:eps=1", 'The metric "cosine" has no parameter "eps".'),
     ],
 )

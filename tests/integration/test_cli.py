@@ -35,6 +35,7 @@ def imported(*arguments: str) -> set[str]:
 def test_help_imports_nothing_heavy() -> None:
     assert not imported("-m", "probe_core.cli", "--help") & set(HEAVY)
     assert not imported("-m", "probe_core.cli", "compare", "--help") & set(HEAVY)
+    assert not imported("-m", "probe_core.cli", "plugins") & (set(HEAVY) - {"yaml"})
 
 
 def test_no_command_imports_a_framework(runs: Any, tmp_path: Path) -> None:
@@ -280,7 +281,7 @@ OWN_FRAMEWORK = {"probe_pytorch": {"torch"}, "probe_mindspore": {"mindspore", "t
 
 ROOT = Path(__file__).parents[2]
 PLUGINS = ("probe_pytorch", "probe_mindspore", "probe_metrics", "probe_reporters")
-KITS = ("probe_recording", "probe_precheck", "probe_diagnosis")
+KITS = ("probe_recording", "probe_matching", "probe_precheck", "probe_diagnosis")
 
 
 def folder_of(package: str) -> Path:
@@ -319,8 +320,9 @@ def test_a_kit_knows_the_core_and_plugins_know_what_it_exports(kit: str) -> None
 def test_a_kit_is_imported_in_pieces() -> None:
     """What runs calls loads neither the command line nor the manager, nor what starts worker processes."""
     code = (
-        "import sys, probe_precheck; before = {one for one in sys.modules if one.startswith('probe_')}; "
-        "assert before <= {'probe_precheck'} | {one for one in before if '__editable__' in one}, before; "
+        "import sys, probe_precheck; "
+        "before = {one for one in sys.modules if one.startswith('probe_') and '__editable__' not in one}; "
+        "assert before <= {'probe_precheck', 'probe_core', 'probe_core.exports'}, before; "
         "from probe_precheck import *; import types; "
         "assert not [name for name in probe_precheck.__all__ if isinstance(getattr(probe_precheck, name), types.ModuleType)]; "
         "print(*[one for one in ('click', 'probe_core.plugins.manager', 'probe_precheck.supervisor', "

@@ -196,5 +196,14 @@ def test_a_tapped_model_trains_as_the_compiled_one(tmp_path: Path, net: str) -> 
         results.append(done.stdout)
     if results[0] != results[1]:
         pytest.skip("the compiled program itself is not reproducible on this machine")
-    assert results[2] == results[0]
+    if net.endswith(
+        "_autocast"
+    ):  # what is recorded between fused operators is rounded to 16 bits, as docs say
+        for plain, tapped in zip(results[0].splitlines(), results[2].splitlines(), strict=True):
+            loss, *_, state = plain.split()
+            own, *_, own_state = tapped.split()
+            assert float.fromhex(own) == pytest.approx(float.fromhex(loss), rel=2**-5)
+            assert own_state == state
+    else:
+        assert results[2] == results[0]
     assert '"Module' in (tmp_path / "tap" / "run" / "step1" / "rank" / "dump.json").read_text()

@@ -5,12 +5,14 @@ from __future__ import annotations
 import inspect
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from probe_diagnosis.hooks import probe_judges
+from probe_matching.hooks import probe_matchers, probe_views
 from probe_metrics.hooks import probe_highlighters, probe_metrics, probe_policies
 from probe_mindspore.hooks import probe_readers as mindspore_readers
 from probe_pytorch.hooks import probe_readers as pytorch_readers
@@ -20,9 +22,11 @@ from test_npz_plugin import PLUGIN, SAME, save
 
 from probe_core.errors import UnreadableTensor, UserError
 from probe_core.matching.matching import NONE, Matching, Region
+from probe_core.matching.views import Hints, Views
 from probe_core.model import Colour, Level, Mark, Mode, Reason, Record, Ruling, Value, Verdict
 from probe_core.model.run import Header, HeldRun
-from probe_core.plugins.builtins import probe_executors, probe_matchers
+from probe_core.plugins.builtins import probe_executors
+from probe_core.plugins.builtins import probe_matchers as core_matchers
 from probe_core.plugins.specs import (
     ExecutorSpec,
     HighlightSpec,
@@ -33,6 +37,7 @@ from probe_core.plugins.specs import (
     Pool,
     ReaderSpec,
     ReporterSpec,
+    ViewSpec,
 )
 from probe_core.testing import (
     ArrayRun,
@@ -43,6 +48,7 @@ from probe_core.testing import (
     PolicyConformance,
     ReaderConformance,
     ReporterConformance,
+    ViewConformance,
 )
 
 X = np.array([1.0, 2.0, 3.0], np.float32)
@@ -177,7 +183,7 @@ def test_record_files_that_name_another_file(tmp_path: Path) -> None:
 # -- matchers --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spec", probe_matchers(), ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", [*core_matchers(), *probe_matchers()], ids=lambda spec: spec.name)
 def test_the_matchers_pass(spec: MatcherSpec, tmp_path: Path) -> None:
     assert (
         failing(MatcherConformance, tmp_path, spec=spec, mapping={} if spec.name == "mapping" else None)
@@ -240,6 +246,77 @@ class Lost(ByPlace):
 )
 def test_a_fault_of_a_matcher_is_found(matcher: Any, faults: set[str], tmp_path: Path) -> None:
     assert failing(MatcherConformance, tmp_path, spec=MatcherSpec("mine", "mine", matcher)) == faults
+
+
+# -- views -----------------------------------------------------------------------------------------
+
+
+def run_of(framework: str, *names: str) -> ArrayRun:
+    run = ArrayRun({name: ([X, X + 1], [X]) for name in names})
+    run.header = replace(run.header, framework=framework)
+    return run
+
+
+RUN = run_of("mine", "Functional.a.0.forward", "Functional.b.0.forward", "Functional.b.1.forward")
+OTHER = run_of("other", "Functional.a.0.forward", "Functional.c.0.forward", "Functional.c.0.backward")
+
+
+@pytest.mark.parametrize("spec", probe_views(), ids=lambda spec: spec.name)
+def test_the_views_pass(spec: ViewSpec, tmp_path: Path) -> None:
+    assert failing(ViewConformance, tmp_path, spec=spec, target=RUN, golden=OTHER) == set()
+
+
+class AsTheyAre:
+    def check(self, plan: Any) -> None:
+        pass
+
+    def views(self, plan: Any, manager: Any, target: Any, golden: Any) -> Any:
+        return Views(target, golden, "exact")
+
+
+class Strict(AsTheyAre):
+    def check(self, plan: Any) -> None:
+        raise UserError("No.", "Never.")
+
+
+class Lazy(AsTheyAre):
+    def views(self, plan: Any, manager: Any, target: Any, golden: Any) -> Any:
+        return None
+
+
+class Shortened(AsTheyAre):
+    def views(self, plan: Any, manager: Any, target: Any, golden: Any) -> Any:
+        return Views(run_of("mine", "Functional.a.0.forward"), golden, "exact")
+
+
+class Unsure(AsTheyAre):
+    def views(self, plan: Any, manager: Any, target: Any, golden: Any) -> Any:
+        return Views(target, golden, "")
+
+
+class Talking(AsTheyAre):
+    class Always(Hints):
+        def of(self, op: Any, rows: Any) -> list[str]:
+            return ["as ever"]
+
+    def views(self, plan: Any, manager: Any, target: Any, golden: Any) -> Any:
+        return Views(target, golden, "exact", hints=self.Always())
+
+
+@pytest.mark.parametrize(
+    "view, faults",
+    [
+        (AsTheyAre, set()),
+        (Strict, {"a_plan_without_files_is_not_refused"}),
+        (Lazy, {"it_names_a_matcher", "names_alone_are_other", "hints_are_texts"}),
+        (Shortened, {"names_alone_are_other"}),
+        (Unsure, {"it_names_a_matcher"}),
+        (Talking, {"hints_are_texts"}),
+    ],
+)
+def test_a_fault_of_a_view_is_found(view: Any, faults: set[str], tmp_path: Path) -> None:
+    spec = ViewSpec("mine", "mine", view)
+    assert failing(ViewConformance, tmp_path, spec=spec, target=RUN, golden=OTHER) == faults
 
 
 # -- policies and highlighters ---------------------------------------------------------------------

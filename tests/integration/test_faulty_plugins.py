@@ -23,7 +23,7 @@ import numpy as np
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.model import Advice, Measurement
 from probe_precheck.specs import StandardSpec
-from probe_core.plugins.specs import CommandSpec, ExecutorSpec, HighlightSpec, MatcherSpec, MetricSpec, Needs, ReaderSpec, ReporterSpec
+from probe_core.plugins.specs import CommandSpec, ExecutorSpec, HighlightSpec, MatcherSpec, MetricSpec, Needs, ReaderSpec, ReporterSpec, ViewSpec
 """
 
 
@@ -108,6 +108,8 @@ def test_what_a_hook_raises_ends_no_command(source: str, faulty: Any, compare: A
         ('MetricSpec(3, "a metric", print, ("Mine",))', "a name and a summary must be texts"),
         ('MetricSpec("mine", "a metric", "nowhere", ("Mine",))', 'callable or "module:attribute"'),
         ('MetricSpec("mine", "a metric", print, "Mine")', "columns must be a tuple"),
+        ('MetricSpec("mine", "a metric", print, ("Mine",), parameters=("q",))', "a tuple of Parameter"),
+        ('MetricSpec("mine", "a metric", print, ("Mine",), parameters={"q": 1})', "a tuple of Parameter"),
     ],
 )
 def test_a_description_that_is_none_leaves_its_plugin_out(
@@ -135,7 +137,8 @@ def test_an_adviser_at_fault_costs_its_advice(body: str, faulty: Any, compare: A
         ("return [float('nan')]", "not of float"),
         ("return []", "ValueError: 0 measurements for 1 columns"),
         ("return None", "TypeError"),
-        ("return {'mine': 1}", "not of str"),
+        ("return {'mine': 1}", "must return a list of Measurement, not dict"),
+        ("return 0.5", "must return a list of Measurement, not float"),
         ("return (Measurement(1.0) for _ in range(1))", "TypeError"),
         ("return [Measurement([1, 2])]", "not list"),
         ("return [Measurement(None, 'why')]", "not str"),
@@ -154,6 +157,54 @@ def test_a_metric_at_fault_costs_its_cells(
     assert any(cosine not in ("N/A", "unsupported") for cosine, _ in pairs)
     assert {mine for _, mine in pairs} <= {"N/A", "nan", "unsupported"}
     assert any("Metric failed" in text for text in cells(tmp_path / "out", "Err_message"))
+
+
+@pytest.mark.parametrize("returned", ["None", "'pass'", "True"])
+@pytest.mark.parametrize("more", ["mine", "accuracy,mine"])
+def test_a_policy_that_returns_no_verdict_is_named(
+    returned: str, more: str, faulty: Any, compare: Any, probe: Any, tmp_path: Path
+) -> None:
+    faulty(f"""
+from probe_core.plugins.specs import PolicySpec
+
+class Mine:
+    def judge(self, pair, measurements):
+        return {returned}
+
+@hookimpl
+def probe_policies():
+    return [PolicySpec("mine", "a policy", Mine, standard="mine")]
+""")
+    assert compare("--policy", more) == 2
+    assert f'The policy "mine" of {NAME} failed: TypeError: judge must return a Verdict, not' in probe.err
+    assert "defect of probe" not in probe.err and not list((tmp_path / "out").glob("compare_*"))
+
+
+@pytest.mark.parametrize(
+    "returned, says",
+    [
+        ("{0: rows[0].verdict}", "a Ruling for each row to change, not Verdict"),
+        ("{0: None}", "a Ruling for each row to change, not NoneType"),
+        ("None", "TypeError"),
+        ("{10 ** 6: None}", "IndexError"),
+    ],
+)
+def test_a_judge_that_returns_no_ruling_is_named(
+    returned: str, says: str, faulty: Any, compare: Any, probe: Any
+) -> None:
+    faulty(f"""
+from probe_core.plugins.specs import JudgeSpec
+
+class Mine:
+    def judge(self, op, rows):
+        return {returned}
+
+@hookimpl
+def probe_judges():
+    return [JudgeSpec("mine", "a judge", Mine)]
+""")
+    assert compare() == 0, probe.err
+    assert f'The judge "mine" of {NAME} failed: ' in probe.out and says in probe.out
 
 
 def test_numbers_of_numpy_are_numbers(faulty: Any, compare: Any, probe: Any, tmp_path: Path) -> None:
@@ -251,6 +302,50 @@ def probe_matchers():
 """)
     assert compare("--match", "mine") == 2
     assert f'The matcher "mine" of {NAME} failed' in probe.err and "Traceback" not in probe.err
+
+
+@pytest.mark.parametrize(
+    "check, views",
+    [("raise SystemExit", "return None"), ("pass", "raise SystemExit"), ("pass", "return target, golden")],
+)
+def test_a_view_at_fault_is_named(check: str, views: str, faulty: Any, compare: Any, probe: Any) -> None:
+    faulty(f"""
+class Mine:
+    def check(self, plan):
+        {check}
+
+    def views(self, plan, manager, target, golden):
+        {views}
+
+@hookimpl
+def probe_views():
+    return [ViewSpec("mine", "shows", Mine)]
+""")
+    assert compare() == 2
+    assert f'The view "mine" of {NAME} failed' in probe.err and "Traceback" not in probe.err
+
+
+def test_hints_at_fault_are_named(faulty: Any, compare: Any, probe: Any) -> None:
+    faulty("""
+from probe_core.matching.views import Hints, Views
+
+class Wrong(Hints):
+    def of(self, op, rows):
+        raise ValueError("no")
+
+class Mine:
+    def check(self, plan):
+        pass
+
+    def views(self, plan, manager, target, golden):
+        return Views(target, golden, "exact", hints=Wrong())
+
+@hookimpl
+def probe_views():
+    return [ViewSpec("mine", "shows", Mine)]
+""")
+    assert compare() == 2
+    assert f"{NAME}, a plugin, failed: ValueError: no." in probe.err
 
 
 @pytest.mark.parametrize(

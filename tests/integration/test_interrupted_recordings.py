@@ -70,6 +70,7 @@ def run(probe: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], int
             for function in reversed(ending):
                 function()
             ending.clear()
+            torch.set_grad_enabled(True)  # a second interrupt may hit torch while it turns that on again
         return code
 
     return call

@@ -163,6 +163,14 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Any:
         ("metrics,pytorch", "merge_result -h", 'The command "merge_result" comes with probe-reporters', "./plugins/reporters"),
         ("pytorch,metrics,reporters", "compare NPU BENCH -o OUT --executor dask --scheduler tcp://h:1",
          'The executor "dask" comes with probe-dask', "./plugins/dask"),
+        *(
+            ("pytorch,metrics,reporters", f"compare NPU BENCH -o OUT {options}", f"{what} comes with probe-matching", "./plugins/matching")
+            for options, what in (
+                ("-f", 'The matcher "fuzzy"'), ("--match align", 'The matcher "align"'), ("-dm MAP", 'The matcher "mapping"'),
+                ("-am", "Mapping names (-am, -cm, -lm)"), ("-cm", "Mapping names (-am, -cm, -lm)"),
+                ("-am MAP", "Mapping names (-am, -cm, -lm)"), ("-lm MAP", "Mapping names (-am, -cm, -lm)"),
+            )
+        ),
         ("pytorch,metrics,reporters", "-f mindspore compare NPU BENCH -o OUT",
          'The reader "mindspore" comes with probe-mindspore', "./plugins/mindspore"),
     ],
@@ -207,7 +215,7 @@ def test_the_list_of_our_distributions_is_what_they_give() -> None:
 def test_a_plugin_of_a_framework_asks_for_what_every_command_needs() -> None:
     for name in ("probe-pytorch", "probe-mindspore"):
         needs = metadata_of(ROOT / "plugins" / name.removeprefix("probe-") / "pyproject.toml")
-        assert {"probe-core", "probe-metrics", "probe-reporters"} <= needs
+        assert {"probe-core", "probe-matching", "probe-metrics", "probe-reporters"} <= needs
 
 
 def metadata_of(path: Path) -> set[str]:
@@ -248,7 +256,7 @@ def test_two_of_one_name_are_an_error_only_when_used() -> None:
     [
         ({"probe_metrics": lambda: 1 / 0}, "ZeroDivisionError"),
         ({"probe_metrics": lambda: ["no spec"]}, "must return MetricSpec, not str"),
-        ({"probe_metrics": lambda: 3}, "TypeError"),
+        ({"probe_metrics": lambda: 3}, "probe_metrics must return a list, not int"),
     ],
 )
 def test_hooks_that_fail_leave_their_plugin_out(hooks: dict[str, Any], says: str) -> None:
@@ -259,9 +267,19 @@ def test_hooks_that_fail_leave_their_plugin_out(hooks: dict[str, Any], says: str
 
 
 def test_a_hook_name_mistyped_is_not_silent() -> None:
-    with pytest.warns(PluginWarning, match="unknown hook 'probe_metric'"):
+    with pytest.warns(PluginWarning, match="unknown hook 'probe_metric'.*; did you mean probe_metrics?"):
         manager = manager_of(typo=module("plugin_typo", probe_metric=lambda: []))
     assert manager.plugins["typo"].problem
+
+
+def test_a_hook_that_is_not_marked_is_not_silent() -> None:
+    plain = types.ModuleType("plugin_plain")
+    plain.probe_metrics = lambda: []  # type: ignore[attr-defined]
+    with pytest.warns(PluginWarning, match="probe_metrics is not marked with @hookimpl"):
+        manager_of(plain=plain)
+    helper = types.ModuleType("plugin_helper")
+    helper.probe_table = lambda: []  # type: ignore[attr-defined]  # no hook of that name
+    assert not manager_of(helper=helper).plugins["helper"].problem
 
 
 def test_observers_that_fail_are_logged(runs: Any, tmp_path: Path) -> None:
@@ -323,7 +341,7 @@ def kit(name: str, distribution: str = "", **members: Any) -> metadata.EntryPoin
         setattr(made, member, value)
     point = metadata.EntryPoint(name, name, HOOKSPECS)
     if distribution:
-        dist = types.SimpleNamespace(name=distribution, version="2.5")
+        dist = types.SimpleNamespace(metadata={"Name": distribution, "Version": "2.5"})
         vars(point).update(dist=dist)
     return point
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import types
 from typing import Any
@@ -10,11 +11,11 @@ import pytest
 
 from probe_core.cli.main import cli
 from probe_core.errors import UserError
-from probe_core.plugins.check import check
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.manager import Manager, PluginWarning
 from probe_core.plugins.specs import DumperSpec, MetricSpec, ReporterSpec, Spec
 from probe_core.testing import manager_of
+from probe_core.testing.check import check
 
 
 def hooks(name: str, kind: str, *specs: Spec) -> Any:
@@ -75,6 +76,39 @@ def test_what_fails_is_said_with_who_gives_it() -> None:
     ]
     assert [failure.fix for failure in found.failed][2] == "Buy one."
     assert "has no attribute 'NotThere'" in problems[3] and "not_there" in problems[4]
+
+
+def needing(package: str) -> Any:
+    def factory() -> None:
+        importlib.import_module(package)
+
+    return factory
+
+
+def test_what_its_distribution_does_without_is_lacking(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A framework that is not installed is no failure; a package that is required is one."""
+    monkeypatch.setattr("importlib.metadata.requires", lambda name: ["absent_required>=2", "absent-two"])
+    manager = manager_of(
+        mine=hooks(
+            "needing_hooks",
+            "metrics",
+            metric("framework", needing("absent_framework.nn")),
+            metric("required", needing("absent_required")),
+            metric("own", "absent_own.metric:Metric"),
+        )
+    )
+    found = check(manager)
+    assert [one.name for one in found.failed] == ["required", "own"]
+    (lacking,) = found.lacking
+    assert lacking.problem == 'The metric "framework" of mine needs absent_framework, which is not installed.'
+    assert lacking.fix == "Install absent_framework."
+    assert cli.main(["plugins", "--check"], standalone_mode=False, obj=manager) == 2
+    said = capsys.readouterr().out
+    assert f"not here  {lacking.problem}\n" in said and said.endswith(", 1 need what is not installed\n")
+    sound = manager_of(mine=hooks("sound_hooks", "metrics", metric("framework", needing("absent_framework"))))
+    assert cli.main(["plugins", "--check"], standalone_mode=False, obj=sound) == 0
 
 
 def test_an_interruption_is_none() -> None:

@@ -1435,7 +1435,7 @@ def test_as_many_overflows_as_asked_for(
 
 def saved_overflow(found: Recording) -> dict[str, np.ndarray[Any, Any]]:
     """The data of a run that the reader, which compares, does not open: of this task."""
-    from probe_core.store.packed import PackedTensors
+    from probe_recording.reading.packed import PackedTensors
 
     packed = PackedTensors.find(found.directory() / "dump_tensor_data")
     assert packed is not None

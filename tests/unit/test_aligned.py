@@ -17,14 +17,14 @@ import pytest
 from helpers import PROPERTY
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from probe_matching.aligned import Aligned
+from probe_matching.likeness import place_of
+from probe_recording.reading.run import DumpRun
 from recorded import forward, scalar, tensor, write_run
 
-from probe_core.matching.aligned import Aligned
-from probe_core.matching.likeness import place_of
 from probe_core.matching.matching import NONE, Matching, RowOrder
 from probe_core.model import How
 from probe_core.model.plan import Plan
-from probe_core.store.run import DumpRun
 
 PLAN = Plan(Path("t"), Path("g"), Path("o"), "0")
 Data = dict[str, Any]

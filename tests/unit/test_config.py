@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 import torch
+from probe_matching.user_maps import api_entries
 from probe_precheck.settings import parse_settings
 from probe_pytorch.debugger import PrecisionDebugger
-from probe_recording.config import Config, ConfigWarning, load, parse
+from probe_recording.config import Config, ConfigWarning, load_config, parse
 
 from probe_core.cli.options import KEYS, parse_input
 from probe_core.errors import UserError
-from probe_core.matching.user_maps import api_entries
 
 API = ["Functional.linear.0.forward", "Functional.relu.2.backward"]
 MODULE = ["Module.fc1.Linear.forward.0", "Module.block.0.fc2.Linear.backward.3"]
@@ -485,7 +485,7 @@ def test_files_of_the_peer_work_unchanged(
     path.write_text(text)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        config = load(path)
+        config = load_config(path)
     assert (config.task, config.level, config.summary) == (task, level, summary)
     assert (config.names, config.scope, config.directions, config.sides) == ((), (), BOTH, SIDES)
     assert config.path == path
@@ -494,19 +494,19 @@ def test_files_of_the_peer_work_unchanged(
 def test_arguments_come_before_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("config.json").write_text(PEER_8)
-    config = load("config.json", task="tensor", dump_path="other", level="mix", step=["1-2"])
+    config = load_config("config.json", task="tensor", dump_path="other", level="mix", step=["1-2"])
     assert (config.task, config.level, config.steps) == ("tensor", "mix", {1, 2})
     assert config.dump_path == tmp_path / "other"
     assert config.path == tmp_path / "config.json"
-    kept = load("config.json", task=None, dump_path=None, level=None, step=None)
+    kept = load_config("config.json", task=None, dump_path=None, level=None, step=None)
     assert (kept.task, kept.level, kept.dump_path) == ("statistics", "L1", tmp_path / "npu_dump")
 
 
 def test_without_a_file_the_arguments_are_all(tmp_path: Path) -> None:
-    config = load(None, dump_path=str(tmp_path / "dump"), level="L0")
+    config = load_config(None, dump_path=str(tmp_path / "dump"), level="L0")
     assert (config.level, config.task, config.path) == ("L0", "statistics", None)
     with pytest.raises(UserError, match="dump_path"):
-        load(None)
+        load_config(None)
 
 
 @pytest.mark.parametrize(
@@ -520,7 +520,7 @@ def test_a_file_that_is_none(content: bytes | None, says: str, tmp_path: Path) -
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(UserError) as caught:
-        load(path)
+        load_config(path)
     assert says in caught.value.what and str(path) in caught.value.what and caught.value.fix
 
 
@@ -528,7 +528,7 @@ def test_a_mistake_in_a_file_names_the_file(tmp_path: Path) -> None:
     path = tmp_path / "config.json"
     path.write_text(json.dumps({"dump_path": "x", "level": "L7"}))
     with pytest.raises(UserError) as caught:
-        load(path)
+        load_config(path)
     assert str(path) in caught.value.what and '"level"' in caught.value.what
 
 

@@ -6,14 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
+from probe_recording.reading.leaves import leaf_of
 
 import probe_core
 from probe_core.model.dtypes import foreign, kind, same
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ExecutorSpec, ReaderSpec
-from probe_core.store.leaves import leaf_of
-from probe_core.store.stack import FRAMEWORK_FRAMES, own_frame
+from probe_core.store.frames import FRAMEWORK_FRAMES, own_frame
 from probe_core.testing import manager_of
 
 FOREIGN = re.compile(r"torch|mindspore|msprobe|npu_|dask|cuda", re.IGNORECASE)

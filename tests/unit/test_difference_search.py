@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import signal
@@ -9,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,10 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from probe_diagnosis.collectives.calls import Call, Flow, Peer, apis, call_of
 from probe_diagnosis.difference.facts import DIFFERS, SAME, UNJUDGED, Apart, OpFacts
+from probe_diagnosis.difference.rank_file import items_at, read
 from probe_diagnosis.difference.search import Node, first_differences
+from probe_recording.reading.leaves import record_of
 
 from probe_core.model import Side
-from probe_core.store.leaves import record_of
 
 NOISE, COARSE, JUMP = 2.0**-17, 2.0**-5, 10.0
 FAULT = 1e4
@@ -941,3 +944,19 @@ def test_many_ranks_and_calls_take_little_time() -> None:
     made = machine(7, 64, 4_000, 1)
     with within(20):
         assert full(made.ops) == made.culprits
+
+
+def test_what_stands_for_no_stack_is_none(tmp_path: Path) -> None:
+    """The table's column says N/A, in this row and that; a row with frames gives them."""
+    values = {"state": "differs", "distance": 1.0, "scale": 1.0, "noise": 0.0, "jump": 10.0, "scalar": False,
+              "why": ""}  # fmt: skip
+    rows = [
+        {"NPU Name": f"op.output.{n}", "Bench Name": "N/A", "state": "output", "difference": values} | stack
+        for n, stack in enumerate(({"NPU_Stack_Info": "N/A"}, {}, {"NPU_Stack_Info": ["line 1", "line 2"]}))
+    ]
+    path = tmp_path / "compare_result_rank0_1.json"
+    path.write_text(json.dumps({"op": {"is_same": False, "op_items": rows}}))
+    (facts,) = read(path)
+    items = items_at(path, facts.place)
+    assert [item.stack for item in items] == [(), (), ("line 1", "line 2")]
+    assert [item.apart for item in items] == list(facts.values)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from comparing import compare
 from helpers import measure, scalar_value, tensor_value
 from probe_metrics.accuracy import Accuracy
 from probe_metrics.cosine import Cosine
@@ -17,7 +18,6 @@ from probe_metrics.statistics_result import StatisticsResult
 from recorded import forward, scalar, tensor, write_run, write_tensor_run
 
 from probe_core.flow.comparison import Comparison
-from probe_core.flow.pipeline import compare
 from probe_core.model import Level, Statistics, Verdict
 from probe_core.model.plan import Plan
 from probe_core.model.report import Report

@@ -143,3 +143,16 @@ def test_a_pool_that_ends_leaves_nothing(temporary: Path, tmp_path: Path) -> Non
     writer = Writer(tmp_path, "socket", TMPDIR=str(temporary))
     writer.process.communicate("", timeout=60)
     assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_comparison_that_needs_no_pool_removes_that_of_a_killed_one(
+    temporary: Path, tmp_path: Path, probe: Any
+) -> None:
+    """As where a run was killed behind its last rank, and is resumed."""
+    Writer(tmp_path, "socket", TMPDIR=str(temporary)).kill()
+    assert len(list(temporary.iterdir())) == 1
+    for rank in range(2):
+        write_run(tmp_path / f"t/rank{rank}", {"Torch.exp.0.forward": forward(tensor(), output=[tensor()])})
+    assert probe("compare", tmp_path / "t", tmp_path / "t", "-o", tmp_path / "out", "-j", "1") == 0, probe.err
+    assert list(temporary.iterdir()) == []

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers import EasyGuard, mapping
+from probe_recording.reading.npy import load_npy
+from probe_recording.reading.packed import PackedTensors
 
 from probe_core.errors import UnreadableTensor
 from probe_core.files import mapped
 from probe_core.files.mapped import SMALL_FILE, Mapped, mapping_of, memory_of
-from probe_core.files.npy import load_npy
 from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
-from probe_core.store.packed import PackedTensors
 
 NEVER_CUT = pytest.mark.skipif(sys.platform == "win32", reason="a mapped file cannot be cut off here")
 COUNT = SMALL_FILE // 4

@@ -12,18 +12,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from probe_matching import alignment
+from probe_matching.alignment import align
+from probe_matching.fuzzy import Fuzzy
+from probe_matching.mapping import Mapping
+from probe_recording.reading.run import DumpRun
 from recorded import forward, scalar, tensor, write_run
 
-from probe_core.matching import alignment
-from probe_core.matching.alignment import align
 from probe_core.matching.exact import Exact
-from probe_core.matching.fuzzy import Fuzzy
-from probe_core.matching.mapping import Mapping
 from probe_core.matching.matching import RowOrder
 from probe_core.model import How
 from probe_core.model.plan import Plan
 from probe_core.store.names import canonical, without_count
-from probe_core.store.run import DumpRun
 
 PLAN = Plan(Path("t"), Path("g"), Path("o"), "0")
 Rows = list[tuple[str | None, str | None]]

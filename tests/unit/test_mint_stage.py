@@ -71,6 +71,18 @@ def test_inf_and_nan_are_left_out_where_alike() -> None:
     assert alone(output([1.0, 1.0], [np.nan, 1.0])).status is ERROR
 
 
+@pytest.mark.parametrize("size", [1e-300, 1e-155, 1.0, 1e154, 1e300, 1.7e308])
+def test_equal_values_of_any_size_pass(size: float) -> None:
+    """Those whose squares no float64 can hold have a cosine all the same."""
+    values = size * np.array([1.0, -0.5, 0.25])
+    found = closeness(output(values, values, "Float64"))
+    assert (found.cosine, found.max_abs_error) == (pytest.approx(1), 0)
+    assert MintStage().judge(output(values, values, "Float64")).status is PASS
+    other = closeness(output(values, values * [1, 1, -1], "Float64"))
+    if size >= 1:
+        assert other.cosine == pytest.approx((1 + 0.25 - 0.0625) / (1 + 0.25 + 0.0625), abs=1e-7)
+
+
 def test_what_cannot_be_compared() -> None:
     judge = MintStage().judge
     assert judge(Output("add", None, None)).status is SKIP

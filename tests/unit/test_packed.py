@@ -15,14 +15,14 @@ import pytest
 from helpers import PROPERTY, EasyGuard, mapping
 from hypothesis import given
 from hypothesis import strategies as st
+from probe_recording.reading import packed
+from probe_recording.reading.packed import PackedTensors
+from probe_recording.reading.run import DumpRun
 from recorded import forward, tensor, write_run, write_tensor_run
 
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Kind, Value
-from probe_core.store import packed
 from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
-from probe_core.store.packed import PackedTensors
-from probe_core.store.run import DumpRun
 
 NATIVE = {
     "F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "I64": np.int64,

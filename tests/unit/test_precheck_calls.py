@@ -12,10 +12,10 @@ from precheck_runs import backward as gradient
 from precheck_runs import call, drawn, some_calls
 from probe_precheck.calls import RecordedCalls
 from probe_precheck.settings import Settings, check_names, parse_settings, read_settings
+from probe_recording.reading.run import DumpRun
 from recorded import scalar, write_run
 
 from probe_core.errors import UserError
-from probe_core.store.run import DumpRun
 
 
 def no_tensor(name: str) -> Any:

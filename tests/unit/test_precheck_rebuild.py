@@ -12,9 +12,8 @@ import torch
 from prechecked import call, leaf, live, value
 from probe_precheck.rebuild import Unbuildable
 from probe_pytorch.precheck.rebuild import Rebuilder, as_tensor, load_any, plain_value
+from probe_recording.reading.tensors import tensors_in
 from recorded import tensor
-
-from probe_core.store.tensors import tensors_in
 
 inf, nan = math.inf, math.nan
 FLOAT8 = [

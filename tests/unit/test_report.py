@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from comparing import compare
+from probe_recording.reading.construct import read_construct
 from recorded import forward, scalar, tensor, write_run, write_tensor_run
 
-from probe_core.flow.pipeline import compare
 from probe_core.model import Level
 from probe_core.model.plan import Plan
 from probe_core.model.report import Report
 from probe_core.plugins.manager import Manager
-from probe_core.store.construct import read_construct
-from probe_core.store.stack import own_frame
+from probe_core.store.frames import own_frame
 
 GOOD, BAD = tensor(value=1.0), tensor(value=9.0)
 

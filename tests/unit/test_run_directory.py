@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 from probe_pytorch.storage.tensors import PackedStore
-from probe_recording import directory
+from probe_recording import confidence, directory
 from probe_recording.directory import Lock, StepDirectory, remove_tensors
 from recording import recording
 
@@ -354,3 +354,21 @@ def test_a_log_that_cannot_be_written_stops_nobody(tmp_path: Path) -> None:
     step = StepDirectory(tmp_path, 0, "rank")
     (step.path / ERROR_FILE).mkdir(parents=True)
     step.log("backward", "x", failure("x"), [])
+
+
+@pytest.mark.parametrize(
+    "name, head, sure",
+    [
+        ("dump.json", '{"task": "tensor"}', 80),
+        ("old_dump.json", '{"task": "tensor"}', 80),
+        ("manifest.json", '{"calls": []}', 0),
+        ("manifest.json", '{"framework": "mine"}', 100),
+        ("dump.json", '{"framework": "yours"}', 0),
+    ],
+)
+def test_what_names_no_framework_is_of_the_oldest_recorder_by_its_name(
+    name: str, head: str, sure: int, tmp_path: Path
+) -> None:
+    """Another format's file is nobody's because its own reader finds it damaged."""
+    (tmp_path / name).write_text(head)
+    assert confidence(tmp_path / name, "mine", without_name=80) == sure

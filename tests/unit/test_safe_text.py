@@ -14,12 +14,12 @@ from helpers import PROPERTY
 from hostile_runs import EVERYTHING, dangers
 from hypothesis import example, given
 from hypothesis import strategies as st
+from probe_matching.written import _yaml
 from probe_recording import sites
 from probe_recording.directory import StepDirectory
 
 from probe_core.cli import console
 from probe_core.errors import UserError, printable
-from probe_core.matching.written import _yaml
 from probe_core.safe_text import safe, safe_json
 from probe_core.spreadsheet_text import neutralise
 

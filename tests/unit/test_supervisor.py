@@ -482,7 +482,7 @@ def test_whatever_jobs_do_each_is_told_once(seed: int) -> None:
         ("say and exit", "x"),
     ]
     deeds = [chance.choice(harmless if chance.random() < 0.85 else deadly) for _ in range(60)]
-    found = results(*deeds, workers=chance.randint(1, 4), timeout=0.5)
+    found = results(*deeds, workers=chance.randint(1, 4), timeout=2)
     for deed, result in zip(deeds, found):
         if deed[0] in ("give", "sleep"):
             assert result == deed[1] or isinstance(result, int), deed

@@ -25,10 +25,10 @@ from probe_pytorch.storage.tensors import (
     FileStore,
     PackedStore,
 )
+from probe_recording.reading.packed import PackedTensors
 
 from probe_core.errors import UnreadableTensor
 from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
-from probe_core.store.packed import PackedTensors
 
 BASE = torch.arange(-6, 6, dtype=torch.float64).reshape(3, 4) / 3
 PLAIN = ("float64", "float32", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool", "uint16",

@@ -8,18 +8,18 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from probe_matching.gradients import owners
+from probe_matching.name_table import Dialect, Overload, Positions, api_parts, module_parts
+from probe_matching.paths import Renames
+from probe_matching.translated import Translated
 from probe_mindspore.names import table
 from probe_mindspore.reader import MindSporeReader
+from probe_recording.reading.leaves import record_of
+from probe_recording.reading.run import DumpRun
 from recorded import forward, scalar, tensor, write_run, write_tensor_run
 
-from probe_core.matching.gradients import owners
-from probe_core.matching.name_table import Dialect, Overload, Positions, api_parts, module_parts
-from probe_core.matching.paths import Renames
-from probe_core.matching.translated import Translated
 from probe_core.model import Record, Slot
 from probe_core.model.dtypes import folded, foreign, kind, same
-from probe_core.store.leaves import record_of
-from probe_core.store.run import DumpRun
 
 COMMON = Dialect(
     apis={"Tensor.mean": "Torch.mean", "Tensor.view": "Torch.view"},

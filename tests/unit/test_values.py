@@ -23,11 +23,10 @@ import xxhash
 from probe_pytorch.storage.bytes import CHECKSUMS
 from probe_pytorch.values import Collector
 from probe_recording.leaves import encode
+from probe_recording.reading.leaves import record_of
 from probe_recording.values import DEPTH, MOST
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-
-from probe_core.store.leaves import record_of
 
 STATISTICS = ("Max", "Min", "Mean", "Norm")
 

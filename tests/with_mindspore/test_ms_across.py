@@ -15,11 +15,11 @@ pytest.importorskip("torch")
 
 import mindspore as ms
 import torch
+from comparing import compare
 from mindspore import Tensor, mint
 from ms_recording import Recording
 from probe_pytorch import PrecisionDebugger
 
-from probe_core.flow.pipeline import compare
 from probe_core.model import Level
 from probe_core.model.plan import Plan
 from probe_core.model.report import Report

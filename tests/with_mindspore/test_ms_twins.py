@@ -13,14 +13,14 @@ pytest.importorskip("mindspore")
 pytest.importorskip("torch")
 
 import mindspore as ms
+from comparing import compare
 from mindspore import nn
 from ms_recording import Recording
+from probe_matching.name_table import api_parts, module_parts
 from probe_mindspore.names import table
 from probe_pytorch import PrecisionDebugger
 from twins import NETS, batch, mindspore_training, torch_training
 
-from probe_core.flow.pipeline import compare
-from probe_core.matching.name_table import api_parts, module_parts
 from probe_core.model import Level
 from probe_core.model.plan import Plan
 from probe_core.plugins.manager import Manager

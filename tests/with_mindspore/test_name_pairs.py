@@ -17,10 +17,9 @@ import mindspore
 import torch
 import yaml
 from mindspore import Tensor, mint, nn, ops
+from probe_matching.name_table import Positions
 from probe_mindspore import names
 from probe_mindspore.names import table
-
-from probe_core.matching.name_table import Positions
 
 mindspore.runtime.launch_blocking()
 OWN: dict[str, Any] = {

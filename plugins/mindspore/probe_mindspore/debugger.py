@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 
 from mindspore import nn
-from probe_recording import Config, ConfigWarning, Debugger, of_the_process
+from probe_recording import Config, ConfigWarning, Debugger
 
 from probe_core.errors import UserError
-from probe_mindspore.recorder import Models, Recorder
+from probe_mindspore.recorder import Recorder
 
 
 class PrecisionDebugger(Debugger[Recorder, nn.Cell]):
@@ -31,7 +30,8 @@ class PrecisionDebugger(Debugger[Recorder, nn.Cell]):
     Args:
         config_path: The configuration, in the peer's format; none for the defaults.
         task, dump_path, level, step: These fields of it, which come before the file.
-        model: The Cell or Cells, for levels L0 and mix; ``start(model=…)`` comes before it.
+        model: The Cell or Cells, for levels L0 and mix; at L1 it gives primitives the names of the attributes
+            that hold them. ``start(model=…)`` comes before it.
 
     Raises:
         UserError: A configuration that cannot be followed; the message says how to mend it.
@@ -44,18 +44,6 @@ class PrecisionDebugger(Debugger[Recorder, nn.Cell]):
 
     def _new_recorder(self, config: Config) -> Recorder:
         return Recorder(_followed(config))
-
-    @of_the_process
-    def start(self, model: Models = None, token_range: Sequence[int] | None = None) -> None:
-        """Begin to record, if the current step and rank are selected.
-
-        Args:
-            model: The Cell or Cells that are recorded, for levels L0 and mix; at L1 it gives
-                primitives the names of the attributes that hold them.
-            token_range: First and last token, counted by the model's own forwards, to record of a
-                generation.
-        """
-        self._start(model, token_range)
 
 
 def _followed(config: Config) -> Config:

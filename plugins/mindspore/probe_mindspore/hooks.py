@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from probe_matching import NameRule
 from probe_precheck import RunnerSpec
 
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import DumperSpec, NameRule, ReaderSpec
+from probe_core.plugins.specs import DumperSpec, ReaderSpec
 
 
 @hookimpl

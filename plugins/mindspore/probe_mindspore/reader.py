@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from probe_recording import DumpRun, confidence, load_npy
 
 from probe_core.files.mapped import check
-from probe_core.files.npy import load_npy
 from probe_core.model import Value
-from probe_core.store.run import DumpRun
-from probe_core.store.sniff import confidence
 
 BFLOAT16 = "BFloat16"
 

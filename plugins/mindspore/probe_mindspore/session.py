@@ -26,9 +26,8 @@ class Session(probe_recording.Session):
     def __init__(self, config: Config, directory: StepDirectory, shown: str, threads: Threads) -> None:
         super().__init__(config, directory, shown)
         self._threads = threads
-        self.collector = Collector(
-            CHECKSUMS.get(config.summary), measured=config.task != "structure", failed=self.failed
-        )
+        measured = config.task != "structure"
+        self.collector = Collector(self.failed, CHECKSUMS.get(config.summary), measured)
 
     def quiet(self) -> AbstractContextManager[None]:
         """Nothing inside is recorded, or part of the graph."""

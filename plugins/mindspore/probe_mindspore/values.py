@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import mindspore
@@ -41,25 +40,9 @@ def values_of(tensor: Tensor) -> Array:
 
 
 class Collector(probe_recording.Collector):
-    """Turns values into trees of leaves.
-
-    Args:
-        checksum: None, or the checksum of an array's bytes.
-        measured: False records shapes and types only.
-        failed: Told of what a value raised while it was walked over.
-    """
+    """Turns values into trees of leaves; checksums are those of arrays."""
 
     known = (Tensor,)
-
-    def __init__(
-        self,
-        checksum: Callable[[Array], str] | None = None,
-        measured: bool = True,
-        failed: Callable[[str, str, BaseException], None] | None = None,
-    ) -> None:
-        super().__init__(failed)
-        self._checksum = checksum
-        self._measured = measured
 
     def tensor(self, tensor: Tensor, name: str, save: Save | None) -> TensorLeaf:
         """The leaf of a tensor."""

@@ -5,8 +5,9 @@ What this module exports is what plugins build on; each name is imported when it
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from probe_core.exports import exporter
 
 if TYPE_CHECKING:
     from probe_precheck.fitting import Given, rule_for, size_of
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
         Status,
         UnusableCell,
         one_line,
+        plain_output,
+        unknown_function,
+        unlisted,
     )
     from probe_precheck.protocols import Reference, Runner, SoloRule, Standard, StatusRule
     from probe_precheck.rebuild import (
@@ -41,6 +45,8 @@ if TYPE_CHECKING:
         is_recorded,
         limit_size,
         most_bytes,
+        need_finite,
+        never_random,
         range_of,
         recorded_array,
         seed_at,
@@ -48,7 +54,7 @@ if TYPE_CHECKING:
     )
     from probe_precheck.rules import Rules, package_text
     from probe_precheck.scripts import file_name, literal_of, script_of
-    from probe_precheck.settings import RunnerOptions
+    from probe_precheck.settings import RunnerOptions, missing_device
     from probe_precheck.specs import ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
     from probe_precheck.tables import COMPARE_DETAILS, NUMBERS, Column
 
@@ -95,27 +101,39 @@ __all__ = [
     "is_recorded",
     "limit_size",
     "literal_of",
+    "missing_device",
     "most_bytes",
+    "need_finite",
+    "never_random",
     "one_line",
     "package_text",
+    "plain_output",
     "range_of",
     "recorded_array",
     "rule_for",
     "script_of",
     "seed_at",
     "size_of",
+    "unknown_function",
+    "unlisted",
     "value_of",
 ]
 
-_MODULES = ("specs", "model", "tables", "rules", "fitting", "settings", "protocols", "scripts", "rebuild")
-"""Where the names are: what imports little comes first, for all are searched in turn."""
-
-
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        for module in _MODULES:
-            found = getattr(import_module(f"{__name__}.{module}"), name, None)
-            if found is not None:
-                globals()[name] = found
-                return found
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = exporter(
+    __name__,
+    {
+        "fitting": "Given rule_for size_of",
+        "model": "BACKWARD FORWARD NEEDS_NONE NOT_RECORDED Array Call Judged Judgement Message "
+        "NotRun Numbers Outcome Output Outputs Skipped Status UnusableCell one_line "
+        "plain_output unknown_function unlisted",
+        "protocols": "Reference Runner SoloRule Standard StatusRule",
+        "rebuild": "Range Unbuildable Walk arguments_of common_value described_leaves is_recorded "
+        "limit_size most_bytes need_finite never_random range_of recorded_array "
+        "seed_at value_of",
+        "rules": "Rules package_text",
+        "scripts": "file_name literal_of script_of",
+        "settings": "RunnerOptions missing_device",
+        "specs": "ReferenceSpec RunnerSpec StandardSpec StatusRuleSpec",
+        "tables": "COMPARE_DETAILS NUMBERS Column",
+    },
+)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from probe_core.errors import UserError, printable
 from probe_core.model import Kind
 from probe_core.model.run import Run
-from probe_core.store.run import DumpRun
-from probe_precheck.model import BACKWARD, FORWARD, Call
+from probe_precheck.model import BACKWARD, FORWARD, Call, unlisted
+from probe_precheck.protocols import RecordedRun
 from probe_precheck.settings import Settings
 
 MODULE, CELL = "Module", "Cell"
@@ -33,14 +33,14 @@ def bare_name(call: str) -> str:
     return api_name(call).partition(".")[2]
 
 
-def rerunnable(run: Run) -> DumpRun:
+def rerunnable(run: Run) -> RecordedRun:
     """Return a run whose file says how each call was made.
 
     Raises:
         UserError: It is of another format.
     """
-    if isinstance(run, DumpRun):
-        return run
+    if hasattr(run, "fields"):
+        return cast("RecordedRun", run)
     raise UserError(f"{run.path} does not say how its calls were made.", "Give the dump.json of a run.")
 
 
@@ -56,7 +56,7 @@ class RecordedCalls:
         UserError: The run holds none.
     """
 
-    def __init__(self, run: DumpRun) -> None:
+    def __init__(self, run: RecordedRun) -> None:
         self._run = run
         self._forward: dict[str, int] = {}
         self._backward: dict[str, int] = {}
@@ -122,7 +122,7 @@ class RecordedCalls:
         if len(parts) not in (3, 4) or not parts[-1].isdecimal():
             return f"API {printable(name)} not support for run ut. SKIP."
         if not settings.lets_through(bare_name(name)):
-            return f"API {name} in black list or not in white list. SKIP."
+            return unlisted(name)
         if name not in self._forward:
             return f"API {name} has a backward record and no forward record. SKIP."
         return ""

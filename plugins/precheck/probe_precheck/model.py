@@ -197,6 +197,16 @@ class NotRun(Exception):
     """A call that is left out, and why."""
 
 
+def unlisted(name: str) -> str:
+    """Return why a call is not run that a list leaves out."""
+    return f"API {name} in black list or not in white list. SKIP."
+
+
+def unknown_function(name: str) -> str:
+    """Return why a function is not run that a record names, for all that is known of it."""
+    return f"{name} is not run: it is not known to only compute. SKIP."
+
+
 def one_line(error: BaseException) -> str:
     """Return the first words of an error without line breaks, as a row shows them."""
     return (" ".join(str(error).split()) or type(error).__name__)[:LONGEST_MESSAGE]
@@ -218,6 +228,20 @@ class Outputs(NamedTuple):
 
     bench: Any
     device: Any
+
+
+def plain_output(value: Any, own: Callable[[Any], Any]) -> Any:
+    """Return what a call gave out without the framework: lists, dicts and plain values of the same.
+
+    Args:
+        value: The output.
+        own: Makes an ``Array`` of a tensor, and a plain value of whatever else the framework gives out.
+    """
+    if isinstance(value, (list, tuple)):
+        return [plain_output(item, own) for item in value]
+    if isinstance(value, dict):
+        return {str(key): plain_output(item, own) for key, item in value.items()}
+    return value if value is None or isinstance(value, (bool, int, float, complex, str)) else own(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+from probe_core.model.run import Run
 
 if TYPE_CHECKING:
     from probe_precheck.model import Call, Judged, Judgement, Numbers, Outcome, Output
     from probe_precheck.settings import RunnerOptions
+
+
+class RecordedRun(Run, Protocol):
+    """A run that says how each of its calls was made."""
+
+    def fields(self, index: int) -> Any:
+        """The record at ``index`` as ``dump.json`` has it: ``input_args``, ``input_kwargs``, ``output``."""
 
 
 class Runner(Protocol):

@@ -13,8 +13,6 @@ import numpy as np
 
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Value
-from probe_core.store.leaves import FieldError, leaf_of
-from probe_core.store.tensors import Tensors
 from probe_precheck.fitting import Given
 from probe_precheck.model import Call
 
@@ -154,6 +152,21 @@ def range_of(leaf: Mapping[str, Any]) -> Range:
     return found
 
 
+def need_finite(what: str, *ends: float) -> None:
+    """Refuse to make up a tensor between ends that are inf or nan; ``what`` is its kind, such as ``a bool``.
+
+    Raises:
+        Unbuildable: One of them is.
+    """
+    if not all(map(math.isfinite, ends)):
+        raise Unbuildable(f"Max or Min of {what} input is not finite. SKIP.")
+
+
+def never_random(dtype: Any) -> Unbuildable:
+    """Return the error of a dtype that no range describes, as of complex numbers."""
+    return Unbuildable(f"{dtype} is not supported for random inputs; record with task tensor. SKIP.")
+
+
 def _extremes(leaf: Mapping[str, Any], name: str) -> tuple[Any, Any]:
     """A statistic with inf and nan, and without; the oldest recorder kept the former under another name."""
     original = leaf.get(f"{name}_origin", leaf.get(name))
@@ -172,15 +185,15 @@ def most_bytes() -> int:
     return memory // SHARE_OF_MEMORY
 
 
-def value_of(leaf: Mapping[str, Any], place: str) -> Value:
-    """A tensor's description, read.
+def value_of(leaf: Mapping[str, Any], place: str, read: Callable[[Any, str], Value]) -> Value:
+    """A tensor's description, read by ``read``, which raises ValueError with the field that is wrong.
 
     Raises:
         Unbuildable: A field holds what it cannot hold.
     """
     try:
-        return leaf_of(dict(leaf), "")
-    except FieldError as error:
+        return read(dict(leaf), "")
+    except ValueError as error:
         raise Unbuildable(f"{place}{error}. SKIP.") from None
 
 
@@ -194,7 +207,7 @@ def limit_size(shape: tuple[int, ...], itemsize: int, most: int) -> None:
         raise Unbuildable(f"A tensor of shape {list(shape)} takes more memory than there is. SKIP.")
 
 
-def recorded_array(tensors: Tensors, value: Value) -> np.ndarray[Any, Any]:
+def recorded_array(tensors: Callable[[Value], np.ndarray[Any, Any]], value: Value) -> np.ndarray[Any, Any]:
     """The data that were kept of a tensor, in the recorded shape.
 
     Raises:

@@ -45,6 +45,15 @@ class RunnerOptions:
     seed: int = SEED
 
 
+def missing_device(text: str, count: int | None = None) -> UserError:
+    """Return the error of a device that ``-d`` asks for: of ``count`` there are, or where there is none."""
+    if count is None:
+        return UserError(
+            f"There is no accelerator here for device {text}.", "Give -d cpu, or run where there is one."
+        )
+    return UserError(f"There is no device {text}.", "These are there:", [str(i) for i in range(count)])
+
+
 @dataclass(frozen=True, slots=True)
 class Settings:
     """What the configuration file says.

@@ -24,7 +24,6 @@ import numpy as np
 from probe_core.errors import said
 from probe_core.files.given import parse_yaml
 from probe_core.plugins.specs import Spec, problem_of
-from probe_core.store.run import DumpRun
 from probe_core.testing import EDGES
 from probe_precheck.calls import RecordedCalls
 from probe_precheck.csvfile import number_text
@@ -45,7 +44,7 @@ from probe_precheck.model import (
     Status,
     UnusableCell,
 )
-from probe_precheck.protocols import Runner, SoloRule, Standard, StatusRule
+from probe_precheck.protocols import RecordedRun, Runner, SoloRule, Standard, StatusRule
 from probe_precheck.settings import PRECISION, RELEASES, RunnerOptions, Settings
 from probe_precheck.specs import RunnerSpec, StandardSpec, StatusRuleSpec
 from probe_precheck.tables import COMPARE_DETAILS, DETAILS, NUMBERS
@@ -164,7 +163,7 @@ def check_runner(spec: RunnerSpec, options: RunnerOptions, calls: Sequence[Call]
     _must(isinstance(outcome.forward, Skipped), f"{title} runs {stranger.name}, which is no API.")
 
 
-def calls_of(run: DumpRun) -> list[Call]:
+def calls_of(run: RecordedRun) -> list[Call]:
     """Return the calls of a recorded run that are run alone."""
     calls = RecordedCalls(run)
     every = (calls.call(index, Settings()) for index in range(len(calls)))

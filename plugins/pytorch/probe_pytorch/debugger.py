@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Union
-
-from probe_recording import Config, Debugger, of_the_process
+from probe_recording import Config, Debugger
 from torch import nn
 
 from probe_core.errors import UserError
 from probe_pytorch.dataloader import BatchSteps
 from probe_pytorch.recorder import Recorder
 from probe_pytorch.seeds import seed_all
-
-Model = Union[nn.Module, Sequence[nn.Module], None]
 
 
 class PrecisionDebugger(Debugger[Recorder, nn.Module]):
@@ -54,17 +49,6 @@ class PrecisionDebugger(Debugger[Recorder, nn.Module]):
         if self._recorder.config.dataloader:
             self._batches = BatchSteps(self._recorder.step, lambda: self._recorder.start(self._model, None))
             self._batches.install()
-
-    @of_the_process
-    def start(self, model: Model = None, token_range: Sequence[int] | None = None) -> None:
-        """Begin to record, if the current step and rank are selected.
-
-        Args:
-            model: The model or models whose modules are recorded, for levels L0 and mix.
-            token_range: First and last token, counted by the model's own forwards, to record of a
-                generation.
-        """
-        self._start(model, token_range)
 
     def monitor(self, model: nn.Module) -> None:
         """Of the peer's grad_probe: not offered; level L0 records every parameter's gradient."""

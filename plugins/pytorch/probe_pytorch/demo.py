@@ -15,7 +15,6 @@ from probe_core.cli import console
 from probe_core.cli.compare import time_stamp
 from probe_core.errors import UserError, printable
 from probe_core.files.atomic import make_directory, write_text
-from probe_core.files.claim import claimed
 from probe_core.model.plan import Plan
 from probe_core.model.report import Report
 from probe_core.plugins.manager import Manager
@@ -39,7 +38,7 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
     The runs go into DIRECTORY (./probe-demo), with the result beside them. Without torch, a pair
     of runs that ships with probe is compared instead.
     """
-    from probe_core.flow.pipeline import compare
+    from probe_core.ranks.ranks import Ranks
 
     make_directory(directory)
     how = LIVE
@@ -50,16 +49,19 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
         unpack(directory)
     target, golden = directory / "target" / "step0", directory / "golden" / "step0"
     output = directory / "output"
-    with claimed(output, time_stamp()) as claim:
-        plan = Plan(
-            target=target,
-            golden=golden,
-            output=output,
-            time_stamp=claim,
-            formats=tuple(name for name in formats.split(",") if name),
-            highlight=True,
-        )
-        for report in compare(plan, ctx.find_object(Manager) or Manager()):
+    plan = Plan(
+        target=target,
+        golden=golden,
+        output=output,
+        time_stamp=time_stamp(),
+        formats=tuple(name for name in formats.split(",") if name),
+        highlight=True,
+    )
+    ranks = Ranks(plan, ctx.find_object(Manager) or Manager())
+    with ranks.claimed():
+        for finished in ranks.run():
+            report = finished.report
+            assert report is not None  # a single comparison that cannot be made raises
             console.show(headline(report))
             console.show()
             console.show(STORY.format(how=how), lines=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from probe_core.store.run import DumpRun
-from probe_core.store.sniff import confidence
+from probe_recording import DumpRun, confidence
+
 from probe_pytorch.ptfile import load_pt
 
 

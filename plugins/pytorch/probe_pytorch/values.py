@@ -43,11 +43,9 @@ class Collector(probe_recording.Collector):
         measured: bool = True,
         failed: Callable[[str, str, BaseException], None] | None = None,
     ) -> None:
-        super().__init__(failed)
-        self._checksum = checksum
+        super().__init__(failed, checksum, measured)
         self._keep = keep
         self._wide = wide
-        self._measured = measured
 
     def arguments(self, values: tuple[Any, ...], prefix: str, save: Save | None) -> list[Tree]:
         """The trees of positional arguments or of several outputs."""

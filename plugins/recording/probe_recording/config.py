@@ -132,7 +132,7 @@ class Config:
         return self.level in ("L1", "mix")
 
 
-def load(path: str | Path | None, **overrides: Any) -> Config:
+def load_config(path: str | Path | None, **overrides: Any) -> Config:
     """The configuration in ``path`` (none: the defaults); arguments that are not None come before it.
 
     Raises:

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from probe_core.errors import UserError, printable
-from probe_recording.config import Config, ConfigWarning, load
+from probe_recording.config import Config, ConfigWarning, load_config
 from probe_recording.interface import of_the_process, parse_token_range
 from probe_recording.recorder import Recorder
 
@@ -91,7 +91,7 @@ class Debugger(ABC, Generic[R, M]):
         step: list[int | str] | None,
     ) -> Config:
         path = os.fspath(dump_path) if dump_path is not None else None
-        return load(config_path, task=task, dump_path=path, level=level, step=step)
+        return load_config(config_path, task=task, dump_path=path, level=level, step=step)
 
     def _refuse_others(self, config: Config) -> None:
         """Raise a UserError where ``config`` records something else than this debugger does."""
@@ -113,14 +113,21 @@ class Debugger(ABC, Generic[R, M]):
     def _constructed(self) -> None:
         """Whatever else begins with the debugger."""
 
-    @abstractmethod
-    def start(self) -> None:
-        """Begin to record; by ``_start``, which warns whoever called this."""
-
     # -- the life of a step ----------------------------------------------------------------
 
+    @of_the_process
+    def start(self, model: M | Sequence[M] | None = None, token_range: Sequence[int] | None = None) -> None:
+        """Begin to record, if the current step and rank are selected.
+
+        Args:
+            model: The model or models whose modules are recorded, for levels L0 and mix.
+            token_range: First and last token, counted by the model's own forwards, to record of a
+                generation.
+        """
+        self._start(model, token_range)
+
     def _start(self, model: M | Sequence[M] | None, token_range: Sequence[int] | None) -> None:
-        """Begin to record, if the current step and rank are selected."""
+        """Begin to record; a warning names the line that called ``start``."""
         if model is not None:
             self._model = self._checked(model)
         config = self._recorder.config

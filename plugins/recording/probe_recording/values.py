@@ -30,6 +30,8 @@ class Collector(ABC):
 
     Args:
         failed: Told of what a value raised while it was walked over.
+        checksum: Makes the checksum of a tensor, for ``tensor`` to put into its leaf; None for no checksums.
+        measured: False records shapes and types only.
 
     Attributes:
         plain: Classes whose objects are tensors, and nothing else; ``tensor`` is asked for them.
@@ -41,8 +43,15 @@ class Collector(ABC):
     known: tuple[type, ...] = ()
     told_by_key: frozenset[str] = frozenset()
 
-    def __init__(self, failed: Callable[[str, str, BaseException], None] | None = None) -> None:
+    def __init__(
+        self,
+        failed: Callable[[str, str, BaseException], None] | None = None,
+        checksum: Callable[[Any], str] | None = None,
+        measured: bool = True,
+    ) -> None:
         self._failed = failed
+        self._checksum = checksum
+        self._measured = measured
 
     def tree(self, value: Any, name: str, save: Save | None = None) -> Tree:
         """Return the tree of ``value``; ``name`` is what its tensor file would be called, without suffix."""

@@ -15,7 +15,7 @@ from itertools import chain
 from pathlib import Path
 
 from probe_core.errors import UserError, nearest
-from probe_core.files.atomic import AtomicFile, make_directory, remove_leftovers
+from probe_core.files.atomic import AtomicFile, make_directory, not_written, remove_leftovers
 from probe_core.files.claim import FORM, claimed
 from probe_core.flow.table import LARGEST_SHEET
 from probe_core.model import Cell, Mode
@@ -320,10 +320,7 @@ def _write(table: _Table, output: Path, time_stamp: str, format: str) -> tuple[P
                 _write_lines(new(f"{metric.replace(' ', '_')}_"), table, number, format)
         return tuple(file.commit() for file in files)
     except OSError as error:
-        raise UserError(
-            f'The merged result cannot be written to "{output}": {error.strerror or error}.',
-            "Free some space there, or give another directory with -o.",
-        ) from None
+        raise not_written("The merged result", f'"{output}"', error) from None
     finally:
         for file in files:
             file.discard()

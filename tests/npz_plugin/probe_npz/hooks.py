@@ -1,7 +1,9 @@
 """What this plugin contributes; imported at every start of probe, so nothing heavy here."""
 
+from probe_matching import NameRule
+
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import NameRule, ReaderSpec
+from probe_core.plugins.specs import ReaderSpec
 
 
 @hookimpl

@@ -10,9 +10,9 @@ import json
 from collections import Counter
 
 import numpy as np
+from probe_matching import Dialect, NameTable
 
 from probe_core.errors import UnreadableTensor, UserError
-from probe_core.matching.name_table import Dialect, NameTable
 from probe_core.model import Kind, Mode, Record, Side, Slot, Statistics, Value
 from probe_core.model.run import Header, HeldRun
 

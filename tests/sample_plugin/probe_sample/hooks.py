@@ -3,7 +3,6 @@
 from probe_precheck import StandardSpec
 
 from probe_core.model import Mode
-from probe_core.model.messages import Text
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.parameters import Parameter
 from probe_core.plugins.specs import JudgeSpec, MetricSpec, PolicySpec, ReporterSpec
@@ -47,6 +46,8 @@ def probe_judges():
 @hookimpl
 def probe_reasons():
     """What the policy's reason says in the tables: its detail."""
+    from probe_core.model.messages import Text
+
     return {"flipped": Text("Signs flip: {}.", rank=35)}
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probe_core.errors import UserError
-from probe_core.files.atomic import AtomicFile, make_directory, remove_leftovers
+from probe_core.files.atomic import AtomicFile, make_directory, not_written, remove_leftovers
 from probe_core.flow.opening import open_run
 from probe_core.flow.writing import write_table
 from probe_core.model import Mode
@@ -77,8 +77,5 @@ def write_check(checks: Sequence[StepCheck], output: Path, time_stamp: str, spec
         raise
     except OSError as error:
         file.discard()
-        raise UserError(
-            f"The result cannot be written to {output}: {error.strerror or error}.",
-            "Free some space there, or give another directory with -o.",
-        ) from None
+        raise not_written("The result", output, error) from None
     return file.commit()

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.files.atomic import write_text
+from probe_core.model import Side
 from probe_core.model.messages import NOT_AVAILABLE
 from probe_core.model.plan import Plan
 from probe_core.store.layout import RunPair
 from probe_diagnosis.difference.facts import UNJUDGED
-from probe_diagnosis.difference.rank_file import entry_at, read
+from probe_diagnosis.difference.rank_file import Item, items_at, read
 from probe_diagnosis.difference.search import Node, first_differences
 
 SHOWN = (
@@ -29,12 +30,12 @@ class Found:
     """An op where the runs part, with its rows as its rank's file has them."""
 
     node: Node
-    items: tuple[Mapping[str, Any], ...]
+    items: tuple[Item, ...]
 
     @property
-    def stack(self) -> list[str]:
+    def stack(self) -> tuple[str, ...]:
         """Where the op was called, innermost first; empty where that is not on record."""
-        return next((list(item["NPU_Stack_Info"]) for item in self.items if _has_stack(item)), [])
+        return next((item.stack for item in self.items if item.stack), ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +86,7 @@ def _analyze(plan: Plan, part: str, ranks: Mapping[int, Path]) -> Analysis:
     ops = {rank: list(read(path)) for rank, path in ranks.items()}
     nodes = first_differences(ops)
     states = Counter(value.state == UNJUDGED for own in ops.values() for op in own for value in op.values)
-    found = tuple(
-        Found(node, tuple(entry_at(ranks[node.rank], node.facts.place)["op_items"])) for node in nodes
-    )
+    found = tuple(Found(node, items_at(ranks[node.rank], node.facts.place)) for node in nodes)
     file = plan.output / part / f"diff_analyze_{plan.time_stamp}.json" if found else None
     if file is not None:
         write_text(file, json.dumps(_content(found), indent=2) + "\n")
@@ -100,9 +99,9 @@ def _content(found: Sequence[Found]) -> dict[str, list[dict[str, Any]]]:
     for one in found:
         data = {
             side: {
-                _row_name(item): {column: item[column] for column in SHOWN if column in item}
+                _row_name(item): {column: item.cells[column] for column in SHOWN if column in item.cells}
                 for item in one.items
-                if (item["state"] in ("input", "parameters")) is (side == "input")
+                if (item.apart.side in (Side.INPUT, Side.PARAMETERS)) is (side == "input")
             }
             for side in ("input", "output")
         }
@@ -112,16 +111,11 @@ def _content(found: Sequence[Found]) -> dict[str, list[dict[str, Any]]]:
                 "reason": one.node.why,
                 "data_info": data,
                 "module": list(one.node.facts.within),
-                "stack_info": one.stack,
+                "stack_info": list(one.stack),
             }
         )
     return content
 
 
-def _row_name(item: Mapping[str, Any]) -> str:
-    ours, theirs = item["NPU Name"], item["Bench Name"]
-    return str(theirs if ours == NOT_AVAILABLE else ours)
-
-
-def _has_stack(item: Mapping[str, Any]) -> bool:
-    return isinstance(item.get("NPU_Stack_Info"), list)
+def _row_name(item: Item) -> str:
+    return item.golden if item.apart.row == NOT_AVAILABLE else item.apart.row

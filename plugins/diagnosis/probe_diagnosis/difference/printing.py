@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
 
 from probe_core.cli import console
 from probe_core.errors import printable
-from probe_core.store.stack import own_frames
+from probe_core.model import Cell
+from probe_core.store.frames import own_frames
 from probe_diagnosis.difference.analysis import Analysis, Found
+from probe_diagnosis.difference.facts import DIFFERS, UNJUDGED, Apart
 
 SHOWN_NODES = 5
 SHOWN_FRAMES = 3
@@ -60,28 +61,27 @@ def _node(one: Found) -> None:
         console.show(f"      {printable(frame, 200)}")
     lines = [("", "NPU", "Bench", "")]
     for item in one.items:
-        name = printable(str(item["NPU Name"]).removeprefix(f"{facts.op}."), 100)
-        lines.append((name, _values(item, "NPU"), _values(item, "Bench"), _mark(item)))
+        name = printable(item.apart.row.removeprefix(f"{facts.op}."), 100)
+        lines.append((name, _values(item.cells, "NPU"), _values(item.cells, "Bench"), _mark(item.apart)))
     widths = [max(len(line[column]) for line in lines) for column in range(3)]
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths))
         console.show(f"      {'  '.join(cells)}  {line[3]}".rstrip())
 
 
-def _values(item: Mapping[str, Any], side: str) -> str:
+def _values(cells: Mapping[str, Cell], side: str) -> str:
     """One side of a value on a line: its statistics or its checksum."""
-    checksum = item.get("NPU MD5" if side == "NPU" else "BENCH MD5")
+    checksum = cells.get("NPU MD5" if side == "NPU" else "BENCH MD5")
     if checksum is not None:
         return printable(str(checksum), 40)
-    numbers = [item.get(f"{side} {name}") for name in ("max", "min", "mean", "l2norm")]
+    numbers = [cells.get(f"{side} {name}") for name in ("max", "min", "mean", "l2norm")]
     if len(set(map(str, numbers))) == 1:
         return printable(str(numbers[0]), 40)
     shown = (f"{number:.5g}" if isinstance(number, float) else str(number) for number in numbers)
     return printable(" ".join(shown), 80)
 
 
-def _mark(item: Mapping[str, Any]) -> str:
-    found = item["difference"]
-    if found["state"] == "differs":
+def _mark(value: Apart) -> str:
+    if value.state == DIFFERS:
         return console.style("differs", fg="red")
-    return str(found["why"] or "not judged") if found["state"] == "unjudged" else ""
+    return value.why or "not judged" if value.state == UNJUDGED else ""

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
 from probe_core.errors import UserError
-from probe_core.files.atomic import AtomicFile
+from probe_core.files.atomic import AtomicFile, not_written
 from probe_core.files.jsonstream import JsonCursor, JsonError, parse
 from probe_core.flow.table import Table
 from probe_core.model import Cell, Level, Op, Reason, Record, Row, Side, Slot, Verdict
@@ -26,6 +27,23 @@ NONE = "None"
 INDENT = "    "
 """That of the seed's file; a row stands on one line, which is a third of the bytes and of the time."""
 _OP = re.compile(r"(.+?\.(?:forward|backward)(?:\.\d+)?)\.(?:input|output|parameters|kwargs)\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A row as the file has it.
+
+    Attributes:
+        apart: How far its two sides are apart; its name is the target's.
+        golden: The name of the golden's value.
+        cells: What the columns of the table hold, by their headers.
+        stack: Where its op was called, innermost first; empty where that is not on record.
+    """
+
+    apart: Apart
+    golden: str
+    cells: Mapping[str, Cell]
+    stack: tuple[str, ...]
 
 
 class RankFile:
@@ -42,7 +60,7 @@ class RankFile:
             self._out: TextIO = self._file.temporary.open("w", encoding="utf-8", newline="\n")
         except OSError as error:
             self._file.discard()
-            raise _refused(path, error) from None
+            raise not_written("The result", path.parent, error) from None
         self._between = "{"
 
     def write(self, described: Op, rows: Sequence[Row]) -> None:
@@ -77,7 +95,7 @@ class RankFile:
         try:
             self._out.write(f"{self._between}\n{INDENT}{json.dumps(op)}: {text}")
         except OSError as error:
-            raise _refused(self._file.path, error) from None
+            raise not_written("The result", self._file.path.parent, error) from None
         self._between = ","
 
     def close(self, *, interrupted: bool = False) -> Path:
@@ -88,7 +106,7 @@ class RankFile:
             self._out.close()
         except OSError as error:
             self.discard()
-            raise _refused(path, error) from None
+            raise not_written("The result", path.parent, error) from None
         partial = path.with_name(f"{path.stem}_interrupted.json")
         if not interrupted:
             with suppress(OSError):
@@ -124,13 +142,6 @@ class RankFile:
 def _mispaired(row: Row) -> Row:
     why = Reason("evidence", "calls may be mispaired; see --match align")
     return row._replace(further={**row.further, POLICY: Verdict(Level.SKIP, "", (why,))})
-
-
-def _refused(path: Path, error: OSError) -> UserError:
-    return UserError(
-        f"The result cannot be written to {path.parent}: {error.strerror or error}.",
-        "Free some space there, or give another directory with -o.",
-    )
 
 
 def _finite(cell: Cell) -> Cell:
@@ -192,36 +203,41 @@ def read(path: Path) -> Iterator[OpFacts]:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.", "Compare again.") from None
 
 
-def entry_at(path: Path, place: tuple[int, int]) -> dict[str, Any]:
-    """The entry that lies at ``place`` in the file of one rank, as JSON gives it."""
+def items_at(path: Path, place: tuple[int, int]) -> tuple[Item, ...]:
+    """The rows of the op that lies at ``place`` in the file of one rank."""
     try:
         with path.open("rb") as file:
             file.seek(place[0])
-            entry: dict[str, Any] = parse(file.read(place[1] - place[0]))
+            entry = parse(file.read(place[1] - place[0]))
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}.", "Compare again.") from None
-    return entry
+    return tuple(
+        Item(_apart(item), item["Bench Name"], item, tuple(stack) if isinstance(stack, list) else ())
+        for item in entry["op_items"]
+        for stack in (item.get("NPU_Stack_Info"),)
+    )
+
+
+def _apart(item: dict[str, Any]) -> Apart:
+    found = item["difference"]
+    return Apart(
+        item["NPU Name"],
+        Side(item["state"]),
+        found["state"],
+        float(found["distance"]),
+        float(found["scale"]),
+        float(found["noise"]),
+        float(found["jump"]),
+        found["scalar"],
+        found["why"],
+    )
 
 
 def _facts(op: str, entry: dict[str, Any], place: tuple[int, int]) -> OpFacts:
-    values = [
-        Apart(
-            item["NPU Name"],
-            Side(item["state"]),
-            found["state"],
-            float(found["distance"]),
-            float(found["scale"]),
-            float(found["noise"]),
-            float(found["jump"]),
-            found["scalar"],
-            found["why"],
-        )
-        for item in entry["op_items"]
-        for found in (item["difference"],)
-    ]
+    values = tuple(map(_apart, entry["op_items"]))
     plain = entry.get("communication")
     call = None
     if plain is not None:
         peers = tuple(Peer(int(rank), bool(sends)) for rank, sends in plain["peers"])
         call = Call(apis()[plain["api"]], tuple(plain["group"]), plain["root"], peers)
-    return OpFacts(op, tuple(values), call, tuple(entry.get("module", ())), place)
+    return OpFacts(op, values, call, tuple(entry.get("module", ())), place)

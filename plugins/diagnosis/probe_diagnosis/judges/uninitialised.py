@@ -115,7 +115,9 @@ class Uninitialised:
 
 
 def _is_doubtful(row: Row) -> bool:
-    return any(verdict.level is not Level.PASS for verdict in (row.verdict, *row.further.values()))
+    if row.verdict.level is not Level.PASS:
+        return True
+    return bool(row.further) and any(one.level is not Level.PASS for one in row.further.values())
 
 
 def _name(op: str) -> str:

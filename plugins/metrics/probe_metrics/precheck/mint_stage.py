@@ -119,8 +119,22 @@ def closeness(output: Output) -> Closeness:
             bench += float(theirs @ theirs)
             largest = max(largest, float(error.max()))
             relative = max(relative, float((error / np.where(size == 0, s, size)).max()))
+        if not math.isfinite(dot + device + bench):
+            dot, device, bench = _small_products(output)
+            s = 0.0  # beside such values it is nothing
         cosine = (s + dot) / (s + math.sqrt(device) * math.sqrt(bench))
     return Closeness(cosine, largest, relative, apart)
+
+
+def _small_products(output: Output) -> tuple[float, float, float]:
+    """a·b, a·a and b·b of values whose squares no float64 can hold, all values divided by 2 ** 600."""
+    dot = device = bench = 0.0
+    for ours, theirs, _ in _blocks(output):
+        a, b = np.ldexp(ours, -600), np.ldexp(theirs, -600)
+        dot += float(a @ b)
+        device += float(a @ a)
+        bench += float(b @ b)
+    return dot, device, bench
 
 
 def _blocks(output: Output) -> Iterator[tuple[Flat, Flat, int]]:

@@ -13,15 +13,13 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from mindspore import Tensor
+from probe_recording import Array, Arrived, Gathering
 
 from probe_mindspore import compat
 from probe_mindspore.values import values_of
 
 LARGEST_WALK = 1_000_000
 DEEPEST = 8
-
-Arrived = Callable[[str, int, Any, bool], None]
-"""Told of a gradient: side (``input`` or ``output``), position, the tensor or None, is it the last."""
 
 
 def tensors_in(values: Iterable[Any]) -> list[Any]:
@@ -81,15 +79,15 @@ def attach(
     if not roots:
         return False  # nothing was computed, or nothing that a gradient passes
     gathering = _Gathering(arrived(), len(sources), quiet)
-    places: dict[int, list[tuple[int, int, int]]] = {}
+    hooked: dict[int, list[tuple[int, Callable[[Any], None]]]] = {}
     for position, tensor, node in made:
         place = compat.place_of(tensor)
         same = own.get((compat.identity(node), place), -1)
-        places.setdefault(compat.identity(node), []).append((place, position, same))
+        hooked.setdefault(compat.identity(node), []).append((place, gathering.output(position, same)))
     for number, node in {compat.identity(node): node for _, _, node in made}.items():
-        gathering.expect_outputs(node, places[number])
+        node.register_prehook(_once(hooked[number]))
     for node, edges in _edges(roots, sources):
-        gathering.expect_inputs(node, edges)
+        node.register_hook(gathering.inputs(edges))
     gathering.ready()
     return True
 
@@ -133,75 +131,36 @@ def _paired(positions: list[int], inputs: list[int]) -> list[tuple[int, int]]:
     return [(position, inputs[0]) for position in positions]
 
 
-class _Gathering:
-    """Adds up what the edges of one call carry, and tells when an input's gradient is whole."""
+class _Gathering(Gathering):
+    """Adds up gradients in host memory: arrays, with the dtype of the last share."""
 
     def __init__(self, tell: Arrived, inputs: int, quiet: Quiet) -> None:
-        self._tell = tell
+        super().__init__(tell, inputs)
         self._quiet = quiet
-        self._missing = [0] * inputs
-        self._sums: dict[int, Any] = {}
-        self._waiting = 0
 
-    def expect_outputs(self, node: compat.Node, places: list[tuple[int, int, int]]) -> None:
-        """The gradients of outputs that ``node`` made: which of its outputs, position, the input it is.
+    def _added(self, total: tuple[Array, Any] | None, gradient: Any) -> tuple[Array, Any]:
+        with self._quiet():
+            array = values_of(gradient)
+            return (array.copy() if total is None else total[0] + array, gradient.dtype)
 
-        An input that was returned as an output is told with it: their gradients are one.
-        """
-        for _, _, same in places:
-            self._waiting += 1 + (same >= 0)
-            if same >= 0:
-                self._missing[same] = -1
-        left = list(places)
+    def _whole(self, total: tuple[Array, Any] | None, gradient: Any) -> Any:
+        if total is None:
+            return gradient
+        if gradient is not None:
+            total = self._added(total, gradient)
+        return Tensor(total[0], dtype=total[1])
 
-        def hook(gradients: tuple[Any, ...]) -> None:
-            while left:  # once: a second pass over the same graph is not this one
-                place, position, same = left.pop(0)
-                gradient = gradients[place] if place < len(gradients) else None
-                self._told("input", position, gradient)
-                if same >= 0:
-                    self._told("output", same, gradient)
 
-        node.register_prehook(hook)
+def _once(outputs: list[tuple[int, Callable[[Any], None]]]) -> Callable[[tuple[Any, ...]], None]:
+    """Return a hook that hands each gradient on; a second pass over the same graph is not this one.
 
-    def expect_inputs(self, node: compat.Node, places: list[tuple[int, int]]) -> None:
-        """Shares of the gradients of inputs, that ``node`` gives out."""
-        places = [(position, place) for position, place in places if self._missing[place] >= 0]
-        for _, place in places:
-            if not self._missing[place]:
-                self._waiting += 1
-            self._missing[place] += 1
+    Args:
+        outputs: Which output of the node each is of, and what takes it.
+    """
 
-        def hook(gradients: tuple[Any, ...], _: tuple[Any, ...]) -> None:
-            for position, place in places:
-                self._share(place, gradients[position] if position < len(gradients) else None)
+    def hook(gradients: tuple[Any, ...]) -> None:
+        while outputs:
+            place, take = outputs.pop(0)
+            take(gradients[place] if place < len(gradients) else None)
 
-        node.register_hook(hook)
-
-    def ready(self) -> None:
-        """Everything that is expected is known: tell of inputs that nothing leads to."""
-        for place, missing in enumerate(self._missing):
-            if not missing:
-                self._tell("output", place, None, False)
-
-    def _share(self, place: int, gradient: Any) -> None:
-        if self._missing[place] <= 0:
-            return  # a second pass over the same graph
-        self._missing[place] -= 1
-        more = self._missing[place] > 0
-        whole = self._sums.pop(place, None)
-        if gradient is not None and (more or whole is not None):
-            # the engine may write to a gradient once the hook has returned, so the sum is our own
-            with self._quiet():
-                array = values_of(gradient)
-                whole = (array.copy() if whole is None else whole[0] + array, gradient.dtype)
-        if more:
-            if whole is not None:
-                self._sums[place] = whole
-            return
-        self._missing[place] = -1
-        self._told("output", place, gradient if whole is None else Tensor(whole[0], dtype=whole[1]))
-
-    def _told(self, side: str, position: int, gradient: Any) -> None:
-        self._waiting -= 1
-        self._tell(side, position, gradient, self._waiting <= 0)
+    return hook

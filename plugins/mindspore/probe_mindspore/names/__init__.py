@@ -9,9 +9,15 @@ from __future__ import annotations
 from importlib.resources import files
 from typing import Any
 
-from probe_core.flow.across import with_entries
-from probe_core.matching.name_table import Dialect, Hint, NameTable, Overload, SlotMap
-from probe_core.matching.user_maps import api_entries
+from probe_matching import (
+    Dialect,
+    Hint,
+    NameTable,
+    Overload,
+    SlotMap,
+    api_entries,
+    with_entries,
+)
 
 
 def table() -> NameTable:

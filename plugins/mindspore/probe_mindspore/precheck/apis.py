@@ -8,9 +8,9 @@ from functools import cache
 from itertools import takewhile
 from typing import Any
 
-from probe_precheck import NotRun
+from probe_matching import NameTable
+from probe_precheck import NotRun, unknown_function
 
-from probe_core.matching.name_table import NameTable
 from probe_mindspore.names import table
 from probe_mindspore.precheck.rules import rules
 from probe_mindspore.precheck.tensors import STORED, Arguments, DType, Made, dtype_name, leaves, mapped
@@ -46,7 +46,7 @@ def device_function(scope: str, api: str) -> Callable[..., Any]:
         raise NotRun(f"{scope}.{api} is not run: nobody computes what it gives out. SKIP.")
     found = _within(_place(PLACES[scope][0]), api)
     if callable(found) and not _may_be_named(f"{scope}.{api}"):
-        raise NotRun(f"{scope}.{api} is not run: it is not known to only compute. SKIP.")
+        raise NotRun(unknown_function(f"{scope}.{api}"))
     if not callable(found):
         import mindspore
 

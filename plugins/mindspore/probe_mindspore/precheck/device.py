@@ -10,9 +10,8 @@ from typing import Any
 
 import mindspore
 import numpy as np
-from probe_precheck import Array
+from probe_precheck import Array, missing_device, plain_output
 
-from probe_core.errors import UserError
 from probe_mindspore.precheck.apis import writes
 from probe_mindspore.precheck.random_arrays import rounded
 from probe_mindspore.precheck.tensors import STORED, Arguments, DType, Made, leaves, mapped
@@ -36,13 +35,10 @@ def open_device(text: str) -> str:
     elif text:
         kind = next((one for one in ACCELERATORS if mindspore.hal.is_available(one)), None)
         if kind is None:
-            raise UserError(
-                f"There is no accelerator here for device {text}.",
-                "Give -d cpu, or run where there is one.",
-            )
+            raise missing_device(text)
         count = mindspore.hal.device_count(kind)
         if int(text) >= count:
-            raise UserError(f"There is no device {text}.", "These are there:", [str(i) for i in range(count)])
+            raise missing_device(text, count)
         mindspore.set_device(kind, int(text))
     mindspore.runtime.launch_blocking()
     return str(mindspore.get_context("device_target"))
@@ -101,17 +97,15 @@ def tensor_of(made: Made) -> Any:
 
 def plain(value: Any) -> Any:
     """``value`` without MindSpore: tensors as arrays, with copies of their values."""
+    return plain_output(value, _without_mindspore)
+
+
+def _without_mindspore(value: Any) -> Any:
     if isinstance(value, mindspore.Tensor):
         dtype = str(value.dtype)
         if dtype == "BFloat16":
             return Array(np.array(value.float().asnumpy()), dtype)
         return Array(np.array(value.asnumpy()), dtype)
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if value is None or isinstance(value, (bool, int, float, complex, str)):
-        return value
     return float(value) if "float" in type(value).__name__ else str(value)  # a number of MindSpore's bfloat16
 
 

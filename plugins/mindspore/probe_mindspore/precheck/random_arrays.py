@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from probe_precheck import Range, Unbuildable, range_of, seed_at
+from probe_precheck import Range, need_finite, never_random, range_of, seed_at
 
 from probe_mindspore.precheck.tensors import STORED, Values
 
@@ -39,7 +39,7 @@ def random_array(
     if 0 in shape:
         return np.empty(shape, stored)
     if stored.kind == "c":
-        raise Unbuildable(f"{dtype} is not supported for random inputs; record with task tensor. SKIP.")
+        raise never_random(dtype)
     found = range_of(leaf)
     if stored.kind == "f":
         values = _floats(found, dtype, stored, shape, generator)
@@ -63,8 +63,7 @@ def _integers(
     found: Range, stored: np.dtype[Any], shape: tuple[int, ...], generator: np.random.Generator
 ) -> Values:
     """Whole numbers and truth values."""
-    if not all(math.isfinite(value) for value in found):
-        raise Unbuildable("Max or Min of an integer input is not finite. SKIP.")
+    need_finite("an integer", *found)
     if stored.kind == "b":
         ends = sorted((int(found.low), int(found.high)))
         drawn: Values = generator.integers(ends[0], ends[1], shape, endpoint=True)

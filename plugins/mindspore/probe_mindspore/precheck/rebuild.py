@@ -20,8 +20,8 @@ from probe_precheck import (
     rule_for,
     value_of,
 )
+from probe_recording import Tensors, leaf_of
 
-from probe_core.store.tensors import Tensors
 from probe_mindspore.precheck.fitting import fitted
 from probe_mindspore.precheck.random_arrays import generator_for, random_array
 from probe_mindspore.precheck.rules import rules
@@ -75,7 +75,7 @@ class Rebuilder:
         Raises:
             Unbuildable: It cannot be.
         """
-        value = value_of(leaf, place)
+        value = value_of(leaf, place, leaf_of)
         dtype = dtype_name(str(leaf.get("dtype")))
         if dtype not in STORED or value.shape is None:
             raise Unbuildable(f"Tensors of dtype {leaf.get('dtype')} cannot be rebuilt. SKIP.")

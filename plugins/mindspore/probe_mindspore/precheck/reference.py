@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from probe_precheck import Array
+from probe_precheck import Array, plain_output
 
 from probe_mindspore.precheck.tensors import Arguments, DType, Made, Values, leaves, mapped
 
@@ -133,15 +133,7 @@ def run_backward(reference: Reference, gradients: Sequence[Made | None]) -> list
 
 def plain(value: Any) -> Any:
     """``value`` without torch: tensors as arrays."""
-    if isinstance(value, torch.Tensor):
-        return array_of(value)
-    if isinstance(value, torch.Size):
-        return [int(size) for size in value]
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if value is None or isinstance(value, (bool, int, float, complex, str)):
-        return value
-    return str(value)
+    return plain_output(value, lambda own: array_of(own) if isinstance(own, torch.Tensor) else str(own))
 
 
 def array_of(tensor: torch.Tensor) -> Array:

@@ -26,11 +26,11 @@ from probe_precheck import (
     most_bytes,
     package_text,
 )
+from probe_recording import load_npy
+from probe_recording import tensors_in as stored_in
 
 from probe_core.errors import UserError
-from probe_core.files.npy import load_npy
 from probe_core.store.files import TENSOR_DIRECTORY
-from probe_core.store.tensors import tensors_in as stored_in
 from probe_mindspore.precheck.apis import (
     device_function,
     names,

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+from probe_recording import Arrived, Gathering
 from torch.utils.hooks import unserializable_hook
 
 from probe_pytorch import compat
@@ -30,9 +31,6 @@ The gradient is told in front of them, transposed or in the dtype of the computa
 """
 
 LARGEST_WALK = 1_000_000
-
-Arrived = Callable[[str, int, Any, bool], None]
-"""Told of a gradient: side (``input`` or ``output``), position, the tensor or None, is it the last."""
 
 
 def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
@@ -147,9 +145,9 @@ def _attach_walked(outputs: Sequence[Any], sources: Sequence[Source], tell: Arri
             same = own.get((id(tensor.grad_fn), tensor.output_nr), -1)
             if same < 0:
                 roots.append(tensor.grad_fn)
-            gathering.expect_output(tensor, position, same)
+            tensor.register_hook(unserializable_hook(gathering.output(position, same)))
     for node, places in _edges(roots, sources, first_new).items():
-        gathering.expect_inputs(node, places)
+        node.register_hook(gathering.inputs(places))
     gathering.ready()
 
 
@@ -182,77 +180,15 @@ def _edges(roots: list[Node], sources: Sequence[Source], first_new: int) -> dict
     return found
 
 
-class _Gathering:
-    """Adds up what the edges of one call carry, and tells when an input's gradient is whole."""
+class _Gathering(Gathering):
+    """Adds up gradients where they are."""
 
-    def __init__(self, tell: Arrived, inputs: int) -> None:
-        self._tell = tell
-        self._missing = [0] * inputs
-        self._sums: dict[int, torch.Tensor] = {}
-        self._waiting = 0
+    def _added(self, total: torch.Tensor | None, gradient: torch.Tensor) -> torch.Tensor:
+        gradient = gradient.detach()
+        with compat.quiet():
+            return gradient.clone() if total is None else total + gradient
 
-    def expect_output(self, tensor: torch.Tensor, position: int, same: int) -> None:
-        """The gradient of an output: it is told when the tensor's own node is reached.
-
-        ``same`` is the number of the input that was returned as this output, or -1: their gradients are one.
-        """
-        self._waiting += 1 + (same >= 0)
-        if same >= 0:
-            self._missing[same] = -1
-
-        def hook(gradient: torch.Tensor) -> None:
-            self._told("input", position, gradient)
-            if same >= 0:
-                self._told("output", same, gradient)
-
-        tensor.register_hook(unserializable_hook(hook))
-
-    def expect_inputs(self, node: Node, places: list[tuple[int, int]]) -> None:
-        """Shares of the gradients of inputs, that ``node`` gives out."""
-        for _, place in places:
-            if self._missing[place] < 0:
-                continue
-            if not self._missing[place]:
-                self._waiting += 1
-            self._missing[place] += 1
-
-        def hook(gradients: tuple[Any, ...], _: tuple[Any, ...]) -> None:
-            for position, place in places:
-                self._share(place, gradients[position])
-
-        node.register_hook(hook)
-
-    def ready(self) -> None:
-        """Everything that is expected is known: tell of inputs that nothing leads to."""
-        for place, missing in enumerate(self._missing):
-            if not missing:
-                self._tell("output", place, None, False)
-
-    def _share(self, place: int, gradient: torch.Tensor | None) -> None:
-        if self._missing[place] <= 0:
-            return  # a second pass over a graph that was retained
-        self._missing[place] -= 1
-        whole = self._sums.pop(place, None)
-        first = whole is None
-        if gradient is not None:
-            if whole is None:
-                whole = gradient.detach()
-            else:
-                with compat.quiet():
-                    whole = whole + gradient.detach()
-        if self._missing[place]:
-            if whole is not None:
-                # the engine may add to a gradient in place once the hook has returned
-                self._sums[place] = _copy(whole) if first else whole
-            return
-        self._missing[place] = -1
-        self._told("output", place, whole)
-
-    def _told(self, side: str, position: int, gradient: torch.Tensor | None) -> None:
-        self._waiting -= 1
-        self._tell(side, position, gradient, self._waiting <= 0)
-
-
-def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    with compat.quiet():
-        return tensor.detach().clone()
+    def _whole(self, total: torch.Tensor | None, gradient: torch.Tensor | None) -> torch.Tensor | None:
+        if gradient is None:
+            return total
+        return gradient.detach() if total is None else self._added(total, gradient)

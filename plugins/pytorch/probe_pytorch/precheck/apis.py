@@ -10,6 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 import torch
+from probe_precheck import unknown_function
 
 from probe_pytorch import compat
 from probe_pytorch.precheck.pure import is_pure
@@ -52,7 +53,7 @@ def function_of(scope: str, api: str) -> Callable[..., Any]:
             part = OLD_NAMES[part]
         found = getattr(found, part, None)
     if callable(found) and not is_operator(scope, api, found):
-        raise NoSuchApi(f"{scope}.{api} is not run: it is not known to only compute. SKIP.")
+        raise NoSuchApi(unknown_function(f"{scope}.{api}"))
     if not callable(found):
         raise NoSuchApi(f"{scope}.{api} is not there in torch {torch.__version__}. SKIP.")
     function: Callable[..., Any] = found

@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 import torch
+from probe_precheck import missing_device
 
 from probe_core.errors import UserError
 
@@ -24,13 +25,11 @@ def device_for(text: str, jit_compile: bool) -> torch.device:
     if module is None:
         if not text:
             return torch.device(CPU)
-        raise UserError(
-            f"There is no accelerator here for device {text}.", "Give -d cpu, or run where there is one."
-        )
+        raise missing_device(text)
     index = int(text or 0)
     count = module.device_count()
     if index >= count:
-        raise UserError(f"There is no device {index}.", "These are there:", [str(i) for i in range(count)])
+        raise missing_device(str(index), count)
     device = torch.device(kind, index)
     try:
         module.set_device(device)

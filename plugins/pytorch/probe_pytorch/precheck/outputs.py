@@ -5,22 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from probe_precheck import Array
+from probe_precheck import Array, plain_output
 
 
 def plain(value: Any) -> Any:
     """``value`` without torch."""
-    if isinstance(value, torch.Tensor):
-        return array_of(value)
-    if isinstance(value, torch.Size):
-        return [int(size) for size in value]
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if value is None or isinstance(value, (bool, int, float, complex, str)):
-        return value
-    return str(value)
+    return plain_output(value, lambda own: array_of(own) if isinstance(own, torch.Tensor) else str(own))
 
 
 def array_of(tensor: torch.Tensor) -> Array:

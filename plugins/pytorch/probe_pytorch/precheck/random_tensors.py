@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from probe_precheck import Range, Unbuildable, range_of, seed_at
+from probe_precheck import Range, Unbuildable, need_finite, never_random, range_of, seed_at
 
 INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
@@ -34,12 +34,11 @@ def random_tensor(
     found = range_of(leaf)
     clean_low, clean_high = found.clean_low, found.clean_high
     if dtype is torch.bool:
-        if not (math.isfinite(clean_low) and math.isfinite(clean_high)):
-            raise Unbuildable("Max or Min of a bool input is not finite. SKIP.")
+        need_finite("a bool", clean_low, clean_high)
         least, most = int(min(clean_low, clean_high)), int(clean_high)
         return torch.randint(least, most + 1, shape, generator=generator) > 0
     if dtype.is_complex:
-        raise Unbuildable(f"{dtype} is not supported for random inputs; record with task tensor. SKIP.")
+        raise never_random(dtype)
     if dtype in INTEGERS:
         return _edges(_integers(clean_low, clean_high, dtype, shape, generator), found)
     if not dtype.is_floating_point:
@@ -50,8 +49,7 @@ def random_tensor(
 def _integers(
     low: float, high: float, dtype: torch.dtype, shape: tuple[int, ...], generator: torch.Generator
 ) -> torch.Tensor:
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise Unbuildable("Max or Min of an integer input is not finite. SKIP.")
+    need_finite("an integer", low, high)
     least, most = _clamped(low, dtype), _clamped(max(low, high), dtype)
     if least == most:
         return torch.full(shape, least, dtype=dtype)

@@ -23,10 +23,9 @@ from probe_precheck import (
     rule_for,
     value_of,
 )
+from probe_recording import Tensors, leaf_of, load_npy
 
-from probe_core.files.npy import load_npy
 from probe_core.model import Value
-from probe_core.store.tensors import Tensors
 from probe_pytorch.precheck.fitting import fitted
 from probe_pytorch.precheck.random_tensors import generator_for, random_tensor
 from probe_pytorch.precheck.rules import rules
@@ -96,7 +95,7 @@ class Rebuilder:
         Raises:
             Unbuildable: It cannot be.
         """
-        value = value_of(leaf, place)
+        value = value_of(leaf, place, leaf_of)
         dtype = getattr(torch, value.dtype.removeprefix("torch."), None)
         if not isinstance(dtype, torch.dtype) or value.shape is None:
             raise Unbuildable(f"torch {torch.__version__} has no dtype {value.dtype}. SKIP.")

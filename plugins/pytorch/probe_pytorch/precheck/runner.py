@@ -21,11 +21,12 @@ from probe_precheck import (
     most_bytes,
     one_line,
     package_text,
+    unlisted,
 )
+from probe_recording import tensors_in as stored_in
 
 from probe_core.errors import UserError
 from probe_core.store.files import TENSOR_DIRECTORY
-from probe_core.store.tensors import tensors_in as stored_in
 from probe_pytorch.precheck.rules import rules
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class PyTorchRunner:
 
         api = call.api
         if api in rules("not_run"):
-            raise NotRun(f"API {call.name} in black list or not in white list. SKIP.")
+            raise NotRun(unlisted(call.name))
         spec = self._references.get(call.name.rpartition(".")[0])
         reference = None if spec is None else spec.make()
         function, bench_function, notes = self._functions(call, reference)

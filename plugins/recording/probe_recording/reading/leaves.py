@@ -84,7 +84,7 @@ def _walk(value: Any, prefix: str, path: str, side: Side, slots: list[Slot], dep
             except FieldError as error:
                 raise error.inside(f"[{number}]") from None
     elif isinstance(value, dict) and not isinstance(value.get("type"), str):
-        if _bare(value.get("class_type")) == "P2POp":
+        if "class_type" in value and _bare(value["class_type"]) == "P2POp":
             _walk_transfer(value, prefix, path, side, slots, depth)
             return
         for key, item in value.items():

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from probe_core.errors import UserError
 from probe_core.files.jsonstream import load_object
-
-FRAMEWORK_FRAMES: set[str] = set()
-"""Parts of the frames of frameworks and recorders, which make no call of their own accord.
-
-The plugin manager adds those of each ``ReaderSpec``.
-"""
 
 
 class Stacks:
@@ -41,18 +34,6 @@ class Stacks:
     def of(self, key: str) -> tuple[str, ...] | None:
         """The frames recorded for ``key``, innermost first."""
         return self._frames.get(key)
-
-
-def own_frames(frames: Sequence[str]) -> Iterator[str]:
-    """The frames outside framework and recorder, innermost first, each on one line."""
-    for frame in frames:
-        if not any(part in frame for part in FRAMEWORK_FRAMES):
-            yield " ".join(frame.split())
-
-
-def own_frame(frames: Sequence[str]) -> str:
-    """The innermost frame outside framework and recorder; an empty text if there is none."""
-    return next(own_frames(frames), "")
 
 
 def _is_group(value: list[object]) -> bool:

@@ -1,87 +1,89 @@
-"""Two runs of two frameworks, or with names that a person maps, in common words: what matchers are given."""
+"""Two runs of two frameworks, or with names that a person maps, in common words, for matchers."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
 
-from probe_core.matching.name_table import Hint, NameTable, module_parts
-from probe_core.matching.paths import Renames
-from probe_core.matching.translated import Translated
-from probe_core.matching.user_maps import ApiEntry, read_api_mapping, read_cell_mapping, read_layer_mapping
+from probe_core.matching.views import Hints, Views
 from probe_core.model import Kind, Level, Row, Side, Suspect
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
-from probe_core.plugins.blame import PluginError
+from probe_core.plugins.blame import PluginError, blamed
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.specs import NameRule
 from probe_core.store.names import is_gradient
+from probe_matching.mapping import read_mapping
+from probe_matching.name_table import Dialect, Hint, NameTable, module_parts
+from probe_matching.paths import Renames
+from probe_matching.specs import NameRule
+from probe_matching.translated import Translated
+from probe_matching.user_maps import (
+    read_api_mapping,
+    read_cell_mapping,
+    read_layer_mapping,
+    with_entries,
+)
+from probe_matching.written import write_pairs
 
 ALIGN = "align"
+EXACT = "exact"
+NO_TABLE = "both runs are of one framework, so its names need no table"
 SHOWN = 5
 _VALUE = re.compile(r"\.(?:input|output|parameters|kwargs)(?:\..*)?$")
 
 
-@dataclass(frozen=True, slots=True)
-class Views:
-    """The two runs as matchers see them.
+class CommonWords:
+    """Shows two runs in common words: those of two frameworks, and those whose names a person maps."""
 
-    Attributes:
-        target: The target, or its view in common words.
-        golden: The same of the golden.
-        matcher: The matcher to use: the plan's, or where it names none the one that fits the runs.
-        notes: What a person is told of it.
-        hints: What is known of the differences of both frameworks.
-    """
+    def check(self, plan: Plan) -> None:
+        """Refuse a plan with a mapping file that cannot be read.
 
-    target: Run
-    golden: Run
-    matcher: str
-    notes: tuple[str, ...] = ()
-    hints: tuple[Hint, ...] = ()
+        Raises:
+            UserError: Such a file.
+        """
+        if isinstance(plan.mapping, Path):
+            read_mapping(plan.mapping)
+        if plan.api_mapping is not None:
+            read_api_mapping(plan.api_mapping)
+        if plan.cell_mapping is not None:
+            read_cell_mapping(plan.cell_mapping)
+        if plan.layer_mapping is not None:
+            read_layer_mapping(plan.layer_mapping)
 
+    def views(self, plan: Plan, manager: Manager, target: Run, golden: Run) -> Views | None:
+        """Return both runs in common words; None for two of one framework whose names nobody maps.
 
-def views(plan: Plan, manager: Manager, target: Run, golden: Run) -> Views:
-    """What the plan's matcher is given of two runs.
-
-    Raises:
-        UserError: A mapping file that cannot be used.
-    """
-    frameworks = target.header.framework, golden.header.framework
-    is_across = frameworks[0] != frameworks[1]
-    if not (is_across or plan.api_mapping or plan.cell_mapping or plan.layer_mapping):
-        notes = ["both runs are of one framework, so its names need no table"] if plan.across else []
-        return Views(target, golden, plan.matcher or "exact", tuple(notes))
-    table, is_reversed, notes = _table(manager, *frameworks) if is_across else (NameTable(), False, [])
-    if plan.api_mapping is not None:
-        entries, problems = read_api_mapping(plan.api_mapping)
-        table = with_entries(table, entries)
-        notes += problems
-    renames = _renames(plan, target, notes)
-    ours, theirs = (table.target, table.source) if is_reversed else (table.source, table.target)
-    both = (
-        Translated(target, ours, table.target, renames, "target", is_across=is_across),
-        Translated(golden, theirs, table.target, None, "golden", is_across=is_across),
-    )
-    for run in both:
-        if run.inner:
-            notes.append(
-                f"{run.inner} backward call(s) of {run.header.framework} functions that call others hold "
-                "what the last of these gave, and no gradient of an input; their outputs are not compared"
-            )
-    by_place = is_across or plan.layer_mapping is not None
-    matcher = plan.matcher or (ALIGN if by_place and plan.mapping is None else "exact")
-    return Views(*both, matcher, tuple(notes), table.hints)
-
-
-def with_entries(table: NameTable, entries: Sequence[ApiEntry]) -> NameTable:
-    """The table with entries of a person, or of a plugin, in place of its own."""
-    apis, slots = dict(table.source.apis), dict(table.source.slots)
-    for entry in entries:
-        apis[entry.source] = table.target.word(entry.target)
-        slots[entry.source] = entry.slots
-    return table.with_source(apis=apis, slots=slots)
+        Raises:
+            UserError: A mapping file that cannot be used.
+        """
+        frameworks = target.header.framework, golden.header.framework
+        is_across = frameworks[0] != frameworks[1]
+        if not (is_across or plan.api_mapping or plan.cell_mapping or plan.layer_mapping):
+            return Views(target, golden, plan.matcher or EXACT, (NO_TABLE,)) if plan.across else None
+        table, is_reversed, notes = _table(manager, *frameworks) if is_across else (NameTable(), False, [])
+        if plan.api_mapping is not None:
+            entries, problems = read_api_mapping(plan.api_mapping)
+            table = with_entries(table, entries)
+            notes += problems
+        renames = _renames(plan, target, notes)
+        ours, theirs = (table.target, table.source) if is_reversed else (table.source, table.target)
+        both = (
+            Translated(target, ours, table.target, renames, "target", is_across=is_across),
+            Translated(golden, theirs, table.target, None, "golden", is_across=is_across),
+        )
+        for run in both:
+            if run.inner:
+                notes.append(
+                    f"{run.inner} backward call(s) of {run.header.framework} functions that call others hold "
+                    "what the last of these gave, and no gradient of an input; their outputs are not compared"
+                )
+        by_place = is_across or plan.layer_mapping is not None
+        matcher = plan.matcher or (ALIGN if by_place and plan.mapping is None else EXACT)
+        written = partial(write_pairs, plan) if plan.layer_mapping is not None else None
+        return Views(*both, matcher, tuple(notes), Differences(both, table.hints), written)
 
 
 def _table(manager: Manager, target: str, golden: str) -> tuple[NameTable, bool, list[str]]:
@@ -92,7 +94,8 @@ def _table(manager: Manager, target: str, golden: str) -> tuple[NameTable, bool,
         assert isinstance(rule, NameRule)
         if {rule.source, rule.target} == {target, golden}:
             try:
-                table: NameTable = rule.make()
+                with blamed(rule.title, rule.origin):
+                    table = _sound(rule.make())
             except PluginError as error:
                 notes.append(f"{error.what} Its names are not used. {error.fix}")
                 continue
@@ -100,6 +103,16 @@ def _table(manager: Manager, target: str, golden: str) -> tuple[NameTable, bool,
             return table, rule.target == target, notes
     notes[0] += ", and no plugin knows the names of both; equal names are paired"
     return NameTable(), False, notes
+
+
+def _sound(table: Any) -> NameTable:
+    """Return what a name rule made, if it is a table."""
+    if not isinstance(table, NameTable):
+        raise TypeError(f"it must make a NameTable, not {type(table).__name__}")
+    for side in (table.source, table.target):
+        if not isinstance(side, Dialect):
+            raise TypeError(f"a NameTable holds a Dialect of each framework, not {type(side).__name__}")
+    return table
 
 
 def _renames(plan: Plan, target: Run, notes: list[str]) -> Renames | None:
@@ -121,18 +134,14 @@ def _renames(plan: Plan, target: Run, notes: list[str]) -> Renames | None:
     return renames
 
 
-class Hints:
-    """Finds what is known of two frameworks' differences as the rows of each op pass by.
+class Differences(Hints):
+    """Finds what is known of two frameworks' differences as the rows of each op pass by."""
 
-    Attributes:
-        explaining: What was told because something differs.
-    """
-
-    def __init__(self, seen: Views) -> None:
-        self._views = [run for run in (seen.target, seen.golden) if isinstance(run, Translated)]
+    def __init__(self, views: Sequence[Translated], hints: Sequence[Hint]) -> None:
+        self._views = views
         self.explaining: list[str] = []
         self._by_name: dict[str, list[Hint]] = {}
-        for hint in seen.hints if self._views else ():
+        for hint in hints:
             for name in hint.names:
                 self._by_name.setdefault(name, []).append(hint)
 

@@ -16,7 +16,7 @@ from probe_core.files.atomic import private_directory
 from probe_core.files.location import is_remote
 from probe_core.model import Value
 from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
-from probe_core.store.packed import PackedTensors, place_in
+from probe_recording.reading.packed import PackedTensors, place_in
 
 
 class TensorLoader(Protocol):

@@ -8,11 +8,11 @@ from typing import Any
 from probe_core.errors import UserError, nearest
 from probe_core.files.given import parse_yaml, read_given, yaml_problem
 from probe_core.matching.exact import Exact
-from probe_core.matching.fuzzy import Fuzzy
 from probe_core.matching.matching import Matching
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.store.names import canonical
+from probe_matching.fuzzy import Fuzzy
 
 SHOWN = 5
 

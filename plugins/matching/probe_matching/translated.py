@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from probe_core.matching.gradients import owners
-from probe_core.matching.matching import ALONE
-from probe_core.matching.name_table import AS_THEY_ARE, Dialect, Positions, api_parts, module_parts
 from probe_core.model import Kind, Record, Side, Slot, Statistics, Value
 from probe_core.model.dtypes import kind
-from probe_core.model.run import Construct, Run, signature
-from probe_core.store.run import KEPT_SLOTS
+from probe_core.model.run import KEPT_SLOTS, Construct, Run, signature
+from probe_matching.gradients import owners
+from probe_matching.likeness import ALONE
+from probe_matching.name_table import AS_THEY_ARE, Dialect, Positions, api_parts, module_parts
 
 Rename = Callable[[str, str], tuple[str, str]]
 """From the path of a module and its class to those that it meets its partner under."""

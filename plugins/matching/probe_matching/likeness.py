@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from probe_core.model import Kind, Slot
+from probe_core.model import Kind, Record, Slot
 
 _MODULE = re.compile(r"(?:Module|Cell)\.(?:(.*)\.)?[^.]+\.(forward|backward|parameters_grad)(?:\.(\d+))?$")
+ALONE = "~"
+"""The first character of the path of a value that has no partner."""
 _NUMBERS = frozenset({"<class 'int'>", "<class 'float'>", "<class 'bool'>"})
 
 Place = tuple[str, str, int]
@@ -32,3 +35,19 @@ def content_of(slot: Slot) -> object:
     value = slot.value
     numbers = tuple(f"{n:.2e}" if isinstance(n, float) else n for n in value.statistics)
     return numbers if any(n is not None for n in numbers) else value.checksum
+
+
+def is_alone(slot: Slot) -> bool:
+    """True for a value that has no partner, by its place."""
+    return slot.path.startswith(ALONE)
+
+
+def comparable(record: Record, is_loose: bool) -> Sequence[Slot]:
+    """The values that tell what a call is: all of them; of loose runs the tensors that may have a partner.
+
+    Those come in the order of their places, for another framework may take them in another one.
+    """
+    if not is_loose:
+        return record.slots
+    tensors = [slot for slot in record.slots if slot.value.kind is Kind.TENSOR and not is_alone(slot)]
+    return sorted(tensors, key=lambda slot: slot.place)

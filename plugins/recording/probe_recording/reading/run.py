@@ -18,9 +18,8 @@ from probe_core.files import jsonstream
 from probe_core.files.given import check_regular
 from probe_core.files.jsonstream import JsonCursor, JsonError
 from probe_core.model import Mode, Record, Value
-from probe_core.model.run import Construct, Header, Run, signature
+from probe_core.model.run import KEPT_SLOTS, Construct, Header, Run, signature
 from probe_core.progress import tell
-from probe_core.store.construct import read_construct
 from probe_core.store.files import (
     CONSTRUCT_FILE,
     LOST,
@@ -29,14 +28,13 @@ from probe_core.store.files import (
     TENSOR_DIRECTORY,
     UNFINISHED,
 )
-from probe_core.store.leaves import FieldError, record_of
-from probe_core.store.stack import Stacks
-from probe_core.store.tensors import TensorLoader, tensors_in
+from probe_recording.reading.construct import read_construct
+from probe_recording.reading.leaves import FieldError, record_of
+from probe_recording.reading.stacks import Stacks
+from probe_recording.reading.tensors import TensorLoader, tensors_in
 
 TOLD_EVERY = 4 << 20
 """Bytes between two words on how far the reading is."""
-KEPT_SLOTS = 120_000
-"""Slots of a run that stay in memory once parsed; what lies behind is parsed again when needed."""
 
 
 @contextmanager

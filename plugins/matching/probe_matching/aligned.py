@@ -15,14 +15,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from probe_core.matching.alignment import align
-from probe_core.matching.likeness import Place, content_of, form_of, place_of
-from probe_core.matching.matching import NONE, Matching, comparable, partners_of
-from probe_core.matching.regions import pair_edges, regions
+from probe_core.matching.matching import NONE, Matching, partners_of
 from probe_core.model import How, Kind, Record
 from probe_core.model.plan import Plan
 from probe_core.model.run import Construct, Run
 from probe_core.store.names import canonical, is_debug, is_gradient, without_count
+from probe_matching.alignment import align
+from probe_matching.likeness import Place, comparable, content_of, form_of, place_of
+from probe_matching.regions import pair_edges, regions
 
 
 class Aligned:

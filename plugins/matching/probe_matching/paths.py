@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from probe_core.matching.name_table import module_parts
+from probe_matching.name_table import module_parts
 
 TOPS = ("TopLayer", "Cell")
 """What the children of the outermost module stand under in a layer mapping."""

@@ -18,9 +18,10 @@ PRIMITIVE = "Primitive."
 
 @dataclass(frozen=True, slots=True)
 class SlotMap:
-    """Which value of a call is which of its partner's, by path; what is not named has no partner.
+    """The paths that values of a call have in its partner, by their own, such as ``weight`` by ``w``.
 
-    An attribute that is None leaves those values where they are.
+    A path that a map does not list has no partner. An attribute that is None leaves those values where they
+    are; gradients go by the parameters then.
     """
 
     inputs: Mapping[str, str] | None = None
@@ -33,7 +34,7 @@ AS_THEY_ARE = SlotMap()
 
 
 class Overload(NamedTuple):
-    """What an API is, of the same framework, that takes more than ``above`` values beside tensors."""
+    """The API of the same framework that a call is which takes more than ``above`` inputs beside tensors."""
 
     above: int
     api: str
@@ -41,18 +42,19 @@ class Overload(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one framework names what both have.
+    """The names that one framework gives to what both have; those that are not listed stay as they are.
 
     Attributes:
         apis: The common name of an API, such as ``Functional.add`` of ``Mint.add``, both without call count.
-        arguments: An API's parameters by position, in its own words; several words for one, its common one
-            among them, are joined by ``|``; the last may end in ``*``: it takes all arguments that follow.
-        slots: APIs, and classes of modules, whose values stand elsewhere than their partner's.
-        classes: The common name of a class of modules.
+        arguments: The parameters of an own API by position, in its own words; several words for one, its
+            common one among them, are joined by ``|``; the last may end in ``*``: it takes all arguments that
+            follow. The target's dialect lists those of the common APIs.
+        slots: Own APIs, and own classes of modules, whose values stand elsewhere than their partner's.
+        classes: The common name of an own class of modules.
         composites: Common names of APIs that the framework computes by calls of others, and from how many
             dimensions of an input on. Recorders that look at the last node of a call alone note for them
             what that node gave, and no gradient of an input.
-        overloads: APIs that are another one when they are called with more values.
+        overloads: Own APIs that are another own one when they are called with more values.
     """
 
     apis: Mapping[str, str] = field(default_factory=dict)

@@ -1,9 +1,11 @@
-"""Make whatever the installed plugins offer, and note what cannot be made or has a name that is taken."""
+"""Make whatever the installed plugins offer: note what fails, what lacks a package, what has a name twice."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
+from importlib import metadata
 
 from probe_core.errors import UserError, said
 from probe_core.plugins.blame import PluginError, what_to_do
@@ -32,10 +34,19 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What came of a check: how many contributions could be made, what fails, names given twice."""
+    """What came of a check.
+
+    Attributes:
+        made: How many contributions could be made.
+        failed: Those that could not.
+        lacking: Those that take a package which is not installed, and which their distribution does not
+            require: a framework that other parts of it do without.
+        conflicts: Names that are given by several.
+    """
 
     made: int
     failed: tuple[Failure, ...]
+    lacking: tuple[Failure, ...]
     conflicts: tuple[Failure, ...]
 
 
@@ -43,15 +54,20 @@ def check(manager: Manager) -> Check:
     """Call the factory of every contribution; commands and recorders are imported and not called."""
     made = 0
     failed: list[Failure] = []
+    lacking: list[Failure] = []
     conflicts: list[Failure] = []
     for kind in manager.kinds:
         specs = [item.spec for item in manager.contributions(kind)]
         for spec in specs:
-            failure = _failure(kind, spec)
-            if failure is None:
+            error = _raised(spec)
+            package = _lacks(error, spec)
+            if error is None:
                 made += 1
+            elif package:
+                problem = f"{spec.title} of {spec.origin} needs {package}, which is not installed."
+                lacking.append(Failure(kind, spec.name, (str(spec.origin),), problem, f"Install {package}."))
             else:
-                failed.append(failure)
+                failed.append(_failure(kind, spec, error))
         for name in (name for name, count in Counter(spec.name for spec in specs).items() if count > 1):
             origins = tuple(str(spec.origin) for spec in specs if spec.name == name)
             problem = f'The {singular(kind)} "{name}" is given by {" and ".join(origins)}.'
@@ -61,23 +77,44 @@ def check(manager: Manager) -> Check:
         for one in manager.plugins.values()
         if one.problem
     ]
-    return Check(made, (*left_out, *failed), tuple(conflicts))
+    return Check(made, (*left_out, *failed), tuple(lacking), tuple(conflicts))
 
 
-def _failure(kind: str, spec: Spec) -> Failure | None:
-    """Why a contribution cannot be made; None where it can."""
+def _raised(spec: Spec) -> BaseException | None:
+    """What making a contribution raises; None where it can be made."""
     try:
         spec.make()
         if ahead := getattr(spec, "ahead", ""):
             address(ahead)
-        return None
     except KeyboardInterrupt:
         raise
-    except PluginError as error:
-        problem, fix = error.what, error.fix
-    except UserError as error:
-        problem, fix = f"{spec.title} of {spec.origin}: {error.what}", error.fix
     except BaseException as error:  # whatever a factory raises, SystemExit too, is its own failure
+        return error
+    return None
+
+
+def _lacks(error: BaseException | None, spec: Spec) -> str:
+    """The package that is missing and that the distribution does not require; else an empty text."""
+    cause = error.__cause__ if isinstance(error, PluginError) else None
+    if not isinstance(cause, ModuleNotFoundError) or not cause.name:
+        return ""
+    package = cause.name.partition(".")[0]
+    own = spec.factory.partition(".")[0] if isinstance(spec.factory, str) else ""
+    try:
+        required = metadata.requires(spec.origin.distribution) or []
+    except (metadata.PackageNotFoundError, ValueError):
+        required = []
+    is_required = any(re.match(rf"{re.escape(package)}(?![\w.-])", one) for one in required)
+    return "" if package == own or is_required else package
+
+
+def _failure(kind: str, spec: Spec, error: BaseException) -> Failure:
+    """Why a contribution cannot be made, and what to do about it."""
+    if isinstance(error, PluginError):
+        problem, fix = error.what, error.fix
+    elif isinstance(error, UserError):
+        problem, fix = f"{spec.title} of {spec.origin}: {error.what}", error.fix
+    else:
         problem = f"{spec.title} of {spec.origin} failed: {said(error)}."
         fix = what_to_do(spec.origin.distribution)
     return Failure(kind, spec.name, (str(spec.origin),), problem, fix)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from array import array
 
-from probe_core.matching.alignment import align
-from probe_core.matching.matching import Matching, canonical_index, comparable, partners_of
+from probe_core.matching.matching import Matching, canonical_index, partners_of
 from probe_core.model import How, Record
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.store.names import canonical, without_count
+from probe_matching.alignment import align
+from probe_matching.likeness import comparable
 
 
 class Fuzzy:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError, meant
 from probe_core.files.given import parse_yaml, read_given, yaml_problem
-from probe_core.matching.name_table import SlotMap
+from probe_matching.name_table import NameTable, SlotMap
 
 KINDS = ("args", "outputs", "parameters", "parameters_grad")
 KEYS = ("ms_api", "pt_api", *(f"{side}_{kind}" for side in ("ms", "pt") for kind in KINDS))
@@ -72,6 +72,15 @@ def api_entries(value: Any, what: str) -> tuple[list[ApiEntry], list[str]]:
             continue
         entries.append(ApiEntry(item["ms_api"], item["pt_api"], lists))
     return entries, problems
+
+
+def with_entries(table: NameTable, entries: Sequence[ApiEntry]) -> NameTable:
+    """Return the table with entries of a person, or of a plugin, in place of its own."""
+    apis, slots = dict(table.source.apis), dict(table.source.slots)
+    for entry in entries:
+        apis[entry.source] = table.target.word(entry.target)
+        slots[entry.source] = entry.slots
+    return table.with_source(apis=apis, slots=slots)
 
 
 _API_EXAMPLE = (

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from probe_core.matching.likeness import content_of, place_of
-from probe_core.matching.matching import NONE, Matching, Region, is_alone
+from probe_core.matching.matching import NONE, Matching, Region
 from probe_core.model import Kind, Record, Slot
 from probe_core.model.run import Run
+from probe_matching.likeness import content_of, is_alone, place_of
 
 
 def regions(target: Run, golden: Run, calls: dict[int, int]) -> Iterator[Region]:

@@ -1,0 +1,272 @@
+"""The modules of a model, seen by hooks on their forwards: level L0 and ``module_dump`` of all frameworks."""
+
+from __future__ import annotations
+
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from probe_recording.leaves import Tree
+from probe_recording.session import Entry, Session
+from probe_recording.sites import Stack, stack_of
+from probe_recording.threads import Threads
+
+S = TypeVar("S", bound=Session)
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """A module whose forward has begun.
+
+    Attributes:
+        key: The name of its record.
+        wanted: True where its forward is recorded.
+        parent: The name of the forward around it.
+        inside: True inside a module that is listed, where everything is wanted.
+        handled: The exception that was being handled then, if any.
+        sources: Where the gradients of its inputs go, as the framework says.
+        first_new: The number of the first node that the forward can make, where a framework counts them.
+    """
+
+    module: Any
+    key: str
+    wanted: bool
+    parent: str | None
+    inside: bool
+    handled: BaseException | None
+    fields: dict[str, Tree] = field(default_factory=dict)
+    sources: list[Any] = field(default_factory=list)
+    first_new: int = 0
+
+
+class ModuleHooks(ABC, Generic[S]):
+    """Records modules and the gradients of their parameters; a framework says how both are hooked.
+
+    Args:
+        threads: The stacks of running modules.
+
+    Attributes:
+        scope: The first part of the names of records.
+        fleeting: True where the data of an output may have changed by the time its record is complete.
+        early_stop: The class name of an exception that ends a forward early, which is no error.
+    """
+
+    scope: str
+    fleeting = False
+    early_stop = ""
+
+    def __init__(self, threads: Threads) -> None:
+        self.session: S | None = None
+        self.paused = False
+        self._threads = threads
+        self._names: dict[int, tuple[str, Any]] = {}
+        self._handles: list[Any] = []
+        self._watches = False
+        self._gradients: dict[str, Entry] = {}
+        self._parameters: set[int] = set()
+
+    # -- what a framework says -------------------------------------------------------------
+
+    @abstractmethod
+    def _hook(self, module: Any) -> None:
+        """Have ``_before`` and ``_after`` called around each forward of the module."""
+
+    def _unhook(self, handle: Any) -> None:
+        """Remove one of the hooks in ``_handles``."""
+        handle.remove()
+
+    @abstractmethod
+    def _own_parameters(self, module: Any) -> Iterable[tuple[str, Any]]:
+        """Return the parameters of the module itself, by their attributes."""
+
+    @abstractmethod
+    def _watch(self, parameter: Any, arrived: Callable[[Any], None]) -> Any:
+        """Have ``arrived`` called with the gradient of a parameter; return what undoes it."""
+
+    @abstractmethod
+    def _take_sources(self, running: Running, values: tuple[Any, ...]) -> None:
+        """Note where the gradients of the inputs go, before the forward."""
+
+    @abstractmethod
+    def _expect_gradients(self, session: S, running: Running, key: str, output: Any) -> None:
+        """Have the gradients of the module told, as they arrive, to its backward record ``key``."""
+
+    @abstractmethod
+    def _is_recompute(self, stack: Stack) -> bool:
+        """Return True where a checkpoint runs the forward a second time."""
+
+    # -- being there -----------------------------------------------------------------------
+
+    def install(self, named: Iterable[tuple[str, Any]], gradients: bool) -> None:
+        """Hook the modules; names are ``{path}.{Class}``."""
+        self._watches = gradients
+        for name, module in named:
+            if id(module) in self._names:
+                continue
+            self._names[id(module)] = name, module
+            self._hook(module)
+            if gradients:
+                self._watch_parameters(name, module)
+
+    def remove(self) -> None:
+        """Take all hooks away."""
+        handles, self._handles = self._handles, []
+        for handle in handles:
+            self._unhook(handle)
+        self._names.clear()
+        self._parameters.clear()
+        self._threads.running.clear()
+        self._threads.modules.clear()
+
+    def begin_step(self, session: S) -> None:
+        """Record into ``session`` from now on."""
+        if session is not self.session:
+            self.session = session
+            self._gradients = {}
+
+    # -- forward ---------------------------------------------------------------------------
+
+    def _before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+        """Take the inputs of a forward that begins; the recorder's errors stay here."""
+        session = self.session
+        if self.paused or session is None or not session.active or self._threads.inside:
+            return
+        found = self._names.get(id(module))
+        if found is None:
+            return  # a copy of a module that is recorded
+        kwargs = kwargs or {}
+        name = self.scope
+        try:
+            prefix = f"{self.scope}.{found[0]}"
+            name = f"{prefix}.forward.{session.number(prefix)}"
+            modules = self._threads.modules
+            parent = modules[-1] if modules else None
+            inside = session.filter.inside
+            wanted = session.filter.enter_module(name)
+            running = Running(module, name, wanted, parent, inside, sys.exc_info()[1])
+            self._threads.running.append(running)
+            modules.append(name)
+            if wanted:
+                session.module_began(name, parent)
+            if session.config.task == "structure":
+                return
+            with session.quiet():
+                if wanted and session.wants("forward", "input"):
+                    save = session.save_for(name, fleeting=True)
+                    collector = session.collector
+                    running.fields["input_args"] = collector.arguments(args, f"{name}.input", save)
+                    running.fields["input_kwargs"] = collector.keywords(kwargs, f"{name}.kwargs", save)
+                if "backward" in session.config.directions:
+                    self._take_sources(running, (*args, *kwargs.values()))
+        except Exception as error:  # whatever it is, the forward itself goes on
+            session.failed("module input", name, error)
+
+    def _after(self, module: Any, *rest: Any) -> None:
+        """Take what a forward that ended, however it did, gave out: the last of ``rest``."""
+        session = self.session
+        if self.paused or session is None or not session.active or self._threads.inside:
+            return
+        output = rest[-1]
+        name = self.scope
+        try:
+            running = self._ended(module)
+            if running is None:
+                return
+            name = running.key
+            session.filter.leave_module(name)
+            if output is None and self._has_raised(running):
+                prefix, _, number = name.rpartition(".forward.")
+                session.take_back(prefix, int(number))
+                return
+            with session.quiet():
+                self._record(session, running, output)
+        except Exception as error:  # whatever it is, the forward itself has its output
+            session.failed("module output", name, error)
+
+    def _ended(self, module: Any) -> Running | None:
+        """Take the module off the stack, and with it what an exception left above it."""
+        running = self._threads.running
+        for place in range(len(running) - 1, -1, -1):
+            if running[place].module is module:
+                found: Running = running[place]
+                del running[place:], self._threads.modules[place:]
+                return found
+        return None
+
+    def _has_raised(self, running: Running) -> bool:
+        """Return True where its forward ended by an exception."""
+        error = sys.exc_info()[1]
+        return error is not None and error is not running.handled and type(error).__name__ != self.early_stop
+
+    def _record(self, session: S, running: Running, output: Any) -> None:
+        name = running.key
+        config = session.config
+        measured = config.task != "structure"
+        if running.wanted:
+            stack = stack_of(sys._getframe(2))
+            if measured:
+                self._take(session, running, output)
+                if self._is_recompute(stack):
+                    running.fields["is_recompute"] = True
+            if "forward" in config.directions or not measured:
+                session.add(name, running.fields, stack, running.parent)
+            if measured and self._watches:
+                self._expect_parameters(session, running)
+        if measured and "backward" in config.directions:
+            self._expect_gradients(session, running, name.replace(".forward.", ".backward."), output)
+
+    def _take(self, session: S, running: Running, output: Any) -> None:
+        name = running.key
+        save = session.save_for(name, self.fleeting)
+        collector = session.collector
+        if session.wants("forward", "output"):
+            outputs = output if type(output) is tuple else (output,)
+            running.fields["output"] = collector.arguments(outputs, f"{name}.output", save)
+        if "forward" in session.config.directions:
+            running.fields["parameters"] = {
+                key: collector.tree(parameter, f"{name}.parameters.{key}", save)
+                for key, parameter in self._own_parameters(running.module)
+            }
+
+    # -- backward --------------------------------------------------------------------------
+
+    def _expect_parameters(self, session: S, running: Running) -> None:
+        """Open the record of the parameters' gradients, which are null until they arrive."""
+        key = f"{running.key.partition('.forward.')[0]}.parameters_grad"
+        if key in self._gradients:
+            return
+        wanted = {k: [None] for k, p in self._own_parameters(running.module) if p.requires_grad}
+        if wanted:
+            entry = session.open(key, dict(wanted))
+            self._gradients[key] = entry
+            session.arrived(entry)
+
+    def _watch_parameters(self, name: str, module: Any) -> None:
+        for key, parameter in self._own_parameters(module):
+            if parameter.requires_grad and id(parameter) not in self._parameters:
+                self._parameters.add(id(parameter))
+                arrived = self._receiver(f"{self.scope}.{name}.parameters_grad", key)
+                self._handles.append(self._watch(parameter, arrived))
+
+    def _receiver(self, record: str, key: str) -> Callable[[Any], None]:
+        """Return what takes the gradient of a parameter into its record."""
+
+        def arrived(gradient: Any) -> None:
+            self._gradient_arrived(record, key, gradient)
+
+        return arrived
+
+    def _gradient_arrived(self, record: str, key: str, gradient: Any) -> None:
+        session = self.session
+        entry = self._gradients.get(record)
+        if session is None or not session.active or entry is None:
+            return
+        try:
+            with session.quiet():
+                save = session.save_for(record, fleeting=True)  # the optimizer's to change
+                entry.fields[key] = [session.collector.tree(gradient, f"{record}.{key}", save)]
+            session.arrived(entry)
+        except Exception as error:  # whatever it is, the backward goes on
+            session.failed("parameter gradient", record, error)

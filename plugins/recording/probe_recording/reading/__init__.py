@@ -1,0 +1,1 @@
+"""The run directory read: records, call stacks, modules around calls, tensors."""
