@@ -6,7 +6,6 @@ retitle or answer for a terminal, marks that reverse the reading direction, char
 
 from __future__ import annotations
 
-import json
 import re
 import unicodedata
 from typing import Any
@@ -59,6 +58,8 @@ def safe_json(value: Any, indent: int | None = None) -> str:
     Raises:
         ValueError: A number is not finite, which JSON cannot hold.
     """
+    import json  # here, for the command line imports this file and listing its commands writes none
+
     text = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
     if text.isascii() and text.isprintable():
         return text

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +39,7 @@ def prepare() -> None:
             reconfigure(errors="backslashreplace")
 
 
-_STYLE = f"\x1b{secrets.token_hex(8)}"
+_STYLE = f"\x1b{os.urandom(8).hex()}"
 """Opens a mark of ``style`` and closes it; made anew in each process, so that no dump can hold it."""
 _MARK = re.compile(f"{_STYLE}([a-z_+]*)/{_STYLE}")
 

@@ -10,7 +10,8 @@ hooks: called once, they return descriptions (``probe_core.plugins.specs``); non
 values are measured.
 
 A plugin that others build on declares further hooks in a module like this one, with ``KINDS``, a mapping
-from each kind (``metrics`` of ``probe_metrics``) to the type of what its hook returns::
+from each kind (``metrics`` of ``probe_metrics``) to the type of what its hook returns, or the address of that
+type as text, which leaves its module unimported until the kind is asked for::
 
     [project.entry-points."probe.hookspecs"]
     mine = "my_package.hookspecs"

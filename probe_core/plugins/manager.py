@@ -4,7 +4,8 @@ A plugin that cannot be loaded costs a warning that names it and the way to mend
 command. Two contributions of one name are an error only when that name is used.
 
 Plugins that others build on (kits) declare hooks of their own: entry points in the group ``probe.hookspecs``
-name modules with hookspecs and ``KINDS``, from each kind to the type of what its hook returns.
+name modules with hookspecs and ``KINDS``, from each kind to the type of what its hook returns, or to its
+address, which is imported when the kind is first asked for.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pluggy
 
+from probe_core import __version__
 from probe_core.errors import UserError, meant, said
 from probe_core.plugins import builtins, hookspecs
 from probe_core.plugins.blame import Origin, PluginError, what_to_do
 from probe_core.plugins.distributions import given, missing, provider
 from probe_core.plugins.hookspecs import GROUP, HOOKSPECS
 from probe_core.plugins.parameters import read, split
-from probe_core.plugins.specs import KINDS, ExecutorSpec, ReaderSpec, Spec, problem_of
+from probe_core.plugins.specs import KINDS, ExecutorSpec, ReaderSpec, Spec, address, problem_of
 from probe_core.store.files import FILES
 from probe_core.store.frames import FRAMEWORK_FRAMES
 
@@ -78,7 +80,8 @@ class Manager:
         kits: The modules of hookspecs; None for those that are installed.
 
     Attributes:
-        kinds: The type of each kind of contribution, those of kits after the core's.
+        kinds: The type of each kind of contribution, those of kits after the core's; an address until it is
+            asked for.
         hookspecs: The modules that declare hooks, the core's first.
     """
 
@@ -89,11 +92,12 @@ class Manager:
     ) -> None:
         self._pluggy = pluggy.PluginManager(GROUP)
         self._pluggy.add_hookspecs(hookspecs)
-        self.kinds = dict(KINDS)
+        self.kinds: dict[str, type[Spec] | str] = dict(KINDS)
         self.hookspecs: list[ModuleType] = [hookspecs]
         self.plugins: dict[str, Plugin] = {}
+        self._kits: dict[str, Plugin] = {}
         self._contributions: dict[str, list[Contribution]] = {}
-        core = Plugin(CORE, "probe-core", _version("probe-core"))
+        core = Plugin(CORE, "probe-core", __version__)
         declared = dict.fromkeys(KINDS, core.origin)
         installed = metadata.entry_points()  # reads the files of every distribution: once
         for point in _unique(installed.select(group=HOOKSPECS) if kits is None else kits):
@@ -119,13 +123,14 @@ class Manager:
             for kind, spec in module.KINDS.items():
                 if kind in declared:
                     raise TypeError(f'its kind "{kind}" is declared by {declared[kind]} as well')
-                if not (isinstance(spec, type) and issubclass(spec, Spec)):
-                    raise TypeError(f'its kind "{kind}" must be a subclass of Spec, not {spec!r:.80}')
+                if not (isinstance(spec, str) and ":" in spec):
+                    _check_kind(kind, spec)
             self._pluggy.add_hookspecs(module)
             for kind in module.KINDS:
                 if not hasattr(self._pluggy.hook, f"probe_{kind}"):
                     raise TypeError(f'its kind "{kind}" has no hookspec probe_{kind}')
             self.kinds.update(module.KINDS)
+            self._kits.update(dict.fromkeys(module.KINDS, kit))
             declared.update(dict.fromkeys(module.KINDS, kit.origin))
             self.hookspecs.append(module)
 
@@ -198,9 +203,19 @@ class Manager:
             self._contributions[kind] = self._collect(kind)
         return self._contributions[kind]
 
+    def _type_of(self, kind: str) -> type[Spec] | None:
+        """Return what the hook of a kind returns; None where its kit is broken."""
+        named = self.kinds.get(kind)
+        if not isinstance(named, str):
+            return named
+        found: type[Spec] | None = None
+        with self._guarded(self._kits[kind]):
+            self.kinds[kind] = found = _check_kind(kind, address(named))
+        return found
+
     def _collect(self, kind: str) -> list[Contribution]:
-        wanted = self.kinds.get(kind)
-        if wanted is None:  # its kit is broken
+        wanted = self._type_of(kind)
+        if wanted is None:
             return []
         found: list[Contribution] = []
         caller: pluggy.HookCaller = getattr(self._pluggy.hook, f"probe_{kind}")
@@ -303,6 +318,12 @@ class Manager:
         return None
 
 
+def _check_kind(kind: str, spec: Any) -> type[Spec]:
+    if not (isinstance(spec, type) and issubclass(spec, Spec)):
+        raise TypeError(f'its kind "{kind}" must be a subclass of Spec, not {spec!r:.80}')
+    return spec
+
+
 def warn(error: PluginError, means: str) -> None:
     """Warn of a plugin that fails where the work goes on; ``means`` says what that does to the result."""
     warnings.warn(f"{error.what} {means} {error.fix}", PluginWarning, stacklevel=3)
@@ -349,12 +370,3 @@ def _wanted(points: Sequence[metadata.EntryPoint] | metadata.EntryPoints) -> lis
                 stacklevel=2,
             )
     return [point for point in unique if point.name in names]
-
-
-def _version(distribution: str) -> str:
-    try:
-        return metadata.version(distribution)
-    except metadata.PackageNotFoundError:
-        from probe_core import __version__
-
-        return __version__

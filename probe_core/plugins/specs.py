@@ -124,9 +124,10 @@ class JudgeSpec(Spec):
     order: int = 100
 
 
-@dataclass(frozen=True, slots=True)
 class FinderSpec(Spec):
     """A finder of the rows to look at first (makes a ``model.report.Finder`` for each comparison)."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +186,10 @@ class OptionSpec(Spec):
         return _found(self)
 
 
-@dataclass(frozen=True, slots=True)
 class HighlightSpec(PolicySpec):
     """A policy over the rows of one op that marks them (makes a ``protocols.Highlighter``)."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,9 +209,10 @@ class ReaderSpec(Spec):
     framework_frames: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
 class MatcherSpec(Spec):
     """A matcher of two runs (makes a ``protocols.Matcher``)."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,9 +253,10 @@ class ReporterSpec(Spec):
     all_digits: bool = False
 
 
-@dataclass(frozen=True, slots=True)
 class ImportedSpec(Spec):
     """A contribution that the factory's address leads to, and that is imported and not called."""
+
+    __slots__ = ()
 
     def make(self) -> Any:
         """The contribution itself: a factory that is an address names it.
@@ -269,9 +273,10 @@ def _found(spec: Spec) -> Any:
         return address(spec.factory) if isinstance(spec.factory, str) else spec.factory()
 
 
-@dataclass(frozen=True, slots=True)
 class CommandSpec(ImportedSpec):
     """A command: the factory's address leads to a click command."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -361,6 +361,32 @@ def test_a_kit_declares_a_kind() -> None:
         manager.find("shapes", "square", ShapeSpec)
 
 
+def test_a_kind_may_be_an_address_that_is_imported_when_it_is_asked_for() -> None:
+    module("types_of_shapes", ShapeSpec=ShapeSpec)
+    point = kit("kit_of_shapes", KINDS={"shapes": "types_of_shapes:ShapeSpec"}, probe_shapes=probe_shapes)
+    manager = Manager([shapes("round")], [point])
+    assert manager.kinds["shapes"] == "types_of_shapes:ShapeSpec"
+    assert manager.find("shapes", "round", ShapeSpec).summary == "a shape"
+    assert manager.kinds["shapes"] is ShapeSpec
+
+
+@pytest.mark.parametrize(
+    ("where", "says"),
+    [
+        ("no_such_types:ShapeSpec", "No module named 'no_such_types'"),
+        ("types_of_shapes:Nothing", "has no attribute 'Nothing'"),
+        ("builtins:str", "must be a subclass of Spec"),
+    ],
+)
+def test_an_address_that_leads_nowhere_leaves_the_kit_out(where: str, says: str) -> None:
+    module("types_of_shapes", ShapeSpec=ShapeSpec)
+    point = kit("kit_of_shapes", "probe-shapes", KINDS={"shapes": where}, probe_shapes=probe_shapes)
+    manager = Manager([shapes("round")], [point])
+    with pytest.warns(PluginWarning, match=r"probe-shapes 2\.5") as warned:
+        assert manager.contributions("shapes") == []
+    assert says in str(warned[0].message)
+
+
 def test_what_a_hook_of_a_kit_returns_is_checked() -> None:
     point = kit("kit_of_shapes", KINDS={"shapes": ShapeSpec}, probe_shapes=probe_shapes)
     made = module("plugin_no_shapes", probe_shapes=lambda: [spec()])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from probe_core.plugins.hookspecs import hookspec
-from probe_core.plugins.specs import Spec
-from probe_matching.specs import NameRule
 
-KINDS: Mapping[str, type[Spec]] = {"name_rules": NameRule}
+if TYPE_CHECKING:
+    from probe_matching.specs import NameRule
+
+KINDS = {"name_rules": "probe_matching.specs:NameRule"}
 
 
 @hookspec

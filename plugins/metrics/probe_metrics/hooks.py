@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from probe_precheck import StandardSpec, StatusRuleSpec
-
 from probe_core.model import Mode
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.parameters import Parameter
@@ -13,6 +11,8 @@ from probe_core.plugins.specs import HighlightSpec, MetricSpec, Needs, PolicySpe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from probe_precheck import StandardSpec, StatusRuleSpec
 
     from probe_core.model import Advice
     from probe_core.model.messages import Text
@@ -103,6 +103,8 @@ def probe_highlighters() -> list[HighlightSpec]:
 @hookimpl
 def probe_standards() -> list[StandardSpec]:
     """The precision standards of the pre-check."""
+    from probe_precheck import StandardSpec
+
     return [
         StandardSpec("binary_consistency", "no element differs",
                      "probe_metrics.precheck.binary_consistency:BinaryConsistency",
@@ -127,6 +129,8 @@ def probe_standards() -> list[StandardSpec]:
 @hookimpl
 def probe_status_rules() -> list[StatusRuleSpec]:
     """The first stage of the pre-check, for every framework."""
+    from probe_precheck import StatusRuleSpec
+
     return [
         StatusRuleSpec("first_stage", "cosine, largest error and shares of small relative errors; exact for "
                        "integers", "probe_metrics.precheck.first_stage:FirstStage"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from probe_matching import NameRule
-from probe_precheck import RunnerSpec
+from typing import TYPE_CHECKING
 
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.specs import DumperSpec, ReaderSpec
+
+if TYPE_CHECKING:
+    from probe_matching import NameRule
+    from probe_precheck import RunnerSpec
 
 
 @hookimpl
@@ -41,6 +44,8 @@ def probe_dumpers() -> list[DumperSpec]:
 @hookimpl
 def probe_name_rules() -> list[NameRule]:
     """MindSpore's APIs, arguments, classes and parameters in PyTorch's words."""
+    from probe_matching import NameRule
+
     return [
         NameRule(
             name="mindspore-to-pytorch",
@@ -55,6 +60,8 @@ def probe_name_rules() -> list[NameRule]:
 @hookimpl
 def probe_runners() -> list[RunnerSpec]:
     """What runs recorded calls of MindSpore alone."""
+    from probe_precheck import RunnerSpec
+
     return [
         RunnerSpec(
             name="mindspore",

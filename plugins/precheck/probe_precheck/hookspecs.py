@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from probe_core.plugins.hookspecs import hookspec
-from probe_core.plugins.specs import Spec
-from probe_precheck.specs import ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
 
-KINDS: Mapping[str, type[Spec]] = {
-    "references": ReferenceSpec,
-    "runners": RunnerSpec,
-    "status_rules": StatusRuleSpec,
-    "standards": StandardSpec,
+if TYPE_CHECKING:
+    from probe_precheck.specs import ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
+
+KINDS = {
+    "references": "probe_precheck.specs:ReferenceSpec",
+    "runners": "probe_precheck.specs:RunnerSpec",
+    "status_rules": "probe_precheck.specs:StatusRuleSpec",
+    "standards": "probe_precheck.specs:StandardSpec",
 }
 
 

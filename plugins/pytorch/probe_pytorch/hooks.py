@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from probe_precheck import ReferenceSpec, RunnerSpec
+from typing import TYPE_CHECKING
 
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.specs import CommandSpec, DumperSpec, ReaderSpec
+
+if TYPE_CHECKING:
+    from probe_precheck import ReferenceSpec, RunnerSpec
 
 
 @hookimpl
@@ -40,6 +43,8 @@ def probe_dumpers() -> list[DumperSpec]:
 @hookimpl
 def probe_runners() -> list[RunnerSpec]:
     """What runs recorded calls of torch alone."""
+    from probe_precheck import RunnerSpec
+
     return [
         RunnerSpec(
             name="pytorch",
