@@ -130,7 +130,7 @@ def mindspore() -> None:
     with tempfile.TemporaryDirectory(prefix="probe-mindspore-") as there:  # nothing there hides the wheels
         if not chosen_tests():
             use_installed(MINDSPORE_HOME, there)
-        tests = [] if chosen_tests() else [ROOT / "tests" / "with_mindspore"]
+        tests = [] if chosen_tests() else [ROOT / "tests" / "plugins" / "mindspore" / "live"]
         pytest(MINDSPORE_HOME / SCRIPTS / "python", "-c", ROOT / "pyproject.toml", *tests, cwd=there)
 
 

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from probe_core.cli.main import run
-
-DATA = Path(__file__).parent / "data"
+from support import DATA
+from support.probe import Probe
+from support.runs.results import read_jsonl
 
 
 @pytest.fixture(scope="session")
@@ -37,32 +36,10 @@ def expected() -> list[dict[str, Any]]:
         return [json.loads(line) for line in file]
 
 
-class Probe:
-    """Runs ``probe`` in this process and keeps what it printed."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
-        self._capsys = capsys
-        self.code = -1
-        self.out = self.err = ""
-
-    def __call__(self, *arguments: str | Path) -> int:
-        """The exit code; ``out`` and ``err`` hold what was printed."""
-        self._capsys.readouterr()
-        self.code = run([str(argument) for argument in arguments])
-        self.out, self.err = self._capsys.readouterr()
-        return self.code
-
-
 @pytest.fixture
 def probe(capsys: pytest.CaptureFixture[str]) -> Probe:
     """``probe("compare", target, golden)`` is the exit code."""
     return Probe(capsys)
-
-
-def read_jsonl(directory: Path) -> list[dict[str, Any]]:
-    """The rows of the one jsonl result in ``directory``."""
-    (path,) = sorted(directory.glob("*compare_result*.jsonl"))
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from mutations.runner import run_cases
+from support.faults.mutations.runner import run_cases
 
 DATA = Path(__file__).resolve().parent / "data" / "runs-8.3.3.zip"
 

@@ -1,0 +1,109 @@
+"""The advice: on which row it is, and what it says of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from probe_diagnosis.suspects import Suspects
+from probe_metrics.advisor import advise
+from support.measuring import accuracy, tensor_value
+
+from probe_core.model import Counts, Level, Mode, Op, Row, Side, Suspect
+from probe_core.model.report import Kept, Report
+from probe_core.testing import pair_of_values
+
+
+def advice(op: str, name: str, side: Side) -> tuple[str, str, str]:
+    report = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, finder=Suspects())
+    report.finder = Kept(first_failure=Suspect(op, name, side, "row 7", Level.ERROR, "why"))
+    found = advise(report)
+    return found.line, found.node, found.text
+
+
+INPUT = "1. Analyze the model to view the input source."
+FORWARD = "This is a forward API computation error."
+BACKWARD_INPUT = "Check whether the forward computation result is affected."
+BACKWARD = "This is a backward API computation error."
+RANDOM = "The API may be non-deterministic."
+BATCH_NORM = "The input of batch_norm is not fixed."
+
+
+@pytest.mark.parametrize(
+    ("name", "side", "begins"),
+    [
+        ("Torch.add.0.forward.input.0", Side.INPUT, INPUT),
+        ("Torch.add.0.forward.output.0", Side.OUTPUT, FORWARD),
+        ("Module.fc.Linear.forward.0.parameters.weight", Side.PARAMETERS, INPUT),
+        ("Torch.add.0.backward.input.0", Side.INPUT, BACKWARD_INPUT),
+        ("Torch.add.0.backward.output.0", Side.OUTPUT, BACKWARD),
+        ("Module.fc.Linear.parameters_grad.weight", Side.PARAMETERS_GRAD, BACKWARD),
+        *(
+            (f"Functional.{api}.0.{direction}.output.0", Side.OUTPUT, RANDOM)
+            for api in ("conv2d", "conv3d", "matmul", "nll_loss", "layer_norm", "lstm")
+            for direction in ("forward", "backward")
+        ),
+        ("Functional.conv2d.0.forward.input.0", Side.INPUT, INPUT),
+        ("Functional.conv2d.0.backward.input.0", Side.INPUT, BACKWARD_INPUT),
+        ("Functional.conv1d.0.forward.output.0", Side.OUTPUT, FORWARD),
+        ("Functional.batch_norm.0.forward.input.1", Side.INPUT, BATCH_NORM),
+        ("Functional.batch_norm.0.forward.input.0", Side.INPUT, INPUT),
+        ("Functional.batch_norm.0.forward.input.10", Side.INPUT, INPUT),
+        ("Functional.batch_norm.0.forward.output.0", Side.OUTPUT, FORWARD),
+        ("loss.0.debug", Side.DEBUG, "A saved value differs."),
+        # a layer's own name says nothing of the side
+        ("Module.input_proj.Linear.forward.0.output.0", Side.OUTPUT, FORWARD),
+        ("Module.input_proj.Linear.backward.0.output.0", Side.OUTPUT, BACKWARD),
+    ],
+)
+def test_advice(name: str, side: Side, begins: str) -> None:
+    """spec/compare 10, its tests in their order."""
+    op = name.rpartition("put")[0].rpartition(".")[0] if "put" in name.split(".")[-2] else name
+    line, node, text = advice(op, name, side)
+    assert (line, node) == ("row 7", name)
+    assert text.startswith(begins)
+
+
+def test_advice_where_all_is_well() -> None:
+    report = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, counts=Counts(measured=1, matched=1))
+    found = advise(report)
+    assert (found.line, found.node) == ("NA", "NA")
+    assert found.text == "All data in comparison result meets the accuracy requirements."
+
+
+def test_advice_on_a_suspect_that_no_rule_of_the_table_knows() -> None:
+    """It is no "all data meets" while a suspect is named, rows differ, or nothing was compared."""
+    nothing = Report("", Path("a"), Path("b"), Mode.TENSOR, 1)
+    assert advise(nothing).text.startswith("Nothing was compared")
+    report = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, finder=Suspects())
+    name = "Torch.add.0.forward.output.0"
+    pair = pair_of_values(tensor_value(), tensor_value(extent="[3]"), Mode.TENSOR, name).pair
+    report.add(
+        Op("Torch.add.0.forward"), [Row(pair, "Torch.add.0.forward", {}, accuracy("shape", "shape"))], ["2"]
+    )
+    found = advise(report)
+    assert (found.line, found.node) == ("2", name)
+    assert found.text.startswith("No row fails by the rule of the table, but this one is suspect: differs")
+    shifted = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, finder=Suspects())
+    rows = [Row(pair, "Torch.add.0.forward", {}, accuracy("shape", "shape"))]
+    shifted.add(Op("Torch.add.0.forward", (), True), rows, ["2"])
+    assert advise(shifted).text.startswith("1 row(s) differ though none fails")
+    lacking = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, counts=Counts(measured=1, matched=1))
+    lacking.counts.levels[Level.WARNING] = 7
+    assert (
+        advise(lacking).text.splitlines()[1].startswith("This is said of the rows that were compared; 7 are")
+    )
+
+
+def test_advice_is_on_the_first_row_that_fails() -> None:
+    """An error that the table's own rule does not know, such as other shapes, is not what it goes by."""
+    report = Report("", Path("a"), Path("b"), Mode.TENSOR, 3, finder=Suspects())
+    verdicts = [accuracy("shape", "shape"), accuracy(0.5, 0.5), accuracy(0.1, 5.0)]
+    rows = []
+    for number, verdict in enumerate(verdicts):
+        name = f"Torch.add.{number}.forward.output.0"
+        pair = pair_of_values(tensor_value(), tensor_value(), Mode.TENSOR, name).pair
+        rows.append(Row(pair, "Torch.add.0.forward", {}, verdict))
+    report.add(Op("Torch.add.0.forward"), rows, ["1", "2", "3"])
+    found = advise(report)
+    assert (found.line, found.node) == ("2", "Torch.add.1.forward.output.0")

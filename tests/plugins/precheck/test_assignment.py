@@ -1,0 +1,202 @@
+"""Which standard judges which output: the lists of standards, of third parties, and of the user (spec/precheck 9.1)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import probe_metrics.hooks
+import probe_sample.hooks
+import pytest
+import yaml
+from probe_precheck.assignment import Assignment
+from probe_precheck.specs import StandardSpec
+from support import ROOT
+
+from probe_core.errors import UserError
+from probe_core.plugins.hookspecs import hookimpl
+from probe_core.plugins.manager import Manager
+from probe_core.testing import manager_of
+
+FACTS = ROOT / "plugins/metrics/probe_metrics/precheck/apis.yaml"
+SINGLE, HALF, BRAIN = "torch.float32", "torch.float16", "torch.bfloat16"
+
+
+@pytest.fixture(scope="module")
+def manager() -> Manager:
+    """The standards of probe-metrics, and that of the sample plugin."""
+    return manager_of(metrics=probe_metrics.hooks, sample=probe_sample.hooks)
+
+
+def chosen(
+    manager: Manager, api: str, dtype: str = SINGLE, release: str = "seed", path: Path | None = None
+) -> str:
+    found = Assignment(manager, release, path).of(api, dtype)
+    return "" if found is None else found.spec.name
+
+
+@pytest.mark.parametrize(
+    "api, name",
+    [
+        ("matmul", "ulp"),
+        ("__matmul__", "ulp"),
+        ("linear", "ulp"),
+        ("mul", "absolute_threshold"),
+        ("rsqrt", "absolute_threshold"),
+        ("relu", "binary_consistency"),
+        ("topk", "binary_consistency"),
+        ("conv1d", "dual_thousandth"),
+        ("conv2d", "dual_thousandth"),
+        ("conv3d", "benchmark_ratio"),
+        ("softmax", "benchmark_ratio"),
+        ("no_such_api", "benchmark_ratio"),
+        ("linalg.matmul", "benchmark_ratio"),
+        ("npu_linear", "benchmark_ratio"),
+        ("arcsinh", "same_signs"),
+    ],
+)
+@pytest.mark.parametrize("dtype", [SINGLE, HALF, BRAIN, "Float32"])
+def test_real_numbers_are_judged_by_the_list_that_names_their_api(
+    api: str, name: str, dtype: str, manager: Manager
+) -> None:
+    """Names with a prefix are looked up whole (B17)."""
+    assert chosen(manager, api, dtype) == name
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "bool", "float8_e4m3fn"])
+@pytest.mark.parametrize("api", ["conv2d", "matmul", "mul", "softmax", "arcsinh"])
+def test_the_dtype_comes_first(api: str, dtype: str, manager: Manager) -> None:
+    """Decision B16: what is not one of the three floats is judged exactly, whatever its API."""
+    assert chosen(manager, api, f"torch.{dtype}") == "binary_consistency"
+
+
+@pytest.mark.parametrize("dtype", ["float64", "double", "complex64", "complex128"])
+def test_dtypes_without_a_standard(dtype: str, manager: Manager) -> None:
+    """Decision A4: whatever list the API is in."""
+    assert {chosen(manager, api, f"torch.{dtype}") for api in ("relu", "conv2d", "softmax")} == {""}
+
+
+def test_names_that_a_release_adds(manager: Manager) -> None:
+    assert chosen(manager, "histc") == "benchmark_ratio"
+    assert chosen(manager, "histc", release="8.3") == "binary_consistency"
+
+
+def test_no_api_is_in_two_lists() -> None:
+    lists = yaml.safe_load(FACTS.read_text("utf-8"))
+    names: list[str] = []
+    for listed in lists.values():
+        for item in listed:
+            names += [item] if isinstance(item, str) else [name for inner in item.values() for name in inner]
+    assert len(names) == len(set(names)) > 80
+
+
+# -- a file of the user's --------------------------------------------------------------------------
+
+
+def lists(directory: Path, text: str) -> Path:
+    path = directory / "lists.yaml"
+    path.write_text(text, "utf-8")
+    return path
+
+
+def test_the_users_list_comes_before_all_others(manager: Manager, tmp_path: Path) -> None:
+    path = lists(tmp_path, "benchmark_ratio: [matmul]\nulp: [softmax, linalg.matmul]\nsame_signs: [relu]\n")
+    wanted = {"matmul": "benchmark_ratio", "softmax": "ulp", "linalg.matmul": "ulp", "relu": "same_signs",
+              "bmm": "ulp", "arcsinh": "same_signs"}  # fmt: skip
+    assert {api: chosen(manager, api, path=path) for api in wanted} == wanted
+    assert chosen(manager, "relu", "torch.int32", path=path) == "binary_consistency"
+
+
+def test_a_release_in_the_users_list(manager: Manager, tmp_path: Path) -> None:
+    path = lists(tmp_path, '\ufeffulp: [tanh, {"8.3": [erf]}]\nabsolute_threshold: [{seed: [sin]}]\n')
+    found = {
+        release: [chosen(manager, api, release=release, path=path) for api in ("tanh", "erf", "sin")]
+        for release in ("seed", "8.3")
+    }
+    assert found == {
+        "seed": ["ulp", "benchmark_ratio", "absolute_threshold"],
+        "8.3": ["ulp", "ulp", "absolute_threshold"],
+    }
+
+
+@pytest.mark.parametrize(
+    "text, says, fix",
+    [
+        ("ulp: [", "is no valid yaml", "Mend"),
+        ("", "must map standards to APIs", "ulp: [matmul"),
+        ("- ulp", "must map standards to APIs", "ulp: [matmul"),
+        ("upl: [tanh]", 'a standard "upl" that is not installed', "Use these"),
+        ("3: [tanh]", 'a standard "3" that is not installed', "Use these"),
+        ("ulp: tanh", "ulp must be a list of APIs", "[matmul, linear]"),
+        ("ulp:", "ulp must be a list of APIs", "[matmul, linear]"),
+        ("ulp: [1.5]", "1.5, which is no API", "bare name"),
+        ("ulp: [{8.3: [erf]}]", "which is no API", "yaml quotes 8.3"),
+        ('ulp: [{"9.1": [erf]}]', "which is no API", "bare name"),
+        ('ulp: [{"8.3": erf}]', "which is no API", "bare name"),
+        ('ulp: [{"8.3": [3]}]', "which is no API", "bare name"),
+        ("&a [*a]", "must map|no valid yaml", ""),
+        ("[" * 5000, "is no valid yaml", "Mend"),
+    ],
+)
+def test_lists_that_are_none(text: str, says: str, fix: str, manager: Manager, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=says.replace("[", r"\[")) as caught:
+        Assignment(manager, "seed", lists(tmp_path, text))
+    assert fix in caught.value.fix and "lists.yaml" in caught.value.what
+    if fix == "Use these":
+        assert "ulp" in caught.value.choices and "same_signs" in caught.value.choices
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe\x00"])
+def test_files_that_cannot_be_read(content: bytes | None, manager: Manager, tmp_path: Path) -> None:
+    path = tmp_path / "lists.yaml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match="cannot be read"):
+        Assignment(manager, "seed", path)
+
+
+# -- third parties ---------------------------------------------------------------------------------
+
+
+def hooks(name: str, *specs: Any) -> ModuleType:
+    module = ModuleType(name)
+    implementation = hookimpl(lambda: list(specs))
+    module.probe_standards = implementation  # type: ignore[attr-defined]
+    return module
+
+
+class Never:
+    """A standard that is not asked."""
+
+
+def test_a_third_party_may_take_an_api_from_our_lists(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "stranger_lists"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "apis.yaml").write_text("mine: [matmul]\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec = StandardSpec("mine", "", Never, "我的", "Mine", "stranger_lists:apis.yaml")
+    manager = manager_of(metrics=probe_metrics.hooks, stranger=hooks("stranger_hooks", spec))
+    assert chosen(manager, "matmul") == "mine" and chosen(manager, "bmm") == "ulp"
+
+
+def test_two_standards_of_one_name(manager: Manager) -> None:
+    spec = StandardSpec("ulp", "", Never, "", "")
+    twice = manager_of(metrics=probe_metrics.hooks, double=hooks("double_hooks", spec))
+    with pytest.raises(UserError, match='Several plugins give a standard called "ulp"'):
+        Assignment(twice, "seed")
+
+
+def test_no_standard_at_all() -> None:
+    with pytest.raises(UserError) as caught:
+        Assignment(manager_of(), "seed")
+    assert "A precision standard comes with probe-metrics" in caught.value.what
+
+
+def test_without_a_standard_for_the_rest_the_rest_is_not_judged() -> None:
+    alone = manager_of(sample=probe_sample.hooks)
+    assert [chosen(alone, api) for api in ("arcsinh", "matmul")] == ["same_signs", ""]
+    assert chosen(alone, "arcsinh", "torch.int32") == ""

@@ -1,0 +1,1 @@
+"""Faults that tests plant: disks that fail, damaged files, operators that compute something else."""

@@ -1,0 +1,1 @@
+"""Nets, recordings and calls for the tests that run MindSpore."""

@@ -1,0 +1,1 @@
+"""Programs that tests record, and the processes they run in."""

@@ -1,0 +1,1 @@
+"""Independent computations that results are held against."""

@@ -1,0 +1,1 @@
+"""Recorded runs and results, written by hand or by a recorder, and read back."""

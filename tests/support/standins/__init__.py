@@ -1,0 +1,1 @@
+"""Stand-ins for devices and frameworks that are not at hand."""

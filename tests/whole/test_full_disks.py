@@ -1,0 +1,180 @@
+"""A disk that fills up, wherever it happens: a sentence, no half of a file, and the other ranks are there."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import random
+import re
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.faults.full_disk import ERRORS, full_disk, nothing_unraisable
+from support.runs.details_csv import output, row, write
+from support.runs.recorded import forward, tensor, write_run, write_tensor_run
+
+STAMP = "20260101000000"
+SHORT = 8
+"""Faults of each command in the default suite; the slow ones are all of them."""
+CALLS = 30
+FORMATS = ("--format", "xlsx,csv,jsonl")
+Command = Callable[[Path], list[Any]]
+
+
+def record(root: Path, ranks: int, off: float = 1.0) -> Path:
+    data = {f"Torch.exp.{n}.forward": forward(tensor(), output=[tensor(value=off)]) for n in range(CALLS)}
+    for rank in range(ranks):
+        write_run(root / f"rank{rank}", data)
+    return root
+
+
+def ranks(count: int, *options: str) -> Command:
+    def made(home: Path) -> list[Any]:
+        sides = record(home / "t", count), record(home / "g", count, 2.0)
+        return ["compare", *sides, "-j", "1", *options]
+
+    return made
+
+
+def mapped(home: Path) -> list[Any]:
+    import numpy as np
+
+    calls = {f"Cell.net.a{n}.ReLU.forward.0": ([np.ones(4)], [np.ones(4)]) for n in range(CALLS)}
+    sides = [write_tensor_run(home / side, calls) for side in "tg"]
+    (home / "layers.yaml").write_text("ReLU: {a: b}\n")
+    return ["compare", *sides, "-lm", home / "layers.yaml"]
+
+
+def merged(format_: str) -> Command:
+    def made(home: Path) -> list[Any]:
+        from probe_core.cli.main import run
+
+        sides = record(home / "t", 2), record(home / "g", 2, 2.0)
+        assert run(["compare", *map(str, sides), "-o", str(home / "in"), "-j", "1", "--format", "csv"]) == 0
+        (home / "config.yaml").write_text("api: [Torch.exp]")
+        return ["merge_result", "-i", home / "in", "-config", home / "config.yaml", "--format", format_]
+
+    return made
+
+
+def judged(home: Path) -> list[Any]:
+    rows = [row(output("benchmark", number)) for number in range(CALLS)]
+    sides = [write(home / f"{side}.csv", rows) for side in ("npu", "gpu")]
+    return ["api_precision_compare", "-npu", sides[0], "-gpu", sides[1]]
+
+
+COMMANDS: dict[str, Command] = {
+    "xlsx": ranks(1),
+    "csv": ranks(1, "--format", "csv"),
+    "jsonl": ranks(1, "--format", "jsonl", "-c"),
+    "all formats": ranks(1, *FORMATS, "-hl"),
+    "first difference": ranks(1, "-da"),
+    "ranks": ranks(3, *FORMATS),
+    "first difference of ranks": ranks(2, "-da", "--format", "jsonl"),
+    "mapped": mapped,
+    "merged as xlsx": merged("xlsx"),
+    "merged as csv": merged("csv"),
+    "merged as jsonl": merged("jsonl"),
+    "judged details": judged,
+}
+
+
+@pytest.fixture(autouse=True)
+def _one_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Results of one command have one name each, however often it runs."""
+    for module in ("probe_core.cli.compare", "probe_precheck.cli.api_precision_compare"):
+        monkeypatch.setattr(f"{module}.time_stamp", lambda: STAMP)
+
+
+def files(out: Path) -> dict[str, bytes]:
+    """All that is below ``out``, without the time in its name."""
+    return {
+        re.sub(r"\d{14}", "T", path.relative_to(out).as_posix()): path.read_bytes()
+        for path in sorted(out.rglob("*"))
+        if path.is_file()
+    }
+
+
+def faults(count: int, name: str, every: bool) -> Iterator[tuple[int, int, bool]]:
+    """The call that fails, its error, and whether it alone fails: all there are, or some."""
+    found = [(number, error, once) for number in range(count) for error in ERRORS for once in (False, True)]
+    yield from found if every else random.Random(name).sample(found, min(SHORT, len(found)))
+
+
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_write(probe: Any, tmp_path: Path, name: str, every: bool) -> None:
+    command = COMMANDS[name](tmp_path)
+    out = tmp_path / "out"
+    with full_disk(out) as disk:
+        assert probe(*command, "-o", out) == 0, probe.err
+        count = len(disk.calls)
+    whole = files(out)
+    assert count > 5 and len(whole) > 0
+    for fails, error, once in faults(count, name, every):
+        shutil.rmtree(out)
+        with nothing_unraisable() as said, full_disk(out) as disk:
+            disk.fails, disk.error, disk.once = fails, error, once
+            code = probe(*command, "-o", out)
+            gc.collect()
+        what = f"{disk.calls[fails]}, {errno.errorcode[error]}{' once' if once else ''}: {code}\n{probe.err}"
+        assert code in (0, 2), what
+        assert "Traceback" not in probe.err and not said, f"{said} {what}"
+        assert code == 0 or re.search(r"^error: .+\n  \S", probe.err, re.M), what
+        left = files(out) if out.exists() else {}
+        assert not [path for path in left if path.split("/")[-1].startswith(".")], what
+        for path, content in left.items():
+            if "compare_progress" in path or (code and re.search("compare_summary|diff_analyze", path)):
+                continue
+            assert content == whole[path], f"{path} {what}"
+        if code == 0:
+            assert left.keys() == whole.keys(), what
+        out.mkdir(exist_ok=True)
+
+
+def test_the_first_of_several_names(probe: Any, tmp_path: Path) -> None:
+    """Where the first of three tables cannot take its name, nothing is left of the others."""
+    out = tmp_path / "out"
+    command = [*ranks(1, *FORMATS, "-da")(tmp_path), "-o", out]
+    with full_disk(out) as disk:
+        assert probe(*command) == 0
+        first = next(number for number, call in enumerate(disk.calls) if call.startswith("replace"))
+    shutil.rmtree(out)
+    with full_disk(out) as disk:
+        disk.fails = first
+        assert probe(*command) == 2
+    assert "No space left on device" in probe.err and not list(out.iterdir())
+
+
+@pytest.mark.parametrize("format_", ["xlsx", "csv", "jsonl"])
+def test_one_rank_among_many(tmp_path: Path, format_: str) -> None:
+    """In processes, with a real limit: the rank whose file grows beyond it fails, and the others are there."""
+    sides = record(tmp_path / "t", 3), record(tmp_path / "g", 3, 2.0)
+    for side in sides:
+        name = "Torch.exp.{}.forward"
+        data = {name.format(n): forward(tensor(), output=[tensor(value=n)]) for n in range(20_000)}
+        write_run(side / "rank1", data)
+    code = "import sys; from probe_core.cli.main import main; main(sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "compare", *sides, "-o", tmp_path / "o", "-j", "2", "--format", format_],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 18, 1 << 18)),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert re.search(
+        r"^error: rank1: The result cannot be written to .*: File too large\.$", done.stderr, re.M
+    )
+    found = sorted(re.sub(r"\d{14}", "T", path.name) for path in (tmp_path / "o").iterdir())
+    assert [name for name in found if "result" in name] == [
+        f"compare_result_rank{n}_T.{format_}" for n in (0, 2)
+    ]
+    assert f"compare_summary_T.{format_}" in found and "compare_progress_T.jsonl" in found
+    assert not [name for name in found if name.startswith(".")]
