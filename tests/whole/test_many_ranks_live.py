@@ -26,15 +26,21 @@ by_task = pytest.mark.parametrize("task", TASKS)
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
-    """``recorded(2, "scale", "tensor")``: the first step of that run; one launch records all tasks."""
+    """``recorded(2, "scale", "tensor")``: the first step of that run.
+
+    The same processes record all runs and tasks, but for ``AGAIN``, of which others record the same.
+    """
 
     @cache
-    def launched(world: int, name: str) -> Path:
-        out = tmp_path_factory.mktemp("live") / name
-        fault = name if name in FAULTS else None
-        return parallel_training.launch(out, world, fault=fault, rank=FAULTY[world])
+    def launched(world: int, *names: str) -> Path:
+        out = tmp_path_factory.mktemp("live") / "runs"
+        return parallel_training.launch(out, world, names, rank=FAULTY[world])
 
-    return lambda world, name, task: launched(world, name) / task / "step0"
+    def find(world: int, name: str, task: str) -> Path:
+        names = [AGAIN] if name == AGAIN else [GOLDEN, *FAULTS]
+        return launched(world, *names) / name / task / "step0"
+
+    return find
 
 
 def named(probe: Any, target: Path, golden: Path, out: Path) -> dict[str, list[dict[str, Any]]]:

@@ -1,20 +1,23 @@
 """A small model cut over several processes, as a script of one rank and a function that starts all of them.
 
-    RANK=0 WORLD_SIZE=2 python parallel_training.py OUT --task tensor
-    RANK=1 WORLD_SIZE=2 python parallel_training.py OUT --task tensor
+    RANK=0 WORLD_SIZE=2 python parallel_training.py OUT golden scale --task tensor --fault-rank 1
+    RANK=1 WORLD_SIZE=2 python parallel_training.py OUT golden scale --task tensor --fault-rank 1
 
-records the run ``OUT/tensor``. Two ranks hold the halves of each layer (tensor parallel); of four, two such
-pairs see batches of their own (data parallel). ``--fault NAME --fault-rank R`` spoils one operation on one rank.
+records the runs ``OUT/golden/tensor`` and ``OUT/scale/tensor``. Two ranks hold the halves of each layer (tensor
+parallel); of four, two such pairs see batches of their own (data parallel). A run named after a fault has one
+operation spoiled on one rank.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import inspect
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -217,22 +220,21 @@ def average(model: Model, place: Place) -> None:
         gradient.copy_(mean.view_as(gradient))
 
 
-def train(place: Place, recording: Recording, steps: int) -> None:
-    """Train a new model and record every step."""
+def train(place: Place, recording: Recording) -> None:
+    """Train a new model for one step and record it."""
     torch.manual_seed(1)
     model = Model(place)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for number in range(steps):
-        recording.start(model)
-        words = batch(place, number)
-        logits = model(words[:, :-1])
-        loss = F.cross_entropy(logits.flatten(0, 1), words[:, 1:].flatten())
-        optimizer.zero_grad()
-        loss.backward()
-        average(model, place)
-        optimizer.step()
-        recording.stop()
-        recording.step()
+    recording.start(model)
+    words = batch(place, 0)
+    logits = model(words[:, :-1])
+    loss = F.cross_entropy(logits.flatten(0, 1), words[:, 1:].flatten())
+    optimizer.zero_grad()
+    loss.backward()
+    average(model, place)
+    optimizer.step()
+    recording.stop()
+    recording.step()
     recording.finish()
 
 
@@ -250,9 +252,9 @@ FAULTS = {
 """The record that each fault shows in first, whatever the number of ranks."""
 
 
-def spoil(fault: str) -> None:
-    """Plant a fault in this process."""
-    {
+def spoiled(fault: str) -> AbstractContextManager[None]:
+    """Plant a fault in this process until the block ends."""
+    return {
         "scale": scale,
         "operator": operator,
         "communication": communication,
@@ -263,32 +265,43 @@ def spoil(fault: str) -> None:
     }[fault]()
 
 
-def scale() -> None:
-    """An argument is wrong, before anything is summed."""
-    Model.scales = (1.05, 1.0)
+@contextmanager
+def replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    """Set an attribute until the block ends."""
+    before = inspect.getattr_static(owner, name)  # as it is stored, not as it is bound
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
 
 
-def after() -> None:
-    """An argument is wrong, behind all that is exchanged in the forward pass."""
-    Model.temperature = 1.05
+def scale() -> AbstractContextManager[None]:
+    """Spoil an argument before anything is summed."""
+    return replaced(Model, "scales", (1.05, 1.0))
 
 
-def operator() -> None:
-    """A kernel is wrong although all that it takes in is right."""
-    kernel("gelu", lambda x, approximate="none": 1.02 * x * cumulative(x))
+def after() -> AbstractContextManager[None]:
+    """Spoil an argument behind all that is exchanged in the forward pass."""
+    return replaced(Model, "temperature", 1.05)
 
 
-def backward() -> None:
-    """The kernel of a gradient is wrong; the last block is the first to use it."""
+def operator() -> AbstractContextManager[None]:
+    """Spoil a kernel of which all inputs are right."""
+    return kernel("gelu", lambda x, approximate="none": 1.02 * x * cumulative(x))
+
+
+def backward() -> AbstractContextManager[None]:
+    """Spoil the kernel of a gradient; the last block is the first to use it."""
 
     def gelu_backward(gradient: Tensor, x: Tensor, approximate: str = "none") -> Tensor:
         return 1.02 * gradient * (cumulative(x) + x * torch.exp(-0.5 * x * x) / (2 * torch.pi) ** 0.5)
 
-    kernel("gelu_backward", gelu_backward)
+    return kernel("gelu_backward", gelu_backward)
 
 
-def last() -> None:
-    """A gradient is wrong that the backward pass comes to in the end, when the parts exchange nothing more."""
+def last() -> AbstractContextManager[None]:
+    """Spoil the last gradient of the backward pass, after which the parts exchange nothing more."""
 
     def embedding_backward(
         gradient: Tensor, words: Tensor, rows: int, padding: int, by_count: bool
@@ -296,17 +309,17 @@ def last() -> None:
         found = torch.zeros(rows, gradient.shape[-1])
         return found.index_add_(0, words.flatten(), 1.02 * gradient.flatten(0, -2))
 
-    kernel("embedding_dense_backward", embedding_backward)
+    return kernel("embedding_dense_backward", embedding_backward)
 
 
-def communication() -> None:
-    """A sum arrives wrong, on this rank alone."""
-    deliver_wrong("allreduce")
+def communication() -> AbstractContextManager[None]:
+    """Spoil each sum on arrival, on this rank alone."""
+    return deliver_wrong("allreduce")
 
 
-def receive() -> None:
-    """What is received from one rank arrives wrong."""
-    deliver_wrong("recv")
+def receive() -> AbstractContextManager[None]:
+    """Spoil what is received from one rank."""
+    return deliver_wrong("recv")
 
 
 def cumulative(x: Tensor) -> Tensor:
@@ -314,21 +327,23 @@ def cumulative(x: Tensor) -> Tensor:
     return 0.5 * (1 + torch.erf(x * 0.5**0.5))
 
 
-_kept: list[torch.library.Library] = []
-
-
-def kernel(name: str, function: Callable[..., Tensor]) -> None:
+@contextmanager
+def kernel(name: str, function: Callable[..., Tensor]) -> Iterator[None]:
     """Let ``function`` do the work of an operator of aten; nobody sees what it is made of."""
 
     def hidden(*arguments: Any, **named: Any) -> Tensor:
         with torch._C.DisableTorchFunction():
             return function(*arguments, **named)
 
-    _kept.append(torch.library.Library("aten", "IMPL"))
-    _kept[-1].impl(name, hidden, "CPU")
+    library = torch.library.Library("aten", "IMPL")
+    library.impl(name, hidden, "CPU")
+    try:
+        yield
+    finally:
+        library._destroy()
 
 
-def deliver_wrong(method: str) -> None:
+def deliver_wrong(method: str) -> AbstractContextManager[None]:
     """Let what a method of process groups delivers be wrong."""
     right = getattr(dist.ProcessGroup, method)
 
@@ -339,7 +354,7 @@ def deliver_wrong(method: str) -> None:
                 tensor.mul_(1.02)
         return SimpleNamespace(wait=lambda: True)  # what gloo received cannot be waited for twice
 
-    setattr(dist.ProcessGroup, method, wrong)
+    return replaced(dist.ProcessGroup, method, wrong)
 
 
 # -- running ------------------------------------------------------------------------------------------------------
@@ -348,11 +363,9 @@ def deliver_wrong(method: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
+    parser.add_argument("runs", nargs="+", help="names; one of a fault has it")
     parser.add_argument("--task", choices=TASKS, nargs="+", default=["statistics"])
-    parser.add_argument("--level", choices=["L1", "mix"], default="mix")
-    parser.add_argument("--steps", type=int, default=1)
     parser.add_argument("--rubbish", type=int, default=0)
-    parser.add_argument("--fault", choices=FAULTS)
     parser.add_argument("--fault-rank", type=int, default=0)
     options = parser.parse_args()
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -365,35 +378,33 @@ def main() -> None:
         timeout=timedelta(seconds=PATIENCE),
     )
     place = Place(options.rubbish)
-    if options.fault and rank == options.fault_rank:
-        spoil(options.fault)
-    for task in options.task:
-        fields = {**TASKS[task], "level": options.level, "dump_path": str(options.out / task)}
-        train(place, Recording(options.out / f"{task}{rank}", **fields), options.steps)
+    for name in options.runs:
+        place.rubbish = (place.rubbish + 101) % 256
+        with spoiled(name) if name in FAULTS and rank == options.fault_rank else nullcontext():
+            for task in options.task:
+                run = options.out / name / task
+                run.parent.mkdir(exist_ok=True)
+                train(
+                    place,
+                    Recording(run.with_name(f"{task}{rank}"), **TASKS[task], level="mix", dump_path=str(run)),
+                )
     dist.barrier()
     dist.destroy_process_group()
 
 
-def launch(
-    out: Path,
-    world: int,
-    tasks: Iterable[str] = TASKS,
-    fault: str | None = None,
-    rank: int = 0,
-    level: str = "mix",
-    steps: int = 1,
-) -> Path:
-    """Record ``OUT/TASK`` for each task, with ``fault`` on one rank; ``out`` is a new directory."""
+def launch(out: Path, world: int, runs: Iterable[str], tasks: Iterable[str] = TASKS, rank: int = 0) -> Path:
+    """Record ``OUT/RUN/TASK`` for each run and task; those named after faults have them on one rank.
+
+    All runs are recorded by the same processes; ``out`` is a new directory.
+    """
     out.mkdir(parents=True)
-    command = [sys.executable, str(Path(__file__)), str(out), "--task", *tasks]
-    command += ["--level", level, "--steps", str(steps), "--rubbish", str(next(_rubbish))]
-    command += ["--fault", fault, "--fault-rank", str(rank)] if fault else []
-    run_ranks(command, out, world)
+    command = [sys.executable, str(Path(__file__)), str(out), *runs, "--task", *tasks]
+    run_ranks([*command, "--rubbish", str(next(_rubbish)), "--fault-rank", str(rank)], out, world)
     return out
 
 
-_rubbish = itertools.cycle([(1 + 101 * number) % 256 for number in range(256)])
-"""A byte for each run, so that memory that nobody has written differs between two of them."""
+_rubbish = itertools.cycle([(1 + 37 * number) % 256 for number in range(256)])
+"""A byte for each launch, changed for each of its runs, so that uninitialised memory differs between two runs."""
 
 
 if __name__ == "__main__":

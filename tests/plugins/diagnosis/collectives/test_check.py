@@ -1,145 +1,25 @@
-"""``merge_result --check-collectives``: who received something else than all ranks gave is named.
-
-As a script it is one rank of the program that ``live`` records:
-
-    RANK=0 WORLD_SIZE=3 python test_check_collectives.py OUT
-"""
+"""``merge_result --check-collectives``: who received something else than all ranks gave is named."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
-import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
-from datetime import timedelta
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
-from support.programs import distributed_training, parallel_training
+from support.programs import collective_calls, distributed_training, parallel_training
+from support.programs.collective_calls import STEPS, WORLD
 from support.programs.parallel_training import FAULTS
-from support.runs.recording import Recording
+from support.programs.rank_processes import run_ranks
 
-WORLD = 3
-PATIENCE = 120
-"""Seconds until ranks that wait for each other are given up."""
-FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
-INTS = (torch.uint8, torch.int8, torch.int32, torch.int64)
 API = re.compile(r"Distributed\.(\w+)\.\d+\.forward")
-
-
-# -- the program of one rank -----------------------------------------------------------------------------------
-
-
-def values(rank: int, dtype: torch.dtype, size: int = 12) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(rank)
-    if dtype in INTS:
-        return torch.randint(0, 5, (size,), generator=generator).to(dtype)
-    return (torch.randn(size, generator=generator) * 3).to(dtype)
-
-
-def operations(dtype: torch.dtype) -> list[dist.ReduceOp]:
-    names = ["SUM", "PRODUCT", "MAX", "MIN", *(("AVG",) if dtype in FLOATS else ("BAND", "BOR", "BXOR"))]
-    return [getattr(dist.ReduceOp, name) for name in names]
-
-
-def ordinary(rank: int, group: dist.ProcessGroup | None) -> None:
-    """Sums of every kind, for all and in a group of two; pieces of unequal sizes."""
-    for dtype in (*FLOATS, *INTS):
-        for operation in operations(dtype):
-            dist.all_reduce(values(rank, dtype), op=operation)
-            if group is not None:
-                dist.all_reduce(values(rank, dtype), operation, group)
-        dist.reduce(values(rank, dtype), dst=2, op=dist.ReduceOp.MAX)
-        gathered = [torch.empty(12, dtype=dtype) for _ in range(WORLD)]
-        dist.all_gather(gathered, values(rank, dtype))
-        received = values(rank, dtype)
-        dist.broadcast(received, src=1)
-    rows = torch.arange(rank, rank + 2 * (3 * rank + 3)).reshape(-1, 2)
-    sizes = [rank, rank + 1, rank + 2]
-    arriving = [rank, rank + 1, rank + 2]
-    dist.all_to_all_single(torch.empty(sum(arriving), 2, dtype=rows.dtype), rows, arriving, sizes)
-    if group is not None:
-        there, mine = 2 - rank, torch.full((3,), rank + 0.5)
-        works = [dist.isend(mine, there, group=group), dist.irecv(torch.empty(3), there, group=group)]
-        for work in works:
-            work.wait()
-        gathered = [torch.empty(3), torch.empty(3)] if rank == 2 else None
-        dist.gather(mine, gathered, dst=2, group=group)
-        dist.scatter(torch.empty(3), gathered, src=2, group=group)
-        dist.all_gather_into_tensor(torch.empty(6), mine, group=group)
-        dist.reduce_scatter_tensor(torch.empty(2), torch.arange(4.0) + rank, group=group)
-
-
-def wrapping(rank: int, group: dist.ProcessGroup | None) -> None:
-    dist.all_reduce(torch.tensor([100, 1], dtype=torch.int8))
-    dist.all_reduce(torch.tensor([2**30, 1], dtype=torch.int32))
-
-
-def dropping(rank: int, group: dist.ProcessGroup | None) -> None:
-    numbers = torch.ones(3)
-    numbers[rank] = torch.nan
-    dist.all_reduce(numbers, op=dist.ReduceOp.MAX)
-
-
-def leaving(rank: int, group: dist.ProcessGroup | None) -> None:
-    dist.all_reduce(torch.tensor([60_000.0], dtype=torch.float16), op=dist.ReduceOp.AVG)
-
-
-def vanishing(rank: int, group: dist.ProcessGroup | None) -> None:
-    dist.all_reduce(torch.tensor([6e-8 if rank == 0 else 0.0], dtype=torch.float16), op=dist.ReduceOp.AVG)
-
-
-def tagged(rank: int, group: dist.ProcessGroup | None) -> None:
-    if rank == 0:
-        works = [dist.isend(torch.full((2,), float(tag)), 1, tag=tag) for tag in (1, 2)]
-    else:
-        works = [dist.irecv(torch.empty(2), 0, tag=tag) for tag in (2, 1)] if rank == 1 else []
-    for work in works:
-        work.wait()
-
-
-def from_anyone(rank: int, group: dist.ProcessGroup | None) -> None:
-    for number in range(2):
-        if rank == 0:
-            dist.send(torch.full((2,), float(number)), 1)
-        elif rank == 1:
-            dist.recv(torch.empty(2), **({"src": 0} if number else {}))
-
-
-STEPS: tuple[Callable[[int, dist.ProcessGroup | None], None], ...] = (
-    ordinary, wrapping, dropping, leaving, vanishing, tagged, from_anyone,
-)  # fmt: skip
-"""What is recorded, a step each."""
-
-
-def main(out: Path) -> None:
-    rank = int(os.environ["RANK"])
-    torch.set_num_threads(1)
-    dist.init_process_group(
-        "gloo",
-        init_method=(out.resolve() / "rendezvous").as_uri(),
-        rank=rank,
-        world_size=WORLD,
-        timeout=timedelta(seconds=PATIENCE),
-    )
-    pair = dist.new_group([0, 2])
-    found = Recording(out / f"run{rank}", task="tensor", level="L1", dump_path=str(out / "run"))
-    for step in STEPS:
-        found.start()
-        step(rank, pair if rank in (0, 2) else None)
-        found.stop()
-        found.step()
-    found.finish()
-    dist.barrier()
-    dist.destroy_process_group()
 
 
 # -- what was recorded ---------------------------------------------------------------------------------------------
@@ -149,24 +29,7 @@ def main(out: Path) -> None:
 def live(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of three ranks, a step for each of ``STEPS``."""
     out = tmp_path_factory.mktemp("live")
-    ranks = []
-    for rank in range(WORLD):
-        place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(WORLD)}
-        with (out / f"rank{rank}.log").open("wb") as log:
-            ranks.append(
-                subprocess.Popen(
-                    [sys.executable, __file__, str(out)], env=os.environ | place, stdout=log, stderr=log
-                )
-            )
-    try:
-        for one in ranks:
-            one.wait(PATIENCE)
-    finally:
-        for one in ranks:
-            one.kill()
-            one.wait()
-    logs = [path.read_text("utf-8", "replace")[-3000:] for path in sorted(out.glob("rank*.log"))]
-    assert not any(one.returncode for one in ranks), "\n".join(logs)
+    run_ranks([sys.executable, collective_calls.__file__, str(out)], out, WORLD)
     return out / "run"
 
 
@@ -265,14 +128,7 @@ def test_sums_of_every_dtype_in_groups_keep_all_laws(live: Path, check: Any) -> 
 
 @pytest.mark.parametrize(
     "step",
-    [
-        wrapping,
-        dropping,
-        leaving,
-        vanishing,
-        tagged,
-        from_anyone,
-    ],
+    STEPS[1:],
     ids=lambda step: step.__name__,
 )
 def test_nobody_is_blamed_for_what_gloo_does(step: Any, live: Path, check: Any) -> None:
@@ -282,14 +138,19 @@ def test_nobody_is_blamed_for_what_gloo_does(step: Any, live: Path, check: Any) 
 # -- faults in a process -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "fault, world, rank, api", [("communication", 2, 1, "all_reduce"), ("receive", 2, 1, "recv")]
-)
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of two ranks, each with a fault on the second rank."""
+    out = tmp_path_factory.mktemp("faulty") / "runs"
+    return parallel_training.launch(out, 2, ["communication", "receive"], ["tensor"], rank=1)
+
+
+@pytest.mark.parametrize("fault, rank, api", [("communication", 1, "all_reduce"), ("receive", 1, "recv")])
 def test_a_planted_fault_is_named_on_its_rank(
-    fault: str, world: int, rank: int, api: str, check: Any, tmp_path: Path
+    fault: str, rank: int, api: str, check: Any, faulty: Path
 ) -> None:
     """All that the process receives by this way is wrong, and nothing that others receive."""
-    run = parallel_training.launch(tmp_path / "live", world, ["tensor"], fault, rank) / "tensor"
+    run = faulty / fault / "tensor"
     said = check(run)
     wrong = [key for key in records(run / "step0" / f"rank{rank}") if API.match(key)[1] == api]
     assert said.named["step0"] == [(rank, key) for key in wrong]
@@ -486,11 +347,3 @@ def test_values_that_are_not_finite_are_told(copy: Path, probe: Any, tmp_path: P
         )
     assert probe("merge_result", "--check-collectives", copy, "-o", tmp_path / "o") == 0
     assert "2 of 3 values are wrong; the worst, at 0, is nan where 1.0 was due" in probe.out
-
-
-def launched(arguments: Sequence[str]) -> None:
-    main(Path(arguments[0]))
-
-
-if __name__ == "__main__":
-    launched(sys.argv[1:])
