@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import gc
-import random
 import re
 import resource
 import shutil
@@ -18,9 +17,11 @@ import pytest
 from support.faults.full_disk import ERRORS, full_disk, nothing_unraisable
 from support.runs.details_csv import output, row, write
 from support.runs.recorded import forward, tensor, write_run, write_tensor_run
+from support.sampling import places
 
 STAMP = "20260101000000"
-SHORT = 8
+SHORT, LONG = 3, 60
+"""How many faults of a command are tried, of those that there are."""
 """Faults of each command in the default suite; the slow ones are all of them."""
 CALLS = 30
 FORMATS = ("--format", "xlsx,csv,jsonl")
@@ -104,7 +105,8 @@ def files(out: Path) -> dict[str, bytes]:
 def faults(count: int, name: str, every: bool) -> Iterator[tuple[int, int, bool]]:
     """The call that fails, its error, and whether it alone fails: all there are, or some."""
     found = [(number, error, once) for number in range(count) for error in ERRORS for once in (False, True)]
-    yield from found if every else random.Random(name).sample(found, min(SHORT, len(found)))
+    wanted = LONG if every else SHORT
+    yield from (found[place - 1] for place in places(len(found), wanted, name))
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])

@@ -207,7 +207,7 @@ def test_a_url_and_a_path(probe: Any, put: Put, tmp_path: Path) -> None:
     assert files(tmp_path / "o0") == files(tmp_path / "o1")
 
 
-@pytest.mark.parametrize("name", ["plain", "with space", "per%cent", "ümlaut"])
+@pytest.mark.parametrize("name", ["plain", "with space, per%cent and ümlaut"])
 def test_file_urls(name: str, probe: Any, tmp_path: Path) -> None:
     target, golden = record(tmp_path / name / "t", 2, off=1), record(tmp_path / name / "g", 2)
     assert probe("compare", target.as_uri(), golden.as_uri(), "-o", tmp_path / "o", *FORMATS) == 0, probe.err

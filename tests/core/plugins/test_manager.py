@@ -153,7 +153,8 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Any:
     [
         ("pytorch,metrics", "compare NPU BENCH -o OUT", 'The reporter "xlsx" comes with probe-reporters', "./plugins/reporters"),
         ("pytorch,reporters", "compare NPU BENCH -o OUT", 'The policy "accuracy" comes with probe-metrics', "./plugins/metrics"),
-        ("pytorch,metrics", "demo OUT", 'The reporter "xlsx" comes with probe-reporters', "./plugins/reporters"),
+        pytest.param("pytorch,metrics", "demo OUT", 'The reporter "xlsx" comes with probe-reporters', "./plugins/reporters",
+                     marks=pytest.mark.slow),
         ("metrics,reporters", "compare NPU BENCH -o OUT", 'The reader "pytorch" comes with probe-pytorch',
          "./plugins/pytorch ./plugins/recording"),
         ("metrics,reporters,precheck", "run_ut -api_info NPU", 'The reader "pytorch" comes with probe-pytorch', "./plugins/pytorch"),

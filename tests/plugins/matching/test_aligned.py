@@ -728,7 +728,7 @@ def large_run(path: Path, data: Data) -> DumpRun:
     return DumpRun(path, "pytorch", lambda path: np.zeros(1))
 
 
-@pytest.mark.parametrize("contents", ["distinct", "alike"])
+@pytest.mark.parametrize("contents", [pytest.param("distinct", marks=pytest.mark.slow), "alike"])
 def test_many_calls_align_in_seconds(contents: str, tmp_path: Path) -> None:
     """20,000 calls, of which 5 % are inserted; where all hold the same, only what they are can tell."""
     random = np.random.default_rng(3)

@@ -8,6 +8,7 @@ import copy
 import dataclasses
 import gc
 import io
+import itertools
 import json
 import os
 import pickle
@@ -33,6 +34,7 @@ from probe_pytorch.storage import tensors as tensor_stores
 from support import TESTS
 from support.programs.training import raw
 from support.runs.recording import Recording, recording
+from support.sampling import sampled
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
@@ -909,8 +911,9 @@ def test_what_users_had_to_take_out_of_the_peers_list(tmp_path: Path, level: str
 # -- nothing is held ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("task", [*PLAIN_TASKS, "overflow_check"])
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize(
+    "level, task", sampled(itertools.product(LEVELS, [*PLAIN_TASKS, "overflow_check"]), 0.5, seed=3)
+)
 def test_nothing_is_held_once_a_call_is_over(tmp_path: Path, level: str, task: str) -> None:
     model = net()
     more = {"overflow_check": {"overflow_nums": -1}} if task == "overflow_check" else {}

@@ -18,6 +18,7 @@ from probe_pytorch.reader import PyTorchReader
 from probe_recording import session as sessions
 from support.faults.failing_writes import ERRORS, FailingWrites, small_disk
 from support.runs.recording import Recording
+from support.sampling import places
 from torch import nn
 from torch.nn import functional as F
 
@@ -172,16 +173,15 @@ def clean_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Outc
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("share", [5, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("share", [5, pytest.param(200, marks=pytest.mark.slow)])
 def test_any_write_may_fail(
-    case: str, share: int | None, clean_runs: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    case: str, share: int, clean_runs: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """From each write on all fail, with one error or another; the short form takes a few of the writes."""
+    """From a write on all fail, with one error or another; PROBE_TEST_EVERY takes each of the writes."""
     clean, count = clean_runs[case]
     capsys.readouterr()
     lost = 0
-    chosen = range(1, count + 1) if share is None else [1 + count * n // share for n in range(share)]
-    for number in chosen:
+    for number in {1, *places(count, share, case)}:
         path = tmp_path / "run"
         with FailingWrites(path, ERRORS[number % len(ERRORS)], at=number):
             outcome = train(path, case)
@@ -200,7 +200,7 @@ def test_only_tensors_fail(
     """The records can be written all the while: they name no data that are not there."""
     clean, count = clean_runs[case]
     capsys.readouterr()
-    for number in [at] if at else range(1, count, 3):
+    for number in [at] if at else places(count - 1, 70, case):
         path = tmp_path / "run"
         with FailingWrites(path, errno.ENOSPC, at=number, part="dump_tensor_data") as writes:
             outcome = train(path, case)

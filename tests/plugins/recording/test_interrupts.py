@@ -18,6 +18,7 @@ from probe_pytorch.reader import PyTorchReader
 from probe_recording import session as sessions
 from probe_recording.interrupts import interrupts_deferred
 from support.faults.failing_writes import FailingWrites
+from support.sampling import places
 from torch.optim import optimizer as optimizers
 
 SCRIPT = """
@@ -97,14 +98,14 @@ def interrupt() -> None:
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
-@pytest.mark.parametrize("share", [6, pytest.param(None, marks=pytest.mark.slow)])
-def test_at_any_write(kind: str, share: int | None, run: Any, probe: Any) -> None:
-    """Ctrl-C, or twice in a row, while a file is written; the short form takes a few of the writes."""
+@pytest.mark.parametrize("share", [6, pytest.param(200, marks=pytest.mark.slow)])
+def test_at_any_write(kind: str, share: int, run: Any, probe: Any) -> None:
+    """Ctrl-C, or twice in a row, while a file is written; PROBE_TEST_EVERY takes each of the writes."""
     with FailingWrites(Path.cwd() / "clean") as writes:
         assert run(kind, "clean") == 0
     assert check(Path("clean"), kind) == 3
     count = writes.count
-    for number in range(1, count + 1) if share is None else [1 + count * n // share for n in range(share)]:
+    for number in places(count, share, kind):
         path = Path.cwd() / f"run{number}"
         with FailingWrites(path, interrupt, at=number, times=1 + number % 3):
             assert run(kind, str(path)) == 130, probe.err

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.sampling import sampled
+
 torch = pytest.importorskip("torch")
 
 from torch import Tensor, nn  # noqa: E402
@@ -57,7 +59,11 @@ def need(program: Program) -> None:
 
 
 each_program = pytest.mark.parametrize("program", PROGRAMS.values(), ids=lambda value: value.name)
-each_case = pytest.mark.parametrize("program, variant", cases(), ids=lambda value: value.name)
+each_case = pytest.mark.parametrize(
+    "program, variant",
+    sampled(cases(), 0.15, lambda case: case[1] is PLAIN),
+    ids=lambda value: value.name,
+)
 
 
 class Silent:

@@ -206,7 +206,9 @@ def on_an_npu(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[st
     return run
 
 
-@pytest.mark.parametrize("mode, index", [("jit", "0"), ("no", "1"), ("no", "")])
+@pytest.mark.parametrize(
+    "mode, index", [("jit", "0"), pytest.param("no", "1", marks=pytest.mark.slow), ("no", "")]
+)
 def test_calls_are_run_on_an_npu(on_an_npu: Callable[..., dict[str, Any]], mode: str, index: str) -> None:
     """The device is chosen, told how to compile, and the reference stays on the CPU."""
     told = on_an_npu(mode, index)
