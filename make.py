@@ -1,4 +1,5 @@
-"""The verbs of this repository: ``python3 make.py demo | test | wheels | mindspore | lint | bench | clean``.
+"""The verbs of this repository: ``python3 make.py demo | check | test | wheels | mindspore | lint | bench``
+and ``clean``.
 
 Needs Python (3.10 to 3.13) with pip and venv, nothing else. Everything is installed into ``.venv``
 here (MindSpore into ``.venv-mindspore``): first the third-party packages, then our distributions from their
@@ -113,6 +114,12 @@ def test() -> None:
         print("MindSpore has no package for this machine: its tests were skipped.")
 
 
+def check() -> None:
+    """Check style and types and run the quick tests, in under a minute (after ``test`` has set up)."""
+    lint()
+    pytest(PYTHON, "--quick", ROOT / "tests" / "core", ROOT / "tests" / "plugins")
+
+
 def wheels() -> None:
     """Build our wheels, install them in an empty environment elsewhere, and use them there."""
     with tempfile.TemporaryDirectory(prefix="probe-wheels-") as there:
@@ -146,9 +153,13 @@ def chosen_tests() -> list[str]:
 
 
 def pytest(python: Path, *more: str | Path, cwd: str | Path = ROOT) -> None:
-    """Run pytest on all processors; with ``--all``, the tests marked slow as well."""
+    """Run pytest on all processors; with ``--all``, the tests marked slow as well.
+
+    One worker more than processors, for many tests wait for processes of their own.
+    """
     slow = ["-m", "slow or not slow"] if ALL in sys.argv[2:] else []
-    run(python, "-m", "pytest", "-n", "auto", "--dist", "loadfile", *slow, *chosen_tests(), *more, cwd=cwd)
+    workers = str((os.cpu_count() or 1) + 1)
+    run(python, "-m", "pytest", "-n", workers, "--dist", "worksteal", *slow, *chosen_tests(), *more, cwd=cwd)
 
 
 def lint() -> None:
@@ -185,7 +196,7 @@ def clean() -> None:
         shutil.rmtree(ROOT / name, ignore_errors=True)
 
 
-VERBS = {verb.__name__: verb for verb in (demo, test, wheels, mindspore, lint, bench, clean)}
+VERBS = {verb.__name__: verb for verb in (demo, check, test, wheels, mindspore, lint, bench, clean)}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in VERBS:

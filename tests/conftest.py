@@ -4,15 +4,46 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import DATA
+from support import DATA, TESTS
 from support.probe import Probe
 from support.runs.results import read_jsonl
+
+HEAVY = re.compile(r"^\s*(?:import|from) (?:torch|mindspore|distributed|subprocess|multiprocessing)\b", re.M)
+HELPERS = re.compile(r"^from (support[.\w]*) import \(?([\w, ]*)", re.M)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare ``--quick``."""
+    parser.addoption(
+        "--quick", action="store_true", help="leave out files that import a framework or start processes"
+    )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out slow files with ``--quick``."""
+    is_file = collection_path.suffix == ".py" and collection_path.name.startswith("test_")
+    return True if config.getoption("--quick") and is_file and is_heavy(collection_path) else None
+
+
+@cache
+def is_heavy(path: Path) -> bool:
+    """Return True if a file, or a helper that it imports, imports a framework or what starts processes."""
+    text = path.read_text("utf-8")
+    names = {
+        name
+        for found in HELPERS.finditer(text)
+        for name in (found[1], *(f"{found[1]}.{one.strip()}" for one in found[2].split(",")))
+    }
+    helpers = [TESTS / f"{name.replace('.', '/')}.py" for name in names]
+    return bool(HEAVY.search(text)) or any(is_heavy(helper) for helper in helpers if helper.is_file())
 
 
 @pytest.fixture(scope="session")
