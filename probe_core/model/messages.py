@@ -1,7 +1,7 @@
 """The text of each reason code in the tables, and the text of cells without a number.
 
-The messages are those of the msprobe 8.3 guide and their order within a cell is that of
-docs/tables.md#messages. A code without a message is evidence for the summary and is not shown in tables.
+Messages and their order within a cell are those of docs/tables.md#messages. A code without a message is
+evidence for the summary and is not shown in tables.
 """
 
 from __future__ import annotations

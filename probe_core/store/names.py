@@ -2,7 +2,7 @@
 
 APIs are called ``{Scope}.{name}.{count}.{forward|backward}``, modules
 ``Module.{path}.{Class}.{forward|backward}.{count}``, parameter gradients
-``Module.{path}.{Class}.parameters_grad`` (msprobe 26 appends ``.0``), saved variables
+``Module.{path}.{Class}.parameters_grad`` (newer recorders append ``.0``), saved variables
 ``{name}.{count}.debug``.
 """
 

@@ -394,7 +394,7 @@ def test_no_api_at_all(tmp_path: Path) -> None:
     apis = ("Distributed.sent", names[0], "Module.layers.0.atn.Linear")
     with pytest.raises(UserError, match="No rank has a row of any API") as error:
         merged(tmp_path, MergeConfig(apis))
-    assert "Write them as the rows' names begin" in error.value.fix
+    assert "Write the beginnings of row names" in error.value.fix
     assert "nearest: Distributed.send" in error.value.choices[0]
     assert "nearest: Distributed.send" in error.value.choices[1]
     assert "nearest: Module.layers.0.attn.Linear" in error.value.choices[2]
