@@ -14,7 +14,7 @@ DEFAULT_FORMATS = ("xlsx",)
 
 
 class StackMode(str, Enum):
-    """Whether the table shows call stacks: if the target has a file of them, always, or never."""
+    """Choices for call stacks in the table: shown if the target has a file of them, always, or never."""
 
     AUTO = "auto"
     SHOW = "show"
@@ -40,7 +40,7 @@ class Plan:
         policies: Policies that replace the table's: the first gives the verdict, each further one a column;
             those that cannot judge the kind of data in the runs are skipped.
         formats: The output formats (reporters), with their parameters.
-        stack: Whether call stacks are shown.
+        stack: The choice for call stacks in the table.
         stack_path: The file of the call stacks, if it is not beside the target's record file.
         highlight: True to mark rows red and yellow.
         advise: True to write the advisor's file.
