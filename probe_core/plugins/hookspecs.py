@@ -230,7 +230,7 @@ def probe_advise(report: Report) -> Advice | None:
 
 @hookspec
 def probe_run_started(target: str, golden: str) -> None:
-    """Observe the start of a comparison. Exceptions are logged and otherwise ignored.
+    """Observe that a comparison begins. Exceptions are reported as warnings and otherwise ignored.
 
     Example::
 
@@ -240,7 +240,7 @@ def probe_run_started(target: str, golden: str) -> None:
 
 @hookspec
 def probe_run_finished(report: Report) -> None:
-    """Observe the end of a comparison. Exceptions are logged and otherwise ignored.
+    """Observe that a comparison has ended. Exceptions are reported as warnings and otherwise ignored.
 
     Example::
 

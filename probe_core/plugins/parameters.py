@@ -56,7 +56,13 @@ def read(title: str, parameters: tuple[Parameter, ...], given: Mapping[str, str]
         if name not in known:
             lines = [f"{parameter.name}: {parameter.help}" for parameter in parameters]
             close = nearest(name, list(known), 1)
-            fix = f"Did you mean {close[0]}?" if close else "It has these:" if lines else "It has none."
+            fix = (
+                f"Did you mean {close[0]}?"
+                if close
+                else "Use one of these:"
+                if lines
+                else "It has none; leave it out."
+            )
             raise UserError(f'{title} has no parameter "{name}".', fix, lines)
         values[name] = _value(title, known[name], text)
     return values

@@ -134,7 +134,7 @@ def pair_runs(
             f"{target} and {golden} have no rank in common.",
             "Give the directories of two ranks to compare ranks of different numbers."
             if problems
-            else "Check the paths.",
+            else "Check both paths.",
             problems,
         )
     return pairing
@@ -221,7 +221,7 @@ def _chosen(steps: _Steps, path: Path, wanted: Collection[int]) -> _Steps:
     chosen = {name: step for name, step in steps.items() if _step_number(name) in wanted}
     lacking = sorted(set(wanted) - {_step_number(name) for name in chosen})
     if lacking:
-        raise UserError(f"{path} has no step {_list(lacking)}.", "It has these:", list(steps))
+        raise UserError(f"{path} has no step {_list(lacking)}.", "Choose among its steps:", list(steps))
     return chosen
 
 
@@ -238,7 +238,7 @@ def _common_steps(
         for steps, path in zip(sides, paths):
             if len(steps) > 1:
                 raise UserError(
-                    f"{path} holds several steps.",
+                    f"{path} holds several steps, and the other path is a single one.",
                     "Give one of them, or choose one with --step:",
                     [str(step) for step in steps.values()],
                 )
@@ -247,7 +247,7 @@ def _common_steps(
     if not common:
         raise UserError(
             f"{paths[0]} holds {', '.join(target_steps)} and {paths[1]} holds {', '.join(golden_steps)}.",
-            "Give the directories of two steps to compare steps of different numbers.",
+            "They share no step. Give the directories of two steps to compare different ones.",
         )
     for who, own, other in (("target", target_steps, golden_steps), ("golden", golden_steps, target_steps)):
         alone = [name for name in own if name not in other]
@@ -280,7 +280,7 @@ def _pair_ranks(
         _pair_ranks(target_step, golden_step, part, frozenset(), everything)
         raise UserError(
             f"Not both of {target_step} and {golden_step} have rank {_list(lacking)}.",
-            "Both have these:",
+            "Choose ranks with --rank that both have:",
             [str(number) for number in dict.fromkeys(pair.rank for pair in everything.pairs)],
         )
     where = f" in {part}" if part else ""
