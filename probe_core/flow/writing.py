@@ -1,4 +1,4 @@
-"""The result files of one comparison, which appear complete or not at all."""
+"""The result files of one comparison (docs/tables.md#file-names), which appear complete or not at all."""
 
 from __future__ import annotations
 

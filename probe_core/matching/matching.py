@@ -126,8 +126,8 @@ class RowOrder:
         for partner in matching.partners:
             if partner != NONE:
                 self._held[partner] = 1
-        self._ours_apart = _slots_apart((region.target for region in matching.regions), target)
-        self._theirs_apart = _slots_apart((region.golden for region in matching.regions), golden)
+        self._target_regions = _slots_apart((region.target for region in matching.regions), target)
+        self._golden_regions = _slots_apart((region.golden for region in matching.regions), golden)
         self.golden_only = len(self._held) - self._held.count(1)
         self.row_count = len(matching.partners) + self.golden_only
 
@@ -142,7 +142,7 @@ class RowOrder:
         for partner in self._matching.partners[:number]:
             if partner != NONE:
                 shown[partner] = 1
-        front = tuple(self._lonely(0, record_at)) if start == 0 else ()
+        front = tuple(self._unpaired(0, record_at)) if start == 0 else ()
         for record in map(self._target.record, range(start, stop)):
             pairs: list[Pair] = list(front)
             front = ()
@@ -156,20 +156,20 @@ class RowOrder:
                 pairs.append(Pair(slot, record_at(partner), how))
                 if not shown[partner]:
                     shown[partner] = 1
-                    pairs += self._lonely(partner + 1, record_at)
+                    pairs += self._unpaired(partner + 1, record_at)
             yield OpRows(record.key, tuple(pairs))
         if front:
             yield OpRows("", front)
 
     def _how(self, number: int) -> How:
-        if number in self._ours_apart:
+        if number in self._target_regions:
             return How.REGION
         return How.MAPPED if number in self._matching.mapped else self._matching.how
 
-    def _lonely(self, start: int, record_at: _Cursor) -> Iterator[Pair]:
+    def _unpaired(self, start: int, record_at: _Cursor) -> Iterator[Pair]:
         number = start
         while number < len(self._held) and not self._held[number]:
-            yield Pair(None, record_at(number), How.REGION if number in self._theirs_apart else How.NAME)
+            yield Pair(None, record_at(number), How.REGION if number in self._golden_regions else How.NAME)
             number += 1
 
 

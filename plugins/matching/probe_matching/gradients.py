@@ -16,7 +16,7 @@ def owners(backward: Record, forward: Record) -> list[str | None]:
 
     Recorders write gradients in the order of the inputs (with null for inputs without gradient, or without
     them), or in the framework's own order. Shapes decide between these. If they are ambiguous, as for a
-    square matrix that may be transposed, the owner is unknown (docs/pairing.md#gradients-of-parameters).
+    square matrix that may be transposed, the owner is unknown (docs/pairing.md#frameworks).
     """
     outputs = [slot for slot in backward.slots if slot.side is Side.OUTPUT]
     tensors = [slot for slot in forward.slots if slot.side is Side.INPUT and slot.value.kind is Kind.TENSOR]
