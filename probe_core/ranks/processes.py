@@ -43,7 +43,7 @@ def mark_temporary() -> None:
 
 @contextmanager
 def hidden_main() -> Iterator[None]:
-    """Start processes in the block that do not import the main script.
+    """Keep processes that start in the block from importing the main script.
 
     A script then needs no ``if __name__ == "__main__"`` around calls that start processes.
     """
@@ -61,7 +61,7 @@ def hidden_main() -> Iterator[None]:
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Delay Ctrl-C until the end of the block; processes that start in it ignore Ctrl-C."""
+    """Delay Ctrl-C until the end of the block; it stays blocked in processes that start in the block."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return

@@ -344,7 +344,7 @@ def test_other_files_are_left_out(tmp_path: Path) -> None:
     names, said = found(tmp_path)
     assert names == taken
     assert len(said) == len(loud) + 1
-    for name, why in {**loud, f"compare_result_rank9_{TIME}.csv": "is no file"}.items():
+    for name, why in {**loud, f"compare_result_rank9_{TIME}.csv": "is not a file"}.items():
         assert any(f'"{name}"' in text and why in text and "left out" in text for text in said), name
 
 
