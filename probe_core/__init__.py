@@ -1,3 +1,3 @@
-"""probe finds the operator that went wrong first between two recorded runs of a model."""
+"""probe finds the operator that diverged first between two recorded runs of a model."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""Which code does the heavy work: compiled, or Python with numpy where there is no compiler."""
+"""The choice between compiled code and numpy, and the number of threads to compute on."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ VARIABLE = "PROBE_ENGINE"
 
 
 def compiled(module: str) -> ModuleType | None:
-    """The compiled ``module``, or None where Python and numpy do its work, with the same results.
+    """Return the compiled ``module``, or None to use numpy, which gives the same results.
 
-    ``PROBE_ENGINE`` forces the one or the other; unset, what was built is taken.
+    The environment variable ``PROBE_ENGINE`` forces one of both; by default, compiled code is used if built.
 
     Raises:
-        UserError: ``PROBE_ENGINE`` names no engine, or the compiled one where it was not built.
+        UserError: ``PROBE_ENGINE`` is no engine, or asks for compiled code that was not built.
     """
     wanted = os.environ.get(VARIABLE, "")
     if wanted not in ("", *ENGINES):
-        raise UserError(f'{VARIABLE} is "{wanted}", which is no engine.', "Unset it, or choose one:", ENGINES)
+        raise UserError(
+            f'{VARIABLE} is "{wanted}", which is not an engine.', "Unset it, or choose one:", ENGINES
+        )
     if wanted == "numpy":
         return None
     try:
@@ -30,9 +32,9 @@ def compiled(module: str) -> ModuleType | None:
     except ImportError as error:
         if wanted:
             raise UserError(
-                f"There is no compiled engine: {error}.",
+                f"The compiled engine is not installed: {error}.",
                 f"Install probe where there is a C++ compiler (gcc or clang), or unset {VARIABLE}: "
-                "numpy gives the same numbers, more slowly.",
+                "numpy gives the same numbers, but more slowly.",
             ) from None
         return None
 
@@ -41,18 +43,18 @@ _threads = 0
 
 
 def cores() -> int:
-    """How many processors this process may use."""
+    """Return the number of processors that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def threads() -> int:
-    """How many threads this process may compute on."""
+    """Return the number of threads that this process computes on."""
     return _threads or cores()
 
 
 def use_threads(count: int) -> None:
-    """From now on compute on ``count`` threads; 0 is as many as there are processors."""
+    """Set the number of threads to compute on; 0 for one per processor."""
     global _threads
     _threads = count

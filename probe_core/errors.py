@@ -1,4 +1,4 @@
-"""What may go wrong through no fault of ours, said in one sentence with the way to mend it."""
+"""Errors with a message for the user, and texts that go into such messages."""
 
 from __future__ import annotations
 
@@ -8,13 +8,18 @@ from collections.abc import Iterable, Sequence
 from probe_core.safe_text import safe
 
 ALIKE = 0.7
-"""The least likeness of two names of which one may be a slip of the other."""
+"""Smallest similarity, from 0 to 1, at which a name counts as a misspelling of another."""
 
 
 class UserError(Exception):
-    """A mistake in the input: what is wrong, how to mend it, and the valid choices.
+    """An error that the user can correct.
 
-    The command line prints the three and exits with 2, without a traceback.
+    The command line prints it without a traceback and exits with 2.
+
+    Args:
+        what: A sentence on what is wrong.
+        fix: A sentence on how to correct it.
+        choices: The valid values, if they can be listed.
     """
 
     def __init__(self, what: str, fix: str, choices: Sequence[str] = ()) -> None:
@@ -32,13 +37,14 @@ class UserError(Exception):
 
 
 class Defect(Exception):
-    """Something that is wrong with probe itself, such as a file that its installation lacks."""
+    """A fault of probe itself, such as a missing file of its installation."""
 
 
 class UnreadableTensor(Exception):
-    """A tensor file that cannot be read as the tensor it claims to be.
+    """A tensor file that is missing or damaged.
 
-    ``missing`` is True where there is no such file, which costs a row and nothing else.
+    Attributes:
+        missing: True if the file does not exist.
     """
 
     def __init__(self, message: str, *, missing: bool = False) -> None:
@@ -47,35 +53,35 @@ class UnreadableTensor(Exception):
 
 
 def printable(text: str, limit: int = 400) -> str:
-    """``text``, which may hold names from a stranger's file, on one line of a terminal, and no longer."""
+    """Return ``text`` in one safe line of a terminal, shortened to ``limit`` characters."""
     text = safe(text)
     return text if len(text) <= limit else f"{text[: limit - 20]} … {text[-17:]}"
 
 
 def meant(name: str, known: Iterable[str]) -> str | None:
-    """The name in ``known`` that ``name`` is likely a slip of: spelt alike, or with a word in common."""
+    """Return the name in ``known`` that ``name`` likely misspells or shares a word with; else None."""
     words = {word for word in name.lower().split("_") if len(word) > 2}
-    best, likeness = None, 0.0
+    best, best_ratio = None, 0.0
     for other in known:
         ratio = difflib.SequenceMatcher(None, name.lower(), other.lower()).ratio()
-        if ratio > likeness and (ratio >= ALIKE or words & set(other.lower().split("_"))):
-            best, likeness = other, ratio
+        if ratio > best_ratio and (ratio >= ALIKE or words & set(other.lower().split("_"))):
+            best, best_ratio = other, ratio
     return best
 
 
 def said(error: BaseException) -> str:
-    """Return an exception as a few words: its type, and the first line of what it says."""
+    """Return the type of an exception and the first line of its message."""
     try:
         lines = str(error).strip().splitlines()
-    except Exception:  # of a stranger's class
+    except Exception:  # from a third-party class
         lines = []
     name = type(error).__name__
     return printable(f"{name}: {lines[0]}" if lines else name)
 
 
 def nearest(name: str, known: Iterable[str], count: int = 3) -> list[str]:
-    """The names in ``known`` that look most like ``name``, best first."""
+    """Return the names in ``known`` that are most similar to ``name``, best first."""
     pool = list(dict.fromkeys(known))
-    if len(pool) > 5000:  # keep the look-up quick: names that begin alike come first
+    if len(pool) > 5000:  # for speed, compare only some, with equal beginnings first
         pool = sorted(pool, key=lambda other: other[:8] != name[:8])[:5000]
     return difflib.get_close_matches(name, pool, n=count, cutoff=0.4)

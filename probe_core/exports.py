@@ -1,4 +1,4 @@
-"""Names that a package exports and that are imported when they are first asked for."""
+"""Lazy exports: names that a package imports only when they are first used."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 
 def exporter(package: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package (PEP 562).
+    """Return the ``__getattr__`` of a package that imports its exports on first use (PEP 562).
 
     Args:
-        package: Its name.
-        names: What each of its modules holds, parted by blanks.
+        package: The full name of the package.
+        names: The exported names of each of its modules, separated by blanks.
     """
-    homes = {name: module for module, held in names.items() for name in held.split()}
+    homes = {name: module for module, exported in names.items() for name in exported.split()}
 
     def get(name: str) -> Any:
         if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        found = getattr(import_module(f"{package}.{homes[name]}"), name)
-        setattr(sys.modules[package], name, found)
-        return found
+        value = getattr(import_module(f"{package}.{homes[name]}"), name)
+        setattr(sys.modules[package], name, value)
+        return value
 
     return get

@@ -1,7 +1,7 @@
-"""How far long work is: told by whoever does it, heard by whoever asked to.
+"""Progress reporting through a context variable.
 
-What reads and what compares lies far below what draws a bar, with plugins between; so the listener is
-not handed down but set around the work.
+The code that reads and compares is many calls below the code that draws the progress bar, so the listener is
+a context variable and not a parameter.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 Watch = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is done, and how much there is."""
+"""A listener, called with the name of the work, the amount done, and the total amount."""
 
 _watch: ContextVar[Watch | None] = ContextVar("probe_watch", default=None)
 
 
 @contextmanager
 def watched(watch: Watch) -> Iterator[None]:
-    """While the block runs, ``watch`` is told of progress."""
+    """Report progress to ``watch`` while the block runs."""
     token = _watch.set(watch)
     try:
         yield
@@ -27,7 +27,7 @@ def watched(watch: Watch) -> Iterator[None]:
 
 
 def tell(what: str, done: int, total: int) -> None:
-    """Say how far ``what`` is."""
+    """Report that ``done`` of ``total`` units of ``what`` are done."""
     watch = _watch.get()
     if watch is not None:
         watch(what, done, total)

@@ -1,4 +1,4 @@
-"""Text from strangers, made safe for spreadsheets."""
+"""Text from recorded files, made safe for spreadsheets."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from functools import lru_cache
 from probe_core.safe_text import UNSAFE, escaped
 
 _SIGNS = r"=+\-@%＝＋－＠％﹦﹢﹣﹫﹪−"
-"""Characters that begin a formula, in full width and in small form too."""
+"""Characters that begin a formula, including their full-width and small forms."""
 _BLANKS = (
     r"[\s\x00-\x20\x7f-\xa0\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"
     r"\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]*"
 )
-"""What spreadsheets strip before they look, or do not show."""
+"""Characters that spreadsheets ignore at the beginning of a cell, or do not show."""
 _FORMULA = re.compile(rf"[\t\r]|{_BLANKS}[{_SIGNS}]")
 _AFTER_SEMICOLON = re.compile(rf";(?={_BLANKS}[{_SIGNS}])")
 
 
 def clean(text: str) -> str:
-    """``text`` as valid Unicode: lone surrogates, which no file can hold, become U+FFFD."""
+    """Return ``text`` as valid Unicode; unpaired surrogates, which no file can hold, become U+FFFD."""
     if text.isascii():
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -27,12 +27,12 @@ def clean(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def neutralise(text: str) -> str:
-    r"""``text`` that no spreadsheet takes for a formula, and no terminal for a command.
+    r"""Return ``text`` so that no spreadsheet runs it as a formula and no terminal as a command.
 
-    A text that begins like a formula, whatever blanks stand before it, or holds such a beginning right
-    after a semicolon (where some locales split cells), gets an apostrophe there. Numbers such as ``-inf``
-    stay as they are. Control characters other than tab and newline, marks of direction and characters
-    without a width are written as escapes such as ``\x1b``; NUL, which no table can hold, becomes U+FFFD.
+    An apostrophe is put before a formula at the start of the text or after a semicolon (where some locales
+    split cells). Numbers such as ``-inf`` stay as they are. Control characters other than tab and newline,
+    direction marks and zero-width characters are written as escapes such as ``\x1b``; NUL, which no table can
+    hold, becomes U+FFFD.
     """
     text = clean(text).replace("\0", "\ufffd")
     if _FORMULA.match(text) and not _is_number(text):

@@ -1,4 +1,4 @@
-"""The compiled part of probe-reporters; where it cannot be built, Python does its work."""
+"""Build of the compiled part of probe-reporters; Python code replaces it if it cannot be built."""
 
 from setuptools import Extension, setup
 

@@ -1,1 +1,1 @@
-"""Reading and writing files safely, whatever they hold."""
+"""Safe reading and writing of files of any content."""

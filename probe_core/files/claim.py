@@ -1,7 +1,7 @@
-"""The time stamp in the names of result files, held by one command at a time.
+"""Reservation of the time stamp in the names of result files, so that no two commands share it.
 
-A hidden file that only one process can create says that a second is taken in a directory; a result file of
-that second says so as well. The command that comes later takes the next second that is free.
+A second is taken if the directory holds a hidden claim file, which only one process can create, or a result
+file of that second. A later command takes the next free second.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from probe_core.files.atomic import FILE_MODE, make_directory, refused
 
 FORM = "%Y%m%d%H%M%S"
 MOST = 1000
-"""Seconds that are tried; so many comparisons of one second are none that a person starts."""
+"""Number of seconds that are tried before giving up."""
 _SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""Flags that open no link, and wait for no reader of a pipe."""
+"""Flags for ``os.open`` that refuse links and do not wait for the reader of a pipe."""
 _CLAIM = re.compile(r"\.(\d{14})\.claim")
 
 
 def next_second(time_stamp: str) -> str:
-    """The time stamp one second later."""
+    """Return the time stamp one second later."""
     return (datetime.strptime(time_stamp, FORM) + timedelta(seconds=1)).strftime(FORM)
 
 
@@ -33,16 +33,16 @@ def next_second(time_stamp: str) -> str:
 def claimed(
     directory: Path, time_stamp: str, parts: Collection[str] = (), *, resumes: bool = False
 ) -> Iterator[str]:
-    """Hold a time stamp in ``directory`` while the block runs: the first free one from ``time_stamp`` on.
+    """Reserve the first free time stamp from ``time_stamp`` on in ``directory`` while the block runs.
 
     Args:
-        directory: Where the results go.
-        time_stamp: 14 digits; the earliest that the results may carry.
-        parts: Directories below it that results go to as well.
-        resumes: The results of this very stamp are completed, so that those that are there do not count.
+        directory: The directory of the results.
+        time_stamp: The earliest time stamp, as 14 digits.
+        parts: Subdirectories that hold results as well.
+        resumes: True to complete the results of exactly this time stamp.
 
     Raises:
-        UserError: The directory takes no files; or a running command holds a stamp that is to be resumed.
+        UserError: The directory is not writable, or the command to resume is still running.
     """
     make_directory(directory)
     _remove_stale(directory, time_stamp)
@@ -56,11 +56,11 @@ def claimed(
                 yield time_stamp
                 return
         finally:
-            os.close(descriptor)  # first: Windows removes no file that is open
+            os.close(descriptor)  # first, because Windows cannot remove an open file
             with suppress(OSError):
                 _path(directory, time_stamp).unlink(missing_ok=True)
         time_stamp = next_second(time_stamp)
-    raise UserError(f"{directory} takes no new files.", "Give another directory with -o.")
+    raise UserError(f"No new file can be created in {directory}.", "Give another directory with -o.")
 
 
 def _path(directory: Path, time_stamp: str) -> Path:
@@ -68,7 +68,7 @@ def _path(directory: Path, time_stamp: str) -> Path:
 
 
 def _created(directory: Path, time_stamp: str, resumes: bool) -> int | None:
-    """The claim, created, open and locked; None where another process has it."""
+    """Create, open and lock the claim file; return None if another process has it."""
     path = _path(directory, time_stamp)
     flags = os.O_WRONLY | os.O_CREAT | _SAFELY | (0 if resumes else os.O_EXCL)
     try:
@@ -81,13 +81,13 @@ def _created(directory: Path, time_stamp: str, resumes: bool) -> int | None:
         os.close(descriptor)
         raise UserError(
             f"The comparison of {time_stamp} in {directory} is still running.",
-            "Wait for it to end, or end it, then resume it.",
+            "Wait for it to end, or stop it and then resume it.",
         )
     return descriptor
 
 
 def _is_taken(directory: Path, time_stamp: str, parts: Collection[str]) -> bool:
-    """Whether results of a command that has ended carry the stamp."""
+    """Return True if results of an earlier command carry the time stamp."""
     own = _path(directory, time_stamp).name
     for part in {"", *parts}:
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -97,11 +97,11 @@ def _is_taken(directory: Path, time_stamp: str, parts: Collection[str]) -> bool:
 
 
 def _remove_stale(directory: Path, time_stamp: str) -> None:
-    """Remove the claims that killed processes left, of seconds that nobody asks for any more."""
+    """Remove the claim files that killed processes left for earlier seconds."""
     with suppress(OSError):
         for path in directory.iterdir():
-            found = _CLAIM.fullmatch(path.name)
-            if found is None or found[1] >= time_stamp:
+            match = _CLAIM.fullmatch(path.name)
+            if match is None or match[1] >= time_stamp:
                 continue
             with suppress(OSError):
                 descriptor = os.open(path, os.O_WRONLY | _SAFELY)
@@ -113,11 +113,7 @@ def _remove_stale(directory: Path, time_stamp: str) -> None:
 
 
 def _lock(descriptor: int) -> bool | None:
-    """Lock a claim until it is closed or its process ends.
-
-    Returns:
-        False where another process has it, None where this system or file system cannot tell.
-    """
+    """Lock a claim file; return False if another process holds it, None if it cannot be locked here."""
     try:
         import fcntl
     except ImportError:  # Windows

@@ -1,7 +1,7 @@
-"""Files that a person names, read within bounds: regular files of some size, yaml of so many nodes.
+"""Limits for files that users name: regular files of limited size, yaml of a limited number of nodes.
 
-A named pipe would be waited for without end, a device never ends, and eight lines of yaml can stand for more
-nodes than there is time to build.
+Reading a named pipe or a device might never end, and aliases in eight lines of yaml can expand to more nodes
+than memory can hold.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from typing import Any
 from probe_core.files.location import is_remote
 
 LARGEST = 1 << 30
-"""Bytes of a file that is read whole."""
+"""Largest size in bytes of a file that is read as a whole."""
 MOST_NODES = 1_000_000
-"""Nodes that a yaml file may stand for, those behind its aliases and merge keys counted each time."""
+"""Largest number of nodes in a yaml file, with those behind aliases and merge keys counted each time."""
 DEEPEST = 100
-"""Levels of a yaml file."""
+"""Largest depth of nested values in a yaml file."""
 LONGEST = 1000
-"""Characters of a number or a date in a yaml file."""
+"""Largest number of characters of a number or a date in a yaml file."""
 _KINDS = ((stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISDIR, "a directory"))
 
 
 def check_regular(path: Path) -> None:
-    """Refuse what is no regular file, before it is opened.
+    """Check before opening that a path is a regular file.
 
     Raises:
-        OSError: There is no such file, or it is a pipe, a device, a directory; ``strerror`` says so.
+        OSError: The file does not exist, or it is a pipe, a device or a directory, as ``strerror`` says.
     """
     if is_remote(path):
         return
@@ -41,11 +41,11 @@ def check_regular(path: Path) -> None:
 
 
 def read_given(path: Path) -> bytes:
-    """The content of a regular file.
+    """Return the content of a regular file.
 
     Raises:
-        OSError: As for ``check_regular``; or the file cannot be read, or is larger than ``LARGEST``.
-        ValueError: No file can have this path.
+        OSError: It is not a regular file, cannot be read, or is larger than ``LARGEST``.
+        ValueError: The path contains characters that no file name can have.
     """
     check_regular(path)
     if path.stat().st_size > LARGEST:
@@ -54,17 +54,17 @@ def read_given(path: Path) -> bytes:
 
 
 def parse_yaml(text: str) -> Any:
-    """What a yaml text says, by the safe loader.
+    """Parse a yaml text with the safe loader.
 
     Raises:
-        yaml.YAMLError: It is no yaml, or goes beyond a bound.
-        ValueError: A number of too many digits, or a date that is none.
+        yaml.YAMLError: It is not valid yaml, or exceeds a limit.
+        ValueError: A number has too many digits, or a date is not valid.
         RecursionError: Values are nested too deeply.
     """
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """Counts what its nodes stand for before anything is built of them."""
+        """A safe loader that counts nodes before it constructs objects."""
 
         depth = 0
 
@@ -82,7 +82,7 @@ def parse_yaml(text: str) -> Any:
             self.depth -= 1
             if is_alias:
                 if id(node) not in sizes:
-                    refuse("an alias stands within what it stands for")
+                    refuse("an alias refers to a value that contains it")
                 return node
             if isinstance(node, yaml.ScalarNode):
                 if len(node.value) > LONGEST and not node.tag.endswith(":str"):
@@ -94,7 +94,7 @@ def parse_yaml(text: str) -> Any:
                 children = [part for pair in node.value for part in pair]
             sizes[id(node)] = 1 + sum(sizes[id(child)] for child in children)
             if sizes[id(node)] > MOST_NODES:
-                refuse(f"it stands for more than {MOST_NODES:,} values")
+                refuse(f"it expands to more than {MOST_NODES:,} values")
             return node
 
     sizes: dict[int, int] = {}
@@ -102,7 +102,7 @@ def parse_yaml(text: str) -> Any:
 
 
 def yaml_problem(error: Exception) -> str:
-    """Where a yaml text is at fault and, where it goes beyond a bound, why; to follow "is not valid yaml"."""
+    """Return the line of a yaml error, and the limit that was exceeded, to follow "is not valid yaml"."""
     mark = getattr(error, "problem_mark", None)
     where = f" at line {mark.line + 1}" if mark else ""
     return where + (f": {error.problem}" if type(error).__name__ == "ComposerError" else "")  # type: ignore[attr-defined]

@@ -1,8 +1,8 @@
-"""Read a JSON object member by member, so that a file of any size costs the memory of one member.
+"""Reading of JSON objects member by member, so that a file of any size takes the memory of one member.
 
-The text is scanned as Latin-1, where one character is one byte: JSON's own characters are ASCII,
-so structure and offsets are exact, and a member is decoded as UTF-8 only once it is cut out.
-Bare ``NaN``, ``Infinity`` and ``-Infinity`` are accepted, for every recorder writes them.
+The text is scanned as Latin-1, where each byte is a character: JSON's own characters are ASCII, so offsets
+are exact, and each member is decoded as UTF-8 later. Bare ``NaN``, ``Infinity`` and ``-Infinity`` are
+accepted, because all recorders write them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DECODER = json.JSONDecoder()
 
 
 class JsonError(ValueError):
-    """Text that is no JSON, with the byte at which it stops being so."""
+    """A JSON syntax error, with the offset in bytes at which it occurs."""
 
     def __init__(self, message: str, at: int) -> None:
         super().__init__(f"{message} at byte {at}")
@@ -32,7 +32,7 @@ class JsonError(ValueError):
 
 
 class JsonCursor:
-    """Walks one JSON file from front to back, holding no more than a member of it."""
+    """A reader of one JSON file from front to back, which holds at most one member in memory."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -47,11 +47,11 @@ class JsonCursor:
 
     @property
     def offset(self) -> int:
-        """Byte offset of the next character."""
+        """The offset of the next character in bytes."""
         return self._base + self._at
 
     def _more(self) -> None:
-        """Drop what was consumed and append the next chunk, doubling while one value goes on."""
+        """Drop the text that was read and append the next chunk, which doubles while a value continues."""
         kept = self._text[self._at :]
         if len(kept) > LARGEST_MEMBER:
             raise JsonError(f"a single value of more than {LARGEST_MEMBER >> 20} MiB", self.offset)
@@ -62,11 +62,11 @@ class JsonCursor:
         self._text = kept + data.decode("latin-1")
 
     def peek(self) -> str:
-        """The next character that is no blank, or an empty text at the end of the file."""
+        """Return the next character other than white space; empty at the end of the file."""
         while True:
-            found = _BLANK.match(self._text, self._at)
-            assert found is not None
-            self._at = found.end()
+            match = _BLANK.match(self._text, self._at)
+            assert match is not None
+            self._at = match.end()
             if self._at < len(self._text):
                 return self._text[self._at]
             if self._ended:
@@ -74,16 +74,16 @@ class JsonCursor:
             self._more()
 
     def take(self, expected: str) -> None:
-        """Step over one of the characters ``expected``."""
-        found = self.peek()
-        if not found:
+        """Read one of the characters in ``expected``."""
+        character = self.peek()
+        if not character:
             raise JsonError(f"the file ends where {expected!r} was expected", self.offset)
-        if found not in expected:
-            raise JsonError(f"{found!r} stands where {expected!r} was expected", self.offset)
+        if character not in expected:
+            raise JsonError(f"{character!r} instead of {expected!r}", self.offset)
         self._at += 1
 
     def skip(self) -> tuple[int, int, Any]:
-        """Step over one value: its first byte, the byte behind it, and the value."""
+        """Read a value, and return the offsets of its first byte and of the byte after it, and the value."""
         self.peek()
         while True:
             try:
@@ -112,7 +112,7 @@ class JsonCursor:
         return "the file ends within a value" if cut_off else error.msg.removesuffix(" at")
 
     def key(self) -> str:
-        """Step over a member's name."""
+        """Read the name of a member."""
         if self.peek() != '"':
             raise JsonError("a name in quotes was expected", self.offset)
         return str(self.skip()[2])
@@ -133,12 +133,12 @@ class JsonCursor:
 
 
 def parse(data: bytes) -> Any:
-    """The value in ``data``, a piece of UTF-8 that was scanned before; stray bytes become U+FFFD."""
+    """Return the value in ``data``, UTF-8 that was scanned before; invalid bytes become U+FFFD."""
     return json.loads(data.decode("utf-8", "replace"))
 
 
 def load_object(path: Path, what: str) -> dict[str, Any]:
-    """The whole JSON object in the small file ``path``; ``what`` names it in messages."""
+    """Return the JSON object in a small file; ``what`` is the kind of file in messages."""
     try:
         data = read_given(path)
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have
@@ -162,16 +162,15 @@ def load_object(path: Path, what: str) -> dict[str, Any]:
         problem = ""
     if problem:
         raise UserError(
-            f"The {what} {path} is not valid JSON: {problem}.", "Mend the file, or write it again."
+            f"The {what} {path} is not valid JSON: {problem}.", "Correct the file, or write it again."
         )
     if not isinstance(value, dict):
         raise UserError(
-            f"The {what} {path} holds {_kind(value)} where an object was expected.",
-            'It must begin with "{".',
+            f"The {what} {path} holds {_kind(value)} where an object was expected.", 'It must begin with "{".'
         )
     return value
 
 
 def _kind(value: object) -> str:
-    names = {list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
+    names = {list: "a list", str: "a text", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")

@@ -1,10 +1,9 @@
-"""Tensor files in memory: mapped where somebody stands guard over the mapping, else read.
+"""Tensor files in memory: memory-mapped if a guard is installed, otherwise read.
 
-A file that is cut off under its mapping ends the process that looks at it, with SIGBUS. A guard, which takes
-compiled code and so is a plugin's, lets the process read zeros instead, and notes it. So a file is mapped
-only where there is a guard, and only for those who ask for ``Mapped.problem`` once they are done with the
-data, and throw away what they made of them where it names one. Everybody else gets a copy, as everybody does
-where there is no guard. Windows cuts no mapped file off, and needs none.
+If a mapped file is truncated, reading it kills the process with SIGBUS. A guard (compiled code of a plugin)
+lets the process read zeros instead and notes that. Therefore files are mapped only under a guard and in a
+``watched`` block, whose code must call ``Mapped.problem`` after using the data and discard its results if
+there is one. All other code gets a copy. Windows does not truncate mapped files, and needs no guard.
 """
 
 from __future__ import annotations
@@ -20,35 +19,22 @@ import numpy as np
 
 from probe_core.errors import UnreadableTensor
 
-__all__ = [
-    "SMALL_FILE",
-    "Guard",
-    "Mapped",
-    "Memory",
-    "check",
-    "mapping_of",
-    "memory_of",
-    "read",
-    "use",
-    "watched",
-]
-
 SMALL_FILE = 64 << 10
-"""Bytes up to which a file is read and not mapped, which is cheaper."""
+"""Size in bytes up to which files are read, which is faster than mapping them."""
 UNGUARDED = -1
 
 
 class Guard(Protocol):
-    """Lets the process live on where a mapped file is cut off, or its disk fails."""
+    """A signal handler that keeps the process alive if a mapped file is truncated or its disk fails."""
 
     def watch(self, memory: mmap.mmap, /) -> int:
-        """Guard a mapping from now on; the number that the others take, or -1 where it cannot be guarded."""
+        """Guard a mapping; return its number for the other methods, or -1 if it cannot be guarded."""
 
     def unwatch(self, number: int, /) -> None:
-        """Forget a mapping, before it goes."""
+        """Forget a mapping before it is closed."""
 
     def torn(self, number: int, /) -> bool:
-        """Whether zeros were read of this mapping in the place of what the file held."""
+        """Return True if zeros were read in place of the file's content."""
 
 
 class _Here:
@@ -58,15 +44,15 @@ class _Here:
 
 
 def use(guard: Guard | None) -> None:
-    """Map files under ``guard`` from now on; None: read them."""
+    """Map files under ``guard`` from now on; None to read them instead."""
     _Here.guard = guard
 
 
 class _Watched(threading.local):
-    """A block whose arrays are asked for their mapped files, and these for problems, after they were used."""
+    """A context in which files may be mapped; its code checks the mapped files for problems after use."""
 
     on = 0
-    """How many such blocks this thread is in."""
+    """Number of such blocks that this thread is in."""
 
     def __enter__(self) -> None:
         self.on += 1
@@ -78,17 +64,17 @@ class _Watched(threading.local):
 watched = _Watched()
 
 
-def _state(found: os.stat_result) -> tuple[int, ...]:
-    """What tells whether a file is still what it was: its size and time of change, and which file it is."""
-    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_dev
+def _state(status: os.stat_result) -> tuple[int, ...]:
+    """Return the size, time of change and identity of a file, to detect changes."""
+    return status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev
 
 
 class Mapped(mmap.mmap):
-    """A mapped file that knows whether it is still what it was.
+    """A memory-mapped file that can tell whether it was changed since.
 
     Attributes:
-        needed: None for a file that is complete. For one that grows, the bytes that must stay.
-        file: The file, where it stays open: asking that is quicker than asking the path.
+        needed: The number of bytes that must stay, for a file that grows; None for a complete file.
+        file: The open file, if it stays open, which is faster to check than its path.
     """
 
     path: str | os.PathLike[str]
@@ -100,11 +86,11 @@ class Mapped(mmap.mmap):
 
     @classmethod
     def of(cls, descriptor: int, path: str | os.PathLike[str]) -> Mapped | None:
-        """The open file, mapped; None where nobody guards it.
+        """Map an open file; return None if it cannot be guarded.
 
         Raises:
             OSError: The file cannot be mapped.
-            ValueError: It is empty.
+            ValueError: The file is empty.
         """
         guard = _Here.guard
         if not watched.on or (guard is None and sys.platform != "win32"):
@@ -126,21 +112,21 @@ class Mapped(mmap.mmap):
             self.file.close()
 
     def problem(self) -> str | None:
-        """What happened to the file since it was mapped, in a sentence; None where nothing did."""
+        """Return a sentence on the change of the file since it was mapped; None if it did not change."""
         if self._guard is not None and self._guard.torn(self._number):
             return _cut_off(self.path) + ("" if self.size() < len(self) else ", or its disk failed")
         if self.needed is not None:
             return _cut_off(self.path) if self.size() < self.needed else None
         try:
-            found = os.stat(self.path) if self.file is None else os.fstat(self.file.fileno())  # noqa: PTH116
-            now = _state(found)
-        except OSError:  # removed: whoever holds it still has what it held
+            status = os.stat(self.path) if self.file is None else os.fstat(self.file.fileno())  # noqa: PTH116
+            now = _state(status)
+        except OSError:  # removed, which leaves the mapping intact
             now = ()
         if now == self._state:
             return None
         if self.size() < self._state[0]:
             return _cut_off(self.path)
-        if now[2:] != self._state[2:]:  # another file has taken its place
+        if now[2:] != self._state[2:]:  # replaced by another file, which leaves the mapping intact
             return None
         return f"{_name(self.path)} was changed while it was read"
 
@@ -149,7 +135,7 @@ Memory = Union[bytes, Mapped]
 
 
 def memory_of(path: str | os.PathLike[str]) -> Memory:
-    """The content of a file, mapped or, of small ones or where nobody guards it, copied.
+    """Return the content of a file: mapped, or a copy if it is small or cannot be guarded.
 
     Raises:
         UnreadableTensor: The file is empty, or changes while it is read.
@@ -159,7 +145,7 @@ def memory_of(path: str | os.PathLike[str]) -> Memory:
     try:
         before = os.fstat(descriptor)
         size = before.st_size
-        if size <= SMALL_FILE:  # there are many thousand: nothing more is asked than it takes
+        if size <= SMALL_FILE:  # there are thousands of these, so no further system calls
             content = os.read(descriptor, size)
             if len(content) < size or not size:
                 raise UnreadableTensor(_cut_off(path) if size else f"{_name(path)} is empty")
@@ -185,10 +171,10 @@ def _cut_off(path: str | os.PathLike[str]) -> str:
 
 
 def read(file: io.FileIO, start: int, size: int, name: str) -> bytes:
-    """``size`` bytes of an open file from ``start`` on.
+    """Return ``size`` bytes of an open file from ``start`` on.
 
     Raises:
-        UnreadableTensor: The file, which was larger when it was looked at, ends before them.
+        UnreadableTensor: The file was truncated since its size was read.
         OSError: The file cannot be read.
     """
     file.seek(start)
@@ -203,7 +189,7 @@ def read(file: io.FileIO, start: int, size: int, name: str) -> bytes:
 
 
 def mapping_of(array: np.ndarray[Any, Any]) -> Mapped | None:
-    """The mapped file behind ``array``, if there is one."""
+    """Return the mapped file behind ``array``; None if there is none."""
     owner: Any = array.base
     while isinstance(owner, (np.ndarray, memoryview)):
         owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
@@ -211,10 +197,10 @@ def mapping_of(array: np.ndarray[Any, Any]) -> Mapped | None:
 
 
 def check(array: np.ndarray[Any, Any]) -> None:
-    """Refuse a copy that was made of ``array`` where something happened to the mapped file behind that.
+    """Check after copying ``array`` that the mapped file behind it did not change.
 
     Raises:
-        UnreadableTensor: The file was cut off or changed.
+        UnreadableTensor: The file was truncated or changed.
     """
     memory = mapping_of(array)
     problem = None if memory is None else memory.problem()

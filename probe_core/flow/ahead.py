@@ -1,8 +1,7 @@
-"""Pairs opened ahead of their turn, the passes over large ones done by then on other threads.
+"""Parallel reading and measuring of the next pairs while rows are judged and written.
 
-While rows are judged and written, the tensors of the next ones are read and measured: processors share
-the work, and a slow disk is kept busy. The order of the pairs does not change, and two batches are open
-at most.
+Processors share the work, and a slow disk is kept busy. The order of the pairs does not change, and at most
+two batches are open.
 """
 
 from __future__ import annotations
@@ -23,19 +22,18 @@ Ahead = Callable[[Sequence[OpenPair]], None]
 Batch = list[tuple[T, "OpenPair | None"]]
 
 LARGE = 512 << 10
-"""Bytes of a pair's two tensors from which on it is worth handing to another thread."""
+"""Smallest size in bytes of a pair's tensors that is worth another thread."""
 PAIRS, BYTES = 24, 32 << 20
-"""How many pairs, and how many bytes of their tensors, are a batch. A mapped file stays open: two batches
-hold 96, where some systems allow 256."""
+"""Limits of a batch: pairs, and bytes of their tensors. Mapped files stay open: 96 in two batches, and some
+systems allow 256 in all."""
 
 
 def opened_ahead(
     pairs: Iterable[tuple[T, OpenPair | None]], functions: Sequence[Ahead]
 ) -> Iterator[tuple[T, OpenPair | None]]:
-    """The pairs in their order; before its turn, ``functions`` are called with what is large of a batch.
+    """Yield labelled pairs in order, and call ``functions`` with the large pairs of each batch beforehand.
 
-    A label may come without a pair, and passes through. Where there is but one thread to compute on, nothing
-    is done ahead.
+    A label without a pair passes through. With a single thread, nothing is done ahead.
     """
     if engine.threads() == 1:
         yield from pairs
@@ -64,7 +62,7 @@ def _batches(pairs: Iterable[tuple[T, OpenPair | None]]) -> Iterator[Batch[T]]:
 
 def _finished(batch: Batch[T], begun: Future[None] | None) -> Batch[T]:
     if begun is not None:
-        begun.exception()  # whoever asks for what failed meets the failure again, where it is said
+        begun.exception()  # wait; a failure is raised again when the metric measures the pair
     return batch
 
 
@@ -77,7 +75,7 @@ def _call(functions: Sequence[Ahead], pairs: Sequence[OpenPair]) -> None:
 
 
 def announce(array: Array) -> None:
-    """Ask the system to read the mapped file behind ``array``; what is not mapped is there already."""
+    """Ask the system to read the mapped file behind ``array``, if there is one."""
     owner: Any = array
     while isinstance(owner, (np.ndarray, memoryview)):
         owner = owner.base if isinstance(owner, np.ndarray) else owner.obj

@@ -1,8 +1,8 @@
-"""From policy to row: the judges, then the highlighters, op by op in the order of the run.
+"""Application of judges and highlighters to the rows of each op, in the order of the run.
 
-Policies judged each pair alone when it was measured. What follows here looks at all rows of an op and at what
-came before: judges may change verdicts, each leaving the old one and its reason in the row, and highlighters
-mark rows. Nothing else changes a verdict.
+Policies have judged each pair alone when it was measured. Judges see all rows of an op and remember earlier
+ops; they may change verdicts, and the row keeps the old verdict and the reason. Highlighters mark rows.
+Nothing else changes a verdict.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from probe_core.plugins.specs import HighlightSpec, JudgeSpec, Spec
 
 S = TypeVar("S", bound=Spec)
 Blame = Callable[[PluginError, str], None]
-"""Notes that a plugin failed, and what that means for the result."""
+"""A function that notes the failure of a plugin and its meaning for the result."""
 
 
 class Judging:
     """The judges and highlighters of one comparison.
 
     Args:
-        manager: Gives them.
-        highlight: True where rows are to be marked.
-        blame: Notes a plugin that fails; the others go on.
+        manager: The plugins.
+        highlight: True to mark rows.
+        blame: Function that notes a failed plugin; the others continue.
     """
 
     def __init__(self, manager: Manager, highlight: bool, blame: Blame) -> None:
@@ -38,16 +38,16 @@ class Judging:
             try:
                 self._judges.append((spec, spec.make()))
             except PluginError as error:
-                blame(error, "It changes no verdict.")
+                blame(error, "It does not change any verdict.")
         self._highlighters: list[tuple[HighlightSpec, Highlighter]] = []
         for marks in _each_once(manager, "highlighters", HighlightSpec, blame) if highlight else ():
             try:
                 self._highlighters.append((marks, marks.make()))
             except PluginError as error:
-                blame(error, "It marks no row.")
+                blame(error, "It does not mark any row.")
 
     def judged(self, op: Op, rows: Sequence[Row]) -> list[Row]:
-        """The rows of an op with the verdicts that stand, and their marks."""
+        """Return the rows of an op with their final verdicts and marks."""
         rows = list(rows)
         for judging in [*self._judges]:
             spec, judge = judging
@@ -55,10 +55,10 @@ class Judging:
                 rulings = judge.judge(op, rows)
                 if not len(rulings):
                     continue
-                ruled = {n: _ruled(rows[n], spec.name, one) for n, one in rulings.items()}
+                ruled = {n: _ruled(rows[n], spec.name, ruling) for n, ruling in rulings.items()}
             except BaseException as error:
                 self._judges.remove(judging)
-                self._blame(_fault(error, spec), "From there on it changes no verdict.")
+                self._blame(_fault(error, spec), "It does not change any verdict from there on.")
                 continue
             for place, row in ruled.items():
                 rows[place] = row
@@ -68,7 +68,7 @@ class Judging:
                 marked = {n: rows[n]._replace(mark=mark) for n, mark in highlighter.mark(rows).items()}
             except BaseException as error:
                 self._highlighters.remove(marking)
-                self._blame(_fault(error, marks), "From there on it marks no row.")
+                self._blame(_fault(error, marks), "It does not mark any row from there on.")
                 continue
             for place, row in marked.items():
                 rows[place] = row
@@ -76,7 +76,7 @@ class Judging:
 
 
 def _fault(error: BaseException, spec: Spec) -> PluginError:
-    """Return the error that names the plugin; raise ``error`` itself where it is not the plugin's fault."""
+    """Return the error that names the plugin; raise ``error`` itself if it is no plugin's fault."""
     blame = fault(error, spec.title, spec.origin)
     if blame is None:
         raise error
@@ -84,24 +84,24 @@ def _fault(error: BaseException, spec: Spec) -> PluginError:
 
 
 def _each_once(manager: Manager, kind: str, as_type: type[S], blame: Blame) -> list[S]:
-    """The contributions of a kind that is always used; of several of one name the first, which is noted."""
-    found: dict[str, S] = {}
+    """Return the contributions of a kind that is always used; of several with the same name, the first."""
+    specs: dict[str, S] = {}
     for item in manager.contributions(kind):
         spec = item.spec
         assert isinstance(spec, as_type)
-        if spec.name in found:
-            both = f"{found[spec.name].origin} and {spec.origin}"
+        if spec.name in specs:
+            both = f"{specs[spec.name].origin} and {spec.origin}"
             several = PluginError(
-                f"{both} both give {spec.title[0].lower()}{spec.title[1:]}.", "Uninstall one."
+                f"{both} both provide {spec.title[0].lower()}{spec.title[1:]}.", "Uninstall one of them."
             )
-            blame(several, "That of the first is used.")
+            blame(several, "The first is used.")
         else:
-            found[spec.name] = spec
-    return list(found.values())
+            specs[spec.name] = spec
+    return list(specs.values())
 
 
 def _ruled(row: Row, judge: str, ruling: Ruling) -> Row:
-    """A row as a judge rules, with what it was before."""
+    """Return a row with the verdict of a judge; the old verdict is kept in ``was``."""
     if not isinstance(ruling, Ruling):
         raise TypeError(f"judge must return a Ruling for each row to change, not {type(ruling).__name__}")
     further = row.further

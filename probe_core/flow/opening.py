@@ -1,4 +1,4 @@
-"""Opening two runs for comparison: by the reader that knows them, and only if they go together."""
+"""Opening of two runs: choice of the reader, and checks that the runs can be compared."""
 
 from __future__ import annotations
 
@@ -19,37 +19,43 @@ from probe_core.store.sniff import framework_of
 
 
 def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple[Run, Run]:
-    """Both runs, read and found comparable: one sort of file, one mode, values in both."""
-    ours, theirs = _open_both(manager, target, golden, plan.framework)
-    if ours.is_debug != theirs.is_debug:
+    """Return the target and the golden, opened.
+
+    Raises:
+        UserError: A run cannot be read or is empty, or the two hold different kinds of data.
+    """
+    target_run, golden_run = _open_both(manager, target, golden, plan.framework)
+    if target_run.is_debug != golden_run.is_debug:
         raise UserError(
-            f"{target.name} and {golden.name} do not hold the same sort of records.",
+            f"{target.name} and {golden.name} do not hold the same kind of records.",
             "Compare dump.json with dump.json, or debug.json with debug.json.",
         )
-    if ours.mode is not theirs.mode:
+    if target_run.mode is not golden_run.mode:
         raise UserError(
-            f"The target holds {_what(ours)} and the golden holds {_what(theirs)}.",
+            f"The target holds {_contents(target_run)} and the golden holds {_contents(golden_run)}.",
             "Record both runs with the same task (and the same summary_mode).",
         )
-    for run in (ours, theirs):
+    for run in (target_run, golden_run):
         if not run.starts[-1]:
-            raise UserError(f"{run.path} holds no values.", "Record the run again; check scope and list.")
-    return ours, theirs
+            raise UserError(
+                f"{run.path} holds no values.", "Record it again; check scope and list in config.json."
+            )
+    return target_run, golden_run
 
 
 def _open_both(manager: Manager, target: Path, golden: Path, framework: str | None) -> tuple[Run, Run]:
-    """Both runs; where ``framework`` recorded only one of them, the other by the reader that knows it."""
+    """Open both runs; ``framework`` does not apply to the one that another framework recorded."""
     if framework is not None and _knows(manager, target, framework) is not _knows(manager, golden, framework):
         return open_run(manager, target), open_run(manager, golden)
     return open_run(manager, target, framework), open_run(manager, golden, framework)
 
 
 def _knows(manager: Manager, path: Path, framework: str) -> bool:
-    return any(one.sure for one in _readers(manager, path, framework))
+    return any(known.sure for known in _readers(manager, path, framework))
 
 
 class _Known(NamedTuple):
-    """A reader, and how sure it is of a record file."""
+    """A reader with its confidence that it can read a record file."""
 
     sure: int
     spec: ReaderSpec
@@ -57,18 +63,14 @@ class _Known(NamedTuple):
 
 
 def _readers(manager: Manager, path: Path, framework: str | None) -> list[_Known]:
-    """Each reader, or each of a framework, and how sure it is of a record file.
-
-    Raises:
-        UserError: The record file is a pipe, a device or the like, which might never end.
-    """
+    """Return all readers (of ``framework``, if given) with their confidence in a record file."""
     try:
         check_regular(path)
     except OSError as error:
         raise UserError(
             f"{path} cannot be read: {error.strerror or error}.", "Check the path and its permissions."
         ) from None
-    found: list[_Known] = []
+    known: list[_Known] = []
     for item in manager.contributions("readers"):
         spec = item.spec
         assert isinstance(spec, ReaderSpec)
@@ -81,13 +83,13 @@ def _readers(manager: Manager, path: Path, framework: str | None) -> list[_Known
             except PluginError as error:
                 if framework is not None:
                     raise
-                warn(error, "Runs are read by the other readers.")
+                warn(error, "The other readers are used instead.")
                 continue
-            found.append(_Known(sure, spec, reader))
-    return found
+            known.append(_Known(sure, spec, reader))
+    return known
 
 
-def _what(run: Run) -> str:
+def _contents(run: Run) -> str:
     return {
         Mode.TENSOR: "tensors (task tensor)",
         Mode.STATISTICS: "statistics (task statistics)",
@@ -96,16 +98,19 @@ def _what(run: Run) -> str:
 
 
 def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
-    """The run in the record file ``path``, read by the reader that knows it.
+    """Open the run in a record file.
 
     Args:
-        manager: Where the readers come from.
+        manager: The plugins, some of which give readers.
         path: A ``dump.json`` or ``debug.json``.
-        framework: The framework to take it for; None to find out.
+        framework: The framework that recorded the run; None to detect it.
+
+    Raises:
+        UserError: The file cannot be read, or no installed reader knows its format.
     """
     readers = _readers(manager, path, framework)
-    known = sorted({one.spec.framework for one in readers})
-    if not any(one.sure for one in readers):
+    known = sorted({reader.spec.framework for reader in readers})
+    if not any(reader.sure for reader in readers):
         recorded = framework or _recorded_from(path)
         if recorded and recorded not in known and provider("readers", recorded) is not None:
             raise manager.missing("readers", recorded)
@@ -117,10 +122,10 @@ def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
             f"No reader{wanted} is installed.",
             "Use one of these frameworks, or install its plugin:"
             if frameworks
-            else "See probe plugins for what is installed.",
+            else "List the installed plugins with: probe plugins",
             sorted(frameworks),
         )
-    best = max(readers, key=lambda one: one.sure)
+    best = max(readers, key=lambda reader: reader.sure)
     if not best.sure:
         try:
             path.open("rb").close()
@@ -130,7 +135,7 @@ def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
             ) from None
         raise UserError(
             f"{path} was not recorded from {' or '.join(known)}.",
-            "Leave --framework out to find the reader."
+            "Leave --framework out to detect the framework."
             if framework
             else "Install the plugin of the framework that recorded it.",
         )

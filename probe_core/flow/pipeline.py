@@ -1,7 +1,7 @@
-"""Compare one record file with another: measure and judge every pair, write the rows, sum them up.
+"""The comparison of one record file with another, from opening to the written result.
 
-Rows stream: they are made, judged and written op by op in the order of the target's dump. Others may make
-them, as the workers of a pool; written they are here, in the same order, to the same bytes.
+Rows stream: they are made, judged and written op by op in the order of the target's dump. The workers of a
+pool may measure them; they are written here, in the same order and to the same bytes.
 """
 
 from __future__ import annotations
@@ -26,13 +26,17 @@ from probe_core.progress import tell
 from probe_core.store.layout import RunPair
 
 Measured = Callable[[Comparison], Iterator[tuple[str, list[Row]]]]
-"""Gives the rows of each op of a comparison."""
+"""A function that yields the rows of each op of a comparison."""
 
 
 def compare_pair(plan: Plan, manager: Manager, pair: RunPair, measured: Measured | None = None) -> Report:
-    """Compare one record file with another, with the plugins told.
+    """Compare one record file with another, and notify the plugins before and after.
 
-    ``measured`` gives the rows where others make them than the comparison itself.
+    Args:
+        plan: The options of the comparison.
+        manager: The plugins.
+        pair: The two record files.
+        measured: The source of the rows; None to measure them in this process.
     """
     manager.notify("probe_run_started", target=str(pair.target), golden=str(pair.golden))
     report = compare_quietly(plan, manager, pair, measured)
@@ -41,7 +45,7 @@ def compare_pair(plan: Plan, manager: Manager, pair: RunPair, measured: Measured
 
 
 def compare_quietly(plan: Plan, manager: Manager, pair: RunPair, measured: Measured | None = None) -> Report:
-    """Compare one record file with another, and tell no plugin that it begins or ends."""
+    """Compare one record file with another without notifying plugins."""
     started = time.monotonic()
     comparison = Comparison(plan, manager, pair.target, pair.golden)
     try:
@@ -54,7 +58,7 @@ def compare_quietly(plan: Plan, manager: Manager, pair: RunPair, measured: Measu
 
 
 class _Blamed(NamedTuple):
-    """A witness whose plugin is named where it fails."""
+    """A witness whose errors name its plugin."""
 
     spec: AnswerSpec
     witness: Witness
@@ -73,26 +77,26 @@ class _Blamed(NamedTuple):
 
 
 def _witnesses(comparison: Comparison, manager: Manager, pair: RunPair) -> list[_Blamed]:
-    """What looks at the rows for the answers that were asked for."""
-    found: list[_Blamed] = []
+    """Return the witnesses of the answers that the plan asks for."""
+    witnesses: list[_Blamed] = []
     try:
         for name in comparison.plan.answers:
             spec = manager.find("answers", name, AnswerSpec)
             answerer: Answerer = spec.make()
             with blamed(spec.title, spec.origin):
                 witness = answerer.witness(comparison, pair)
-            found += [] if witness is None else [_Blamed(spec, witness)]
+            witnesses += [] if witness is None else [_Blamed(spec, witness)]
     except BaseException:
-        _discard(found)
+        _discard(witnesses)
         raise
-    return found
+    return witnesses
 
 
 def _finder(manager: Manager) -> Finder:
-    """What finds the rows to look at first; where no plugin does, nobody."""
+    """Return the finder of suspects of the first plugin that has one; otherwise one that finds none."""
     names = manager.names("finders")
-    found: Finder = manager.find("finders", names[0], FinderSpec).make() if names else Kept()
-    return found
+    finder: Finder = manager.find("finders", names[0], FinderSpec).make() if names else Kept()
+    return finder
 
 
 def _discard(writers: Sequence[Output | _Blamed]) -> None:
@@ -117,7 +121,7 @@ def _write(
     )
     output = Output(plan, manager, pair, comparison.table, comparison.row_count, comparison.is_debug)
     if not manager.names("finders"):
-        report.notes.append("no plugin that is installed looks for suspects; see probe plugins")
+        report.notes.append("no installed plugin looks for suspects; see probe plugins")
     witnesses: list[_Blamed] = []
     done = 0
     try:

@@ -1,8 +1,6 @@
-"""The tables of the three modes as data: a list of columns, each naming what it shows.
+"""Cells of the result tables, derived from rows and a list of columns.
 
-Headers and their order are the seed's (spec/compare 7). A column's source is a dotted name:
-``target.…`` and ``golden.…`` are fields of the two slots, ``row.…`` is worked out of the row,
-anything else is ``metric.column`` of a measurement.
+Headers and their order are those of docs/tables.md#columns.
 """
 
 from __future__ import annotations
@@ -18,26 +16,25 @@ from probe_core.model.messages import NAN, NOT_AVAILABLE, absent, join, message,
 
 NO_FILE = "-1"
 OWN = "row."
-"""How the sources begin that are worked out of the row."""
+"""Prefix of the sources that are derived from the row."""
 LARGEST_SHEET = 1_048_500
-"""Rows of one sheet, its header not counted; a longer table is split, and nothing is highlighted
-(spec/compare 9 and 16)."""
-
+"""Largest number of rows of one sheet, without its header; a longer table is split and not highlighted
+(docs/tables.md#limits)."""
 
 MESSAGE = Column("Err_message", "row.message")
 CONSISTENT = Column("Requires_grad Consistent", "row.consistent")
 STACK = Column("NPU_Stack_Info", "row.stack")
-"""Columns that the core looks for by themselves: messages, agreement, call stacks."""
+"""Columns that the core treats specially: messages, agreement and call stacks."""
 
 
 def metrics_of(columns: Sequence[Column]) -> tuple[str, ...]:
-    """The metrics that columns show, each once, in their order."""
+    """Return the metrics that columns show, each once, in their order."""
     sources = (column.source.partition(".")[0] for column in columns)
     return tuple(dict.fromkeys(name for name in sources if name not in ("target", "golden", "row")))
 
 
 class Table:
-    """Turns rows into cells, for the columns of one comparison."""
+    """A converter from rows to cells, for the columns of one comparison."""
 
     def __init__(
         self,
@@ -48,9 +45,14 @@ class Table:
         extra: Sequence[tuple[str, str]] = (),
         labels: Sequence[str] = (),
     ) -> None:
-        """The ``columns`` of ``mode``, with the stack or without.
+        """Prepare the columns.
 
-        Behind them stand ``(metric, column)`` extras, and the labels of the further policies ``labels``.
+        Args:
+            mode: The kind of data in the runs.
+            columns: The columns of that mode.
+            stack: False to leave out the call stacks.
+            extra: Further columns, as pairs of a metric and the name of its column.
+            labels: Names of further policies, each of which gets a column with its labels.
         """
         columns = [column for column in columns if stack or column != STACK]
         taken = {column.header for column in columns}
@@ -77,7 +79,7 @@ class Table:
         self._in_order = itemgetter(*(places[source] for source in sources))
 
     def cells(self, row: Row, *, all_digits: bool = False) -> Sequence[Cell]:
-        """The cells of ``row``, one a column; numbers as the guide rounds them, or with all digits."""
+        """Return the cells of a row; numbers rounded as in docs/tables.md#digits, or with all digits."""
         pair, measurements = row.pair, row.measurements
         cells = [*_slot_cells(pair.target), *_slot_cells(pair.golden)]
         cells += [cell(row) for cell in self._own]
@@ -88,7 +90,7 @@ class Table:
 
 
 def _show(column: Column, mode: Mode) -> Callable[[Measurement], Cell]:
-    """How a measurement stands in its column."""
+    """Return the function that turns a measurement into the cell of a column."""
     style, is_percent = _STYLES[column.style], column.style == "percent"
 
     def show(measurement: Measurement) -> Cell:
@@ -106,7 +108,7 @@ def _show(column: Column, mode: Mode) -> Callable[[Measurement], Cell]:
 
 
 def spell(value: Statistic) -> Cell:
-    """A statistic as the tables write it (decision D17)."""
+    """Return a statistic as the tables write it (docs/tables.md#digits)."""
     if type(value) is float and value - value == 0:  # finite, as nearly all are
         return value
     if value is None or isinstance(value, bool):
@@ -127,7 +129,7 @@ _NO_SLOT = (NOT_AVAILABLE,) * len(_SIDE_FIELDS)
 
 
 def _slot_cells(slot: Slot | None) -> Sequence[Cell]:
-    """The cells of one side of a row, in the order of ``_SIDE_FIELDS``."""
+    """Return the cells of one side of a row, in the order of ``_SIDE_FIELDS``."""
     if slot is None:
         return _NO_SLOT
     value = slot.value
@@ -147,7 +149,7 @@ def _slot_cells(slot: Slot | None) -> Sequence[Cell]:
 
 
 def consistent(row: Row) -> bool | None:
-    """Whether both sides agree on requires_grad; None for a row without partner (decision D2)."""
+    """Return True if both sides agree on requires_grad; None for a row without partner."""
     return not row.pair.requires_grad_differs if row.pair.matched else None
 
 
@@ -188,7 +190,7 @@ _ROW: dict[str, Callable[[Row], Cell]] = {
 
 
 def _own(name: str) -> Callable[[Row], Cell]:
-    """What gives the cell of a column that is worked out of the row."""
+    """Return the function for the cells of a column that is derived from the row."""
     policy = name.removeprefix("policy.")
     if policy == name:
         return _ROW[name]
@@ -203,7 +205,7 @@ def _cosine(value: float) -> Cell:
 
 
 _EXACT = {"decimals": "plain", "cosine": "plain"}
-"""What takes the place of a style that rounds, where all digits are wanted."""
+"""Replacements for styles that round, for files with all digits."""
 _STYLES: dict[str, Callable[[float], Cell]] = {
     "plain": lambda value: value,
     "decimals": lambda value: round(value, 12),

@@ -1,4 +1,4 @@
-"""What a comparison measures and judges with: the table of its mode, its metrics and its policies."""
+"""The metrics and policies of one comparison."""
 
 from __future__ import annotations
 
@@ -30,15 +30,7 @@ RECORD = {
 
 @dataclass(frozen=True, slots=True)
 class _Tool:
-    """A metric at work.
-
-    Attributes:
-        asked: The metric as it was asked for, with its parameters.
-        spec: Its description.
-        metric: What its factory made.
-        names: The names of its measurements.
-        is_third_party: False for one of this repository, whose measurements are taken as they are.
-    """
+    """A metric in use; ``asked`` is its name with parameters, ``names`` the keys of its measurements."""
 
     asked: str
     spec: MetricSpec
@@ -48,7 +40,7 @@ class _Tool:
 
 
 class _Judging(NamedTuple):
-    """A policy at work."""
+    """A policy in use."""
 
     spec: PolicySpec
     policy: Policy
@@ -60,7 +52,7 @@ class Tools:
     Attributes:
         names: The names of the metrics.
         shown: The metrics of the table, with their columns.
-        ahead: What metrics have called before their turn.
+        ahead: Functions that metrics want to be called with large pairs beforehand.
     """
 
     def __init__(
@@ -77,15 +69,17 @@ class Tools:
         table = manager.find("tables", mode.value, TableSpec)
         self._columns: Sequence[Column] = table.make()
         policies = [manager.find("policies", name, PolicySpec) for name in plan.policies]
-        unfit = [name for name, spec in zip(plan.policies, policies) if mode not in spec.modes]
+        unusable = [name for name, spec in zip(plan.policies, policies) if mode not in spec.modes]
         policies = [spec for spec in policies if mode in spec.modes]
-        if unfit and not policies:
-            raise _no_policy(unfit[0], manager.find("policies", unfit[0], PolicySpec), mode)
+        if unusable and not policies:
+            raise _no_policy(unusable[0], manager.find("policies", unusable[0], PolicySpec), mode)
         chosen = policies[0] if policies else manager.find("policies", table.policy, PolicySpec)
         self._policy = _Judging(chosen, chosen.make())
         self._labelled = policies[1:]
-        more = [manager.find("policies", name, PolicySpec) for answer in answers for name in answer.policies]
-        further = [*self._labelled, *more]
+        answer_policies = [
+            manager.find("policies", name, PolicySpec) for answer in answers for name in answer.policies
+        ]
+        further = [*self._labelled, *answer_policies]
         self._further = [_Judging(spec, spec.make()) for spec in further]
         own = metrics_of(self._columns)
         wanted = [name for spec in policies for name in spec.metrics] + list(plan.metrics)
@@ -103,21 +97,21 @@ class Tools:
         self.ahead = self._found_ahead()
 
     def table(self, stack: bool) -> Table:
-        """The table, with what was asked for besides: further metrics, and the labels of further policies."""
+        """Return the table, with a column for each further metric and for each further policy."""
         labels = tuple(spec.name for spec in self._labelled)
         return Table(
             self._mode, self._columns, stack=stack, extra=self._columns_of(self._added), labels=labels
         )
 
     def measure(self, pair: OpenPair) -> dict[str, Measurement]:
-        """All measurements of a pair."""
+        """Return all measurements of a pair."""
         measurements: dict[str, Measurement] = {}
         for tool in self._tools:
             measurements.update(zip(tool.names, self._measure(tool, pair)))
         return measurements
 
     def judge(self, pair: OpenPair, measurements: Measurements) -> tuple[Verdict, Mapping[str, Verdict]]:
-        """The verdict on a pair, and those of further policies by their names.
+        """Return the verdict on a pair, and the verdicts of further policies by their names.
 
         Raises:
             PluginError: A policy failed.
@@ -129,9 +123,9 @@ class Tools:
                 raise _no_verdict(verdict)
             further: dict[str, Verdict] = {}
             for judging in self._further:
-                further[judging.spec.name] = one = judging.policy.judge(pair, measurements)
-                if type(one) is not Verdict:
-                    raise _no_verdict(one)
+                further[judging.spec.name] = other = judging.policy.judge(pair, measurements)
+                if type(other) is not Verdict:
+                    raise _no_verdict(other)
         except BaseException as error:  # a third party's policy, which may raise SystemExit
             blame = fault(error, judging.spec.title, judging.spec.origin)
             if blame is None:
@@ -140,7 +134,7 @@ class Tools:
         return verdict, further
 
     def watched(self) -> list[WatchedMetric]:
-        """The metrics, to see whether each gives a number on any row."""
+        """Return the metrics, to check whether each measures any row."""
         return [
             WatchedMetric(tool.asked, str(tool.spec.origin), tool.names, tool.asked in self._asked)
             for tool in self._tools
@@ -151,17 +145,17 @@ class Tools:
         return [(tool.asked, column) for tool in tools for column in tool.spec.columns]
 
     def _found_ahead(self) -> list[Ahead]:
-        """The functions that metrics have called before their turn; one that is not there saves no time."""
-        found: dict[str, Ahead] = {}
+        """Return the functions that metrics want to be called beforehand; a missing one costs only time."""
+        functions: dict[str, Ahead] = {}
         for tool in self._tools:
-            where = tool.spec.ahead
-            if where and where not in found:
+            location = tool.spec.ahead
+            if location and location not in functions:
                 try:
-                    with blamed(f"{tool.spec.title}: {where}", tool.spec.origin):
-                        found[where] = address(where)
+                    with blamed(f"{tool.spec.title}: {location}", tool.spec.origin):
+                        functions[location] = address(location)
                 except PluginError as error:
-                    self._blame(error, "It measures all the same, more slowly.")
-        return list(found.values())
+                    self._blame(error, "The metric still measures, but more slowly.")
+        return list(functions.values())
 
     def _measure(self, tool: _Tool, pair: OpenPair) -> Sequence[Measurement]:
         columns = tool.spec.columns
@@ -175,24 +169,20 @@ class Tools:
                 raise TypeError(f"measure must return a list of Measurement, not {type(measured).__name__}")
             if len(measured) != len(columns):
                 raise ValueError(f"{len(measured)} measurements for {len(columns)} columns")
-            return [_sound(one) for one in measured] if is_third_party else measured
+            return [_sound(item) for item in measured] if is_third_party else measured
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # a third party's metric, which may raise SystemExit, ends nothing
+        except BaseException as error:  # a third party's metric may raise SystemExit
             if is_third_party and tool.asked not in self._blamed:
                 self._blamed.add(tool.asked)
                 blame = fault(error, tool.spec.title, tool.spec.origin)
                 if blame is not None:
-                    self._blame(blame, "Its cells of such rows say so.")
+                    self._blame(blame, "Its cells in such rows show the error.")
             return [Measurement.failed(error)] * len(columns)
 
 
 def _tool(asked: str, manager: Manager, mode: Mode) -> _Tool:
-    """The metric that ``asked`` names; its measurements are called after all of that.
-
-    Raises:
-        UserError: It needs tensors, and the runs hold none.
-    """
+    """Return the metric called ``asked``, or raise UserError if it needs tensors and the runs hold none."""
     spec = manager.find("metrics", asked, MetricSpec)
     if spec.needs is Needs.TENSOR and mode is not Mode.TENSOR:
         raise UserError(
@@ -204,7 +194,7 @@ def _tool(asked: str, manager: Manager, mode: Mode) -> _Tool:
 
 
 def _no_policy(asked: str, spec: PolicySpec, mode: Mode) -> UserError:
-    needed = " or ".join(one.value for one in spec.modes)
+    needed = " or ".join(mode.value for mode in spec.modes)
     return UserError(
         f'The policy "{asked}" judges runs that hold {needed}, and these hold {mode.value}.',
         f"{RECORD[spec.modes[0]]}, or choose another policy.",
@@ -216,11 +206,7 @@ def _no_verdict(judged: object) -> TypeError:
 
 
 def _sound(measured: Any) -> Measurement:
-    """Return a measurement of a third party's metric as the tables take it; numpy's numbers become Python's.
-
-    Raises:
-        TypeError: It is no measurement.
-    """
+    """Check a third party's measurement, and convert numpy scalars; raise TypeError if it is not valid."""
     if not isinstance(measured, Measurement):
         raise TypeError(f"measure must return a list of Measurement, not of {type(measured).__name__}")
     value: Any = measured.value

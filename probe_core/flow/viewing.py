@@ -1,4 +1,4 @@
-"""Ask plugins how matchers see two runs; where none answers, they see them as they are."""
+"""Views of two runs: plugins may rename or rearrange runs before matching."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from probe_core.plugins.specs import ViewSpec
 
 
 def check_views(plan: Plan, manager: Manager) -> None:
-    """Refuse a plan whose mappings no plugin can use, before any run is opened.
+    """Refuse a plan whose name mappings no plugin can use, before any run is opened.
 
     Raises:
-        UserError: A file that cannot be used, or no plugin that uses it.
+        UserError: A mapping file is not valid, or the plugin that reads it is not installed.
     """
     absent = _absent(manager, "Mapping names (-am, -cm, -lm)")
     if absent is not None and plan.maps_names:
@@ -30,24 +30,24 @@ def check_views(plan: Plan, manager: Manager) -> None:
 
 
 def views(plan: Plan, manager: Manager, target: Run, golden: Run) -> Views:
-    """Return both runs as the plan's matcher sees them.
+    """Return both runs as the plan's matcher sees them; unchanged if no plugin offers a view.
 
     Raises:
-        UserError: A plugin cannot show them so.
+        UserError: A plugin cannot make the view that the plan asks for.
     """
     for spec, viewer in _viewers(manager):
         with blamed(spec.title, spec.origin):
-            seen = viewer.views(plan, manager, target, golden)
-            if seen is not None and not isinstance(seen, Views):
-                raise TypeError(f"views must return Views or None, not {type(seen).__name__}")
-        if seen is not None:
-            return seen
+            result = viewer.views(plan, manager, target, golden)
+            if result is not None and not isinstance(result, Views):
+                raise TypeError(f"views must return Views or None, not {type(result).__name__}")
+        if result is not None:
+            return result
     note = _unmapped(manager, target, golden)
     return Views(target, golden, plan.matcher or "exact", (note,) if note else ())
 
 
 def _unmapped(manager: Manager, target: Run, golden: Run) -> str:
-    """Return the note that the plugin for runs of two frameworks is missing; empty where it is not."""
+    """Return the note that two frameworks are compared without a plugin that maps names, or an empty text."""
     frameworks = target.header.framework, golden.header.framework
     absent = _absent(manager, "Mapping the names of one to the other")
     if absent is None or frameworks[0] == frameworks[1]:
@@ -65,7 +65,7 @@ def _viewers(manager: Manager) -> Iterator[tuple[ViewSpec, Viewer]]:
 
 
 def _absent(manager: Manager, what: str) -> UserError | None:
-    """Return the error that says how to get the views of probe itself; None where they are there."""
+    """Return the error that says how to install probe's own views; None if they are installed."""
     absent = next((name for name in given("views") if name not in manager.names("views")), None)
     distribution = absent and provider("views", absent)
     return missing(what, distribution, ONLY) if distribution else None

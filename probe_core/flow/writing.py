@@ -1,4 +1,4 @@
-"""The files of one comparison: named as the seed names them, complete or not there at all."""
+"""The result files of one comparison (docs/tables.md#file-names), which appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from probe_core.store.layout import RunPair
 
 @dataclass(frozen=True, slots=True)
 class _Sink:
-    """A file being written: its reporter, its place on disk, its writer."""
+    """A result file that is being written."""
 
     spec: ReporterSpec
     reporter: Reporter
@@ -33,10 +33,10 @@ class _Sink:
 def write_table(
     reporter: Reporter, path: Path, headers: Sequence[str], rows: Sequence[Sequence[Cell]]
 ) -> None:
-    """Write a table of few rows to ``path``; its file is let go whatever happens.
+    """Write a table of a few rows to ``path``, and close the file even if writing fails.
 
     Raises:
-        OSError: The disk takes no more.
+        OSError: The file cannot be written, for example because the disk is full.
     """
     writer = reporter.open(path, headers, len(rows))
     try:
@@ -50,7 +50,11 @@ def write_table(
 
 
 class Output:
-    """Writes rows to every format of the plan."""
+    """The result files of one comparison, one for each format of the plan.
+
+    Attributes:
+        faults: Sentences on the files that a plugin failed to write.
+    """
 
     def __init__(
         self, plan: Plan, manager: Manager, pair: RunPair, table: Table, row_count: int, is_debug: bool
@@ -88,7 +92,7 @@ class Output:
             raise
 
     def line(self, row: int) -> str:
-        """Return where the row with 0-based number ``row`` is in the first file; empty without a file."""
+        """Return the position of a row, counted from 0, in the first file; empty if there is no file."""
         while self._sinks:
             try:
                 return self._sinks[0].reporter.line(row, self._row_count)
@@ -97,7 +101,7 @@ class Output:
         return ""
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Append rows to every file."""
+        """Append rows to all files."""
         try:
             for row in rows:
                 colour = row.mark.colour if row.mark else None
@@ -114,7 +118,7 @@ class Output:
             raise self._failed(error) from None
 
     def close(self, *, interrupted: bool = False) -> list[Path]:
-        """Complete the files; those of an interrupted comparison say so in their names."""
+        """Complete the files; an interrupted comparison marks their names with ``_interrupted``."""
         finished: list[Path] = []
         try:
             for sink in self._sinks:
@@ -127,7 +131,7 @@ class Output:
                 if interrupted:
                     path = path.with_name(f"{path.stem}_interrupted{path.suffix}")
                 finished.append(sink.file.commit(path))
-                if not interrupted:  # what an earlier run left of these rows
+                if not interrupted:  # remove the file of an interrupted run that this one resumed
                     path.with_name(f"{path.stem}_interrupted{path.suffix}").unlink(missing_ok=True)
         except OSError as error:
             self.discard()
@@ -135,41 +139,37 @@ class Output:
         return finished
 
     def discard(self) -> None:
-        """Leave nothing behind."""
+        """Remove all files."""
         for sink in self._sinks:
             self._abandon(sink)
 
     def _abandon(self, sink: _Sink) -> None:
         try:
-            with suppress(OSError):  # what a full disk says to that is known already
+            with suppress(OSError):  # a full disk was reported before
                 sink.writer.abandon()
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # a stranger's writer, which is let go all the same
+        except BaseException as error:  # a third-party writer may raise anything
             if fault(error, sink.spec.title, sink.spec.origin) is None:
                 raise
         finally:
             sink.file.discard()
 
     def _drop(self, sink: _Sink, error: BaseException) -> None:
-        """Go on without a file whose reporter raised ``error``."""
+        """Remove the file whose reporter raised ``error``, and keep writing the others."""
         self._lose(sink.spec, error)
-        self._sinks = [one for one in self._sinks if one is not sink]
+        self._sinks = [other for other in self._sinks if other is not sink]
         self._abandon(sink)
 
     def _lose(self, spec: ReporterSpec, error: BaseException) -> None:
-        """Note that the file of a plugin's reporter is not written.
-
-        Raises:
-            BaseException: ``error``, where the plugin is not to blame for it.
-        """
+        """Note that a plugin failed to write its file; raise ``error`` if it is no plugin's fault."""
         blame = None if isinstance(error, OSError) else fault(error, spec.title, spec.origin)
         if blame is None:
             raise error
         self.faults.append(f"{blame.what} Its file is not written. {blame.fix}")
 
     def write_advice(self, advice: Advice) -> Path:
-        """The advisor's file: where, which row, what to do."""
+        """Write the advisor's file: the line and name of the row, and the advice."""
         file = AtomicFile(self._directory / f"{self._sort}advisor{self._label}_{self._time_stamp}.txt")
         where = f"Line: {safe(str(advice.line))}\nSuspect Nodes: {safe(advice.node)}\n"
         text = where + safe(f"Expert Advice: {advice.text}\n", keep="\n")

@@ -1,1 +1,1 @@
-"""Pairing two runs: exact, fuzzy, by a mapping file. Built in, registered like any plugin."""
+"""Pairing of two runs by equal names, and the order of the resulting rows."""

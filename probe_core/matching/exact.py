@@ -1,4 +1,4 @@
-"""Exact matching: records of one name, then their slots by name."""
+"""Exact matching: records of equal names, then their slots by name."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from probe_core.store.names import canonical
 
 
 class Exact:
-    """Pairs by name alone; shape and dtype are compared of the pair afterwards (decision D1)."""
+    """Matcher that pairs by name alone; shape and dtype are compared afterwards (docs/pairing.md#exact)."""
 
     def match(self, target: Run, golden: Run, plan: Plan) -> Matching:
-        """The matching of equal names."""
+        """Return the matching of equal names."""
         matching = Matching()
         by_name: dict[str, int] | None = None
         for index, name in enumerate(target.names()):
-            found = golden.find(name)
-            if found is None:
+            golden_index = golden.find(name)
+            if golden_index is None:
                 by_name = canonical_index(golden) if by_name is None else by_name
-                found = by_name.get(canonical(name))
-                if found is not None and target.find(golden.names()[found]) is not None:
-                    found = None
-            matching.partners.extend(partners_of(target, index, golden, found))
+                golden_index = by_name.get(canonical(name))
+                if golden_index is not None and target.find(golden.names()[golden_index]) is not None:
+                    golden_index = None
+            matching.partners.extend(partners_of(target, index, golden, golden_index))
         return matching

@@ -1,8 +1,7 @@
-"""The result of matching, and the rows in the order of the table.
+"""The result of matching, and its rows in the order of the table.
 
-Slots are numbered through a run. A matching holds, for each target slot, the number of its
-golden slot or none: eight bytes a slot, whatever the slots hold. The rows themselves are read
-from the two runs as they are walked.
+The slots of a run are numbered from its first record to its last. A matching holds the number of the golden
+slot for each target slot, which takes eight bytes. The rows are read from the runs when they are needed.
 """
 
 from __future__ import annotations
@@ -21,10 +20,7 @@ NONE = -1
 
 
 class Region(NamedTuple):
-    """A stretch of calls between two pairs that have no partner: of the target, and of the golden.
-
-    Calls are given by the indices of their records; either side may be empty.
-    """
+    """Consecutive calls without partners on either side, as indices of their records; a side may be empty."""
 
     target: tuple[int, ...]
     golden: tuple[int, ...]
@@ -32,13 +28,13 @@ class Region(NamedTuple):
 
 @dataclass(slots=True)
 class Matching:
-    """Which golden slot each target slot is compared with.
+    """The pairs of target slots and golden slots.
 
     Attributes:
-        how: How the pairs came together.
-        partners: The golden slot's number for each target slot, or NONE.
+        how: The way in which pairs were matched.
+        partners: The number of the golden slot for each target slot, or NONE.
         mapped: The target slots that a mapping file paired instead.
-        regions: Where two aligned runs do not line up.
+        regions: The calls at which two aligned runs do not line up.
     """
 
     how: How = How.NAME
@@ -48,15 +44,15 @@ class Matching:
 
     @property
     def matched(self) -> int:
-        """How many target slots have a partner."""
+        """The number of target slots with a partner."""
         return len(self.partners) - self.partners.count(NONE)
 
 
 def pair_slots(target: Record, golden: Record) -> list[int]:
-    """For each slot of ``target`` the position of its partner in ``golden``, or NONE (decision D1).
+    """Return the position in ``golden`` of the partner of each slot of ``target``, or NONE.
 
-    Equal row names pair, the k-th of a repeated name with the k-th. What is left over pairs by
-    its place, for recorders of different versions name the rows of one value differently.
+    Equal row names pair, the k-th of a repeated name with the k-th (docs/pairing.md#rows). The rest pairs
+    by place, because recorder versions name the rows of the same value differently.
     """
     partners = [NONE] * len(target.slots)
     free = _positions(range(len(golden.slots)), [slot.name for slot in golden.slots])
@@ -74,42 +70,48 @@ def pair_slots(target: Record, golden: Record) -> list[int]:
 
 
 def _positions(positions: Sequence[int], keys: Sequence[object]) -> dict[object, list[int]]:
-    found: dict[object, list[int]] = {}
+    positions_of: dict[object, list[int]] = {}
     for position, key in zip(reversed(positions), reversed(keys)):
-        found.setdefault(key, []).append(position)
-    return found
+        positions_of.setdefault(key, []).append(position)
+    return positions_of
 
 
-def partners_of(target: Run, ours: int, golden: Run, theirs: int | None) -> Iterable[int]:
-    """For each slot of one record the number of its partner in another, or NONE.
+def partners_of(target: Run, target_index: int, golden: Run, golden_index: int | None) -> Iterable[int]:
+    """Return the number of the partner of each slot of a target record, or NONE.
 
-    Records whose rows have equal names, as nearly all have, pair row by row without being read.
+    Records with equal row names, which most are, pair row by row without being read.
+
+    Args:
+        target: The run under test.
+        target_index: The index of its record.
+        golden: The reference run.
+        golden_index: The index of the golden record; None if there is none.
     """
-    length = target.starts[ours + 1] - target.starts[ours]
-    if theirs is None:
+    length = target.starts[target_index + 1] - target.starts[target_index]
+    if golden_index is None:
         return [NONE] * length
-    start, end = golden.starts[theirs], golden.starts[theirs + 1]
-    if target.signatures[ours] == golden.signatures[theirs] and end - start == length:
+    start, end = golden.starts[golden_index], golden.starts[golden_index + 1]
+    if target.signatures[target_index] == golden.signatures[golden_index] and end - start == length:
         return range(start, end)
-    positions = pair_slots(target.record(ours), golden.record(theirs))
+    positions = pair_slots(target.record(target_index), golden.record(golden_index))
     return [NONE if position == NONE else start + position for position in positions]
 
 
 def canonical_index(run: Run) -> dict[str, int]:
-    """The record of each name, as runs of different recorder versions agree on it."""
+    """Return the index of each record by its canonical name, which recorder versions share."""
     return {canonical(key): index for index, key in enumerate(run.names())}
 
 
 @dataclass(frozen=True, slots=True)
 class OpRows:
-    """The rows of one op of the target, with the golden-only rows that stand among them."""
+    """The rows of one op of the target, with the golden-only rows among them."""
 
     op: str
     pairs: tuple[Pair, ...]
 
 
 class RowOrder:
-    """Walks a matching in the order of the table (decision D1).
+    """The pairs of a matching in the order of the table (docs/pairing.md#rows).
 
     Target slots come in the order of the target. A golden slot without partner comes directly
     after the row that holds the golden slot before it, or at the very front.
@@ -124,8 +126,8 @@ class RowOrder:
         for partner in matching.partners:
             if partner != NONE:
                 self._held[partner] = 1
-        self._ours_apart = _slots_apart((region.target for region in matching.regions), target)
-        self._theirs_apart = _slots_apart((region.golden for region in matching.regions), golden)
+        self._target_regions = _slots_apart((region.target for region in matching.regions), target)
+        self._golden_regions = _slots_apart((region.golden for region in matching.regions), golden)
         self.golden_only = len(self._held) - self._held.count(1)
         self.row_count = len(matching.partners) + self.golden_only
 
@@ -133,14 +135,14 @@ class RowOrder:
         return self.ops(0, len(self._target))
 
     def ops(self, start: int, stop: int) -> Iterator[OpRows]:
-        """The rows of the target's records from ``start`` to before ``stop``."""
+        """Yield the rows of the target's records from ``start`` up to ``stop``."""
         record_at = _Cursor(self._golden, self._starts)
         shown = bytearray(len(self._held))
         number = self._target.starts[start]
         for partner in self._matching.partners[:number]:
             if partner != NONE:
                 shown[partner] = 1
-        front = tuple(self._lonely(0, record_at)) if start == 0 else ()
+        front = tuple(self._unpaired(0, record_at)) if start == 0 else ()
         for record in map(self._target.record, range(start, stop)):
             pairs: list[Pair] = list(front)
             front = ()
@@ -154,25 +156,25 @@ class RowOrder:
                 pairs.append(Pair(slot, record_at(partner), how))
                 if not shown[partner]:
                     shown[partner] = 1
-                    pairs += self._lonely(partner + 1, record_at)
+                    pairs += self._unpaired(partner + 1, record_at)
             yield OpRows(record.key, tuple(pairs))
         if front:
             yield OpRows("", front)
 
     def _how(self, number: int) -> How:
-        if number in self._ours_apart:
+        if number in self._target_regions:
             return How.REGION
         return How.MAPPED if number in self._matching.mapped else self._matching.how
 
-    def _lonely(self, start: int, record_at: _Cursor) -> Iterator[Pair]:
+    def _unpaired(self, start: int, record_at: _Cursor) -> Iterator[Pair]:
         number = start
         while number < len(self._held) and not self._held[number]:
-            yield Pair(None, record_at(number), How.REGION if number in self._theirs_apart else How.NAME)
+            yield Pair(None, record_at(number), How.REGION if number in self._golden_regions else How.NAME)
             number += 1
 
 
 def _slots_apart(regions: Iterable[Sequence[int]], run: Run) -> frozenset[int]:
-    """The numbers of the slots of the records in regions."""
+    """Return the numbers of the slots of the records in regions."""
     return frozenset(
         number
         for records in regions
@@ -182,7 +184,7 @@ def _slots_apart(regions: Iterable[Sequence[int]], run: Run) -> frozenset[int]:
 
 
 class _Cursor:
-    """Golden slots by number, remembering the record they were last found in."""
+    """Access to golden slots by number, which keeps the last record."""
 
     def __init__(self, run: Run, starts: Sequence[int]) -> None:
         self._run = run

@@ -1,4 +1,4 @@
-"""Two runs as matchers see them, and what is known of their differences."""
+"""Two runs as matchers see them, with hints on their differences."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from probe_core.store.layout import RunPair
 
 
 class Hints:
-    """Says what may explain that two runs differ, as their rows pass by; this one knows nothing.
+    """Explanations of differences between two runs, given while rows are made; this base class has none.
 
     Attributes:
-        explaining: What was said because something differs.
+        explaining: The explanations given so far for something that differs.
     """
 
     explaining: Sequence[str] = ()
 
     def of(self, op: str, rows: Sequence[Row]) -> list[str]:
-        """Return what is to be said because of the rows of one op; nothing that was said before."""
+        """Return explanations of the rows of one op that were not given before."""
         return []
 
     def of_suspects(self, suspects: Sequence[Suspect]) -> list[str]:
-        """Return what is to be said because calls are suspect; nothing that was said before."""
+        """Return explanations of the suspects that were not given before."""
         return []
 
 
@@ -35,12 +35,12 @@ class Views:
     """The two runs as matchers see them.
 
     Attributes:
-        target: The target, or a view of it in other words.
-        golden: The same of the golden.
-        matcher: The matcher to use: the plan's, or where it names none the one that fits the runs.
-        notes: Lines for the summary: in which words the runs are compared.
-        hints: What is known of the differences of both runs.
-        write_pairs: Writes what was paired with what, into the plan's output; None where nobody asked for it.
+        target: The target, or a view of it with translated names.
+        golden: The golden, or a view of it with translated names.
+        matcher: The matcher to use: the plan's, or a suitable one if the plan names none.
+        notes: Lines for the summary on the names by which the runs are compared.
+        hints: Explanations of differences between the runs.
+        write_pairs: Function that writes the list of pairs to the output; None if the plan does not ask.
     """
 
     target: Run

@@ -1,4 +1,4 @@
-"""The words of probe as data, each imported when first asked for. All are frozen and know no framework."""
+"""The data types of probe, each imported on first use. All are frozen, and none knows a framework."""
 
 from __future__ import annotations
 

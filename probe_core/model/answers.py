@@ -1,4 +1,4 @@
-"""The verdict on two runs: what they come to, what caused it, and how much was looked at."""
+"""The verdict on two whole runs, its causes, and the share of values that it rests on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from probe_core.model.rows import Reason
 
 
 class Outcome(str, Enum):
-    """The verdict on two runs."""
+    """Kinds of verdicts on two runs."""
 
     DIVERGED = "diverged"
     AGREE = "agree"
@@ -20,12 +20,12 @@ class Outcome(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """How many recorded values were compared, and why the others were not.
+    """Counts of the recorded values that were compared, and of those that were not.
 
     Attributes:
-        recorded: Values that either run holds.
-        compared: Values that were measured on both sides.
-        excused: Values that were not, counted by the reason's code.
+        recorded: Number of values in either run.
+        compared: Number of values that were measured on both sides.
+        excused: Number of values that were not measured, by the code of the reason.
     """
 
     recorded: int
@@ -39,9 +39,9 @@ class Finding:
 
     Attributes:
         op: The key of the op.
-        row: The name of the row that shows it; empty where the whole op does.
+        row: The name of the row that shows it; empty if the whole op does.
         reason: The statement, as a code with its detail.
-        evidence: Numbers and texts that it rests on, by name.
+        evidence: The numbers and texts behind the statement, by name.
         consequences: Findings that follow from this one, in the order of the run.
     """
 
@@ -54,7 +54,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The verdict on two runs with its causes, earliest first, and what it covers."""
+    """The verdict on two runs, its causes with the earliest first, and its coverage."""
 
     outcome: Outcome
     causes: tuple[Finding, ...]

@@ -1,4 +1,4 @@
-"""A pair opened for measuring: may it be measured, its two arrays, and results that metrics share."""
+"""A pair of tensors opened for measuring, and the results that its metrics share."""
 
 from __future__ import annotations
 
@@ -15,43 +15,38 @@ T = TypeVar("T")
 Array = np.ndarray[Any, Any]
 
 BLOCK = 8_192
-"""Elements of a block: both sides in float64 stay within a core's cache."""
+"""Elements per block; both sides in float64 fit into the cache of a processor core."""
 PIECE = 16 * BLOCK
-"""Elements that are copied at a time of tensors whose elements do not lie one behind the other."""
-
+"""Elements of a non-contiguous tensor that are copied at a time."""
 
 NOTHING_MAPPED = None, None
 
 
 class Tensors(Protocol):
-    """Where a side's tensors come from: a run."""
+    """The run that the tensors of one side are read from."""
 
     def tensor(self, value: Value) -> Array:
-        """The data of a tensor value; raises UnreadableTensor."""
+        """Return the array of a tensor value, or raise UnreadableTensor."""
 
 
 class OpenPair:
-    """A pair with its data at hand.
+    """A pair of slots with its arrays, as metrics get it.
 
     Attributes:
         pair: The two slots.
-        mode: What the runs hold.
-        recorded_obstacle: Why what was recorded cannot be compared: no partner, or another shape.
-        obstacle: Why tensors cannot be measured, or None where they can; in runs without tensors
+        mode: The kind of data in both runs: tensors, statistics or checksums.
+        recorded_obstacle: The reason why the recorded metadata cannot be compared: a missing partner or
+            another shape.
+        obstacle: The reason why the pair cannot be measured, or None if it can; in runs without tensors
             the same as ``recorded_obstacle``.
-        unreadable: What was wrong with a tensor file, where that is the obstacle.
-        mappings: The mapped files that the target and the golden lie in, until they are checked.
-        metrics: The names of the metrics that will be asked, so that a shared pass over the data does
-            what they need and no more; None where it is not known.
+        unreadable: The error of a tensor file, if that is the obstacle.
+        mappings: The memory-mapped files behind both arrays, until they are checked for changes.
+        metrics: The names of the metrics that will be called, so that a shared pass over the data computes
+            only what they need; None if they are not known.
     """
 
     def __init__(
-        self,
-        pair: Pair,
-        mode: Mode,
-        target: Tensors,
-        golden: Tensors,
-        metrics: Collection[str] | None = None,
+        self, pair: Pair, mode: Mode, target: Tensors, golden: Tensors, metrics: Collection[str] | None = None
     ) -> None:
         self.pair = pair
         self.mode = mode
@@ -66,7 +61,7 @@ class OpenPair:
         if mode is Mode.TENSOR:
             self.obstacle = self._tensor_obstacle() or self._open(target, golden)
 
-    # -- may it be measured? (spec/compare 5.1 with decisions D3, D5, D6, D20) ----------------
+    # -- obstacles, in the order of docs/tables.md#preparation --------------------------------
 
     def _recorded_obstacle(self) -> Reason | None:
         target, golden = self.pair.target, self.pair.golden
@@ -120,37 +115,36 @@ class OpenPair:
 
     @property
     def measurable(self) -> bool:
-        """True where both arrays are there and have one shape."""
+        """Return True if both arrays are open and have the same shape."""
         return self._target is not None
 
     @property
     def target(self) -> Array:
-        """The target's tensor as stored: its own dtype, its own strides."""
-        assert self._target is not None, "there is no tensor; ask `measurable` first"
+        """The target's array as stored, with its own dtype and strides."""
+        assert self._target is not None, "the pair has no tensors; check `measurable` first"
         return self._target
 
     @property
     def golden(self) -> Array:
-        """The golden's tensor as stored: its own dtype, its own strides."""
-        assert self._golden is not None, "there is no tensor; ask `measurable` first"
+        """The golden's array as stored, with its own dtype and strides."""
+        assert self._golden is not None, "the pair has no tensors; check `measurable` first"
         return self._golden
 
     @property
     def nbytes(self) -> int:
-        """Bytes of both tensors; 0 where there is nothing to measure."""
+        """The size of both arrays in bytes; 0 if the pair is not measurable."""
         return self.target.nbytes + self.golden.nbytes if self.measurable else 0
 
     @property
     def slots(self) -> tuple[Slot, Slot]:
-        """Both slots of a matched pair."""
+        """The target slot and the golden slot of a matched pair."""
         assert self.pair.target is not None and self.pair.golden is not None
         return self.pair.target, self.pair.golden
 
     def flat(self) -> Iterator[tuple[Array, Array]]:
-        """Both tensors, flat and in step, in their own dtypes, not to be written to.
+        """Yield both arrays in equal flat pieces, in their own dtypes; the pieces must not be written to.
 
-        Where the elements lie one behind the other these are the tensors themselves, in one piece;
-        else copies of ``PIECE`` elements in C order.
+        Contiguous arrays come whole and uncopied, others as copies of ``PIECE`` elements in C order.
         """
         both = self.target, self.golden
         if all(array.flags.c_contiguous and array.dtype.isnative for array in both):
@@ -161,7 +155,7 @@ class OpenPair:
             yield _native(first), _native(second)
 
     def blocks(self) -> Iterator[tuple[Array, Array]]:
-        """Both tensors, flat and in step, as float64 (or complex128) blocks that may be written to."""
+        """Yield both arrays in equal flat blocks of float64 or complex128 that may be written to."""
         wide = wide_dtype(self.target, self.golden)
         for first, second in self.flat():
             for start in range(0, first.size, BLOCK):
@@ -169,19 +163,19 @@ class OpenPair:
                 yield first[part].astype(wide), second[part].astype(wide)
 
     def once(self, function: Callable[[OpenPair], T]) -> T:
-        """``function(self)``, computed once and shared by all metrics that ask for it."""
+        """Return ``function(self)``, computed on the first call and shared by all metrics that ask for it."""
         if function not in self._shared:
             self._shared[function] = function(self)
         return self._shared[function]  # type: ignore[return-value]
 
     def share(self, function: Callable[[OpenPair], T], result: T) -> None:
-        """Keep what ``once(function)`` would compute."""
+        """Store ``result`` as what ``once(function)`` returns."""
         self._shared[function] = result
 
     def spoil(self, problems: Mapping[Mapped | None, str]) -> bool:
-        """Count a tensor as unreadable where there is a problem with its mapped file; whether there is one.
+        """Close the pair as unreadable if one of its mapped files is in ``problems``; return True if so.
 
-        Nothing that was measured of the pair before is to be trusted then.
+        Measurements that were made of the pair before are not valid then.
         """
         mappings, self.mappings = self.mappings, NOTHING_MAPPED
         if not problems:
@@ -195,7 +189,7 @@ class OpenPair:
         return False
 
     def close(self) -> None:
-        """Let the arrays go."""
+        """Release the arrays."""
         self._target = self._golden = None
         self._shared.clear()
 
@@ -205,12 +199,12 @@ def _native(array: Array) -> Array:
 
 
 def is_numeric(array: Array) -> bool:
-    """True for arrays of numbers or truth values, those of ml_dtypes among them."""
-    if array.dtype.kind == "V":  # what numpy says of bfloat16 and float8, and of records
+    """Return True for arrays of numbers or booleans, including the dtypes of ml_dtypes."""
+    if array.dtype.kind == "V":  # bfloat16, float8 and records
         return array.dtype.names is None and np.can_cast(array.dtype, np.float64)
     return array.dtype.kind in "biufc"
 
 
 def wide_dtype(*arrays: Array) -> np.dtype[Any]:
-    """The dtype that errors are computed in: complex128 for complex data, float64 for all other."""
+    """Return the dtype in which errors are computed: complex128 for complex data, float64 for all other."""
     return np.dtype(np.complex128 if any(a.dtype.kind == "c" for a in arrays) else np.float64)

@@ -1,8 +1,7 @@
-"""What the reason codes say in the tables: the seed's messages and the texts of empty cells.
+"""The text of each reason code in the tables, and the text of cells without a number.
 
-``rank`` is the place of a message within its cell (decision D15); a code without message is
-evidence for the summary and never stands in a table. ``cell`` is what stands in a tensor table
-where a number was not to be had; tables of statistics know only ``N/A`` and ``Nan``.
+Messages and their order within a cell are those of docs/tables.md#messages. A code without a message is
+evidence for the summary and is not shown in tables.
 """
 
 from __future__ import annotations
@@ -19,7 +18,14 @@ NAN = "Nan"
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """The message of a reason, its place among others, and the cell it leaves."""
+    """The texts that a reason code leaves in a table.
+
+    Attributes:
+        message: The text in the column Err_message; empty for codes that are not shown.
+        rank: The place of the message among others in the same cell.
+        cell: The text in place of a missing number in tables of tensors; tables of statistics show ``N/A`` or
+            ``Nan``.
+    """
 
     message: str = ""
     rank: int = 0
@@ -27,11 +33,11 @@ class Text:
 
 
 REASONS: dict[str, Text] = {
-    # who is there
+    # a partner is missing or differs
     "no_golden": Text("No bench data matched.", 10),
     "no_target": Text("No NPU data matched.", 10),
     "requires_grad": Text("Requires_grad inconsistent.", 10),
-    # why a pair cannot be measured
+    # the pair cannot be measured
     "golden_unmatched": Text("Bench api/module unmatched.", 20),
     "no_target_file": Text("NPU does not have data file.", 20),
     "no_golden_file": Text("Bench does not have data file.", 20),
@@ -42,7 +48,7 @@ REASONS: dict[str, Text] = {
     "unreadable_data": Text("Data is unreadable.", 20),
     "scalar_differs": Text("Scalar of NPU and bench do not match.", 20),
     "not_a_tensor": Text(),
-    # what the measurements say
+    # the pair was measured
     "dtype": Text("Dtype of NPU and bench Tensor do not match.", 40),
     "metric_failed": Text("Metric failed: {}.", 50, NOT_AVAILABLE),
     "region": Text("Calls of NPU and bench do not line up here.", 60),
@@ -56,10 +62,10 @@ REASONS: dict[str, Text] = {
 
 
 def register(texts: Mapping[str, Text]) -> None:
-    """Take in what the codes of a plugin say; those of the core stay as they are.
+    """Add the texts of a plugin's reason codes; codes that are already known keep their texts.
 
     Raises:
-        TypeError: It is no mapping from codes to texts.
+        TypeError: ``texts`` does not map codes to ``Text``.
     """
     for code, text in texts.items():
         if not isinstance(code, str) or not isinstance(text, Text):
@@ -68,13 +74,13 @@ def register(texts: Mapping[str, Text]) -> None:
 
 
 def reasons_of(row: Row) -> list[Reason]:
-    """All reasons of a row but those of its mark."""
+    """Return all reasons of a row except those of its highlight."""
     measured = [item.reason for item in row.measurements.values() if item.reason is not None]
     return [*row.notes, *measured, *row.verdict.reasons]
 
 
 def message(reason: Reason) -> str:
-    """The message of one reason; an unknown code, of a plugin, says its detail."""
+    """Return the message of a reason; an unknown code shows its detail."""
     text = REASONS.get(reason.code)
     if text is None:
         return reason.detail
@@ -82,12 +88,12 @@ def message(reason: Reason) -> str:
 
 
 def join(reasons: Iterable[Reason]) -> str:
-    """The messages of one cell in their order, each once, joined by one blank (decision D15)."""
+    """Return the messages of one cell, each once, in the order of docs/tables.md#messages."""
     ordered = sorted(reasons, key=lambda reason: REASONS.get(reason.code, Text(rank=55)).rank)
     return " ".join(dict.fromkeys(text for text in map(message, ordered) if text))
 
 
 def absent(reason: Reason, mode: Mode) -> str:
-    """What stands in the cell of a measurement that is not there."""
+    """Return the text of a cell whose measurement has no value."""
     cell = REASONS.get(reason.code, Text()).cell
     return cell if mode is Mode.TENSOR or cell == NAN else NOT_AVAILABLE

@@ -1,4 +1,4 @@
-"""The plan of a comparison: the command line, parsed. Whoever has a plan can run it."""
+"""The plan of a comparison: all options of the command line, parsed and typed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DEFAULT_FORMATS = ("xlsx",)
 
 
 class StackMode(str, Enum):
-    """Whether call stacks are shown: as found beside the target, always, or never."""
+    """Choices for call stacks in the table: shown if the target has a file of them, always, or never."""
 
     AUTO = "auto"
     SHOW = "show"
@@ -23,35 +23,36 @@ class StackMode(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is compared with what, how, and where the result goes.
+    """All that a comparison needs to know before it starts.
 
     Attributes:
         target: The run under test: a record file or a directory that names one.
         golden: The reference run.
         output: The directory of the result files.
-        framework: The reader to use; None to find out.
-        matcher: The matcher to use; None for the one that fits: exact, or align across frameworks.
-        mapping: A mapping file, or what such a file says; the matcher pairs what it does not name.
-        across: A person expects two frameworks (``-am`` or ``-cm`` without a file).
+        framework: The framework whose reader is used; None to detect it.
+        matcher: The matcher to use; None for ``exact``, or ``align`` across frameworks.
+        mapping: A mapping file or its contents; the matcher pairs the names that it does not list.
+        across: True if the user asks to compare two frameworks (``-am`` or ``-cm`` without a file).
         api_mapping: A file that pairs APIs and their arguments (``-am``).
         cell_mapping: A file that pairs modules (``-cm``).
         layer_mapping: A file that pairs the children of classes of modules (``-lm``).
-        metrics: Metrics shown besides those of the table, with their parameters: ``ulp:limit=4``.
-        policies: Policies that judge in place of the table's: the first gives the verdict, each further one a
-            column; those that do not serve what the runs hold are passed over.
-        formats: The reporters to write with, with their parameters.
-        stack: Whether call stacks are shown.
-        stack_path: The file of the call stacks, where it is not beside the target.
-        highlight: Mark rows red and yellow.
-        advise: Write the advisor's file.
-        time_stamp: ``YYYYmmddHHMMSS``, part of the files' names.
-        steps: The steps to compare; all that both runs have where none is given.
-        ranks: The ranks to compare; likewise.
-        answers: What the comparison as a whole is asked for, over all its ranks.
-        jobs: Processors to use; 0 for all there are.
-        executor: Where comparisons run; None for processes where there are several, else here.
-        scheduler: The address of a cluster's scheduler, where the executor is one.
-        resume: Take up an interrupted comparison of the same runs: what is finished stays.
+        metrics: Metrics shown in addition to those of the table, with their parameters: ``ulp:limit=4``.
+        policies: Policies that replace the table's: the first gives the verdict, each further one a column;
+            those that cannot judge the kind of data in the runs are skipped.
+        formats: The output formats (reporters), with their parameters.
+        stack: The choice for call stacks in the table.
+        stack_path: The file of the call stacks, if it is not beside the target's record file.
+        highlight: True to mark rows red and yellow.
+        advise: True to write the advisor's file.
+        time_stamp: ``YYYYmmddHHMMSS``, part of the names of all result files.
+        steps: The steps to compare; if empty, all that both runs have.
+        ranks: The ranks to compare; if empty, all that both runs have.
+        answers: The names of the questions about the whole comparison (``AnswerSpec``).
+        jobs: Number of processes or threads; 0 for one per processor.
+        executor: The executor to use; None for processes if there are several files to compare, otherwise
+            this process.
+        scheduler: The address of a cluster's scheduler, if the executor has one.
+        resume: True to resume an interrupted comparison of the same runs; finished results are kept.
     """
 
     target: Path
@@ -82,12 +83,12 @@ class Plan:
 
     @property
     def maps_names(self) -> bool:
-        """True where a person asks for names to be mapped (``-am``, ``-cm``, ``-lm``)."""
+        """Return True if the user asks for names to be mapped (``-am``, ``-cm``, ``-lm``)."""
         files = self.api_mapping, self.cell_mapping, self.layer_mapping
         return self.across or any(file is not None for file in files)
 
     def describe(self) -> dict[str, Any]:
-        """The plan as plain data, for ``--print-plan``."""
+        """Return the plan as plain data, for ``--print-plan``."""
         return {key: _plain(value) for key, value in asdict(self).items()}
 
 

@@ -1,4 +1,4 @@
-"""What a comparison comes to: counts, first suspects, the files written. Grows as rows pass by."""
+"""The outcome of one comparison: counts, suspects and files, collected while rows are written."""
 
 from __future__ import annotations
 
@@ -12,36 +12,42 @@ from probe_core.model.watched import Watch
 
 
 class Finder(Protocol):
-    """Finds the rows to look at first as the rows of each op pass by."""
+    """A search for the suspects that sees the rows of each op in order."""
 
     @property
     def found(self) -> list[Suspect]:
-        """The suspects, the most telling first."""
+        """The suspects, most important first."""
 
     @property
     def first_failure(self) -> Suspect | None:
-        """The first row that fails by the rule of its table and not by rounding."""
+        """The first row that fails by the rule of its table rather than by rounding."""
 
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
-        """Look at the rows of one op; ``lines`` says where each stands in the files."""
+        """Take in the rows of one op; ``lines`` are their positions in the result files."""
 
 
 @dataclass(slots=True)
 class Kept:
-    """The suspects of a comparison that was made before, or none where nobody looks for any."""
+    """A fixed list of suspects: those of an earlier comparison, or none."""
 
     found: list[Suspect] = field(default_factory=list)
     first_failure: Suspect | None = None
 
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
-        """Look at nothing."""
+        """Ignore the rows."""
 
 
 @dataclass(slots=True)
 class Report:
     """The outcome of comparing one target file with one golden file.
 
-    ``faults`` says which files a plugin failed to write.
+    Attributes:
+        notes: Sentences that the summary shows.
+        faults: Sentences on the files that a plugin failed to write.
+        problems: Reasons why the comparison gives no verdict; empty if it does.
+        regions: Descriptions of the calls that do not line up.
+        interrupted: True if the comparison was stopped before its end.
+        seconds: The duration of the comparison.
     """
 
     label: str
@@ -66,19 +72,19 @@ class Report:
 
     @property
     def level(self) -> Level:
-        """The gravest level of any row; calls that do not line up are worth a warning."""
-        found = [level for level, count in self.counts.levels.items() if count]
-        found += [Level.WARNING] if self.regions else []
-        return max(found, key=GRAVITY.__getitem__, default=Level.PASS)
+        """The worst level of any row; calls that do not line up count as a warning."""
+        levels = [level for level, count in self.counts.levels.items() if count]
+        levels += [Level.WARNING] if self.regions else []
+        return max(levels, key=GRAVITY.__getitem__, default=Level.PASS)
 
     @property
     def is_judged(self) -> bool:
-        """True where rows were measured, and all that was asked for was."""
+        """Return True if rows were measured and every metric asked for gave a number."""
         return not self.problems
 
     @property
     def suspects(self) -> list[Suspect]:
-        """Where to look first."""
+        """The rows to look at first."""
         return self.finder.found
 
     @property
@@ -87,7 +93,7 @@ class Report:
         return self.finder.first_failure
 
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
-        """Take in the rows of one op; ``lines`` says where each stands in the files."""
+        """Take in the rows of one op; ``lines`` are their positions in the result files."""
         self.op_count += 1
         watch = self.watch = self.watch or Watch(self.mode)
         for row in rows:
@@ -102,7 +108,7 @@ class Report:
         self.finder.add(op, rows, lines)
 
     def conclude(self) -> None:
-        """Note what was not measured, once all rows passed."""
+        """Note after the last row what could not be measured."""
         watch = self.watch = self.watch or Watch(self.mode)
         self.notes += watch.notes()
         self.problems += watch.problems(self.counts.rows)

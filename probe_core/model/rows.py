@@ -1,7 +1,8 @@
-"""What a comparison makes of values: pairs, measurements, verdicts and rows.
+"""The data of a comparison: pairs, measurements, verdicts and rows.
 
-Records are matched into pairs, pairs are measured, measurements are judged, and the outcome is a row. What
-there is one of for each value is a named tuple, which is made three times as fast as a frozen dataclass.
+Records are matched into pairs, pairs are measured, measurements are judged, and the outcome is a row. Types
+with one object per recorded value are named tuples, which are three times as fast to create as frozen
+dataclasses.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from probe_core.model.dtypes import foreign, same
 from probe_core.model.values import Kind, Side, Slot
 
 Cell = Union[int, float, bool, str, None]
-"""What a reporter writes into one cell. A float is finite; nan and inf arrive as text."""
+"""A cell of a table as reporters get it. Floats are finite; nan and inf are texts."""
 
 
 class How(str, Enum):
-    """How the two sides of a pair came together; REGION: they stand where two aligned runs do not line up."""
+    """Ways in which the two sides of a pair were matched.
+
+    REGION marks rows of calls that do not line up in two aligned runs.
+    """
 
     NAME = "name"
     FUZZY = "fuzzy"
@@ -31,7 +35,7 @@ class How(str, Enum):
 
 
 class Pair(NamedTuple):
-    """A target slot and a golden slot; one side may be missing."""
+    """A target slot and a golden slot, of which one may be missing."""
 
     target: Slot | None
     golden: Slot | None
@@ -39,88 +43,91 @@ class Pair(NamedTuple):
 
     @property
     def matched(self) -> bool:
-        """True when both sides are there."""
+        """Return True if both sides are there."""
         return self.target is not None and self.golden is not None
 
     @property
     def requires_grad_differs(self) -> bool:
-        """True where the sides say otherwise of it; a framework that notes none is not heard (D2)."""
+        """Return True if both sides recorded requires_grad and disagree.
+
+        See docs/tables.md#messages; a framework that does not record it agrees with every other.
+        """
         if self.target is None or self.golden is None:
             return False
-        ours, theirs = self.target.value, self.golden.value
-        if ours.requires_grad == theirs.requires_grad:
+        target, golden = self.target.value, self.golden.value
+        if target.requires_grad == golden.requires_grad:
             return False
-        is_untold = None in (ours.requires_grad, theirs.requires_grad)
-        are_tensors = ours.kind is theirs.kind is Kind.TENSOR
-        return not (is_untold and are_tensors and foreign(ours.dtype, theirs.dtype))
+        is_unrecorded = None in (target.requires_grad, golden.requires_grad)
+        are_tensors = target.kind is golden.kind is Kind.TENSOR
+        return not (is_unrecorded and are_tensors and foreign(target.dtype, golden.dtype))
 
     @property
     def scalars_differ(self) -> bool:
-        """True for two scalars of different value; nan equals nan."""
+        """Return True for two scalars of different value; nan equals nan."""
         if self.target is None or self.golden is None:
             return False
-        ours, theirs = self.target.value, self.golden.value
-        if ours.kind is not Kind.SCALAR or theirs.kind is not Kind.SCALAR:
+        target, golden = self.target.value, self.golden.value
+        if target.kind is not Kind.SCALAR or golden.kind is not Kind.SCALAR:
             return False
-        first, second = ours.statistics.max, theirs.statistics.max
-        if first is None:  # a size or a slice, told by its checksum
-            return ours.checksum != theirs.checksum
+        first, second = target.statistics.max, golden.statistics.max
+        if first is None:  # a size or a slice, which has a checksum only
+            return target.checksum != golden.checksum
         if isinstance(first, str) and isinstance(second, str):
             return not same(first, second)
         return first != second and not (first != first and second != second)
 
     @property
     def name(self) -> str:
-        """The name a person knows the pair by: the target's, or the golden's if it stands alone."""
+        """The name of the row: the target's, or the golden's if there is no target."""
         slot = self.target or self.golden
         assert slot is not None
         return slot.name
 
     @property
     def side(self) -> Side:
-        """The side of the target slot, or of the golden slot if it stands alone."""
+        """The side of the target slot, or of the golden slot if there is no target."""
         slot = self.target or self.golden
         assert slot is not None
         return slot.side
 
 
 class Reason(NamedTuple):
-    """Why a value is absent or a verdict is what it is: a code of ``messages.REASONS`` and its detail."""
+    """A reason code of ``messages.REASONS`` with its detail, behind a verdict or a missing value."""
 
     code: str
     detail: str = ""
 
 
 class Measurement(NamedTuple):
-    """What a metric says of a pair in one column: a number, or a reason why there is none."""
+    """The result of a metric in one column: a value, or the reason why there is none."""
 
     value: float | int | bool | str | None = None
     reason: Reason | None = None
 
     @classmethod
     def absent(cls, code: str, detail: str = "") -> Measurement:
-        """No number, because of the reason ``code``."""
+        """Return a measurement without a value for the reason ``code``."""
         return cls(None, Reason(code, detail))
 
     @classmethod
     def failed(cls, error: BaseException) -> Measurement:
-        """No number, because the metric raised ``error``."""
+        """Return a measurement without a value because the metric raised ``error``."""
         return cls.absent("metric_failed", said(error))
 
     @property
     def number(self) -> float | None:
-        """The value as a float, or None where there is none."""
+        """The value as a float; None if there is none or it is a text."""
         if isinstance(self.value, (int, float)):
             return float(self.value)
         return None
 
 
 Measurements = Mapping[str, Measurement]
-"""Measurements of one pair by ``metric.column``."""
+"""The measurements of one pair, by ``metric.column``."""
 
 
 class Level(str, Enum):
-    """How grave a verdict is, from harmless to grave."""
+    """Severity of a verdict, in ascending order."""
 
     SKIP = "skip"
     PASS = "pass"
@@ -132,27 +139,27 @@ GRAVITY = {level: rank for rank, level in enumerate(Level)}
 
 
 class Colour(str, Enum):
-    """The mark of a highlighted row; red beats yellow."""
+    """Colours of highlighted rows; red takes precedence over yellow."""
 
     RED = "red"
     YELLOW = "yellow"
 
 
 class Mark(NamedTuple):
-    """A highlight: its colour and why."""
+    """A highlight: its colour and its reasons."""
 
     colour: Colour
     reasons: tuple[Reason, ...]
 
 
 class Drift(NamedTuple):
-    """How far two floating-point tensors are apart, where no rule of a table is broken.
+    """The distance of two floating-point tensors, used if no row fails by the rule of its table.
 
     Attributes:
         difference: Root mean square of the difference.
         scale: Root mean square of the golden.
         noise: Relative distance that rounding in the coarser of both dtypes explains.
-        jump: How many times larger than an input's an output's relative distance is to be noted.
+        jump: Ratio of an output's relative distance to its inputs' from which on it is reported.
     """
 
     difference: float
@@ -161,19 +168,22 @@ class Drift(NamedTuple):
     jump: float
 
     def relative_to(self, scale: float) -> float:
-        """The difference relative to ``scale``; 0 where there is none, inf where only the scale is 0."""
+        """Return the difference relative to ``scale``: 0 if there is none, inf if only the scale is 0."""
         if not self.difference:
             return 0.0
         return self.difference / scale if scale else math.inf
 
 
 class Verdict(NamedTuple):
-    """What a policy makes of a pair's measurements.
+    """The judgement of a policy on a pair.
 
-    ``label`` is the text of the table's own column (Yes, No, Warning, Pass …); ``level`` is what
-    the summary, the suspects and ``--fail-on`` go by; ``failed`` is what the advisor goes by: the
-    rows that fail by the table's own rule. ``reasons`` carry the evidence, ``drift`` what a
-    comparison without failures looks at. ``measured`` is False where there was nothing to judge by.
+    Attributes:
+        level: The severity that the summary, the suspects and ``--fail-on`` use.
+        label: The text in the table's own column (Yes, No, Warning, Pass …).
+        reasons: The evidence.
+        failed: True if the row fails by the table's own rule, which the advisor reads.
+        drift: The distance of the tensors, for comparisons without a failed row.
+        measured: False if there was nothing to judge.
     """
 
     level: Level
@@ -185,7 +195,7 @@ class Verdict(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A verdict that a judge changed: which judge, the verdict before, and why."""
+    """A verdict that a judge replaced, with the judge's name and its reason."""
 
     judge: str
     verdict: Verdict
@@ -196,9 +206,9 @@ class Ruling(NamedTuple):
     """A judge's decision on a row.
 
     Attributes:
-        verdict: The row's verdict from now on.
-        reason: Why.
-        further: The verdict that takes the place of those of all further policies; None leaves them.
+        verdict: The new verdict of the row.
+        reason: The reason for the change.
+        further: The verdict that replaces those of all further policies; None keeps them.
     """
 
     verdict: Verdict
@@ -207,16 +217,16 @@ class Ruling(NamedTuple):
 
 
 class Row(NamedTuple):
-    """One line of the result: a pair, what was measured, and what it means.
+    """A line of the result table: a pair, its measurements and its verdict.
 
     Attributes:
         pair: Both slots.
         op: The key of the op that the row belongs to.
-        measurements: What the metrics say.
-        verdict: What the policy, and after it the judges, make of them.
-        notes: What is to be said of the pair whatever was measured.
+        measurements: The results of the metrics.
+        verdict: The verdict of the policy, or of the last judge that changed it.
+        notes: Reasons that apply to the pair whatever was measured.
         mark: The highlight, if any.
-        stack: The frames of the call, innermost first; None where the table shows none.
+        stack: The frames of the call, innermost first; None if the table shows none on this row.
         further: The verdicts of further policies, by the policy's name.
         was: The verdicts that judges changed, in the order of the changes.
     """
@@ -234,10 +244,13 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: its header, where its cells come from, and how a number is written.
+    """A column of a table.
 
-    ``source`` is a dotted name: ``target.…`` and ``golden.…`` are fields of the two slots, ``row.…`` is
-    worked out of the row, anything else is ``metric.column`` of a measurement.
+    Attributes:
+        header: The text in the header row.
+        source: A dotted name: ``target.…`` and ``golden.…`` are fields of the two slots, ``row.…`` is derived
+            from the row, anything else is ``metric.column`` of a measurement.
+        style: The format of its numbers: ``plain``, ``decimals``, ``cosine`` or ``percent``.
     """
 
     header: str
@@ -247,14 +260,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """What is known of an op besides its rows.
+    """The context of an op's rows: its name, modules and rank.
 
     Attributes:
-        key: Its name.
-        ancestors: The modules around it, innermost first.
-        shifted: True where the two runs make this call a different number of times and pairs go
-            by the number of the call: then rows may be mispaired, and none is a suspect.
-        rank: The number of the rank whose run it is of.
+        key: The name of the op.
+        ancestors: The modules around the call, innermost first.
+        shifted: True if one run makes this call more often and calls are paired by their numbers: its rows
+            may be mispaired, and none is a suspect.
+        rank: The rank that the run belongs to.
     """
 
     key: str
@@ -265,10 +278,13 @@ class Op:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """A row that may be where the runs part.
+    """A row at which the runs may have diverged.
 
-    ``line`` is its number in the sheet, ``why`` the evidence, ``module`` the module that made the
-    call and ``where`` the line of code that did; both are empty where they were not recorded.
+    Attributes:
+        line: The number of the row in the sheet.
+        why: The evidence.
+        module: The module that made the call; empty if not recorded.
+        where: The line of code that made the call; empty if not recorded.
     """
 
     op: str
@@ -283,7 +299,7 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """What to look at next: where (sheet line), which row, and the text."""
+    """The advisor's output: a line of the sheet, the name of its row, and the advice."""
 
     line: str
     node: str
@@ -292,7 +308,7 @@ class Advice:
 
 @dataclass(slots=True)
 class Counts:
-    """How many rows ended how."""
+    """Numbers of rows by verdict and by match."""
 
     levels: dict[Level, int] = field(default_factory=lambda: dict.fromkeys(Level, 0))
     measured: int = 0
@@ -302,5 +318,5 @@ class Counts:
 
     @property
     def rows(self) -> int:
-        """All rows of the table."""
+        """The number of rows in the table."""
         return self.matched + self.target_only + self.golden_only

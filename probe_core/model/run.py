@@ -1,4 +1,4 @@
-"""A recorded run as matching, the flow and the kits see it, whatever format it is stored in."""
+"""A recorded run, independent of its storage format."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from probe_core.errors import UserError
 from probe_core.model.values import Mode, Record, Value
 
 DEEPEST = 200
+"""Limit on the number of modules around a call, against cycles in damaged files."""
 KEPT_SLOTS = 120_000
-"""Slots of a run that stay in memory once parsed; what lies behind is parsed again when needed."""
+"""Number of parsed slots that a reader keeps in memory; others are parsed again when needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the recorder said of the run.
+    """The recorder's own statements about a run.
 
     Attributes:
         is_ours: True for a run that probe itself recorded.
-        unfinished: Why records may be missing at the end; empty where none are.
+        unfinished: The reason why records may be missing at the end; empty if none are.
     """
 
     task: str
@@ -36,43 +37,42 @@ class Header:
 
 
 class Construct:
-    """The parent of each record; empty where the recorder noted none, as at level L1."""
+    """The parent module of each record; empty if none was recorded, as at level L1."""
 
     def __init__(self, parents: Mapping[str, str]) -> None:
         self._parents = parents
 
     def renamed(self, rename: Callable[[str], str]) -> Construct:
-        """The same under other names."""
+        """Return a copy with all names passed through ``rename``."""
         return Construct({rename(child): rename(parent) for child, parent in self._parents.items()})
 
     def modules(self) -> set[str]:
-        """All modules that something was called in."""
+        """Return all modules that contain a record."""
         return set(self._parents.values())
 
     def ancestors(self, key: str) -> list[str]:
-        """The modules around ``key``, innermost first."""
-        found: list[str] = []
-        while (parent := self._parents.get(key)) and len(found) < DEEPEST:
-            found.append(parent)
+        """Return the modules around ``key``, innermost first."""
+        ancestors: list[str] = []
+        while (parent := self._parents.get(key)) and len(ancestors) < DEEPEST:
+            ancestors.append(parent)
             key = parent
-        return found
+        return ancestors
 
 
 class Run(Protocol):
-    """A recorded run: records in the order of the run, their tensors, and what is known around them.
+    """A recorded run: its records in order, their tensors, and context such as call stacks.
 
-    A reader's ``open`` returns one. A class of runs subclasses it for the defaults below, or ``HeldRun``,
-    which lacks nothing but ``tensor``.
+    A reader's ``open`` returns a run. Readers subclass ``Run`` for the defaults below, or ``HeldRun``, which
+    needs only ``tensor``.
 
     Attributes:
         path: The record file.
-        header: What the recorder said of the run.
-        mode: What can be compared: tensors, statistics or checksums.
-        starts: The number of each record's first slot, counted through the run, and of all slots.
-        signatures: The ``signature`` of each record: equal where two records' rows have equal names.
-        is_debug: True for variables saved on their own.
-        is_loose: True for a view in other words than the run's own, whose calls are recognised by their
-            tensors alone.
+        header: The recorder's own statements about the run.
+        mode: The kind of data to compare: tensors, statistics or checksums.
+        starts: The index of each record's first slot among all slots of the run, then the number of slots.
+        signatures: The ``signature`` of each record; records with equal row names have equal signatures.
+        is_debug: True for variables that a script saved on their own.
+        is_loose: True for a view with translated names, whose calls are matched by their tensors alone.
     """
 
     path: Path
@@ -84,58 +84,58 @@ class Run(Protocol):
     is_loose: bool = False
 
     def names(self) -> Sequence[str]:
-        """The names of the records, in the order of the run."""
+        """Return the names of the records, in the order of the run."""
 
     def find(self, key: str) -> int | None:
-        """The index of the record called ``key``."""
+        """Return the index of the record called ``key``; None if there is none."""
 
     def record(self, index: int) -> Record:
-        """The record at ``index``."""
+        """Return the record at ``index``."""
 
     def tensor(self, value: Value) -> np.ndarray[Any, Any]:
-        """The data of a tensor value.
+        """Return the array of a tensor value.
 
         Raises:
-            UnreadableTensor: They are missing or damaged.
+            UnreadableTensor: The data is missing or damaged.
         """
 
     def __len__(self) -> int:
         return len(self.names())
 
     def records(self) -> Iterator[Record]:
-        """All records, in the order of the run."""
+        """Iterate over all records, in the order of the run."""
         return map(self.record, range(len(self)))
 
     @property
     def shown(self) -> Run:
-        """The run whose names and values a person sees: itself, or the one that it is a view of."""
+        """The run with the original names and values: itself, or the run behind a view."""
         return self
 
     @property
     def construct(self) -> Construct:
-        """Which module each call was made in, as far as the recorder noted it."""
+        """The module that each call was made in, as far as it was recorded."""
         return Construct({})
 
     @property
     def stack_path(self) -> Path | None:
-        """Where the recorder puts the call stacks; None for a recorder that notes none in a file."""
+        """The path of the recorded call stacks; None if the format has no such file."""
         return None
 
     def use_stacks(self, path: Path) -> None:
-        """Read the call stacks in ``path``; ``stack_of`` answers from then on."""
-        raise UserError(f"{self.path} takes no file of call stacks.", "Leave stack_path out.")
+        """Load the call stacks in ``path``, which ``stack_of`` then returns."""
+        raise UserError(f"The format of {self.path} has no file of call stacks.", "Leave stack_path out.")
 
     def stack_of(self, key: str) -> tuple[str, ...] | None:
-        """The frames recorded for ``key``, innermost first; None where none are known."""
+        """Return the recorded frames of ``key``, innermost first; None if there are none."""
         return None
 
     def close(self) -> None:
-        """Let the files go; tensors handed out stay readable."""
+        """Close the files; arrays already returned stay readable."""
         return
 
 
 class HeldRun(Run):
-    """A run whose records are all in memory. A subclass adds ``tensor``, and what else its format holds."""
+    """A run whose records are all in memory; a subclass adds ``tensor``."""
 
     def __init__(self, path: Path, header: Header, mode: Mode, records: Iterable[Record]) -> None:
         self.path, self.header, self.mode = path, header, mode
@@ -146,18 +146,18 @@ class HeldRun(Run):
         self.signatures = array("q", map(signature, self._records))
 
     def names(self) -> Sequence[str]:
-        """The names of the records, in the order of the run."""
+        """Return the names of the records, in the order of the run."""
         return self._names
 
     def find(self, key: str) -> int | None:
-        """The index of the record called ``key``."""
+        """Return the index of the record called ``key``; None if there is none."""
         return self._index.get(key)
 
     def record(self, index: int) -> Record:
-        """The record at ``index``."""
+        """Return the record at ``index``."""
         return self._records[index]
 
 
 def signature(record: Record) -> int:
-    """A hash of the names of a record's rows."""
+    """Return a hash of the row names of a record."""
     return hash(tuple([slot.name for slot in record.slots]))

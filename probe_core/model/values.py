@@ -1,4 +1,4 @@
-"""Values as a recorder wrote them: statistics, slots and records."""
+"""Recorded values: statistics, leaves, slots and records."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from enum import Enum
 from typing import NamedTuple, Union
 
 Statistic = Union[int, float, bool, str, None]
-"""A recorded statistic: a number, a truth value, a scalar's text, or nothing."""
+"""A recorded statistic: a number, a boolean, the text of a scalar, or None."""
 
 
 class Mode(str, Enum):
-    """What the two runs recorded, and therefore what can be compared."""
+    """Kinds of recorded data that can be compared."""
 
     TENSOR = "tensor"
     STATISTICS = "statistics"
@@ -19,7 +19,7 @@ class Mode(str, Enum):
 
 
 class Side(str, Enum):
-    """Where in its record a slot stands."""
+    """Positions of a value within its call."""
 
     INPUT = "input"
     PARAMETERS = "parameters"
@@ -29,12 +29,12 @@ class Side(str, Enum):
 
     @property
     def is_source(self) -> bool:
-        """True for what a call took in, False for what it gave out."""
+        """Return True for values that a call receives, False for those that it returns."""
         return self in (Side.INPUT, Side.PARAMETERS)
 
 
 class Kind(str, Enum):
-    """What a leaf of a record is."""
+    """Kinds of recorded leaves."""
 
     TENSOR = "tensor"
     SCALAR = "scalar"
@@ -42,7 +42,7 @@ class Kind(str, Enum):
 
 
 class Statistics(NamedTuple):
-    """Maximum, minimum, mean and L2 norm as recorded; a scalar repeats its value four times."""
+    """The recorded maximum, minimum, mean and L2 norm; a scalar repeats its value four times."""
 
     max: Statistic = None
     min: Statistic = None
@@ -50,23 +50,26 @@ class Statistics(NamedTuple):
     norm: Statistic = None
 
     def four(self) -> tuple[Statistic, Statistic, Statistic, Statistic]:
-        """The four in the order of the tables."""
+        """Return the four statistics in the order of the tables."""
         return self.max, self.min, self.mean, self.norm
 
 
 class Transfer(NamedTuple):
-    """What a tensor is for in a list of sends and receives: which of both, and the other rank."""
+    """The direction of a point-to-point transfer (send or receive) and the rank at its other end."""
 
     op: str
     peer: int
 
 
 class Value(NamedTuple):
-    """One recorded leaf: tensor metadata, a scalar, or null.
+    """A recorded leaf: tensor metadata, a scalar, or null.
 
-    ``dtype`` and ``extent`` are the texts of the dtype and shape cells; ``shape`` is set for
-    tensors only; ``data_name`` names the tensor file where the recorder wrote one; ``p2p`` says what
-    a tensor of ``batch_isend_irecv`` is for.
+    Attributes:
+        dtype: The text of the dtype cell.
+        extent: The text of the shape cell.
+        shape: The dimensions of a tensor; None for other leaves.
+        data_name: The name of the tensor file; None if none was written.
+        p2p: The transfer that a tensor of ``batch_isend_irecv`` belongs to.
     """
 
     kind: Kind
@@ -81,12 +84,12 @@ class Value(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        """True for a tensor without elements."""
+        """Return True for a tensor without elements."""
         return self.shape is not None and 0 in self.shape
 
 
 class Slot(NamedTuple):
-    """A leaf value in its place: side, path within the side, and the name of its row."""
+    """A leaf value with its place in a record and the name of its row."""
 
     name: str
     side: Side
@@ -95,13 +98,13 @@ class Slot(NamedTuple):
 
     @property
     def place(self) -> tuple[Side, str]:
-        """Where the value stands in its record, whatever the record is called."""
+        """The side and path of the value, which do not depend on the name of its record."""
         return self.side, self.path
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One recorded call of an API or a module, or one saved variable."""
+    """A recorded call of an API or a module, or a saved variable."""
 
     index: int
     key: str

@@ -1,4 +1,4 @@
-"""What a comparison could not measure: metrics without any number, and rows none of which was judged."""
+"""Checks for comparisons without a verdict: metrics without any number, tables without a judged row."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ NO_PARTNER = ("no_target", "no_golden", "golden_unmatched")
 
 @dataclass(slots=True)
 class WatchedMetric:
-    """A metric that has given no number yet.
+    """A metric that has not measured any row so far.
 
     Attributes:
-        name: Its name.
+        name: The name of the metric.
         origin: The distribution that it comes from, and its version.
-        columns: What its measurements are called.
-        is_asked: True where ``--metric`` named it, False where the table needs it.
+        columns: The keys of its measurements in a row.
+        is_asked: True if ``--metric`` named it, False if only the table needs it.
     """
 
     name: str
@@ -32,11 +32,11 @@ class WatchedMetric:
     reasons: Counter[str] = field(default_factory=Counter)
 
     def gives_a_number(self, row: Row) -> bool:
-        """Whether it measured a row; where not, note why."""
-        found = [row.measurements[column] for column in self.columns if column in row.measurements]
-        if any(one.value is not None for one in found):
+        """Return True if the metric measured the row; if not, note the reason."""
+        own = [row.measurements[column] for column in self.columns if column in row.measurements]
+        if any(measurement.value is not None for measurement in own):
             return True
-        reason = next((one.reason for one in found if one.reason is not None), None)
+        reason = next((measurement.reason for measurement in own if measurement.reason is not None), None)
         if reason is None or reason.code in NO_PARTNER:
             return False
         if reason.code == FAILED:
@@ -48,21 +48,21 @@ class WatchedMetric:
 
     @property
     def problem(self) -> str:
-        """What to say of a metric that was asked for in vain, or that fails wherever it is asked."""
-        whose = f'The metric "{self.name}" of {self.origin}' if self.origin else f'The metric "{self.name}"'
+        """The sentence on a metric that gave no number; empty if nobody asked for it."""
+        subject = f'The metric "{self.name}" of {self.origin}' if self.origin else f'The metric "{self.name}"'
         if self.failures:
             what = f"failed on all {self.failures:,} rows that it was to measure"
-            return f"{whose} {what}, so its columns hold no number: {self.first_error}."
+            return f"{subject} {what}, so its columns hold no number: {self.first_error}."
         if not self.is_asked:
             return ""
         why = self.reasons.most_common(1)
         shown = f" ({why[0][1]:,} x {why[0][0].rstrip('.')})" if why else ""
-        return f"{whose} measured no row{shown}, so its columns hold no number."
+        return f"{subject} measured no row{shown}, so its columns hold no number."
 
 
 @dataclass(slots=True)
 class Watch:
-    """Looks at the rows of a comparison for what was not measured."""
+    """The rows of a comparison, checked one by one for measurements."""
 
     mode: Mode
     metrics: list[WatchedMetric] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Watch:
     _counts: Counter[str] = field(default_factory=Counter)
 
     def look(self, row: Row) -> bool:
-        """Look at a row; True where it was measured."""
+        """Check a row, and return True if it was measured."""
         if self.metrics:
             self.metrics = [metric for metric in self.metrics if not metric.gives_a_number(row)]
         verdict = row.verdict
@@ -87,17 +87,17 @@ class Watch:
         return is_measured
 
     def notes(self) -> list[str]:
-        """What the table of checksums, which has no messages, does not say of its rows."""
+        """Return the messages of a table of checksums, which has no column for them."""
         return [
             f"{count:,} row(s), {self._first[text]} first: {text}"
             for text, count in sorted(self._counts.items())
         ]
 
     def problems(self, rows: int) -> list[str]:
-        """Why the comparison is no verdict on what was asked for; empty where it is."""
-        found = [metric.problem for metric in self.metrics]
+        """Return the reasons why the comparison gives no verdict; empty if it gives one."""
+        problems = [metric.problem for metric in self.metrics]
         if not self.measured:
             why = self._reasons.most_common(1)
             shown = f" ({why[0][1]:,} x {why[0][0].rstrip('.')})" if why else ""
-            found.insert(0, f"Nothing was compared: none of {rows:,} rows could be measured{shown}.")
-        return [text for text in found if text]
+            problems.insert(0, f"Nothing was compared: none of {rows:,} rows could be measured{shown}.")
+        return [text for text in problems if text]

@@ -1,1 +1,1 @@
-"""Finding plugins, and what they may give."""
+"""Plugins: discovery, contributions, and the interfaces that they implement."""

@@ -1,4 +1,4 @@
-"""Addresses of factories, looked up without importing what they lead to."""
+"""Validation of factory addresses without importing the modules that they name."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 
 def unresolved(text: str) -> str:
-    """Return why ``"package.module:attribute"`` leads nowhere; an empty text where it seems to be there.
+    """Return why ``"package.module:attribute"`` cannot be imported; empty if it seems to exist.
 
-    No module is imported: whether there is such an attribute is told from the words of the source.
+    No module is imported; an attribute exists if its name occurs in the source.
     """
     module, _, attribute = text.partition(":")
     loaded = sys.modules.get(module)
@@ -34,7 +34,7 @@ def unresolved(text: str) -> str:
 
 
 def _spec(module: str) -> ModuleSpec | None:
-    """Return where a module lies; packages that it is inside of are not imported."""
+    """Return the import spec of a module without importing its packages."""
     first, *rest = module.split(".")
     try:
         spec = find_spec(first) if first else None

@@ -1,7 +1,7 @@
-"""Faults of plugins: caught where probe calls a plugin, and said with its name, its version and what to do.
+"""Errors raised by plugins, turned into messages with the plugin's name and version and the way to fix it.
 
-A fault of a distribution of this repository is a defect of probe and passes, except for a package that it
-cannot import.
+An error in one of probe's own distributions is a defect of probe and is not caught, except for a package that
+it cannot import.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from probe_core.plugins.distributions import how_to_install, is_of_probe
 
 
 class Origin(NamedTuple):
-    """The distribution that a contribution comes from, and its version."""
+    """The distribution that a contribution comes from, with its version."""
 
     distribution: str = ""
     version: str = ""
 
     @property
     def is_of_probe(self) -> bool:
-        """Is it of this repository?"""
+        """Return True for a distribution of this repository."""
         return is_of_probe(self.distribution)
 
     def __str__(self) -> str:
@@ -30,11 +30,11 @@ class Origin(NamedTuple):
 
 
 class PluginError(UserError):
-    """A plugin that cannot do what it was asked for."""
+    """An error of a plugin, with its name and the way to fix it."""
 
 
 def what_to_do(distribution: str) -> str:
-    """Return the sentence on a plugin that is broken: which command may mend it, who may."""
+    """Return the sentence on how to fix a broken plugin."""
     if is_of_probe(distribution):
         return f"Install it again. {how_to_install(distribution)}"
     if not distribution:
@@ -46,12 +46,12 @@ def what_to_do(distribution: str) -> str:
 
 
 def fault(error: BaseException, what: str, origin: Origin) -> PluginError | None:
-    """Return the error that blames a plugin for what was raised; None where the plugin is not to blame.
+    """Return the error that names a plugin as the cause of an exception; None if it is not the cause.
 
     Args:
-        error: What was raised.
-        what: What of the plugin failed, such as ``The metric "mine"``.
-        origin: Where that comes from.
+        error: The exception.
+        what: The failed part of the plugin, such as ``The metric "mine"``.
+        origin: The distribution of the plugin.
     """
     if isinstance(error, (KeyboardInterrupt, UserError, Defect)):
         return None
@@ -62,14 +62,14 @@ def fault(error: BaseException, what: str, origin: Origin) -> PluginError | None
 
 @contextmanager
 def blamed(what: str, origin: Origin, passing: type[Exception] = UserError) -> Iterator[None]:
-    """Turn what a plugin raises in the block, if not ``passing``, into the error that names the plugin.
+    """Turn exceptions of a plugin in the block, except ``passing``, into errors that name the plugin.
 
     Raises:
-        PluginError: The plugin raised something that is not meant for the user.
+        PluginError: The plugin raised an exception that is not meant for the user.
     """
     try:
         yield
-    except BaseException as error:  # SystemExit as well: a plugin ends no command
+    except BaseException as error:  # including SystemExit, because a plugin must not end a command
         blame = None if isinstance(error, passing) else fault(error, what, origin)
         if blame is None:
             raise

@@ -1,4 +1,4 @@
-"""What the core itself contributes, registered like any plugin."""
+"""Contributions of the core itself, registered like those of any plugin."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from probe_core.plugins.specs import CommandSpec, ExecutorSpec, MatcherSpec
 
 @hookimpl
 def probe_matchers() -> list[MatcherSpec]:
-    """The matcher that needs no plugin."""
+    """Return the matcher that needs no plugin."""
     return [MatcherSpec("exact", "equal names", "probe_core.matching.exact:Exact")]
 
 
 @hookimpl
 def probe_executors() -> list[ExecutorSpec]:
-    """The two places that every machine has."""
+    """Return the executors that work on every machine."""
     return [
         ExecutorSpec("threads", "threads of this process", "probe_core.ranks.executors:Threads"),
         ExecutorSpec("processes", "processes of this machine", "probe_core.ranks.executors:Processes"),
@@ -23,11 +23,11 @@ def probe_executors() -> list[ExecutorSpec]:
 
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
-    """The commands that need no framework."""
+    """Return the commands that need no framework."""
     return [
         CommandSpec(
             "compare",
-            "Compare two recorded runs and say where they part.",
+            "Compare two recorded runs and say where they diverge.",
             "probe_core.cli.compare:compare",
         ),
         CommandSpec(

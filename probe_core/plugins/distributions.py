@@ -1,4 +1,4 @@
-"""The distributions of this repository as data: which gives what, and the command that installs it."""
+"""The distributions of this repository: their contributions, and the commands that install them."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ def _listed() -> Mapping[str, Mapping[str, list[str]]]:
 
 
 def is_of_probe(distribution: str) -> bool:
-    """Is it a distribution of this repository, whose faults are defects of probe?"""
+    """Return True for a distribution of this repository, whose faults are defects of probe."""
     return distribution == "probe-core" or distribution in _listed()
 
 
 def provider(kind: str, name: str) -> str | None:
-    """Return the distribution that gives the contribution ``name`` of a kind such as ``reporters``."""
-    return next((one for one, given in _listed().items() if name in given.get(kind, ())), None)
+    """Return the distribution of this repository that gives a contribution; None if none does."""
+    return next((dist for dist, kinds in _listed().items() if name in kinds.get(kind, ())), None)
 
 
 def given(kind: str) -> list[str]:
-    """Return the names of the contributions of a kind that distributions of this repository give."""
+    """Return the names of all contributions of a kind in the distributions of this repository."""
     return [name for contributions in _listed().values() for name in contributions.get(kind, ())]
 
 
 def how_to_install(distribution: str) -> str:
     """Return the sentence with the command that installs a distribution of this repository."""
     directories = _listed().get(distribution, {}).get("directories", ["."])
-    return f"In a clone of probe: pip install {' '.join(f'./{one}' for one in directories)}"
+    return f"In a clone of probe: pip install {' '.join(f'./{directory}' for directory in directories)}"
 
 
 def missing(what: str, distribution: str, switch: str) -> UserError:
-    """Return the error that says which distribution gives ``what``, and how to get it.
+    """Return the error for a contribution whose distribution is not installed or is left out.
 
     Args:
-        what: What is missing, such as ``The reporter "xlsx"``.
-        distribution: A distribution of this repository.
-        switch: The environment variable that may leave out plugins that are installed.
+        what: The contribution, such as ``The reporter "xlsx"``.
+        distribution: The distribution of this repository that gives it.
+        switch: The environment variable that selects the plugins to load.
     """
     try:
         version = metadata.version(distribution)

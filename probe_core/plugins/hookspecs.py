@@ -1,17 +1,16 @@
-"""The plugin manual: every hook, when it is called, what to return, an example.
+"""The plugin manual: every hook with its purpose, the time of its call, and an example.
 
 A plugin is an installed distribution with an entry point in the group ``probe``::
 
     [project.entry-points.probe]
     mine = "my_package.hooks"
 
-whose module implements any of the hooks below with ``@hookimpl``. All of them are registration
-hooks: called once, they return descriptions (``probe_core.plugins.specs``); none is ever called while
-values are measured.
+whose module implements any of the hooks below with ``@hookimpl``. Most of them are called once and return
+descriptions (``probe_core.plugins.specs``). No hook is called while values are measured.
 
-A plugin that others build on declares further hooks in a module like this one, with ``KINDS``, a mapping
-from each kind (``metrics`` of ``probe_metrics``) to the type of what its hook returns, or the address of that
-type as text, which leaves its module unimported until the kind is asked for::
+A plugin that other plugins extend (a kit) declares further hooks in a module like this one. Its ``KINDS``
+maps each kind (``metrics`` for the hook ``probe_metrics``) to the class of the specs that the hook returns,
+or to the address of that class, which is then imported only when it is needed::
 
     [project.entry-points."probe.hookspecs"]
     mine = "my_package.hookspecs"
@@ -40,7 +39,7 @@ hookimpl = pluggy.HookimplMarker(GROUP)
 
 @hookspec
 def probe_readers() -> list[specs.ReaderSpec]:  # type: ignore[empty-body]
-    """Readers of recorded runs. Called when a run is to be opened.
+    """Return readers of recorded runs. Called when a run is opened.
 
     Example::
 
@@ -51,7 +50,7 @@ def probe_readers() -> list[specs.ReaderSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_dumpers() -> list[specs.DumperSpec]:  # type: ignore[empty-body]
-    """Recorders of runs. ``probe plugins`` lists them; scripts import the recorder itself.
+    """Return recorders of runs. Called by ``probe plugins``; scripts import the recorder itself.
 
     Example::
 
@@ -62,7 +61,7 @@ def probe_dumpers() -> list[specs.DumperSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_matchers() -> list[specs.MatcherSpec]:  # type: ignore[empty-body]
-    """Ways of pairing two runs. Called when a comparison is planned.
+    """Return matchers, which pair the records of two runs. Called when a comparison is planned.
 
     Example::
 
@@ -73,9 +72,9 @@ def probe_matchers() -> list[specs.MatcherSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_views() -> list[specs.ViewSpec]:  # type: ignore[empty-body]
-    """Views: two runs in words that both have, for matchers to pair. Called when a comparison is planned.
+    """Return views, which translate the names of two runs for matchers. Called when a comparison is planned.
 
-    Of several views the first one is taken that does not leave both runs as they are.
+    Of several views, the first that changes a run is used.
 
     Example::
 
@@ -86,7 +85,7 @@ def probe_views() -> list[specs.ViewSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_metrics() -> list[specs.MetricSpec]:  # type: ignore[empty-body]
-    """Metrics, asked for with ``--metric NAME``. Called when a comparison is planned.
+    """Return metrics, selected with ``--metric NAME``. Called when a comparison is planned.
 
     Example::
 
@@ -97,7 +96,7 @@ def probe_metrics() -> list[specs.MetricSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_policies() -> list[specs.PolicySpec]:  # type: ignore[empty-body]
-    """Policies: what turns measurements into verdicts. Called when a comparison is planned.
+    """Return policies, which turn measurements into verdicts. Called when a comparison is planned.
 
     Example::
 
@@ -108,7 +107,7 @@ def probe_policies() -> list[specs.PolicySpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_judges() -> list[specs.JudgeSpec]:  # type: ignore[empty-body]
-    """Judges: what may change verdicts after the policy, op by op. Called when a comparison begins.
+    """Return judges, which may change verdicts op by op after the policy. Called when a comparison begins.
 
     Example::
 
@@ -119,9 +118,9 @@ def probe_judges() -> list[specs.JudgeSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_finders() -> list[specs.FinderSpec]:  # type: ignore[empty-body]
-    """Finders of the rows to look at first, which the summary names. Called when a comparison begins.
+    """Return finders of the suspects that the summary names. Called when a comparison begins.
 
-    Of several finders the first plugin's is taken.
+    Of several finders, that of the first plugin is used.
 
     Example::
 
@@ -131,7 +130,7 @@ def probe_finders() -> list[specs.FinderSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_answers() -> list[specs.AnswerSpec]:  # type: ignore[empty-body]
-    """What a comparison over all its ranks may be asked for. Called when an option asks for one.
+    """Return answers to questions about all ranks of a comparison. Called when an option asks for one.
 
     Example::
 
@@ -142,9 +141,9 @@ def probe_answers() -> list[specs.AnswerSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_options() -> list[specs.OptionSpec]:  # type: ignore[empty-body]
-    """Options that a plugin adds to commands.
+    """Return options that a plugin adds to commands.
 
-    Called when a command is, so the module of hooks must import fast.
+    Called whenever such a command runs, so the module of hooks must import fast.
 
     Example::
 
@@ -156,7 +155,7 @@ def probe_options() -> list[specs.OptionSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_highlighters() -> list[specs.HighlightSpec]:  # type: ignore[empty-body]
-    """Policies over all rows of one op, which mark rows. Called when marking is asked for.
+    """Return highlighters, which mark rows of an op. Called when highlighting is asked for.
 
     Example::
 
@@ -167,9 +166,9 @@ def probe_highlighters() -> list[specs.HighlightSpec]:  # type: ignore[empty-bod
 
 @hookspec
 def probe_executors() -> list[specs.ExecutorSpec]:  # type: ignore[empty-body]
-    """Where comparisons run, chosen with ``--executor NAME``: in threads, in processes, on a cluster.
+    """Return executors, selected with ``--executor NAME``, which run comparisons, for example on a cluster.
 
-    The factory makes an object whose ``open`` gives workers with the interface of ``concurrent.futures``.
+    The factory makes an object whose ``open`` returns workers with the interface of ``concurrent.futures``.
 
     Example::
 
@@ -179,7 +178,7 @@ def probe_executors() -> list[specs.ExecutorSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_reporters() -> list[specs.ReporterSpec]:  # type: ignore[empty-body]
-    """Output formats, asked for with ``--format NAME``. Called when a comparison is planned.
+    """Return output formats, selected with ``--format NAME``. Called when a comparison is planned.
 
     Example::
 
@@ -190,7 +189,7 @@ def probe_reporters() -> list[specs.ReporterSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_tables() -> list[specs.TableSpec]:  # type: ignore[empty-body]
-    """Tables: for a mode the columns that reporters write. Called when a comparison begins.
+    """Return tables, the columns of the results for each mode. Called when a comparison begins.
 
     Example::
 
@@ -201,7 +200,7 @@ def probe_tables() -> list[specs.TableSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_reasons() -> Mapping[str, Text]:  # type: ignore[empty-body]
-    """Texts of a plugin's reasons in tables, by their codes. Called before the first table is made.
+    """Return the texts of a plugin's reason codes. Called before the first table is made.
 
     Example::
 
@@ -211,7 +210,7 @@ def probe_reasons() -> Mapping[str, Text]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_commands() -> list[specs.CommandSpec]:  # type: ignore[empty-body]
-    """Commands of ``probe``. Called at every start, so the module of hooks must import fast.
+    """Return commands of ``probe``. Called at every start, so the module of hooks must import fast.
 
     Example::
 
@@ -221,7 +220,7 @@ def probe_commands() -> list[specs.CommandSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_advise(report: Report) -> Advice | None:
-    """Advice on a finished comparison. Called once a comparison, unless ``-c`` turns it off.
+    """Return advice on a finished comparison. Called once per comparison, unless ``-c`` turns it off.
 
     Example::
 
@@ -231,7 +230,7 @@ def probe_advise(report: Report) -> Advice | None:
 
 @hookspec
 def probe_run_started(target: str, golden: str) -> None:
-    """A comparison begins. For observers; what they raise is logged and otherwise ignored.
+    """Observe that a comparison begins. Exceptions are reported as warnings and otherwise ignored.
 
     Example::
 
@@ -241,7 +240,7 @@ def probe_run_started(target: str, golden: str) -> None:
 
 @hookspec
 def probe_run_finished(report: Report) -> None:
-    """A comparison ended. For observers; what they raise is logged and otherwise ignored.
+    """Observe that a comparison has ended. Exceptions are reported as warnings and otherwise ignored.
 
     Example::
 

@@ -1,11 +1,10 @@
-"""Loads plugins one by one, each in its own guard, and remembers where each contribution came from.
+"""Loading of plugins, and look-up of their contributions.
 
-A plugin that cannot be loaded costs a warning that names it and the way to mend it, never the
-command. Two contributions of one name are an error only when that name is used.
+A plugin that cannot be loaded causes a warning that names it and its fix, and never stops the command. Two
+contributions of the same name are an error only if that name is used.
 
-Plugins that others build on (kits) declare hooks of their own: entry points in the group ``probe.hookspecs``
-name modules with hookspecs and ``KINDS``, from each kind to the type of what its hook returns, or to its
-address, which is imported when the kind is first asked for.
+Plugins that others extend (kits) declare hooks of their own: entry points in the group ``probe.hookspecs``
+name modules with hookspecs and ``KINDS``, which maps each kind to the class of its specs or its address.
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ CORE = "core"
 
 
 class PluginWarning(UserWarning):
-    """A plugin that is left out, and how to mend it."""
+    """A warning that a plugin is left out, with the way to fix it."""
 
 
 @dataclass(slots=True)
 class Plugin:
-    """One installed plugin: where it comes from and what became of it."""
+    """An installed plugin, with its origin and the problem that keeps it from loading, if any."""
 
     name: str
     distribution: str
@@ -60,28 +59,27 @@ class Plugin:
 
     @property
     def origin(self) -> Origin:
-        """Distribution and version, for messages."""
+        """The distribution and its version, for messages."""
         return Origin(self.distribution, self.version)
 
 
 @dataclass(frozen=True, slots=True)
 class Contribution:
-    """A spec and the plugin that gave it."""
+    """A spec with the plugin that gave it."""
 
     spec: Spec
     plugin: Plugin
 
 
 class Manager:
-    """The plugins of this process, with all hooks that are declared in it.
+    """The plugins of this process, with all hooks that the core and kits declare.
 
     Args:
-        entry_points: The plugins; None for those that are installed and wanted.
-        kits: The modules of hookspecs; None for those that are installed.
+        entry_points: The plugins; None for the installed ones that ``PROBE_PLUGINS`` selects.
+        kits: The modules with hookspecs; None for the installed ones.
 
     Attributes:
-        kinds: The type of each kind of contribution, those of kits after the core's; an address until it is
-            asked for.
+        kinds: The spec class of each kind of contribution, or its address until it is first used.
         hookspecs: The modules that declare hooks, the core's first.
     """
 
@@ -99,10 +97,10 @@ class Manager:
         self._contributions: dict[str, list[Contribution]] = {}
         core = Plugin(CORE, "probe-core", __version__)
         declared = dict.fromkeys(KINDS, core.origin)
-        installed = metadata.entry_points()  # reads the files of every distribution: once
+        installed = metadata.entry_points()  # slow, reads the files of every distribution
         for point in _unique(installed.select(group=HOOKSPECS) if kits is None else kits):
             self._declare(point, declared)
-        self._lacks_hooks = bool(self.plugins)  # those of a broken kit, which are no names mistyped
+        self._lacks_hooks = bool(self.plugins)  # unknown hooks may be those of a broken kit
         self._add(core, lambda: builtins)
         for point in _wanted(installed.select(group=GROUP) if entry_points is None else entry_points):
             self._add(_plugin_of(point), point.load)
@@ -110,12 +108,7 @@ class Manager:
     # -- loading -----------------------------------------------------------------------
 
     def _declare(self, point: metadata.EntryPoint, declared: dict[str, Origin]) -> None:
-        """Add the hooks of a kit; one that is broken becomes a plugin that is left out.
-
-        Args:
-            point: The kit's entry point.
-            declared: Who declares each kind; those of the kit are added.
-        """
+        """Add the hooks of a kit, or leave it out if broken; ``declared`` maps each kind to its origin."""
         kit = _plugin_of(point)
         kit.name = point.value
         with self._guarded(kit):
@@ -148,13 +141,13 @@ class Manager:
                 self._check_hooks(module)
 
     def _check_hooks(self, module: Any) -> None:
-        """Raise for a hook whose name is mistyped, or that is not marked: it would be silent otherwise."""
+        """Raise TypeError for a hook with an unknown name or without ``@hookimpl``, which pluggy ignores."""
         known = [name for name in vars(self._pluggy.hook) if name.startswith("probe_")]
         try:
             self._pluggy.check_pending()
         except pluggy.PluginValidationError as error:
-            found = re.search(r"unknown hook '(\w+)'", str(error))
-            close = meant(found[1], known) if found else None
+            match = re.search(r"unknown hook '(\w+)'", str(error))
+            close = meant(match[1], known) if match else None
             raise TypeError(f"{said(error)}; did you mean {close}?") if close else error from None
         for name in known:
             hook = getattr(module, name, None)
@@ -163,16 +156,16 @@ class Manager:
 
     @contextmanager
     def _guarded(self, plugin: Plugin) -> Iterator[None]:
-        """Leave a plugin out that raises in the block."""
+        """Leave out a plugin that raises an exception in the block."""
         try:
             yield
         except KeyboardInterrupt:
             raise
-        except BaseException as error:  # whatever a stranger's module raises, SystemExit too, ends no command
+        except BaseException as error:  # a plugin must not end the command, not even with SystemExit
             self._leave_out(plugin, said(error))
 
     def _take_reasons(self) -> None:
-        """Register what the codes of the plugins' reasons say."""
+        """Register the texts of the plugins' reason codes."""
         from probe_core.model.messages import register
 
         for implementation in self._pluggy.hook.probe_reasons.get_hookimpls():
@@ -193,31 +186,29 @@ class Manager:
             stacklevel=2,
         )
 
-    # -- asking ------------------------------------------------------------------------
-
     def contributions(self, kind: str) -> list[Contribution]:
-        """All contributions of a kind (``metrics``, ``readers``, …), in the order of the plugins."""
+        """Return all contributions of a kind (``metrics``, ``readers``, …), in the order of the plugins."""
         if kind == "tables" and kind not in self._contributions:
-            self._take_reasons()  # tables show them, and nothing before
+            self._take_reasons()  # needed by tables only
         if kind not in self._contributions:
             self._contributions[kind] = self._collect(kind)
         return self._contributions[kind]
 
     def _type_of(self, kind: str) -> type[Spec] | None:
-        """Return what the hook of a kind returns; None where its kit is broken."""
+        """Return the spec class of a kind; None if its kit is broken."""
         named = self.kinds.get(kind)
         if not isinstance(named, str):
             return named
-        found: type[Spec] | None = None
+        spec_type: type[Spec] | None = None
         with self._guarded(self._kits[kind]):
-            self.kinds[kind] = found = _check_kind(kind, address(named))
-        return found
+            self.kinds[kind] = spec_type = _check_kind(kind, address(named))
+        return spec_type
 
     def _collect(self, kind: str) -> list[Contribution]:
         wanted = self._type_of(kind)
         if wanted is None:
             return []
-        found: list[Contribution] = []
+        contributions: list[Contribution] = []
         caller: pluggy.HookCaller = getattr(self._pluggy.hook, f"probe_{kind}")
         for implementation in caller.get_hookimpls():
             plugin = self.plugins[implementation.plugin_name]
@@ -233,63 +224,66 @@ class Manager:
                         )
                     if problem := problem_of(spec):
                         raise TypeError(f"probe_{kind}: {problem}")
-                found += [Contribution(replace(spec, origin=plugin.origin), plugin) for spec in specs]
+                contributions += [Contribution(replace(spec, origin=plugin.origin), plugin) for spec in specs]
                 FRAMEWORK_FRAMES.update(*(s.framework_frames for s in specs if isinstance(s, ReaderSpec)))
-        return found
+        return contributions
 
     def names(self, kind: str) -> list[str]:
-        """The names that can be asked for."""
+        """Return the names of all contributions of a kind."""
         return list(dict.fromkeys(item.spec.name for item in self.contributions(kind)))
 
     def find(self, kind: str, name: str, as_type: type[S]) -> S:
-        """The one contribution called ``name``, which may have parameters behind it: ``ulp:limit=4``.
+        """Return the contribution called ``name``, which may include parameters: ``ulp:limit=4``.
 
         Raises:
-            UserError: None of that name, or several; parameters that it does not take.
+            UserError: No plugin or several plugins give it, or a parameter is not valid.
         """
         name, given = split(name)
-        found = [item for item in self.contributions(kind) if item.spec.name == name]
-        if not found:
+        matches = [item for item in self.contributions(kind) if item.spec.name == name]
+        if not matches:
             raise self.missing(kind, name)
-        if len(found) > 1:
+        if len(matches) > 1:
             raise UserError(
-                f'Several plugins give a {singular(kind)} called "{name}".',
+                f'Several plugins provide a {singular(kind)} called "{name}".',
                 f"Uninstall all but one, or name the plugins you want in {ONLY}:",
-                [str(item.plugin.origin) for item in found],
+                [str(item.plugin.origin) for item in matches],
             )
-        spec = found[0].spec
+        spec = matches[0].spec
         assert isinstance(spec, as_type)
         return replace(spec, values=read(spec.title, spec.parameters, given)) if given else spec
 
     def record_files(self) -> RecordFiles:
-        """The names of the record files that the readers know, the core's own format first."""
+        """Return the names of the record files of all readers, those of the core's own format first."""
         specs = (item.spec for item in self.contributions("readers"))
         return tuple(
-            dict.fromkeys((FILES, *(one.record_files for one in specs if isinstance(one, ReaderSpec))))
+            dict.fromkeys((FILES, *(spec.record_files for spec in specs if isinstance(spec, ReaderSpec))))
         )
 
     def scheduled(self) -> str | None:
-        """The executor that ``--scheduler`` chooses, or a distribution of probe would give; None for none."""
+        """Return the executor that ``--scheduler`` selects, installed or not; None if there is none."""
         specs = [item.spec for item in self.contributions("executors")]
-        found = [spec.name for spec in specs if isinstance(spec, ExecutorSpec) and spec.has_scheduler]
-        return next(iter([*found, *given("executors")]), None)
+        names = [spec.name for spec in specs if isinstance(spec, ExecutorSpec) and spec.has_scheduler]
+        return next(iter([*names, *given("executors")]), None)
 
     def missing(self, kind: str, name: str) -> UserError:
-        """Return the error for a contribution that no plugin gives: what to install, or what there is."""
+        """Return the error for a contribution that no plugin gives: a package to install, or valid names."""
         known = provider(kind, name)
         if known is not None:
             return missing(f'The {singular(kind)} "{name}"', known, ONLY)
         names = self.names(kind)
         return UserError(
             f'There is no {singular(kind)} called "{name}".',
-            "Use one of these:" if names else "No plugin that is installed gives any; see probe plugins.",
+            "Use one of these:" if names else "No installed plugin provides any; see probe plugins.",
             names,
         )
 
     def notify(self, hook: str, returns: type[object] | None = None, **arguments: Any) -> list[Any]:
-        """Call an observing hook on every plugin; what one raises becomes a warning.
+        """Call a hook on every plugin and return the answers that are not None; exceptions become warnings.
 
-        ``returns`` is what an answer must be, or None.
+        Args:
+            hook: The name of the hook.
+            returns: The type that answers must have; None for any.
+            arguments: The arguments of the hook.
         """
         answers = []
         caller: pluggy.HookCaller = getattr(self._pluggy.hook, hook)
@@ -299,7 +293,7 @@ class Manager:
                 answers.append(_expected(implementation.function(**wanted), returns))
             except KeyboardInterrupt:
                 raise
-            except BaseException as error:  # see _guarded
+            except BaseException as error:  # as in _guarded
                 origin = self.plugins[implementation.plugin_name].origin
                 failed = PluginError(
                     f"{hook} of {origin} failed: {said(error)}.", what_to_do(origin.distribution)
@@ -308,12 +302,12 @@ class Manager:
         return [answer for answer in answers if answer is not None]
 
     def culprit(self, trace: TracebackType | None) -> Plugin | None:
-        """Return the plugin, not of this repository, whose code a traceback runs through; None for none."""
-        strangers = {one.package: one for one in self.plugins.values() if not one.origin.is_of_probe}
+        """Return the third-party plugin whose code a traceback runs through; None if there is none."""
+        third_party = {item.package: item for item in self.plugins.values() if not item.origin.is_of_probe}
         while trace is not None:
             package = str(trace.tb_frame.f_globals.get("__name__")).partition(".")[0]
-            if package in strangers:
-                return strangers[package]
+            if package in third_party:
+                return third_party[package]
             trace = trace.tb_next
         return None
 
@@ -325,7 +319,7 @@ def _check_kind(kind: str, spec: Any) -> type[Spec]:
 
 
 def warn(error: PluginError, means: str) -> None:
-    """Warn of a plugin that fails where the work goes on; ``means`` says what that does to the result."""
+    """Warn that a plugin failed while the work continues; ``means`` is the effect on the result."""
     warnings.warn(f"{error.what} {means} {error.fix}", PluginWarning, stacklevel=3)
 
 
@@ -336,22 +330,22 @@ def _expected(answer: T, kind: type[object] | None) -> T:
 
 
 def _plugin_of(point: metadata.EntryPoint) -> Plugin:
-    """Return the plugin of an entry point; a damaged distribution has no name or version."""
+    """Return the plugin of an entry point; the version is empty if the distribution is damaged."""
     name, version = point.name, ""
     if point.dist is not None:
         with suppress(Exception):
-            said_of = point.dist.metadata  # parsed anew each time it is asked for
-            name, version = said_of["Name"] or name, said_of["Version"] or ""
+            fields = point.dist.metadata  # parsed on each access
+            name, version = fields["Name"] or name, fields["Version"] or ""
     return Plugin(point.name, name, version, package=point.value.partition(":")[0].partition(".")[0].strip())
 
 
 def singular(kind: str) -> str:
-    """Return the word for one contribution of a kind: ``policy`` of ``policies``."""
+    """Return the singular of a kind: ``policy`` for ``policies``."""
     return ("policy" if kind == "policies" else kind[:-1]).replace("_", " ")
 
 
 def _unique(points: Sequence[metadata.EntryPoint] | metadata.EntryPoints) -> list[metadata.EntryPoint]:
-    """Return the entry points without those of a distribution that is on the path twice."""
+    """Return the entry points without duplicates, from a distribution that is on the path twice."""
     return list({(point.name, point.value): point for point in points}.values())
 
 

@@ -1,4 +1,4 @@
-"""Parameters of contributions, as texts give them: ``ulp:limit=4``."""
+"""Parameters of contributions, written after their names: ``ulp:limit=4``."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ TRUE, FALSE = ("true", "yes", "1"), ("false", "no", "0")
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of a metric, a policy or a format: a keyword of its factory.
+    """A parameter of a metric, a policy or a format: a keyword argument of its factory.
 
     Attributes:
-        name: As it is given.
-        kind: ``float``, ``int``, ``bool`` or ``str``.
-        help: A line about it, with its default.
+        name: The name, as users write it.
+        kind: The type: ``float``, ``int``, ``bool`` or ``str``.
+        help: A line for the list of parameters, with the default.
     """
 
     name: str
@@ -27,17 +27,17 @@ class Parameter:
 
 
 def split(text: str) -> tuple[str, dict[str, str]]:
-    """The name and the parameters in ``name:parameter=value:parameter=value``.
+    """Split ``name:parameter=value:parameter=value`` into the name and the parameters.
 
     Raises:
-        UserError: A part behind the name is no ``parameter=value``.
+        UserError: A part after the name is not ``parameter=value``.
     """
     name, *parts = text.split(":")
     given: dict[str, str] = {}
     for part in parts:
         key, equals, value = part.partition("=")
         if not key or not equals:
-            raise UserError(f'"{part}" in "{text}" is no parameter.', f"For example {name}:parameter=value.")
+            raise UserError(f'"{part}" in "{text}" is not a parameter.', f"Write {name}:parameter=value.")
         if key in given:
             raise UserError(f'"{text}" gives {key} twice.', "Leave one of them out.")
         given[key] = value
@@ -45,18 +45,24 @@ def split(text: str) -> tuple[str, dict[str, str]]:
 
 
 def read(title: str, parameters: tuple[Parameter, ...], given: Mapping[str, str]) -> dict[str, Any]:
-    """The values that texts give for ``parameters``; ``title`` is what messages call their owner.
+    """Return the values of parameters given as texts; ``title`` is their owner in messages.
 
     Raises:
-        UserError: A parameter that there is not, or a value of another kind.
+        UserError: A parameter does not exist, or a value has the wrong type.
     """
     known = {parameter.name: parameter for parameter in parameters}
     values: dict[str, Any] = {}
     for name, text in given.items():
         if name not in known:
-            lines = [f"{one.name}: {one.help}" for one in parameters]
+            lines = [f"{parameter.name}: {parameter.help}" for parameter in parameters]
             close = nearest(name, list(known), 1)
-            fix = f"Did you mean {close[0]}?" if close else "It has these:" if lines else "It has none."
+            fix = (
+                f"Did you mean {close[0]}?"
+                if close
+                else "Use one of these:"
+                if lines
+                else "It has none; leave it out."
+            )
             raise UserError(f'{title} has no parameter "{name}".', fix, lines)
         values[name] = _value(title, known[name], text)
     return values

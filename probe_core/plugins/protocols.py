@@ -1,4 +1,4 @@
-"""What the factories of the specs make."""
+"""Interfaces of the objects that the factories of specs make."""
 
 from __future__ import annotations
 
@@ -31,68 +31,68 @@ if TYPE_CHECKING:
 
 
 class Reader(Protocol):
-    """Opens the runs of one framework."""
+    """A reader of the runs of one framework."""
 
     def sniff(self, path: Path) -> int:
-        """How sure the reader is that the record file ``path`` is its own, from 0 to 100."""
+        """Return the confidence, from 0 to 100, that ``path`` is a record file of this reader."""
 
     def open(self, path: Path) -> Run:
-        """The run in ``path``; raises UserError where it cannot be read."""
+        """Open the run in ``path``, or raise UserError if it cannot be read."""
 
 
 class Matcher(Protocol):
-    """Pairs two runs."""
+    """A way of pairing two runs."""
 
     def match(self, target: Run, golden: Run, plan: Plan) -> Matching:
-        """Which golden slot each target slot is compared with."""
+        """Return the golden slot of each target slot."""
 
 
 class Viewer(Protocol):
-    """Shows two runs to matchers in other words than their own."""
+    """A translation of the names of two runs for matchers."""
 
     def check(self, plan: Plan) -> None:
-        """Refuse a plan whose files cannot be used, before any run is opened; raises UserError."""
+        """Raise UserError if a mapping file of the plan is not valid, before any run is opened."""
 
     def views(self, plan: Plan, manager: Manager, target: Run, golden: Run) -> Views | None:
-        """Both runs as the plan's matcher sees them, with hints; None to leave them as they are."""
+        """Return both runs as the plan's matcher sees them; None to leave them as they are."""
 
 
 class Metric(Protocol):
-    """Measures one pair, in as many columns as its spec names."""
+    """A measurement of one pair, in as many columns as its spec names."""
 
     def measure(self, pair: OpenPair) -> Sequence[Measurement]:
-        """One measurement a column. Called only for pairs that can be measured."""
+        """Return a measurement per column. Called only for pairs that can be measured."""
 
 
 class Policy(Protocol):
-    """Judges one pair by its measurements."""
+    """A rule that judges one pair by its measurements."""
 
     def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
-        """The verdict on a pair; called for pairs without partner as well."""
+        """Return the verdict on a pair. Called for pairs without partner as well."""
 
 
 class Judge(Protocol):
-    """Looks at the rows of one op after the policy; made for each comparison, asked op by op in order."""
+    """A rule on the rows of an op after the policy; made for each comparison, called op by op in order."""
 
     def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
-        """The verdicts to change, by the row's position in ``rows``."""
+        """Return the verdicts to change, by the row's position in ``rows``."""
 
 
 class Highlighter(Protocol):
-    """Marks rows of one op by looking at all of them."""
+    """A rule that marks rows of an op by looking at all of them."""
 
     def mark(self, rows: Sequence[Row]) -> Mapping[int, Mark]:
-        """The mark of each marked row, by its position in ``rows``."""
+        """Return the mark of each marked row, by its position in ``rows``."""
 
 
 class Opened(Protocol):
-    """Two runs that are about to be compared.
+    """Two opened runs that are about to be compared.
 
     Attributes:
         plan: The plan of the comparison.
-        mode: What both runs hold.
+        mode: The kind of data in both runs.
         is_debug: True for variables that a script saved on their own.
-        has_stacks: True where the table shows call stacks.
+        has_stacks: True if the table shows call stacks.
         shown: The metrics of the table with their columns.
         target: The run under test.
     """
@@ -105,75 +105,76 @@ class Opened(Protocol):
     target: Run
 
     def columns(self, mode: Mode) -> Sequence[Column]:
-        """The columns of the table of ``mode``."""
+        """Return the columns of the table of ``mode``."""
 
 
 class Witness(Protocol):
-    """Sees the rows of one comparison pass by, judged, in the order of the target's run."""
+    """An observer of the judged rows of one comparison, in the order of the target's run."""
 
     def write(self, op: Op, rows: Sequence[Row]) -> None:
         """Take in the rows of one op."""
 
     def close(self, *, interrupted: bool = False) -> Path:
-        """Complete what it writes; the file."""
+        """Complete the observer's file and return its path."""
 
     def discard(self) -> None:
-        """Leave nothing behind."""
+        """Remove everything written so far."""
 
 
 class Conclusion(Protocol):
-    """What an answerer found in one step."""
+    """The answer of an answerer for one step."""
 
     @property
     def is_judged(self) -> bool:
-        """True where there was something to judge."""
+        """Return True if there was anything to judge."""
 
     def show(self) -> None:
-        """Print it."""
+        """Print the answer."""
 
 
 class Answerer(Protocol):
-    """Answers a question about a comparison over all its ranks."""
+    """A question about a comparison over all its ranks."""
 
     def witness(self, opened: Opened, pair: RunPair) -> Witness | None:
-        """What looks at the rows of one comparison; None where there is nothing to look at."""
+        """Return the observer of one comparison's rows; None if there is nothing to observe."""
 
     def conclude(self, plan: Plan, pairs: Sequence[RunPair]) -> Sequence[Conclusion]:
-        """What all witnesses together come to, once the comparisons of ``pairs`` have been made."""
+        """Return the answers, once all comparisons of ``pairs`` are made."""
 
 
 class PlanOption(Protocol):
-    """Changes the plan of ``compare`` as options of a plugin ask."""
+    """A function that changes the plan of ``compare`` for the options of a plugin."""
 
     def __call__(self, plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
-        """The plan to carry out; ``asked`` are the names of the parameters that were given."""
+        """Return the plan to carry out; ``asked`` are the names of the options that the user gave."""
 
 
 class MergeOption(Protocol):
-    """Work that ``merge_result`` does besides merging, as options of a plugin ask."""
+    """A function that does extra work in ``merge_result`` for the options of a plugin."""
 
     def __call__(self, manager: Manager, output: Path, format: str, values: Mapping[str, Any]) -> int:
-        """Do it; the exit code."""
+        """Do the work and return the exit code."""
 
 
 class Executor(Protocol):
-    """A place where comparisons run: processes of this machine, a cluster."""
+    """A place to run comparisons, such as processes of this machine or a cluster."""
 
     place: Place
 
     def open(self, jobs: int, scheduler: str | None) -> Pool:
-        """Workers that take ``jobs`` calls at a time, fewer where there are no more; with 0, all there are.
+        """Return a pool of workers; functions, arguments and results of their calls can be pickled.
 
-        ``scheduler`` is the address that was given with ``--scheduler``. What is called, with its arguments
-        and its result, can be pickled.
+        Args:
+            jobs: Number of calls at a time, or fewer if there are fewer workers; 0 for all workers.
+            scheduler: The address given with ``--scheduler``.
 
         Raises:
-            UserError: There is no such scheduler, or no worker.
+            UserError: The scheduler cannot be reached, or has no workers.
         """
 
 
 class TableWriter(Protocol):
-    """A file being written."""
+    """A result file that is being written."""
 
     def write(self, cells: Sequence[Cell], colour: Colour | None) -> None:
         """Append one row."""
@@ -182,14 +183,14 @@ class TableWriter(Protocol):
         """Complete the file at the path it was opened for."""
 
     def abandon(self) -> None:
-        """Let go of the file without completing it; its path is removed by the caller."""
+        """Close the file without completing it; the caller removes it."""
 
 
 class Reporter(Protocol):
-    """Writes tables in one format."""
+    """An output format for tables."""
 
     def open(self, path: Path, headers: Sequence[str], row_count: int) -> TableWriter:
         """Begin a table of ``row_count`` rows at ``path``."""
 
     def line(self, row: int, row_count: int) -> str:
-        """Where the row with 0-based number ``row`` stands in the finished file, for a person."""
+        """Return the position of a row, counted from 0, in the finished file, for people."""

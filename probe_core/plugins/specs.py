@@ -1,7 +1,7 @@
-"""What the hooks return: small frozen descriptions whose factories import the heavy parts.
+"""Descriptions of contributions, as hooks return them.
 
-A factory is a callable without arguments, or its address as ``"package.module:attribute"``,
-which is imported only when the contribution is used.
+A factory is a callable, or its address as ``"package.module:attribute"``, which is imported only when the
+contribution is used. It is called with the parameters that the user gave.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Factory = Union[str, Callable[..., Any]]
 
 
 class Needs(str, Enum):
-    """What of a pair a metric looks at."""
+    """Kinds of data that a metric reads from a pair."""
 
     STATISTICS = "statistics"
     TENSOR = "tensor"
@@ -34,11 +34,15 @@ class Needs(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """What every contribution has: a name to ask for it by, a line about it, and how to make it.
+    """The description of a contribution: its name, a line about it, and its factory.
 
     Attributes:
-        parameters: Keywords that the factory takes, given as ``name:parameter=value``.
-        values: Those that were given.
+        name: The name that users select it by.
+        summary: A line for ``probe plugins``.
+        factory: A callable or its address.
+        parameters: Keyword arguments of the factory, which users give as ``name:parameter=value``.
+        values: The parameters that the user gave.
+        origin: The distribution that it comes from; the manager fills it in.
     """
 
     name: str
@@ -47,19 +51,18 @@ class Spec:
     parameters: tuple[Parameter, ...] = field(default=(), kw_only=True)
     values: Mapping[str, Any] = field(default_factory=dict, kw_only=True, compare=False, repr=False)
     origin: Origin = field(default=Origin(), kw_only=True, compare=False, repr=False)
-    """Who gives it; the manager fills it in."""
 
     @property
     def title(self) -> str:
-        """What messages call it, such as ``The metric "mine"``."""
+        """The name in messages, such as ``The metric "mine"``."""
         word = re.sub(r"(?<!^)(?=[A-Z])", " ", type(self).__name__.removesuffix("Spec")).lower()
         return f'The {"highlighter" if word == "highlight" else word} "{self.name}"'
 
     def make(self) -> Any:
-        """Import what the factory needs and call it.
+        """Import the factory and call it.
 
         Raises:
-            PluginError: That failed.
+            PluginError: The plugin raised an exception.
         """
         with blamed(self.title, self.origin):
             made = address(self.factory) if isinstance(self.factory, str) else self.factory
@@ -67,31 +70,34 @@ class Spec:
 
 
 def problem_of(spec: Spec) -> str:
-    """Return what of a description is no description, in words; an empty text where all is well."""
+    """Return a sentence on a field of a spec that is not valid; empty if all are."""
     if not isinstance(spec.name, str) or not spec.name or not isinstance(spec.summary, str):
         return f"a name and a summary must be texts, not {spec.name!r:.80} and {spec.summary!r:.80}"
     if not callable(spec.factory) and not (isinstance(spec.factory, str) and ":" in spec.factory):
         return f'{spec.title}: a factory is a callable or "module:attribute", not {spec.factory!r:.80}'
-    for one in fields(spec):
-        if isinstance(one.default, tuple) and isinstance(getattr(spec, one.name), str):
-            return f"{spec.title}: {one.name} must be a tuple, not a text"
+    for attribute in fields(spec):
+        if isinstance(attribute.default, tuple) and isinstance(getattr(spec, attribute.name), str):
+            return f"{spec.title}: {attribute.name} must be a tuple, not a text"
     if not (isinstance(spec.parameters, tuple) and all(isinstance(p, Parameter) for p in spec.parameters)):
         return f"{spec.title}: parameters must be a tuple of Parameter, not {spec.parameters!r:.80}"
     return ""
 
 
 def address(text: str) -> Any:
-    """The object at ``"package.module:attribute"``."""
+    """Import and return the object at ``"package.module:attribute"``."""
     module, _, attribute = text.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 @dataclass(frozen=True, slots=True)
 class MetricSpec(Spec):
-    """A metric: its columns, and what it needs of a pair (factory makes a ``protocols.Metric``).
+    """A metric (makes a ``protocols.Metric``).
 
-    ``ahead`` is the address of a function that may be called with several large pairs before the metric
-    is asked, on another thread, to leave with ``pair.share`` what the metric will ask ``pair.once`` for.
+    Attributes:
+        columns: The names of its columns.
+        needs: The kind of data that it reads.
+        ahead: The address of a function that may be called on another thread with several large pairs
+            before they are measured, to ``pair.share`` results that the metric gets from ``pair.once``.
     """
 
     columns: tuple[str, ...] = ()
@@ -105,8 +111,8 @@ class PolicySpec(Spec):
 
     Attributes:
         standard: The standard that it implements.
-        metrics: The metrics that it reads, which are measured for it.
-        modes: What runs may hold for it to judge them; all by default.
+        metrics: The metrics that it reads, which are then measured.
+        modes: The kinds of data in runs that it can judge; all by default.
     """
 
     standard: str = ""
@@ -116,27 +122,27 @@ class PolicySpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class JudgeSpec(Spec):
-    """A judge: may change verdicts after the policy, op by op (makes a ``protocols.Judge``).
+    """A judge, which may change verdicts after the policy (makes a ``protocols.Judge``).
 
-    Judges are asked in the order of ``order``, each seeing what those before it made of the rows.
+    Judges are called in ascending ``order``; each sees the changes of those before it.
     """
 
     order: int = 100
 
 
 class FinderSpec(Spec):
-    """A finder of the rows to look at first (makes a ``model.report.Finder`` for each comparison)."""
+    """A finder of suspects (makes a ``model.report.Finder`` for each comparison)."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerSpec(Spec):
-    """What a comparison as a whole is asked for, over all its ranks (makes a ``protocols.Answerer``).
+    """A question about a whole comparison, over all its ranks (makes a ``protocols.Answerer``).
 
     Attributes:
-        policies: Policies whose verdicts it needs beside the table's, in ``Row.further``.
-        metrics: Metrics that it needs beside the table's, by mode.
+        policies: Policies whose verdicts it reads from ``Row.further``.
+        metrics: Metrics that it needs in addition to the table's, by mode.
     """
 
     policies: tuple[str, ...] = ()
@@ -145,16 +151,16 @@ class AnswerSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option that a plugin adds to a command, as data.
+    """An option that a plugin adds to a command.
 
     Attributes:
         name: The key of its value.
-        flags: As typed: ``("-da", "--diff_analyze")``.
-        help: Its line in the help.
-        kind: ``"flag"``, ``"text"`` or ``"run"`` (a path or an address of a run).
+        flags: The spellings on the command line: ``("-da", "--diff_analyze")``.
+        help: The line in the help.
+        kind: ``"flag"``, ``"text"`` or ``"run"`` (a path or URL of a run).
         metavar: The word for its value in the help.
-        choices: The texts it may be; any where there are none.
-        needs: The name of an option of the same spec that it is nothing without.
+        choices: The valid values; any if empty.
+        needs: The name of an option of the same spec that must be given with it.
     """
 
     name: str
@@ -168,9 +174,9 @@ class Option:
 
 @dataclass(frozen=True, slots=True)
 class OptionSpec(Spec):
-    """Options of a command that go together.
+    """Options of a command that belong together.
 
-    The factory's address leads to what is called when one of them is given: for ``compare`` a
+    The factory is the function that is called if one of them is given: for ``compare`` a
     ``protocols.PlanOption``, for ``merge_result`` a ``protocols.MergeOption``.
     """
 
@@ -178,16 +184,16 @@ class OptionSpec(Spec):
     options: tuple[Option, ...] = ()
 
     def make(self) -> Any:
-        """What is called.
+        """Return the function to call.
 
         Raises:
             PluginError: It cannot be imported.
         """
-        return _found(self)
+        return _imported(self)
 
 
 class HighlightSpec(PolicySpec):
-    """A policy over the rows of one op that marks them (makes a ``protocols.Highlighter``)."""
+    """A highlighter, which marks rows of an op (makes a ``protocols.Highlighter``)."""
 
     __slots__ = ()
 
@@ -198,10 +204,10 @@ class ReaderSpec(Spec):
 
     Attributes:
         framework: The framework that its runs were recorded from.
-        record_files: The file that stands for a run in each rank's directory, by the end of its name; behind
-            it, if the format has one, that of variables saved on their own.
-        framework_frames: Parts of the call stacks' frames that lie in the framework or the recorder, and not
-            in a user's program, such as ``-packages/mine/``.
+        record_files: The end of the name of the record file in each rank's directory, followed by that of the
+            file of saved variables, if the format has one.
+        framework_frames: Texts that occur in frames of the framework or the recorder and not in those of a
+            user's program, such as ``-packages/mine/``.
     """
 
     framework: str = ""
@@ -217,10 +223,10 @@ class MatcherSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class ViewSpec(Spec):
-    """A way of showing two runs to matchers (makes a ``protocols.Viewer``).
+    """A view, which translates the names of two runs for matchers (makes a ``protocols.Viewer``).
 
     Attributes:
-        asks: The kinds of contributions, declared by its kit, that it asks plugins for.
+        asks: The kinds of contributions that it uses, declared by its kit.
     """
 
     asks: tuple[str, ...] = ()
@@ -230,10 +236,10 @@ class ViewSpec(Spec):
 class TableSpec(Spec):
     """The table of one mode (makes its columns, a sequence of ``model.Column``).
 
-    Its name is that of the mode, and the metrics that its columns name are measured whenever runs hold that.
+    Its name is that of the mode. The metrics that its columns name are measured for runs of that mode.
 
     Attributes:
-        policy: The policy behind its column of verdicts.
+        policy: The policy that fills its column of verdicts.
     """
 
     policy: str = ""
@@ -244,9 +250,8 @@ class ReporterSpec(Spec):
     """A reporter (makes a ``protocols.Reporter``).
 
     Attributes:
-        suffix: That of its files.
-        all_digits: True for files that machines read: numbers keep all their digits, which the columns of
-            the guide round to 6 or 12 decimals.
+        suffix: The suffix of its files.
+        all_digits: True for files that programs read, whose numbers are not rounded to 6 or 12 decimals.
     """
 
     suffix: str = ""
@@ -254,34 +259,33 @@ class ReporterSpec(Spec):
 
 
 class ImportedSpec(Spec):
-    """A contribution that the factory's address leads to, and that is imported and not called."""
+    """A contribution that is the imported object itself, which is not called."""
 
     __slots__ = ()
 
     def make(self) -> Any:
-        """The contribution itself: a factory that is an address names it.
+        """Return the contribution, imported if the factory is an address.
 
         Raises:
             PluginError: It cannot be imported.
         """
-        return _found(self)
+        return _imported(self)
 
 
-def _found(spec: Spec) -> Any:
-    """What the factory's address leads to, not called."""
+def _imported(spec: Spec) -> Any:
     with blamed(spec.title, spec.origin):
         return address(spec.factory) if isinstance(spec.factory, str) else spec.factory()
 
 
 class CommandSpec(ImportedSpec):
-    """A command: the factory's address leads to a click command."""
+    """A command; the factory is the address of a click command."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class DumperSpec(ImportedSpec):
-    """A recorder of runs, which scripts import and set up: its framework, levels and tasks."""
+    """A recorder of runs, which scripts import: its framework, levels and tasks."""
 
     framework: str = ""
     levels: tuple[str, ...] = ()
@@ -289,7 +293,7 @@ class DumperSpec(ImportedSpec):
 
 
 class Place(Enum):
-    """Where the workers of a pool are."""
+    """Locations of the workers of a pool."""
 
     HERE = "in this process"
     MACHINE = "in processes of this machine"
@@ -297,7 +301,7 @@ class Place(Enum):
 
 
 class Pool(NamedTuple):
-    """Workers, and how many calls they take at a time."""
+    """An executor of calls, and the number of calls that it makes at a time."""
 
     executor: futures.Executor
     size: int
@@ -305,11 +309,11 @@ class Pool(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSpec(Spec):
-    """Where comparisons run (makes a ``protocols.Executor``).
+    """A place to run comparisons (makes a ``protocols.Executor``).
 
     Attributes:
-        has_scheduler: True for one that ``--scheduler`` chooses.
-        killed: The names of the exceptions that say that workers died over a call.
+        has_scheduler: True if ``--scheduler`` selects it.
+        killed: The names of the exceptions raised if workers die during a call.
     """
 
     has_scheduler: bool = False
@@ -333,4 +337,4 @@ KINDS: Mapping[str, type[Spec]] = {
     "dumpers": DumperSpec,
     "executors": ExecutorSpec,
 }
-"""What the hook of each kind returns."""
+"""The spec class of each kind of contribution."""

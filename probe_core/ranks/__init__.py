@@ -1,1 +1,1 @@
-"""Which ranks and steps are compared, where, and what is finished."""
+"""Comparison of several ranks and steps: distribution over workers, and resuming."""

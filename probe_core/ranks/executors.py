@@ -1,6 +1,6 @@
-"""Where comparisons run: in threads of this process or in processes of their own, built in like plugins.
+"""Built-in executors: threads of this process, or processes of this machine.
 
-An executor gives a pool with the interface of ``concurrent.futures``, which cluster engines have as well.
+An executor opens a pool with the interface of ``concurrent.futures``, which cluster engines have as well.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ T = TypeVar("T")
 
 
 PRELOADED = ("probe_core.ranks.worker", "probe_core.flow.pipeline", "ml_dtypes", "yaml")
-"""What every process of a pool needs and nothing in the environment changes, imported once in the server that
-processes are forked from."""
+"""Modules that every process needs and that do not depend on the environment; the server that processes are
+forked from imports them once."""
 
 
 class Threads:
-    """Threads of this process: no start to wait for, one interpreter for all."""
+    """Executor on threads of this process, which start at once but share an interpreter."""
 
     place = Place.HERE
 
     def open(self, jobs: int, scheduler: str | None) -> Pool:
-        """A pool of ``jobs`` threads."""
+        """Return a pool of ``jobs`` threads; 0 for one per processor."""
         _refuse(scheduler, "threads")
         jobs = jobs or engine.cores()
         return Pool(ThreadPoolExecutor(jobs, "probe"), jobs)
 
 
 class Processes:
-    """Processes of this machine, each with an interpreter of its own."""
+    """Executor on processes of this machine, each with its own interpreter."""
 
     place = Place.MACHINE
 
     def open(self, jobs: int, scheduler: str | None) -> Pool:
-        """A pool of ``jobs`` processes."""
+        """Return a pool of ``jobs`` processes; 0 for one per processor."""
         _refuse(scheduler, "processes")
         jobs = jobs or engine.cores()
         method = processes.start_method()
@@ -59,10 +59,10 @@ class Processes:
 
 
 class _Workers(ProcessPoolExecutor):
-    """Processes that do not import the script that started them; we bring along what they are asked to do."""
+    """A process pool whose processes do not import the script that started them."""
 
     def submit(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
-        """Have a process call the function; processes start here, as they are needed."""
+        """Call the function in a process, which starts when it is first needed."""
         with processes.hidden_main():
             return super().submit(function, *args, **kwargs)
 
@@ -71,15 +71,15 @@ def _refuse(scheduler: str | None, name: str) -> None:
     if scheduler is not None:
         raise UserError(
             f"The executor {name} has no scheduler.",
-            "Leave --scheduler out, or choose an executor that has one; see probe plugins.",
+            "Leave --scheduler out, or choose an executor that has one with --executor; see probe plugins.",
         )
 
 
 def tune_process() -> None:
-    """Make a process that does nothing else quick at comparing.
+    """Tune the garbage collector and OpenBLAS of a process that only compares.
 
-    Rows make few cycles, so searching for them rarely is enough. No metric of ours multiplies matrices,
-    so OpenBLAS need not start the threads that would idle in a loop from numpy's import on.
+    Rows form few reference cycles, so the collector may run rarely. Probe's metrics multiply no matrices, so
+    OpenBLAS need not start threads, which would use CPU time while idle.
     """
     gc.set_threshold(50_000, 20, 100)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -89,21 +89,22 @@ def tune_process() -> None:
 
 
 class _Busy:
-    """Whether the process is at a call now, which Ctrl-C ends as it ends one in the main process."""
+    """A flag that is set while the process makes a call, which Ctrl-C then ends."""
 
     now = False
 
 
 def prepare_process(variables: Mapping[str, str]) -> None:
-    """Set a new process up: Ctrl-C ends the call that it is at, and nothing else.
+    """Prepare a new process of a pool, in which Ctrl-C ends only the current call.
 
-    ``variables`` are ours in the environment as they are now; the server may have started with others.
+    Args:
+        variables: Probe's environment variables; the server may have started with other values.
     """
     from probe_core.plugins.manager import PluginWarning
 
     processes.take_variables(variables)
     processes.end_with_parent()
-    warnings.simplefilter("ignore", PluginWarning)  # the parent has said it already
+    warnings.simplefilter("ignore", PluginWarning)  # the parent process has warned already
     tune_process()
     engine.use_threads(1)
     with contextlib.suppress(ValueError):  # not in the main thread of its process
@@ -118,7 +119,7 @@ def _interrupted(*_: Any) -> None:
 
 @contextmanager
 def busy() -> Iterator[None]:
-    """While the block runs, Ctrl-C ends it with KeyboardInterrupt."""
+    """Let Ctrl-C raise KeyboardInterrupt in a worker process while the block runs."""
     _Busy.now = True
     try:
         yield

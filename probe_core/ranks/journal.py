@@ -1,7 +1,7 @@
-"""What is finished of a comparison of many ranks, kept on disk so that it can be resumed.
+"""The journal of finished ranks, from which an interrupted comparison of many ranks is resumed.
 
-A file of JSON lines in the output directory: the plan, then a line for each finished rank, written as it
-finishes. It goes once all is done; one that is there belongs to a comparison that was interrupted.
+A file of JSON lines in the output directory: the plan, then a line for each finished rank. It is removed when
+all ranks are done, so one that exists belongs to a comparison that was interrupted.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ PREFIX = "compare_progress_"
 NOT_COMPARED = frozenset(
     {"time_stamp", "jobs", "executor", "scheduler", "resume", "output", "ranks", "steps"}
 )
-"""Fields of a plan in which a comparison may differ from the one that it takes up."""
+"""Fields of a plan that may change between the interrupted comparison and the resuming one."""
 
 
 class Journal:
     """The finished ranks of one comparison.
 
     Attributes:
-        time_stamp: That of the comparison's files.
+        time_stamp: The time stamp in the names of the comparison's files.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -45,7 +45,7 @@ class Journal:
 
     @classmethod
     def resume(cls, plan: Plan) -> Journal | None:
-        """The newest journal in the output directory that is of this plan; None where there is none."""
+        """Return the newest journal of the same plan in the output directory; None if there is none."""
         wanted = _identity(plan)
         with suppress(OSError):
             for path in sorted(plan.output.glob(f"{PREFIX}*.jsonl"), reverse=True):
@@ -61,9 +61,9 @@ class Journal:
         return None
 
     def finished(self, pair: RunPair) -> Report | None:
-        """The report of a pair that an earlier run finished; None where it did not.
+        """Return the report of a pair that an earlier command finished; None if it did not.
 
-        It counts while what was read is what it was, by sizes and times, and its results are there.
+        It is valid while its inputs have the same sizes and times and its result files exist.
         """
         read = self._read[_key(pair)] = _read(pair)
         line = self._lines.get(_key(pair))
@@ -76,7 +76,7 @@ class Journal:
         return None
 
     def begin(self) -> None:
-        """Write the plan, unless an earlier run of it did; a line that may have been cut off is ended."""
+        """Write the plan, unless the journal exists; end its last line, which may be incomplete."""
         make_directory(self._path.parent)
         refuse_link(self._path)
         if not self._path.exists():
@@ -85,13 +85,13 @@ class Journal:
             self._write("\n")
 
     def add(self, pair: RunPair, report: Report) -> None:
-        """Note that a rank is finished; where the disk takes no note, resuming compares the rank again."""
-        read = self._read.get(_key(pair)) or _read(pair)  # as it was before it was compared
+        """Note that a rank is finished; if that fails, resuming compares the rank again."""
+        read = self._read.get(_key(pair)) or _read(pair)  # its state before it was compared
         with suppress(UserError):
             self._append({"pair": _key(pair), "read": read, "report": report_to(report)})
 
     def end(self) -> None:
-        """All is done: nothing is left to resume."""
+        """Remove the journal."""
         with suppress(OSError):
             self._path.unlink(missing_ok=True)
 
@@ -108,12 +108,12 @@ class Journal:
 
 
 def _key(pair: RunPair) -> str:
-    """What tells a pair from all others, and its results from those of another choice of steps."""
+    """Return the identity of a pair, which includes its step."""
     return f"{pair.name}|{pair.target.absolute()}|{pair.golden.absolute()}"
 
 
 def _identity(plan: Plan) -> dict[str, Any]:
-    """What makes two plans the same comparison."""
+    """Return the part of a plan that must be equal for a comparison to be resumed."""
     described = plan.describe()
     for side in ("target", "golden"):
         if "://" not in described[side]:
@@ -126,25 +126,25 @@ def _identity(plan: Plan) -> dict[str, Any]:
 
 
 def _read(pair: RunPair) -> list[Any]:
-    """The fingerprints of all that comparing a pair reads."""
-    beside = ("", STACK_FILE, CONSTRUCT_FILE, TENSOR_DIRECTORY)
+    """Return the fingerprints of all files that comparing a pair reads."""
+    file_names = ("", STACK_FILE, CONSTRUCT_FILE, TENSOR_DIRECTORY)
     sides = (pair.target, pair.golden)
-    return [_fingerprint(path.parent / name if name else path) for path in sides for name in beside]
+    return [_fingerprint(path.parent / name if name else path) for path in sides for name in file_names]
 
 
 def _fingerprint(path: Any) -> Any:
-    """The size and the time of a file or directory, elsewhere what tells its versions apart."""
+    """Return the size and time of a local file or directory, or the version of a remote file."""
     try:
         if is_remote(path):
             return str(path.fs.ukey(path.path))
-        found = path.stat()
+        state = path.stat()
     except (OSError, ValueError):  # ValueError: a path that no file can have
         return None
-    return [found.st_size, found.st_mtime_ns]
+    return [state.st_size, state.st_mtime_ns]
 
 
 def _lines(path: Path) -> Iterator[dict[str, Any]]:
-    """The whole lines of a journal; its last may have been cut off."""
+    """Yield the complete lines of a journal; its last may be incomplete."""
     for line in path.read_text("utf-8", "replace").splitlines():
         with suppress(ValueError, RecursionError):
             value = json.loads(line)

@@ -1,4 +1,4 @@
-"""What all our worker processes share: how they start, what they take from their parent, how they end."""
+"""Start and end of worker processes, and the environment that they share with their parent."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from typing import Any
 from probe_core.files.atomic import private_directory
 
 LONGEST_DIRECTORY = 56
-"""Characters of the temporary directory in which the server that processes are forked from finds room for its
-socket, whose path may have some hundred."""
+"""Longest path of the temporary directory in characters. The fork server puts a socket into it, whose path is
+limited to about a hundred."""
 
 
 def start_method() -> str:
-    """How processes start here: forked from a server, which is quick, or else each from nothing."""
+    """Return the way to start processes: forked from a server, which is quick, or each from nothing."""
     can_fork = hasattr(os, "fork") and len(tempfile.gettempdir()) <= LONGEST_DIRECTORY
     return "forkserver" if can_fork else "spawn"
 
 
 def mark_temporary() -> None:
-    """Have multiprocessing keep its socket in a directory whose name says which process it belongs to.
+    """Let multiprocessing keep its socket in a directory whose name contains this process's number.
 
-    That directory goes with the process; where it is killed, the next of our processes removes it. A name of
-    multiprocessing's own choice says nothing, so nobody could.
+    The directory is removed when the process ends. If the process is killed, the next probe process can
+    recognise and remove it, which it could not with multiprocessing's own name.
     """
-    settings = getattr(multiprocessing.current_process(), "_config", None)  # where its get_temp_dir looks
+    settings = getattr(multiprocessing.current_process(), "_config", None)  # read by its get_temp_dir
     if settings is not None and settings.get("tempdir") is None:
         home = private_directory()
         Finalize(None, shutil.rmtree, args=(home,), kwargs={"ignore_errors": True}, exitpriority=-100)
@@ -43,9 +43,9 @@ def mark_temporary() -> None:
 
 @contextmanager
 def hidden_main() -> Iterator[None]:
-    """Processes that start meanwhile do not import the script that started them.
+    """Keep processes that start in the block from importing the main script.
 
-    So a script may use them without the guard that Python asks of those that start processes.
+    A script then needs no ``if __name__ == "__main__"`` around calls that start processes.
     """
     main = sys.modules["__main__"]
     names = ("__file__", "__spec__")
@@ -61,7 +61,7 @@ def hidden_main() -> Iterator[None]:
 
 @contextmanager
 def interrupts_held() -> Iterator[None]:
-    """Ctrl-C waits until the block is left. A process that starts meanwhile holds it for good."""
+    """Delay Ctrl-C until the end of the block; it stays blocked in processes that start in the block."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -73,7 +73,7 @@ def interrupts_held() -> Iterator[None]:
 
 
 def our_variables() -> dict[str, str]:
-    """Our variables in the environment as they are now."""
+    """Return the environment variables of probe with their present values."""
     return {name: text for name, text in os.environ.items() if name.startswith("PROBE_")}
 
 
@@ -81,23 +81,23 @@ def our_variables() -> dict[str, str]:
 
 
 def take_variables(variables: Mapping[str, str]) -> None:
-    """Have ``variables`` and no others of ours; the server that we were forked from may have had others."""
+    """Replace probe's environment variables, which are outdated in processes forked from the server."""
     for name in our_variables():
         del os.environ[name]
     os.environ.update(variables)
 
 
 def let_interrupts_in() -> None:
-    """Undo what ``interrupts_held`` left in a process that started meanwhile."""
+    """Accept Ctrl-C again in a process that started within ``interrupts_held``."""
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def end_with_parent() -> None:
-    """From now on end when the parent does: killed, it leaves its workers waiting for ever.
+    """End this process when its parent ends, even if the parent is killed.
 
-    A thread sees to it, and on Linux the kernel as well: a library that is stuck may hold the
-    interpreter's lock, so that no thread of Python's ever runs.
+    A thread waits for the parent. On Linux the kernel also sends a signal, because a library that hangs may
+    hold the interpreter's lock, so that no Python thread runs.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
@@ -105,7 +105,7 @@ def end_with_parent() -> None:
     if sys.platform == "linux":
         import fcntl
 
-        pipe = parent.sentinel  # open at the parent's end for as long as it lives; nothing is written to it
+        pipe = parent.sentinel  # the parent keeps its end open while it lives, and writes nothing
         with contextlib.suppress(OSError):
             fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
             fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)

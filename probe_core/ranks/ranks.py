@@ -1,8 +1,7 @@
-"""Compare the ranks and steps of two runs: spread over workers, resumed where they were interrupted.
+"""Comparison of all ranks and steps of two runs by several workers, which can be resumed.
 
-With as many comparisons as workers or more, each worker compares whole ranks and writes their files. With
-fewer, on a cluster or in processes that were asked for, ranks are compared one after another and each is
-measured in chunks by all workers.
+With at least as many comparisons as workers, each worker compares whole ranks and writes their files. With
+fewer, on a cluster or with ``--executor processes``, all workers measure chunks of one rank after another.
 """
 
 from __future__ import annotations
@@ -36,15 +35,12 @@ ASKED = (
     "readers", "matchers", "views", "tables", "metrics", "policies", "judges", "finders", "highlighters",
     "reporters", "answers",
 )  # fmt: skip
-"""The contributions that a comparison asks plugins for, besides those that a view asks for."""
+"""The kinds of contributions that a comparison loads, besides those that a view needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A comparison that ended: with a report, or with the mistake that prevented it.
-
-    ``resumed`` is True for one that an earlier run had finished.
-    """
+    """A comparison that ended with a report or an error; ``resumed`` if an earlier command made it."""
 
     pair: RunPair
     report: Report | None = None
@@ -53,18 +49,18 @@ class Finished:
 
     @property
     def interrupted(self) -> bool:
-        """True where the report is of the rows that there were when it was interrupted."""
+        """Return True if the comparison was interrupted and its report covers only some rows."""
         return self.report is not None and self.report.interrupted
 
 
 @dataclass
 class Ranks:
-    """The comparisons that a plan means.
+    """All comparisons of a plan.
 
     Attributes:
-        plan: The plan; its time stamp is that of the run that it takes up.
-        pairing: What is compared with what, and what is missing.
-        finished: What has ended so far, in the order of the pairs.
+        plan: The plan, with the time stamp of the comparison that it resumes, if any.
+        pairing: The pairs of record files, and the ranks and steps without partners.
+        finished: The comparisons that ended so far, in the order of the pairs.
     """
 
     plan: Plan
@@ -78,23 +74,23 @@ class Ranks:
         plan, formats = self.plan, self.manager.record_files()
         self.pairing = pair_runs(plan.target, plan.golden, plan.steps, plan.ranks, formats)
         if self.several:
-            found = Journal.resume(self.plan) if self.plan.resume else None
-            if found is not None:
-                self.plan = replace(self.plan, time_stamp=found.time_stamp)
+            journal = Journal.resume(self.plan) if self.plan.resume else None
+            if journal is not None:
+                self.plan = replace(self.plan, time_stamp=journal.time_stamp)
                 self._resumes = True
-            self._journal = found or Journal(self.plan)
+            self._journal = journal or Journal(self.plan)
 
     @property
     def several(self) -> bool:
-        """True where there is more than one comparison to make."""
+        """Return True if there is more than one pair of record files."""
         return len(self.pairing.pairs) > 1
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Hold the plan's time stamp while the block runs; where it is taken, the next that is free.
+        """Reserve the plan's time stamp, or the next free one, while the block runs.
 
         Raises:
-            UserError: The output directory takes no files; what is to be resumed is still running.
+            UserError: The output directory is not writable, or the comparison to resume is still running.
         """
         parts = {pair.part for pair in self.pairing.pairs}
         with claimed(self.plan.output, self.plan.time_stamp, parts, resumes=self._resumes) as time_stamp:
@@ -105,17 +101,16 @@ class Ranks:
             yield
 
     def run(self) -> Iterator[Finished]:
-        """Make all comparisons and give them in the order of the pairs, each once all before it have ended.
+        """Make all comparisons, and yield each in the order of the pairs.
 
         Raises:
-            UserError: A mistake in the plan; a single comparison that cannot be made; workers that are not
-                to be had, or gone.
-            KeyboardInterrupt: Interrupted; what came to an end by then was given.
+            UserError: The plan is not valid, the only comparison cannot be made, or there are no workers.
+            KeyboardInterrupt: The user pressed Ctrl-C; the finished comparisons were yielded before.
         """
         from probe_core.flow.comparison import check_plan
 
         check_plan(self.plan, self.manager)
-        remove_private_directories()  # of a killed run that this one resumes, be there nothing left to do
+        remove_private_directories()  # of a killed command, even if it left nothing to resume
         for part in {"", *(pair.part for pair in self.pairing.pairs)}:
             if part:
                 refuse_link(self.plan.output / part)
@@ -135,34 +130,34 @@ class Ranks:
             raise
 
     def _all(self) -> Iterator[Finished]:
-        """Make all comparisons of several; each as it ends, those of an earlier run first."""
+        """Make several comparisons, and yield each as it ends, starting with those finished earlier."""
         assert self._journal is not None
         self._journal.begin()
-        left: list[RunPair] = []
+        unfinished: list[RunPair] = []
         for pair in self.pairing.pairs:
             report = self._journal.finished(pair)
             if report is None:
-                left.append(pair)
+                unfinished.append(pair)
             else:
                 yield self._keep(Finished(pair, report, resumed=True))
-        for finished in self._spread(left):
+        for finished in self._spread(unfinished):
             if finished.report is not None and not finished.interrupted and not finished.report.faults:
                 self._journal.add(finished.pair, finished.report)
             yield self._keep(finished)
             tell("comparing ranks", len(self.finished), len(self.pairing.pairs))
-        if any(one.interrupted for one in self.finished):
+        if any(ended.interrupted for ended in self.finished):
             raise KeyboardInterrupt
-        all_failed = all(one.error for one in self.finished)
-        if all_failed or not any(one.report is None or one.report.faults for one in self.finished):
+        all_failed = all(ended.error for ended in self.finished)
+        if all_failed or not any(ended.report is None or ended.report.faults for ended in self.finished):
             self._journal.end()
 
     def _keep(self, finished: Finished) -> Finished:
         self.finished.append(finished)
         order = {id(pair): number for number, pair in enumerate(self.pairing.pairs)}
-        self.finished.sort(key=lambda one: order[id(one.pair)])
+        self.finished.sort(key=lambda ended: order[id(ended.pair)])
         return finished
 
-    # -- where they run ----------------------------------------------------------------------------
+    # -- choice of workers ---------------------------------------------------------------------------
 
     def _single(self) -> Finished:
         pair = self.pairing.pairs[0]
@@ -191,7 +186,7 @@ class Ranks:
         yield from self._whole(pairs)
 
     def _whole(self, pairs: list[RunPair]) -> Iterator[Finished]:
-        """Whole ranks, each compared by a worker."""
+        """Let each worker compare whole ranks."""
         from probe_core.ranks.worker import compare_apart
 
         place = self._executor.place
@@ -210,7 +205,7 @@ class Ranks:
             elif isinstance(outcome, BrokenExecutor) or type(outcome).__name__ in self._executor_spec.killed:
                 remove_leftovers(self.plan.output / pair.part, self.plan.time_stamp)
                 yield Finished(pair, error=lost(outcome))
-            elif isinstance(outcome, KeyboardInterrupt):  # before it had anything to keep
+            elif isinstance(outcome, KeyboardInterrupt):  # interrupted before it had any rows
                 interrupted = True
             else:
                 raise outcome
@@ -218,7 +213,7 @@ class Ranks:
             raise KeyboardInterrupt
 
     def _one_by_one(self, pairs: list[RunPair], *, in_chunks: bool = False) -> Iterator[Finished]:
-        """Rank after rank, each here or in chunks on the workers of a pool, which may not outlive it."""
+        """Compare one rank after another, here or in chunks by a pool that is opened for each rank."""
         for pair in pairs:
             try:
                 finished = self._chunked(pair) if in_chunks else Finished(pair, self._compare(pair))
@@ -241,8 +236,8 @@ class Ranks:
 
     @cached_property
     def _executor(self) -> Executor:
-        made: Executor = self._executor_spec.make()
-        return made
+        executor: Executor = self._executor_spec.make()
+        return executor
 
     @property
     def _executor_spec(self) -> ExecutorSpec:
@@ -250,11 +245,11 @@ class Ranks:
 
     def _pool(self) -> Pool:
         jobs = self.plan.jobs
-        if self.plan.executor is None:  # no more processes than there are ranks for
+        if self.plan.executor is None:  # no more processes than ranks
             jobs = min(self._jobs, len(self.pairing.pairs))
         views = (item.spec for item in self.manager.contributions("views"))
-        asked = [kind for spec in views if isinstance(spec, ViewSpec) for kind in spec.asks]
-        for kind in (*ASKED, *asked):  # what is broken is said here, once, and not by each worker
+        view_kinds = [kind for spec in views if isinstance(spec, ViewSpec) for kind in spec.asks]
+        for kind in (*ASKED, *view_kinds):  # warn of broken plugins here, and not in each worker
             self.manager.contributions(kind)
         spec = self._executor_spec
         with blamed(spec.title, spec.origin):

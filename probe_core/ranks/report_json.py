@@ -1,4 +1,4 @@
-"""A report as JSON: what of it is wanted of a rank that an earlier run compared."""
+"""Reports as JSON, for the journal from which a comparison of many ranks is resumed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COUNTED = ("measured", "matched", "target_only", "golden_only")
 
 
 def report_to(report: Report) -> dict[str, Any]:
-    """The report as plain data."""
+    """Return a report as plain data."""
     return {
         "label": report.label,
         "target": str(report.target),
@@ -44,10 +44,10 @@ def report_to(report: Report) -> dict[str, Any]:
 
 
 def report_from(plain: Any) -> Report:
-    """The report that ``plain`` says.
+    """Return the report that plain data describes.
 
     Raises:
-        LookupError, TypeError, ValueError: It is no report.
+        LookupError, TypeError, ValueError: The data does not describe a report.
     """
     levels = {level: _typed(_typed(plain, dict)["levels"][level.value], int) for level in Level}
     counts = Counts(levels, *(_typed(plain[name], int) for name in COUNTED))

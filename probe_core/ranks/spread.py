@@ -1,4 +1,4 @@
-"""Calls spread over a pool: as they finish or in their order, a bounded number under way."""
+"""Calls distributed over a pool, with a limited number pending at a time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from probe_core.plugins.specs import Pool
 
 T = TypeVar("T")
 AHEAD = 2
-"""Calls under way for each that a pool takes at a time."""
+"""Number of pending calls for each worker."""
 
 
 @contextmanager
 def opened(make: Callable[[], Pool]) -> Iterator[Pool]:
-    """The pool that ``make`` gives, let go at the end; what has not begun by then is dropped."""
+    """Yield the pool that ``make`` returns, and shut it down at the end; calls not yet begun are dropped."""
     pool = make()
     try:
         yield pool
@@ -29,10 +29,10 @@ def opened(make: Callable[[], Pool]) -> Iterator[Pool]:
 def as_finished(
     make: Callable[[], Pool], function: Callable[..., T], calls: Sequence[tuple[Any, ...]]
 ) -> Iterator[tuple[int, T | BaseException]]:
-    """The number and the outcome of each call, as they finish; an outcome may be what the call raised.
+    """Yield the number of each call with its result or its exception, in the order in which calls finish.
 
-    A worker that dies (memory ran out, a crash in native code) takes its pool with it. The calls that were
-    under way are then made one by one, so that only the one that kills its worker is lost.
+    A worker that dies (out of memory, a crash in native code) breaks its pool. The pending calls are then
+    made one by one, so that only the call that kills its worker is lost.
     """
     waiting = deque(range(len(calls)))
     alone: deque[int] = deque()
@@ -52,24 +52,21 @@ def as_finished(
 def _run(
     pool: Pool, function: Callable[..., T], calls: Sequence[tuple[Any, ...]], waiting: deque[int]
 ) -> Iterator[tuple[int, T | BaseException]]:
-    """Make the calls that wait, until they are done or the pool is broken.
-
-    When interrupted, give what is under way the time to end, as it was interrupted too.
-    """
-    under_way: dict[Future[T], int] = {}
+    """Make the waiting calls until all are done or the pool breaks; after Ctrl-C, finish the pending ones."""
+    pending: dict[Future[T], int] = {}
     broken = False
     try:
-        while under_way or (waiting and not broken):
-            while waiting and not broken and len(under_way) < pool.size:
+        while pending or (waiting and not broken):
+            while waiting and not broken and len(pending) < pool.size:
                 number = waiting.popleft()
-                under_way[_submit(pool, function, calls[number])] = number
-            done, _ = wait(under_way, return_when=FIRST_COMPLETED)
+                pending[_submit(pool, function, calls[number])] = number
+            done, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in done:
                 outcome = _outcome(future)
                 broken = broken or isinstance(outcome, BrokenExecutor)
-                yield under_way.pop(future), outcome
+                yield pending.pop(future), outcome
     except KeyboardInterrupt:
-        for future, number in under_way.items():
+        for future, number in pending.items():
             if not future.cancel():
                 yield number, _outcome(future)
         raise
@@ -85,40 +82,36 @@ def _submit(pool: Pool, function: Callable[..., T], call: tuple[Any, ...]) -> Fu
 
 
 def _outcome(future: Future[Any]) -> Any:
-    """What a call came to, once it did.
-
-    Raises:
-        UserError: A cluster dropped the call, for it is gone.
-    """
+    """Wait for a call, and return its result or exception; raise UserError if its cluster is gone."""
     try:
         error = future.exception()
-    except CancelledError as cancelled:  # we cancel nothing that we wait for
+    except CancelledError as cancelled:  # not by us: the cluster dropped it
         error = cancelled
     if isinstance(error, CancelledError):
         raise UserError(
             "The workers are gone: their scheduler ended or cannot be reached any more.",
-            "What was finished is kept; start the scheduler again and compare with --resume.",
+            "Finished results are kept; start the scheduler again and compare with --resume.",
         ) from None
     return future.result() if error is None else error
 
 
 def in_order(pool: Pool, function: Callable[..., T], calls: Iterable[tuple[Any, ...]]) -> Iterator[T]:
-    """What each call returns, in the order of the calls.
+    """Yield the result of each call, in the order of the calls.
 
     Raises:
         UserError: The workers died.
-        BaseException: What a call raised.
+        BaseException: A call raised it.
     """
-    under_way: deque[Future[T]] = deque()
+    pending: deque[Future[T]] = deque()
     try:
         for call in calls:
-            under_way.append(_submit(pool, function, call))
-            if len(under_way) >= pool.size * AHEAD:
-                yield _result(under_way.popleft())
-        while under_way:
-            yield _result(under_way.popleft())
+            pending.append(_submit(pool, function, call))
+            if len(pending) >= pool.size * AHEAD:
+                yield _result(pending.popleft())
+        while pending:
+            yield _result(pending.popleft())
     finally:
-        for future in under_way:
+        for future in pending:
             future.cancel()
 
 
@@ -132,9 +125,9 @@ def _result(future: Future[T]) -> T:
 
 
 def lost(error: BaseException) -> UserError:
-    """What to say of a worker that died over a call."""
+    """Return the error for a call whose worker died."""
     why = str(error).splitlines()[0] if str(error) else "no reason given"
     return UserError(
         f"The process that compared it died ({why}).",
-        "Memory may have run out: try fewer at a time with --jobs, then --resume.",
+        "Memory may have run out: compare again with --resume and fewer --jobs.",
     )

@@ -1,4 +1,4 @@
-"""One table over all ranks: how each compared, and where it parts first."""
+"""The summary table over all ranks: counts and the first suspect of each."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ LEVELS = (Level.ERROR, Level.WARNING, Level.PASS, Level.SKIP)
 
 
 def write_summary(plan: Plan, manager: Manager, finished: Sequence[Finished]) -> list[Path]:
-    """Write ``compare_summary_{ts}`` in the plan's formats, a row a rank; the files.
+    """Write ``compare_summary_{time stamp}`` in the plan's formats, with a row per rank; return the files.
 
     Raises:
-        UserError: The output directory takes no file.
+        UserError: The output directory is not writable.
     """
     make_directory(plan.output)
     files: list[Path] = []
@@ -39,7 +39,7 @@ def write_summary(plan: Plan, manager: Manager, finished: Sequence[Finished]) ->
         try:
             reporter: Reporter = spec.make()
             with blamed(spec.title, spec.origin, OSError):
-                write_table(reporter, file.temporary, HEADERS, [cells(one) for one in finished])
+                write_table(reporter, file.temporary, HEADERS, [cells(comparison) for comparison in finished])
         except PluginError as error:
             file.discard()
             warn(error, "Its summary is not written.")
@@ -52,7 +52,7 @@ def write_summary(plan: Plan, manager: Manager, finished: Sequence[Finished]) ->
 
 
 def cells(finished: Finished) -> list[Cell]:
-    """The row of one rank."""
+    """Return the cells of one rank's row."""
     pair, report = finished.pair, finished.report
     place: list[Cell] = [pair.part, pair.rank, pair.target.name]
     if report is None:

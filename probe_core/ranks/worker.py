@@ -1,7 +1,6 @@
-"""What the workers of a pool are asked to do: compare two record files, or measure a chunk of their ops.
+"""Functions for the workers of a pool: compare two record files, or measure a chunk of their ops.
 
-Everything that goes in and comes out can be sent to another process. A worker keeps the last comparison open
-between chunks.
+Arguments and results can be sent to another process. A worker keeps its last comparison open between chunks.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ if TYPE_CHECKING:
 
 
 CHUNKS = 4
-"""Chunks that a comparison is cut into for each call that its pool takes at a time."""
+"""Number of chunks of a comparison for each worker."""
 
 
 class Chunk(NamedTuple):
-    """The rows of some ops, what could not be read among their tensors, and notes for the report."""
+    """The rows of some ops, the errors of their tensor files, and notes for the report."""
 
     ops: list[tuple[str, list[Row]]]
     unreadable: list[str]
@@ -43,7 +42,7 @@ class Chunk(NamedTuple):
 @cache
 def _manager() -> Manager:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", PluginWarning)  # whoever asked us has said it already
+        warnings.simplefilter("ignore", PluginWarning)  # the parent process has warned already
         return Manager()
 
 
@@ -57,7 +56,7 @@ def compare_apart(plan: Plan, pair: RunPair, threads: int, manager: Manager | No
 
 
 class _Open(threading.local):
-    """The comparison that a thread of a worker was last asked to measure chunks of."""
+    """The last comparison of each worker thread."""
 
     key: str = ""
     comparison: Comparison | None = None
@@ -67,7 +66,7 @@ _open = _Open()
 
 
 def measure_chunk(plan: Plan, pair: RunPair, start: int, stop: int) -> Chunk:
-    """The rows of the target's ops from ``start`` to before ``stop``."""
+    """Measure the rows of the target's ops from ``start`` up to ``stop``."""
     with busy():
         engine.use_threads(1)
         comparison = _opened(plan, pair)
@@ -79,7 +78,7 @@ def measure_chunk(plan: Plan, pair: RunPair, start: int, stop: int) -> Chunk:
 
 
 def measured_by(pool: Pool, pair: RunPair, comparison: Comparison) -> Iterator[tuple[str, list[Row]]]:
-    """The rows of each op of a comparison as the workers of ``pool`` make them, chunk by chunk."""
+    """Yield the rows of each op of a comparison, measured chunk by chunk by the workers of ``pool``."""
     calls = [(comparison.plan, pair, *chunk) for chunk in comparison.chunks(pool.size * CHUNKS)]
     for chunk in in_order(pool, measure_chunk, calls):
         comparison.take_unreadable(chunk.unreadable, chunk.unreadable_count)
@@ -88,7 +87,7 @@ def measured_by(pool: Pool, pair: RunPair, comparison: Comparison) -> Iterator[t
 
 
 def _opened(plan: Plan, pair: RunPair) -> Comparison:
-    """The comparison of two record files as the plan says; the last one stays open."""
+    """Return the comparison of two record files; the last one stays open."""
     from probe_core.flow.comparison import Comparison
 
     key = repr((plan, pair))

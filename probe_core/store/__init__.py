@@ -1,1 +1,1 @@
-"""The run directory: its names and layout, reading its versions, writing atomically."""
+"""The run directory: names and layout of its files."""

@@ -1,9 +1,9 @@
-"""Finding the runs that two paths mean, and which of them are compared with each other.
+"""Search for the record files of two runs, and their pairing by step and rank (docs/pairing.md#ranks).
 
 A path may be a ``dump.json`` or ``debug.json``, a rank directory, a step directory, or the root of a dump
-with one step or several, below ``graph`` and ``pynative`` where a framework made both. Steps pair by their
-number and ranks by theirs, never by position. A single ``rank`` or ``proc123`` carries no number and pairs
-with whatever the other side has one of, or with its rank 0.
+with one or several steps, possibly below ``graph`` and ``pynative``. Steps and ranks pair by their numbers,
+never by position. A single ``rank`` or ``proc123`` has no number and pairs with the only rank of the other
+side, or with its rank 0.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from probe_core.errors import UserError
 from probe_core.store.files import CONSTRUCT_FILE, ERROR_FILE, FILES, STACK_FILE, TENSOR_DIRECTORY
 
 RecordFiles = tuple[tuple[str, ...], ...]
-"""The names of record files, a tuple for each format: first that of calls, then that of saved variables."""
+"""The names of record files of each format: that of calls, then that of saved variables."""
 PARTS = ("graph", "pynative")
 SINGLE = ""
-"""The label of a comparison that is the only one."""
+"""The label of the only comparison."""
 _BEFORE_RECORDS = (TENSOR_DIRECTORY, STACK_FILE, CONSTRUCT_FILE, ERROR_FILE)
 _STEP = re.compile(r"step(\d{1,9})$")
 _RANK = re.compile(r"(?:rank(\d{0,9})|proc(\d{1,9}))$")
@@ -28,15 +28,14 @@ _RANK = re.compile(r"(?:rank(\d{0,9})|proc(\d{1,9}))$")
 
 @dataclass(frozen=True, slots=True)
 class RunPair:
-    """Two record files that are compared, and what their comparison is called.
+    """Two record files to compare, with the name of their comparison.
 
     Attributes:
         target: The record file of the run under test.
-        golden: That of the reference run.
-        part: The directory below the output that the results go to, such as ``step0``; empty for the
-            output itself.
-        label: ``rank{n}`` where a run has several ranks, else empty.
-        rank: The number of the rank; 0 where none is known.
+        golden: The record file of the reference run.
+        part: The subdirectory of the output for the results, such as ``step0``; empty for the output itself.
+        label: ``rank{n}`` if a run has several ranks, otherwise empty.
+        rank: The number of the rank; 0 if unknown.
         one_of_two: True for a debug.json beside a dump.json that is compared as well.
     """
 
@@ -49,19 +48,19 @@ class RunPair:
 
     @property
     def name(self) -> str:
-        """What a person knows the comparison by; empty for a single one."""
+        """The name of the comparison in the summary; empty if there is only one."""
         file = self.target.name if self.one_of_two else ""
         return "/".join(part for part in (self.part, self.label, file) if part)
 
 
 @dataclass(slots=True)
 class Pairing:
-    """What is compared with what, and what is left over.
+    """The record files to compare, and those without a partner.
 
     Attributes:
         pairs: The comparisons, by step and rank.
-        missing: What only one side has, in sentences.
-        damaged: Directories that should hold a run and do not, in sentences.
+        missing: Sentences on the steps, ranks and files that only one side has.
+        damaged: Sentences on directories that should hold a run and do not.
         formats: The names of record files.
     """
 
@@ -73,10 +72,7 @@ class Pairing:
 
 @dataclass(frozen=True, slots=True)
 class _Rank:
-    """A rank of one run: its directory's name, its number where it has one, its record files.
-
-    ``given`` is True for one that a path named by itself.
-    """
+    """A rank of one run; ``given`` is True if the user named it and not a directory above it."""
 
     name: str
     number: int | None
@@ -85,13 +81,13 @@ class _Rank:
 
 
 _Steps = dict[str, Path]
-"""The step directories of a path, by their place below it; a path that is no root stands under ``""``."""
+"""The step directories by their names below a path; ``""`` for a path that is itself a step or less."""
 
 
 def rank_number(name: str) -> int | None:
-    """The number in a rank directory's name; None for a bare ``rank`` and for a process."""
-    found = _RANK.match(name)
-    return int(found[1]) if found and found[1] else None
+    """Return the number in a rank directory's name; None for a bare ``rank`` and for a process."""
+    match = _RANK.match(name)
+    return int(match[1]) if match and match[1] else None
 
 
 def pair_runs(
@@ -101,46 +97,44 @@ def pair_runs(
     ranks: Collection[int] = (),
     formats: RecordFiles = (FILES,),
 ) -> Pairing:
-    """Which record files of the target are compared with which of the golden.
+    """Pair the record files of two runs.
 
     Args:
         target: The run under test.
         golden: The reference run.
-        steps: The steps to compare; all that both have where none is given.
-        ranks: The ranks to compare; all that both have where none is given.
+        steps: The steps to compare; empty for all that both have.
+        ranks: The ranks to compare; empty for all that both have.
         formats: The names of record files.
 
     Raises:
-        UserError: A path that cannot be read or holds no run, two ranks of one number, or nothing that
-            both sides have.
+        UserError: A path cannot be read or holds no run, or both runs have no step or rank in common.
     """
     pairing = Pairing(formats=formats)
-    sides = (
-        _chosen(_steps(target, formats), target, steps),
-        _chosen(_steps(golden, formats), golden, steps),
-    )
+    sides = (_chosen(_steps(target, formats), target, steps), _chosen(_steps(golden, formats), golden, steps))
     common = _common_steps(sides, (target, golden), pairing)
     refused: list[UserError] = []
-    for ours, theirs in common:
-        part = (ours or theirs) if len(common) > 1 else ""
+    for target_step, golden_step in common:
+        part = (target_step or golden_step) if len(common) > 1 else ""
         try:
-            _pair_ranks(sides[0][ours], sides[1][theirs], part, frozenset(ranks), pairing)
+            _pair_ranks(sides[0][target_step], sides[1][golden_step], part, frozenset(ranks), pairing)
         except UserError as error:
             refused.append(error)
     if refused and not pairing.pairs:
         raise refused[0]
-    for one in refused:
-        if isinstance(one, _Unrecorded):
-            pairing.missing.append(f"{one.what} Its recording ended before it wrote any; it is left out.")
+    for refusal in refused:
+        if isinstance(refusal, _Unrecorded):
+            pairing.missing.append(
+                f"{refusal.what} Its recording ended before the first record; it is left out."
+            )
         else:
-            pairing.damaged.append(one.what)
+            pairing.damaged.append(refusal.what)
     if not pairing.pairs:
         problems = [*pairing.damaged, *pairing.missing]
         raise UserError(
             f"{target} and {golden} have no rank in common.",
-            "Give the directories of two ranks to compare them whatever their numbers."
+            "Give the directories of two ranks to compare ranks of different numbers."
             if problems
-            else "Check the paths.",
+            else "Check both paths.",
             problems,
         )
     return pairing
@@ -149,20 +143,20 @@ def pair_runs(
 def ranks_of(
     path: Path, steps: Collection[int] = (), formats: RecordFiles = (FILES,)
 ) -> dict[str, dict[int, Path]]:
-    """The record file of each rank of one run, by the step's place below ``path`` and the rank's number.
+    """Return the record file of each rank of one run, by the name of the step and the rank's number.
 
     Raises:
-        UserError: A path that cannot be read or holds no run, or two ranks of one number.
+        UserError: The path cannot be read or holds no run, or two ranks have the same number.
     """
-    found: dict[str, dict[int, Path]] = {}
+    files: dict[str, dict[int, Path]] = {}
     for name, step in _chosen(_steps(path, formats), path, steps).items():
         pairing = Pairing(formats=formats)
         ranks = _by_number(_ranks(step, (), pairing), step, (), pairing)
         if pairing.damaged:
-            raise UserError(pairing.damaged[0], "Mend or move that directory away, and check again.")
+            raise UserError(pairing.damaged[0], "Correct that directory or move it away, and check again.")
         records = {number: _records_of(rank, formats) for number, rank in ranks.items()}
-        found[name] = {number: file for number, file in records.items() if file is not None}
-    return found
+        files[name] = {number: file for number, file in records.items() if file is not None}
+    return files
 
 
 def _records_of(rank: _Rank, formats: RecordFiles) -> Path | None:
@@ -173,7 +167,7 @@ def _records_of(rank: _Rank, formats: RecordFiles) -> Path | None:
 
 
 def _steps(path: Path, formats: RecordFiles) -> _Steps:
-    """The steps below ``path``; the path itself, under ``""``, where it is a step, a rank or a file."""
+    """Return the steps below ``path``; under ``""`` the path itself if it is a step, a rank or a file."""
     try:
         path.stat()
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have
@@ -197,13 +191,13 @@ def _steps(path: Path, formats: RecordFiles) -> _Steps:
         return {"": path}
     names = _names(path)
     if not any(name in names for name in _all(formats)):
-        found = {name: path / name for name in _in_order(names, _STEP) if (path / name).is_dir()}
+        steps = {name: path / name for name in _in_order(names, _STEP) if (path / name).is_dir()}
         for part in PARTS:
             if part in names and (path / part).is_dir():
                 inner = [path / part / name for name in _in_order(_names(path / part), _STEP)]
-                found |= {f"{part}/{step.name}": step for step in inner if step.is_dir()}
-        if found:
-            return found
+                steps |= {f"{part}/{step.name}": step for step in inner if step.is_dir()}
+        if steps:
+            return steps
         if not _in_order(names, _RANK):
             raise _no_run(path, formats)
     return {"": path}
@@ -227,7 +221,7 @@ def _chosen(steps: _Steps, path: Path, wanted: Collection[int]) -> _Steps:
     chosen = {name: step for name, step in steps.items() if _step_number(name) in wanted}
     lacking = sorted(set(wanted) - {_step_number(name) for name in chosen})
     if lacking:
-        raise UserError(f"{path} has no step {_list(lacking)}.", "It has these:", list(steps))
+        raise UserError(f"{path} has no step {_list(lacking)}.", "Choose among its steps:", list(steps))
     return chosen
 
 
@@ -238,24 +232,24 @@ def _step_number(name: str) -> int:
 def _common_steps(
     sides: tuple[_Steps, _Steps], paths: tuple[Path, Path], pairing: Pairing
 ) -> list[tuple[str, str]]:
-    """The steps of both sides that are compared: equal names, or the only one with a step given by itself."""
-    ours, theirs = sides
-    if "" in ours or "" in theirs:
+    """Return the steps to compare: those of equal names, or two that the user named."""
+    target_steps, golden_steps = sides
+    if "" in target_steps or "" in golden_steps:
         for steps, path in zip(sides, paths):
             if len(steps) > 1:
                 raise UserError(
-                    f"{path} holds several steps.",
+                    f"{path} holds several steps, and the other path is a single one.",
                     "Give one of them, or choose one with --step:",
                     [str(step) for step in steps.values()],
                 )
-        return [(next(iter(ours)), next(iter(theirs)))]
-    common = [name for name in ours if name in theirs]
+        return [(next(iter(target_steps)), next(iter(golden_steps)))]
+    common = [name for name in target_steps if name in golden_steps]
     if not common:
         raise UserError(
-            f"{paths[0]} holds {', '.join(ours)} and {paths[1]} holds {', '.join(theirs)}.",
-            "Give the directories of two steps to compare them whatever their numbers.",
+            f"{paths[0]} holds {', '.join(target_steps)} and {paths[1]} holds {', '.join(golden_steps)}.",
+            "They share no step. Give the directories of two steps to compare different ones.",
         )
-    for who, own, other in (("target", ours, theirs), ("golden", theirs, ours)):
+    for who, own, other in (("target", target_steps, golden_steps), ("golden", golden_steps, target_steps)):
         alone = [name for name in own if name not in other]
         if alone:
             pairing.missing.append(f"Only the {who} has {_some(alone)}.")
@@ -265,48 +259,52 @@ def _common_steps(
 # -- ranks -----------------------------------------------------------------------------------------
 
 
-def _pair_ranks(ours: Path, theirs: Path, part: str, wanted: frozenset[int], pairing: Pairing) -> None:
-    """Add the pairs of two steps, or of whatever two paths hold, to the pairing."""
-    targets, goldens = _ranks(ours, wanted, pairing), _ranks(theirs, wanted, pairing)
-    alone = len(targets) == len(goldens) == 1 and not (wanted and _has_several(ours, theirs))
+def _pair_ranks(
+    target_step: Path, golden_step: Path, part: str, wanted: frozenset[int], pairing: Pairing
+) -> None:
+    """Add the record files of two steps, or of two other paths, to the pairing."""
+    targets, goldens = _ranks(target_step, wanted, pairing), _ranks(golden_step, wanted, pairing)
+    alone = len(targets) == len(goldens) == 1 and not (wanted and _has_several(target_step, golden_step))
     if alone and any(rank.number is None or rank.given for rank in (*targets, *goldens)):
         number = next((rank.number for rank in (*targets, *goldens) if rank.number is not None), 0)
         common = {number: (targets[0], goldens[0])}
-        left: tuple[Sequence[int], Sequence[int]] = (), ()
+        unpaired: tuple[Sequence[int], Sequence[int]] = (), ()
     else:
-        first = _by_number(targets, ours, goldens, pairing)
-        second = _by_number(goldens, theirs, targets, pairing)
+        first = _by_number(targets, target_step, goldens, pairing)
+        second = _by_number(goldens, golden_step, targets, pairing)
         common = {number: (first[number], second[number]) for number in sorted(first.keys() & second.keys())}
-        left = sorted(first.keys() - common.keys()), sorted(second.keys() - common.keys())
+        unpaired = sorted(first.keys() - common.keys()), sorted(second.keys() - common.keys())
     lacking = sorted(wanted - common.keys())
     if lacking:
         everything = Pairing(formats=pairing.formats)
-        _pair_ranks(ours, theirs, part, frozenset(), everything)
+        _pair_ranks(target_step, golden_step, part, frozenset(), everything)
         raise UserError(
-            f"Not both of {ours} and {theirs} have rank {_list(lacking)}.",
-            "Both have these:",
+            f"Not both of {target_step} and {golden_step} have rank {_list(lacking)}.",
+            "Choose ranks with --rank that both have:",
             [str(number) for number in dict.fromkeys(pair.rank for pair in everything.pairs)],
         )
     where = f" in {part}" if part else ""
-    for who, numbers in zip(("target", "golden"), left):
+    for who, numbers in zip(("target", "golden"), unpaired):
         if numbers and not wanted:
             pairing.missing.append(f"Only the {who} has rank {_list(numbers)}{where}.")
     for number, (target, golden) in common.items():
         if not wanted or number in wanted:
             label = SINGLE if alone else f"rank{number}"
-            for place, (one, other) in enumerate(
+            for place, (target_file, golden_file) in enumerate(
                 _pair_files(target, golden, f"rank {number}{where}", pairing)
             ):
-                pairing.pairs.append(RunPair(one, other, part, label, number, one_of_two=place > 0))
+                pairing.pairs.append(
+                    RunPair(target_file, golden_file, part, label, number, one_of_two=place > 0)
+                )
 
 
 def _has_several(*paths: Path) -> bool:
-    """True where a step holds more than one rank."""
+    """Return True if a step holds more than one rank."""
     return any(len(_in_order(_names(path), _RANK)) > 1 for path in paths if not path.is_file())
 
 
 def _ranks(path: Path, wanted: Collection[int], pairing: Pairing) -> list[_Rank]:
-    """The ranks in a step directory that are wanted; the one that a rank directory or a file is."""
+    """Return the wanted ranks in a step directory; the only one for a rank directory or a file."""
     if path.is_file():
         return [_Rank(path.parent.name, rank_number(path.parent.name), (path,), given=True)]
     names = _names(path)
@@ -314,7 +312,7 @@ def _ranks(path: Path, wanted: Collection[int], pairing: Pairing) -> list[_Rank]
     if own:
         return [_Rank(path.name, rank_number(path.name), own, given=True)]
     directories = [name for name in _in_order(names, _RANK) if (path / name).is_dir()]
-    found: list[_Rank] = []
+    ranks: list[_Rank] = []
     unreadable: list[UserError] = []
     before, is_begun = len(pairing.damaged), _STEP.match(path.name) is not None
     for name in directories:
@@ -329,78 +327,77 @@ def _ranks(path: Path, wanted: Collection[int], pairing: Pairing) -> list[_Rank]
             continue
         files = _record_files(path / name, inside, pairing.formats)
         if files:
-            found.append(_Rank(name, rank_number(name), files))
+            ranks.append(_Rank(name, rank_number(name), files))
         else:
             is_begun = is_begun and _is_unrecorded(inside)
             pairing.damaged.append(f"There is no {' or '.join(_all(pairing.formats))} in {path / name}.")
-    if not found and not (directories and wanted):
+    if not ranks and not (directories and wanted):
         problem = (
             unreadable[0]
             if unreadable
             else _no_run(path, pairing.formats, " or its ranks" if directories else "")
         )
-        if is_begun and directories:  # a recording that was killed: no damage
+        if is_begun and directories:  # a killed recording is no damage
             del pairing.damaged[before:]
             raise _Unrecorded(problem.what, problem.fix)
         raise problem
-    return found
+    return ranks
 
 
 class _Unrecorded(UserError):
-    """A step that began to be recorded, and of which no rank has records."""
+    """A step whose recording started, but without records of any rank."""
 
 
 def _is_unrecorded(names: Sequence[str]) -> bool:
-    """Return True if a rank directory holds nothing but what a recorder writes before the first records."""
+    """Return True if a rank directory holds only files that are written before the first record."""
     return all(name in _BEFORE_RECORDS or name.endswith(".part") for name in names)
 
 
 def _by_number(
     ranks: Sequence[_Rank], path: Path, others: Sequence[_Rank], pairing: Pairing
 ) -> dict[int, _Rank]:
-    """The ranks by their numbers; a single one without number is rank 0, unless it was given by itself.
-
-    Two of one number are neither compared, and said to be damaged.
-    """
+    """Return the ranks by number; the only one without a number is rank 0, unless the user named it."""
     if others and len(ranks) == 1 and ranks[0].given and ranks[0].number is None:
         raise UserError(
             f"{path} is one rank, and the other run has several.",
             "Give one of them, or choose it with --rank:",
             [str(file) for rank in others for file in rank.files],
         )
-    found: dict[int, _Rank] = {}
+    by_number: dict[int, _Rank] = {}
     doubled: dict[int, str] = {}
     for rank in ranks:
         number = rank.number or 0
-        if number in found:
+        if number in by_number:
             doubled[number] = (
-                f"{path} holds two ranks of number {number}: {found[number].name} and {rank.name}."
+                f"{path} holds two ranks of number {number}: {by_number[number].name} and {rank.name}."
             )
-        found[number] = rank
-    pairing.damaged += doubled.values()
-    return {number: rank for number, rank in found.items() if number not in doubled}
+        by_number[number] = rank
+    pairing.damaged += doubled.values()  # reported and not compared
+    return {number: rank for number, rank in by_number.items() if number not in doubled}
 
 
 def _pair_files(target: _Rank, golden: _Rank, what: str, pairing: Pairing) -> list[tuple[Path, Path]]:
-    """The record files of two ranks, each sort with its own; two that were given are left to the readers."""
+    """Pair the record files of two ranks by kind; two files that the user named pair whatever their kind."""
     if target.given and golden.given and len(target.files) == len(golden.files) == 1:
         return [(target.files[0], golden.files[0])]
-    ours, theirs = ({_kind(file, pairing.formats): file for file in one.files} for one in (target, golden))
-    found = [(file, theirs[kind]) for kind, file in ours.items() if kind in theirs]
-    if not found:
+    targets, goldens = (
+        {_kind(file, pairing.formats): file for file in rank.files} for rank in (target, golden)
+    )
+    pairs = [(file, goldens[kind]) for kind, file in targets.items() if kind in goldens]
+    if not pairs:
         pairing.damaged.append(
             f"The target holds {target.files[0].name} of {what}, and the golden {golden.files[0].name}; "
             "compare dump.json with dump.json, or debug.json with debug.json."
         )
-    for who, one, other in (("target", ours, theirs), ("golden", theirs, ours)):
-        alone = [file.name for kind, file in one.items() if kind not in other]
-        if found and alone:
+    for who, own, other in (("target", targets, goldens), ("golden", goldens, targets)):
+        alone = [file.name for kind, file in own.items() if kind not in other]
+        if pairs and alone:
             pairing.missing.append(f"Only the {who} has {', '.join(alone)} of {what}.")
-    return found
+    return pairs
 
 
 def _kind(path: Path, formats: RecordFiles) -> int:
-    """Which of its format's files a record file is: 0 for calls, 1 for saved variables."""
+    """Return the kind of a record file: 0 for calls, 1 for saved variables."""
     return next(kind for names in formats for kind, name in enumerate(names) if path.name.endswith(name))
 
 
@@ -409,20 +406,20 @@ def _all(formats: RecordFiles) -> tuple[str, ...]:
 
 
 def _record_files(directory: Path, names: Collection[str], formats: RecordFiles) -> tuple[Path, ...]:
-    """The record files in a directory that holds ``names``, one of each kind: that of the first format."""
-    found: dict[int, Path] = {}
+    """Return the record files among ``names``, one of each kind, earlier formats first."""
+    files: dict[int, Path] = {}
     for format in formats:
         for kind, name in enumerate(format):
             if name in names:
-                found.setdefault(kind, directory / name)
-    return tuple(found[kind] for kind in sorted(found))
+                files.setdefault(kind, directory / name)
+    return tuple(files[kind] for kind in sorted(files))
 
 
 # -- directories -----------------------------------------------------------------------------------
 
 
 def _names(path: Path) -> list[str]:
-    """What a directory holds, in no order."""
+    """Return the names in a directory, in no order."""
     try:
         return [entry.name for entry in path.iterdir()]
     except OSError as error:
@@ -432,7 +429,7 @@ def _names(path: Path) -> list[str]:
 
 
 def _in_order(names: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
-    """The names that the pattern knows, by their numbers."""
+    """Return the names that match the pattern, by their numbers."""
     numbered = ((pattern.match(name), name) for name in names)
     known = [(int(next(filter(None, found.groups()), -1)), name) for found, name in numbered if found]
     return [name for _, name in sorted(known)]

@@ -1,4 +1,4 @@
-"""Names of records and rows, and what can be read off them.
+"""Names of records and their parts (docs/formats.md#names).
 
 APIs are called ``{Scope}.{name}.{count}.{forward|backward}``, modules
 ``Module.{path}.{Class}.{forward|backward}.{count}``, parameter gradients
@@ -19,22 +19,22 @@ _GRADIENT_COUNT = re.compile(r"\.parameters_grad\.0$")
 
 
 def is_gradient(key: str) -> bool:
-    """True where any part of the name is ``parameters_grad`` (decision D16)."""
+    """Return True if a part of the name is ``parameters_grad`` (docs/pairing.md#gradients-of-parameters)."""
     return GRADIENT in key.split(".")
 
 
 def is_debug(key: str) -> bool:
-    """True for a variable saved on its own."""
+    """Return True for a variable saved on its own."""
     return key.endswith(".debug")
 
 
 def canonical(key: str) -> str:
-    """The name under which runs of different recorder versions meet (decision D16)."""
+    """Return the name that all recorder versions share: without the ``.0`` of parameter gradients."""
     return _GRADIENT_COUNT.sub(".parameters_grad", key)
 
 
 def without_count(key: str) -> str:
-    """The name without its call count, for fuzzy matching (decision D13).
+    """Return the name without its call count, for fuzzy matching (docs/pairing.md#fuzzy).
 
     ``Functional.conv2d.1.forward`` becomes ``Functional.conv2d.forward``, and
     ``Module.x.Cls.forward.3`` becomes ``Module.x.Cls.forward``: the class stays.

@@ -1,4 +1,4 @@
-"""Which framework recorded a file, told from its first bytes."""
+"""Detection of the framework of a record file from its first bytes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ HEAD = 4096
 
 
 def framework_of(path: Path) -> str | None:
-    """Return the framework that the header of a record file names; None if it names none.
+    """Return the framework that the header of a record file names; None if there is none.
 
     Raises:
         OSError: The file cannot be read.
     """
     with path.open("rb") as file:
-        found = _FRAMEWORK.search(file.read(HEAD))
-    return None if found is None else found.group(1).decode("utf-8", "replace")
+        match = _FRAMEWORK.search(file.read(HEAD))
+    return None if match is None else match.group(1).decode("utf-8", "replace")

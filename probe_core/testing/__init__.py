@@ -1,6 +1,6 @@
-"""The kit for plugin authors: conformance classes for what plugins give, arrays, pairs, runs, a manager.
+"""Test kit for plugin authors: conformance tests, arrays, pairs, runs, and a plugin manager.
 
-Subclass one of the classes in a test module and pytest runs its checks on your contribution::
+Subclass one of the classes in a test module, and pytest runs its tests on your contribution::
 
     from probe_core.testing import MetricConformance
     from my_package.hooks import probe_metrics

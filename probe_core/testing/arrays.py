@@ -1,4 +1,4 @@
-"""Arrays at the edges: what real runs hold and metrics trip over."""
+"""Arrays of edge cases for testing metrics."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ EDGES: dict[str, Array] = {
     "transposed": np.arange(6, dtype=np.float32).reshape(2, 3).T,
     "long": np.linspace(-1, 1, 40_001, dtype=np.float32),
 }
-"""Tensors without elements are missing: they are never measured."""
+"""Edge cases by name. Tensors without elements are not among them, because they are never measured."""
 
 
 def edge_pairs() -> Iterator[tuple[str, Array, Array]]:
-    """Each edge against itself, and against every other edge of its shape."""
+    """Yield each array with itself and with every other array of its shape, with a label."""
     for name, array in EDGES.items():
         for other, golden in EDGES.items():
             if golden.shape == array.shape:

@@ -1,4 +1,4 @@
-"""Make whatever the installed plugins offer: note what fails, what lacks a package, what has a name twice."""
+"""A check of all installed plugins: makes every contribution and collects the failures."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Failure:
 
     Attributes:
         kind: The kind of the contribution, such as ``metrics``; ``plugins`` for a whole plugin.
-        name: What it is asked for by.
-        origins: The distributions that give it: several where they conflict.
-        problem: A sentence.
-        fix: What to do about it.
+        name: The name of the contribution or plugin.
+        origins: The distributions that give it; several if they conflict.
+        problem: A sentence on what is wrong.
+        fix: A sentence on how to fix it.
     """
 
     kind: str
@@ -34,14 +34,14 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What came of a check.
+    """The outcome of checking all plugins.
 
     Attributes:
-        made: How many contributions could be made.
-        failed: Those that could not.
-        lacking: Those that take a package which is not installed, and which their distribution does not
-            require: a framework that other parts of it do without.
-        conflicts: Names that are given by several.
+        made: The number of contributions that could be made.
+        failed: Contributions that could not be made.
+        lacking: Contributions that need a package that is not installed and that their distribution does not
+            require, such as a framework.
+        conflicts: Names that several plugins give.
     """
 
     made: int
@@ -51,7 +51,7 @@ class Check:
 
 
 def check(manager: Manager) -> Check:
-    """Call the factory of every contribution; commands and recorders are imported and not called."""
+    """Call the factory of every contribution; commands and recorders are imported but not called."""
     made = 0
     failed: list[Failure] = []
     lacking: list[Failure] = []
@@ -73,28 +73,30 @@ def check(manager: Manager) -> Check:
             problem = f'The {singular(kind)} "{name}" is given by {" and ".join(origins)}.'
             conflicts.append(Failure(kind, name, origins, problem, "Uninstall all but one of them."))
     left_out = [
-        Failure("plugins", one.name, (str(one.origin),), f"{one.origin} is left out: {one.problem}.", one.fix)
-        for one in manager.plugins.values()
-        if one.problem
+        Failure(
+            "plugins", item.name, (str(item.origin),), f"{item.origin} is left out: {item.problem}.", item.fix
+        )
+        for item in manager.plugins.values()
+        if item.problem
     ]
     return Check(made, (*left_out, *failed), tuple(lacking), tuple(conflicts))
 
 
 def _raised(spec: Spec) -> BaseException | None:
-    """What making a contribution raises; None where it can be made."""
+    """Return the exception that making a contribution raises; None if it can be made."""
     try:
         spec.make()
         if ahead := getattr(spec, "ahead", ""):
             address(ahead)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # whatever a factory raises, SystemExit too, is its own failure
+    except BaseException as error:  # a factory may raise anything, even SystemExit
         return error
     return None
 
 
 def _lacks(error: BaseException | None, spec: Spec) -> str:
-    """The package that is missing and that the distribution does not require; else an empty text."""
+    """Return the missing package that the distribution does not require; empty for other errors."""
     cause = error.__cause__ if isinstance(error, PluginError) else None
     if not isinstance(cause, ModuleNotFoundError) or not cause.name:
         return ""
@@ -104,12 +106,12 @@ def _lacks(error: BaseException | None, spec: Spec) -> str:
         required = metadata.requires(spec.origin.distribution) or []
     except (metadata.PackageNotFoundError, ValueError):
         required = []
-    is_required = any(re.match(rf"{re.escape(package)}(?![\w.-])", one) for one in required)
+    is_required = any(re.match(rf"{re.escape(package)}(?![\w.-])", name) for name in required)
     return "" if package == own or is_required else package
 
 
 def _failure(kind: str, spec: Spec, error: BaseException) -> Failure:
-    """Why a contribution cannot be made, and what to do about it."""
+    """Return the failure of a contribution, with the way to fix it."""
     if isinstance(error, PluginError):
         problem, fix = error.what, error.fix
     elif isinstance(error, UserError):

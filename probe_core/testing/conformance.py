@@ -1,4 +1,4 @@
-"""What every metric must do, as a class of tests to subclass."""
+"""Conformance tests for metrics, as a class to subclass."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from probe_core.testing.pairs import pair_of
 
 
 class MetricConformance:
-    """Tests that any metric passes; set ``spec`` in your subclass and pytest collects them."""
+    """Tests for any metric; set ``spec`` in a subclass, and pytest collects them."""
 
     spec: ClassVar[MetricSpec]
 
     def metric(self) -> Metric:
-        """A fresh metric from the spec's factory."""
+        """Return a new metric from the spec's factory."""
         metric: Metric = self.spec.make()
         return metric
 
     def measured(self, target: np.ndarray[Any, Any], golden: np.ndarray[Any, Any]) -> list[Measurement]:
-        """The measurements of one pair of arrays."""
+        """Return the measurements of one pair of arrays."""
         return list(self.metric().measure(pair_of(target, golden)))
 
     def test_spec_names_its_columns(self) -> None:
-        """A name to ask for, a summary to list, columns that are texts, each once."""
+        """Check that the spec has a name, a summary, and distinct columns."""
         assert self.spec.name.isidentifier()
         assert self.spec.summary
         assert self.spec.columns and all(isinstance(column, str) for column in self.spec.columns)
@@ -39,16 +39,16 @@ class MetricConformance:
         assert self.spec.needs in Needs
 
     def test_one_measurement_a_column_at_every_edge(self) -> None:
-        """Whatever the data, as many measurements as columns, and no exception or warning."""
+        """Check for one measurement per column, without exception or warning, for all edge cases."""
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for name, target, golden in edge_pairs():
-                found = self.measured(target, golden)
-                assert len(found) == len(self.spec.columns), name
-                assert all(isinstance(item, Measurement) for item in found), name
+                measured = self.measured(target, golden)
+                assert len(measured) == len(self.spec.columns), name
+                assert all(isinstance(item, Measurement) for item in measured), name
 
     def test_numbers_or_reasons_but_no_nan(self) -> None:
-        """A value or a reason, never both; nan is no value; a reason is known or says its detail."""
+        """Check that each measurement is a value other than nan, or a reason with a text."""
         for name, target, golden in edge_pairs():
             for item in self.measured(target, golden):
                 assert (item.value is None) != (item.reason is None), name
@@ -57,14 +57,14 @@ class MetricConformance:
                     assert item.reason.code in REASONS or item.reason.detail, name
 
     def test_data_are_left_as_they_were(self) -> None:
-        """Measuring writes nothing into the tensors."""
+        """Check that measuring does not write to the tensors."""
         for name, array in EDGES.items():
             target, golden = array.copy(), array.copy()
             self.measured(target, golden)
             assert target.tobytes() == array.tobytes() == golden.tobytes(), name
 
     def test_same_answer_twice(self) -> None:
-        """The answer depends on the pair alone, and not on the pairs before it."""
+        """Check that measurements do not depend on earlier pairs."""
         metric = self.metric()
         pairs = [pair_of(target, golden) for _, target, golden in edge_pairs()]
         first = [list(metric.measure(pair)) for pair in pairs]
@@ -72,7 +72,7 @@ class MetricConformance:
         assert first == again[::-1]
 
     def test_layout_does_not_matter(self) -> None:
-        """A transposed or strided tensor measures as its contiguous copy does."""
+        """Check that a transposed or strided tensor measures like its contiguous copy."""
         for name in ("strided", "transposed"):
             array = EDGES[name]
             golden = (array + np.float32(0.5)).astype(array.dtype)

@@ -1,4 +1,4 @@
-"""What every executor must do, as a class of tests to subclass."""
+"""Conformance tests for executors, as a class to subclass."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from probe_core.plugins.protocols import Executor
 from probe_core.plugins.specs import ExecutorSpec, Place, Pool
 
 PATIENCE = 120
-"""Seconds that a call may take, with the start of its worker."""
+"""Time limit of a call in seconds, including the start of its worker."""
 
 
 class ExecutorConformance:
-    """Tests that any executor passes; set ``spec``, and ``scheduler`` to an address where it needs one."""
+    """Tests for any executor; set ``spec``, and ``scheduler`` to an address if it needs one."""
 
     spec: ClassVar[ExecutorSpec]
     scheduler: ClassVar[str | None] = None
 
     @contextmanager
     def pool(self, jobs: int = 2) -> Iterator[Pool]:
-        """Workers, let go at the end."""
+        """Yield a pool of workers, and shut it down at the end."""
         executor: Executor = self.spec.make()
         pool = executor.open(jobs, self.scheduler)
         try:
@@ -32,20 +32,20 @@ class ExecutorConformance:
             pool.executor.shutdown(wait=True, cancel_futures=True)
 
     def test_spec_names_it(self) -> None:
-        """A name, a summary, and a place that is one."""
+        """Check that the spec has a name, a summary, and a valid place."""
         assert self.spec.name and self.spec.summary
         assert isinstance(self.spec.killed, tuple)
         assert isinstance(self.spec.make().place, Place)
 
     def test_as_many_workers_as_asked_for(self) -> None:
-        """No more calls at a time than were asked for; with 0 as many as there are."""
+        """Check the number of workers for one job, and for as many as possible."""
         with self.pool(1) as pool:
             assert pool.size == 1
         with self.pool(0) as pool:
             assert pool.size >= 1
 
     def test_calls_come_back(self) -> None:
-        """Each call gives its own result, and what it raises is raised where the result is asked for."""
+        """Check that each call gives its own result or exception."""
         with self.pool() as pool:
             calls = [pool.executor.submit(operator.mul, number, 2) for number in range(20)]
             failing = pool.executor.submit(operator.truediv, 1, 0)
@@ -56,16 +56,16 @@ class ExecutorConformance:
             assert isinstance(error, UserError) and (error.what, error.fix) == ("what", "fix")
 
     def test_a_pool_can_be_opened_again(self) -> None:
-        """Workers that were let go do not keep others from being opened."""
+        """Check that a pool can be opened after another was shut down."""
         for _ in range(2):
             with self.pool() as pool:
                 assert pool.executor.submit(operator.add, 1, 2).result(PATIENCE) == 3
 
     def test_a_scheduler_that_is_not_meant_is_refused(self) -> None:
-        """An executor without scheduler refuses the address of one, and one that has one needs it."""
-        unmeant = None if self.spec.has_scheduler else "tcp://127.0.0.1:1"
+        """Check for an error if a scheduler is missing, or given but not supported."""
+        scheduler = None if self.spec.has_scheduler else "tcp://127.0.0.1:1"
         try:
-            self.spec.make().open(1, unmeant)
+            self.spec.make().open(1, scheduler)
         except UserError:
             return
         raise AssertionError("it was opened")

@@ -1,4 +1,4 @@
-"""What every judge must do, as a class of tests to subclass."""
+"""Conformance tests for judges, as a class to subclass."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _SIDES = ("input.0", "output.0")
 
 
 class JudgeConformance:
-    """Tests that any judge passes; set ``spec``."""
+    """Tests for any judge; set ``spec`` in a subclass."""
 
     spec: ClassVar[JudgeSpec]
 
     def judge(self) -> Judge:
-        """A fresh judge from the spec's factory."""
+        """Return a new judge from the spec's factory."""
         judge: Judge = self.spec.make()
         return judge
 
     def ops(self) -> Iterator[tuple[Op, list[Row]]]:
-        """The rows of calls: of edge pairs with each level, and none."""
+        """Yield calls without rows, and calls whose rows are edge cases with each level."""
         for key in _KEYS:
             yield Op(key), []
             for level in Level:
@@ -42,11 +42,11 @@ class JudgeConformance:
                     yield Op(key), [Row(pair, key, {}, verdict, further=further) for pair in pairs]
 
     def test_spec_is_complete(self) -> None:
-        """A name, a summary and a place among the judges."""
+        """Check that the spec has a name, a summary and an order."""
         assert self.spec.name and self.spec.summary and isinstance(self.spec.order, int)
 
     def test_rulings_are_on_rows(self) -> None:
-        """A ruling has the position of a row, a verdict and a reason; rows are left as they are."""
+        """Check that rulings have the positions of rows, a verdict and a reason; rows do not change."""
         judge = self.judge()
         for op, rows in self.ops():
             before = list(rows)
@@ -58,17 +58,16 @@ class JudgeConformance:
             assert rows == before, op.key
 
     def test_what_agrees_is_no_error(self) -> None:
-        """Rows that pass on equal values do not become errors."""
+        """Check that rows that pass on equal values do not become errors."""
         judge, array = self.judge(), EDGES["plain"]
         for key in _KEYS:
             pairs = [pair_of(array, array.copy(), f"{key}.{side}").pair for side in _SIDES]
             rows = [Row(pair, key, {}, Verdict(Level.PASS, "Yes")) for pair in pairs]
-            assert all(one.verdict.level is not Level.ERROR for one in judge.judge(Op(key), rows).values()), (
-                key
-            )
+            rulings = judge.judge(Op(key), rows).values()
+            assert all(ruling.verdict.level is not Level.ERROR for ruling in rulings), key
 
     def test_same_rulings_twice(self) -> None:
-        """A run is judged the same each time."""
+        """Check that the same run gets the same rulings each time."""
         ops = list(self.ops())
         first, second = self.judge(), self.judge()
         assert [dict(first.judge(*op)) for op in ops] == [dict(second.judge(*op)) for op in ops]

@@ -1,4 +1,4 @@
-"""A plugin manager over given modules, for tests."""
+"""A plugin manager for tests, with given modules only."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from probe_core.plugins.manager import Manager
 
 
 def manager_of(**modules: ModuleType) -> Manager:
-    """A manager that knows the core, the given hook modules under the names given, and no other plugin.
+    """Return a manager with the core and the given modules of hooks, by plugin name, as its only plugins.
 
-    The hooks that installed kits declare are there.
+    The hooks that installed kits declare are available.
     """
     points = []
     for name, module in modules.items():

@@ -1,4 +1,4 @@
-"""What every matcher must do, as a class of tests to subclass."""
+"""Conformance tests for matchers, as a class to subclass."""
 
 from __future__ import annotations
 
@@ -32,54 +32,54 @@ _RUNS: dict[str, Calls] = {
 
 
 class MatcherConformance:
-    """Tests that any matcher passes; set ``spec``, and ``mapping`` where it needs one."""
+    """Tests for any matcher; set ``spec``, and ``mapping`` if it needs one."""
 
     spec: ClassVar[MatcherSpec]
     mapping: ClassVar[dict[str, str] | None] = None
 
     def match(self, target: ArrayRun, golden: ArrayRun) -> Matching:
-        """The matching of two runs by a fresh matcher."""
+        """Return the matching of two runs by a new matcher."""
         plan = Plan(Path("target"), Path("golden"), Path("output"), "0", mapping=self.mapping)
         matching = self.spec.make().match(target, golden, plan)
         assert isinstance(matching, Matching)
         return matching
 
     def test_spec_names_it(self) -> None:
-        """A name to ask for and a summary to list."""
+        """Check that the spec has a name and a summary."""
         assert self.spec.name and self.spec.summary
 
     def test_each_slot_has_one_partner_or_none(self) -> None:
-        """Whatever the runs, every target slot has one entry, and no golden slot two partners."""
+        """Check for one entry per target slot, and at most one partner per golden slot."""
         for name, calls in _RUNS.items():
-            for other, theirs in _RUNS.items():
-                target, golden = ArrayRun(calls), ArrayRun(theirs)
+            for other, golden_calls in _RUNS.items():
+                target, golden = ArrayRun(calls), ArrayRun(golden_calls)
                 partners = self.match(target, golden).partners
-                found = [partner for partner in partners if partner != NONE]
+                paired = [partner for partner in partners if partner != NONE]
                 assert len(partners) == target.starts[-1], (name, other)
-                assert all(0 <= partner < golden.starts[-1] for partner in found), (name, other)
-                assert len(set(found)) == len(found), (name, other)
+                assert all(0 <= partner < golden.starts[-1] for partner in paired), (name, other)
+                assert len(set(paired)) == len(paired), (name, other)
 
     def test_a_run_pairs_with_itself(self) -> None:
-        """Every slot of a run finds itself."""
+        """Check that every slot of a run pairs with itself."""
         for name, calls in _RUNS.items():
             target = ArrayRun(calls)
             assert list(self.match(target, ArrayRun(calls)).partners) == list(range(target.starts[-1])), name
 
     def test_regions_hold_records_of_the_runs(self) -> None:
-        """A region names records that there are."""
+        """Check that regions contain records of both runs only."""
         for calls in _RUNS.values():
-            for theirs in _RUNS.values():
-                target, golden = ArrayRun(calls), ArrayRun(theirs)
+            for golden_calls in _RUNS.values():
+                target, golden = ArrayRun(calls), ArrayRun(golden_calls)
                 for region in self.match(target, golden).regions:
                     assert set(region.target) <= set(range(len(target)))
                     assert set(region.golden) <= set(range(len(golden)))
 
     def test_same_answer_twice(self) -> None:
-        """One matcher gives one answer for two runs, whatever it matched before."""
+        """Check that a matching does not depend on earlier ones."""
         matcher = self.spec.make()
         plan = Plan(Path("target"), Path("golden"), Path("output"), "0", mapping=self.mapping)
         runs = [ArrayRun(calls) for calls in _RUNS.values()]
-        pairs = [(one, other) for one in runs for other in runs]
+        pairs = [(target, golden) for target in runs for golden in runs]
         first = [list(matcher.match(*pair, plan).partners) for pair in pairs]
         again = [list(matcher.match(*pair, plan).partners) for pair in reversed(pairs)]
         assert first == again[::-1]

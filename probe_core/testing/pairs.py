@@ -1,4 +1,4 @@
-"""Pairs ready to be measured, made of arrays or of recorded values."""
+"""Opened pairs for tests, made of arrays or of recorded values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Array = np.ndarray[Any, Any]
 
 
 class _Arrays:
-    """Stands in for a run: its one tensor is in memory."""
+    """A stand-in for a run, with a single tensor in memory."""
 
     def __init__(self, array: Array) -> None:
         self._array = array
@@ -23,7 +23,7 @@ class _Arrays:
 
 
 def pair_of(target: Array, golden: Array, name: str = "Functional.op.0.forward.output.0") -> OpenPair:
-    """A pair of tensors, opened."""
+    """Return an opened pair of two tensors."""
     pair = Pair(_slot(name, value_of(target)), _slot(name, value_of(golden)))
     return OpenPair(pair, Mode.TENSOR, _Arrays(target), _Arrays(golden))
 
@@ -32,7 +32,7 @@ def pair_of_values(
     target: Value | None, golden: Value | None, mode: Mode = Mode.STATISTICS,
     name: str = "Functional.op.0.forward.output.0",
 ) -> OpenPair:  # fmt: skip
-    """A pair of recorded values without data; None for a side that is missing."""
+    """Return a pair of recorded values without data; None for a missing side."""
     first, second = (None if value is None else _slot(name, value) for value in (target, golden))
     nothing = _Arrays(np.empty(0))
     return OpenPair(Pair(first, second), mode, nothing, nothing)
@@ -44,7 +44,7 @@ def _slot(name: str, value: Value) -> Slot:
 
 
 def value_of(array: Array) -> Value:
-    """The value that a recorder notes of an array, with its statistics."""
+    """Return the value that a recorder writes for an array, with its statistics."""
     numbers: Array = np.abs(array) if array.dtype.kind == "c" else array
     statistics = Statistics()
     if array.size and array.dtype.kind in "fiu":

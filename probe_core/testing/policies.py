@@ -1,4 +1,4 @@
-"""What every policy and every highlighter must do, as classes of tests to subclass."""
+"""Conformance tests for policies and highlighters, as classes to subclass."""
 
 from __future__ import annotations
 
@@ -19,31 +19,32 @@ _SIDES = ("input.0", "input.1", "output.0")
 
 
 class _Measuring:
-    """Measures edge pairs with ``metrics``, those that the policy reads."""
+    """Edge cases measured with ``metrics``, those that the policy reads."""
 
     metrics: ClassVar[tuple[MetricSpec, ...]]
 
     def measured(self, pair: OpenPair) -> Measurements:
-        """The measurements of a pair, as a comparison makes them."""
-        found: dict[str, Measurement] = {}
+        """Return the measurements of a pair, as a comparison makes them."""
+        measurements: dict[str, Measurement] = {}
         for spec in self.metrics:
             obstacle = pair.obstacle if spec.needs is Needs.TENSOR else pair.recorded_obstacle
-            given = (
+            measured = (
                 [Measurement(None, obstacle)] * len(spec.columns)
                 if obstacle is not None
                 else spec.make().measure(pair)
             )
-            found.update({f"{spec.name}.{column}": one for column, one in zip(spec.columns, given)})
-        return MappingProxyType(found)
+            names = (f"{spec.name}.{column}" for column in spec.columns)
+            measurements.update(zip(names, measured))
+        return MappingProxyType(measurements)
 
     def failed(self) -> Measurements:
-        """The measurements where every metric failed."""
+        """Return the measurements of a pair for which every metric failed."""
         error = Measurement.failed(ValueError("no"))
         names = [f"{spec.name}.{column}" for spec in self.metrics for column in spec.columns]
         return MappingProxyType(dict.fromkeys(names, error))
 
     def cases(self) -> Iterator[tuple[str, OpenPair, Measurements]]:
-        """Pairs at the edges and without partner, measured, and those where every metric failed."""
+        """Yield measured edge cases, pairs without partner, and one for which every metric failed."""
         value = value_of(EDGES["plain"])
         pairs = [(name, pair_of(target, golden)) for name, target, golden in edge_pairs()]
         pairs.append(("other shapes", pair_of(np.zeros(2), np.zeros(3))))
@@ -55,22 +56,22 @@ class _Measuring:
 
 
 class PolicyConformance(_Measuring):
-    """Tests that any policy passes; set ``spec``, and ``metrics`` to those that it reads."""
+    """Tests for any policy; set ``spec``, and ``metrics`` to those that it reads."""
 
     spec: ClassVar[PolicySpec]
 
     def policy(self) -> Policy:
-        """A fresh policy from the spec's factory."""
+        """Return a new policy from the spec's factory."""
         policy: Policy = self.spec.make()
         return policy
 
     def test_spec_names_what_it_reads(self) -> None:
-        """A name, a summary, the standard it implements, and metrics, all of which are given here."""
+        """Check for a name, a summary, a standard, and the specs of all metrics."""
         assert self.spec.name and self.spec.summary and self.spec.standard
         assert set(self.spec.metrics) <= {metric.name for metric in self.metrics}
 
     def test_a_verdict_on_every_pair(self) -> None:
-        """Whatever was measured, a level, a label in words, and reasons; numbers are not changed."""
+        """Check that every pair gets a level, a label and reasons."""
         for name, pair, measurements in self.cases():
             verdict = self.policy().judge(pair, measurements)
             assert isinstance(verdict, Verdict), name
@@ -78,13 +79,13 @@ class PolicyConformance(_Measuring):
             assert all(isinstance(reason, Reason) for reason in verdict.reasons), name
 
     def test_equal_tensors_are_no_error(self) -> None:
-        """What is equal to the last bit and finite does not fail."""
+        """Check that equal and finite tensors do not fail."""
         pair = pair_of(EDGES["plain"], EDGES["plain"].copy())
         verdict = self.policy().judge(pair, self.measured(pair))
         assert verdict.level is not Level.ERROR and not verdict.failed
 
     def test_same_verdict_twice(self) -> None:
-        """The verdict depends on the pair alone, and not on the pairs before it."""
+        """Check that verdicts do not depend on earlier pairs."""
         policy = self.policy()
         cases = [(pair, measurements) for _, pair, measurements in self.cases()]
         first = [policy.judge(*case) for case in cases]
@@ -92,17 +93,17 @@ class PolicyConformance(_Measuring):
 
 
 class HighlighterConformance(_Measuring):
-    """Tests that any highlighter passes; set ``spec``, and ``metrics`` to those that it reads."""
+    """Tests for any highlighter; set ``spec``, and ``metrics`` to those that it reads."""
 
     spec: ClassVar[HighlightSpec]
 
     def highlighter(self) -> Highlighter:
-        """A fresh highlighter from the spec's factory."""
+        """Return a new highlighter from the spec's factory."""
         highlighter: Highlighter = self.spec.make()
         return highlighter
 
     def ops(self) -> Iterator[tuple[str, list[Row]]]:
-        """The rows of calls: of edge pairs, and of all that else may happen to one."""
+        """Yield calls whose rows are edge cases, and calls without rows."""
         passed = Verdict(Level.PASS, "Yes")
         rows = [Row(pair.pair, "op", measured, passed) for _, pair, measured in self.cases()]
         yield "all", rows
@@ -112,26 +113,27 @@ class HighlighterConformance(_Measuring):
             yield name, [Row(pair.pair, "op", self.measured(pair), passed) for pair in pairs]
 
     def test_spec_names_what_it_reads(self) -> None:
-        """A name, a summary, and metrics, of which some are given here."""
+        """Check for a name, a summary, and the spec of at least one metric."""
         assert self.spec.name and self.spec.summary
         assert not self.spec.metrics or {metric.name for metric in self.metrics} & set(self.spec.metrics)
 
     def test_marks_are_of_rows(self) -> None:
-        """A mark has the position of a row, a colour and reasons."""
+        """Check that marks have the positions of rows, a colour and reasons."""
         for name, rows in self.ops():
             for position, mark in self.highlighter().mark(rows).items():
                 assert 0 <= position < len(rows), name
-                assert isinstance(mark, Mark) and all(isinstance(one, Reason) for one in mark.reasons), name
+                assert isinstance(mark, Mark), name
+                assert all(isinstance(reason, Reason) for reason in mark.reasons), name
 
     def test_equal_tensors_are_not_marked(self) -> None:
-        """A call whose tensors are equal and finite has no mark."""
+        """Check that calls with equal and finite tensors are not marked."""
         array = EDGES["plain"]
         pairs = [pair_of(array, array.copy(), f"Functional.op.0.forward.{side}") for side in _SIDES]
         rows = [Row(pair.pair, "op", self.measured(pair), Verdict(Level.PASS, "Yes")) for pair in pairs]
         assert not self.highlighter().mark(rows)
 
     def test_same_marks_twice(self) -> None:
-        """The marks of a call depend on its rows alone, and not on the calls before it."""
+        """Check that marks do not depend on earlier calls."""
         highlighter = self.highlighter()
         ops = [rows for _, rows in self.ops()]
         first = [dict(highlighter.mark(rows)) for rows in ops]

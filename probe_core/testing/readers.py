@@ -1,4 +1,4 @@
-"""What every reader must do, as a class of tests to subclass."""
+"""Conformance tests for readers, as a class to subclass."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from probe_core.plugins.specs import ReaderSpec
 
 
 class ReaderConformance:
-    """Tests that any reader passes; set ``spec``, and ``record_file`` to one of a run that it reads."""
+    """Tests for any reader; set ``spec``, and ``record_file`` to that of a run of its format."""
 
     spec: ClassVar[ReaderSpec]
     record_file: ClassVar[Path]
 
     def reader(self) -> Reader:
-        """A fresh reader from the spec's factory."""
+        """Return a new reader from the spec's factory."""
         reader: Reader = self.spec.make()
         return reader
 
     def run(self) -> Run:
-        """The run, opened."""
+        """Return the opened run."""
         return self.reader().open(self.record_file)
 
     def test_spec_names_its_files(self) -> None:
-        """A name, a summary, a framework, and the names of record files, of which the run's is one."""
+        """Check for a name, a summary, a framework, and the names of record files."""
         assert self.spec.name and self.spec.summary and self.spec.framework
         assert isinstance(self.spec.record_files, tuple) and 1 <= len(self.spec.record_files) <= 2
         assert self.record_file.name.endswith(self.spec.record_files)
 
     def test_sure_of_its_own_runs_alone(self, tmp_path: Path) -> None:
-        """From 1 to 100 for its own run, and 0 for one that names another framework."""
+        """Check the confidence in a run of its own, and in one of another framework."""
         assert 0 < self.reader().sniff(self.record_file) <= 100
         stranger = tmp_path / "dump.json"
         stranger.write_text('{"task": "tensor", "level": "L1", "framework": "of nobody", "data": {}}')
         assert self.reader().sniff(stranger) == 0
 
     def test_header_and_mode(self) -> None:
-        """The run says where it lies, its framework and what it holds."""
+        """Check the path, the framework and the mode of a run."""
         run = self.run()
         assert run.path == self.record_file
         assert run.header.framework == self.spec.framework
@@ -51,7 +51,7 @@ class ReaderConformance:
         assert run.shown is run
 
     def test_records_are_found_by_index_and_name(self) -> None:
-        """Names are in the order of the run, each once, and lead to their records."""
+        """Check that names are distinct, in order, and lead to their records."""
         run = self.run()
         names, records = list(run.names()), list(run.records())
         assert len(run) == len(names) == len(records) > 0
@@ -62,7 +62,7 @@ class ReaderConformance:
         assert run.find("no such call") is None
 
     def test_slots_are_counted(self) -> None:
-        """``starts`` counts the slots of all records before, and signatures tell their names apart."""
+        """Check ``starts``, and that signatures distinguish the names of slots."""
         run = self.run()
         assert len(run.starts) == len(run) + 1 and len(run.signatures) == len(run)
         assert run.starts[0] == 0
@@ -74,7 +74,7 @@ class ReaderConformance:
         assert len(set(of_names.values())) == len(of_names)
 
     def test_values_are_described(self) -> None:
-        """A tensor has a dtype and a shape, which its extent spells."""
+        """Check that tensors have a dtype and a shape, and that the extent spells the shape."""
         for record in self.run().records():
             for slot in record.slots:
                 if slot.value.kind is Kind.TENSOR:
@@ -82,7 +82,7 @@ class ReaderConformance:
                     assert slot.value.extent == str(list(slot.value.shape)), slot.name
 
     def test_tensors_are_as_described(self) -> None:
-        """Data have the recorded shape, are the same when asked for again, and outlive the run."""
+        """Check that arrays have the recorded shape, do not change, and outlive the run."""
         run = self.run()
         held = []
         for record in run.records():
@@ -97,7 +97,7 @@ class ReaderConformance:
         assert all(array.tobytes() == copy.tobytes() for array, copy in held)
 
     def test_missing_data_are_unreadable(self) -> None:
-        """A tensor whose data are not there raises UnreadableTensor, and nothing else."""
+        """Check that a missing tensor raises UnreadableTensor and nothing else."""
         run = self.run()
         for value in (slot.value for record in run.records() for slot in record.slots):
             if value.data_name is not None:
@@ -108,7 +108,7 @@ class ReaderConformance:
                 raise AssertionError("it was read")
 
     def test_a_file_cut_off_is_refused(self, tmp_path: Path) -> None:
-        """A record file that ends too early raises UserError, which names it."""
+        """Check that a truncated record file raises a UserError that names it."""
         cut = tmp_path / self.record_file.name
         cut.write_bytes(self.record_file.read_bytes()[:-20])
         try:

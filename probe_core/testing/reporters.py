@@ -1,4 +1,4 @@
-"""What every reporter must do, as a class of tests to subclass."""
+"""Conformance tests for reporters, as a class to subclass."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ ROWS: list[tuple[Cell, ...]] = [
     ("Chinese", 0, "余弦相似度"),
     ("long", 1, "x" * 40_000),
 ]
-"""Cells that files trip over. Numbers are finite: nan and inf arrive as text."""
+"""Cells that are difficult to write. Numbers are finite, because nan and inf arrive as text."""
 
 
 class ReporterConformance:
-    """Tests that any reporter passes; set ``spec`` in your subclass and pytest collects them."""
+    """Tests for any reporter; set ``spec`` in a subclass, and pytest collects them."""
 
     spec: ClassVar[ReporterSpec]
 
     def reporter(self) -> Reporter:
-        """A fresh reporter from the spec's factory."""
+        """Return a new reporter from the spec's factory."""
         reporter: Reporter = self.spec.make()
         return reporter
 
     def write(self, path: Path, rows: list[tuple[Cell, ...]]) -> bytes:
-        """Write a table, with rows of every colour; the bytes of its file."""
+        """Write a table with rows of every colour, and return the bytes of its file."""
         writer = self.reporter().open(path, HEADERS, len(rows))
         colours = (None, *Colour)
         for number, row in enumerate(rows):
@@ -44,32 +44,32 @@ class ReporterConformance:
         return path.read_bytes()
 
     def test_spec_names_its_suffix(self) -> None:
-        """A name, a summary, and a suffix that begins with a dot."""
+        """Check for a name, a summary, and a suffix that begins with a dot."""
         assert self.spec.name and self.spec.summary
         assert self.spec.suffix.startswith(".") and "/" not in self.spec.suffix
 
     def test_every_cell_is_taken(self, tmp_path: Path) -> None:
-        """Texts of any characters, numbers, truth values and nothing, in every colour."""
+        """Check that texts of any characters, numbers, booleans and None can be written."""
         assert self.write(tmp_path / "table", ROWS)
 
     def test_every_row_is_written(self, tmp_path: Path) -> None:
-        """Each row more makes another file."""
+        """Check that each additional row changes the file."""
         written = {self.write(tmp_path / f"table{count}", ROWS[:count]) for count in range(len(ROWS) + 1)}
         assert len(written) == len(ROWS) + 1
 
     def test_same_bytes_twice(self, tmp_path: Path) -> None:
-        """One table is one sequence of bytes, whenever and under whatever name it is written."""
+        """Check that equal tables are written as equal bytes."""
         assert self.write(tmp_path / "one", ROWS) == self.write(tmp_path / "another", ROWS)
 
     def test_a_table_may_end_early(self, tmp_path: Path) -> None:
-        """An interrupted comparison closes a table of fewer rows than it said."""
+        """Check that a table with fewer rows than announced can be closed."""
         writer = self.reporter().open(tmp_path / "table", HEADERS, 100)
         writer.write(ROWS[0], None)
         writer.close()
         assert (tmp_path / "table").stat().st_size
 
     def test_a_table_may_be_abandoned(self, tmp_path: Path) -> None:
-        """Abandoning raises nothing, before and after rows, and the file may be removed then."""
+        """Check that a table can be abandoned before and after the first row."""
         for count in (0, 2):
             path = tmp_path / f"table{count}"
             writer = self.reporter().open(path, HEADERS, len(ROWS))
@@ -79,7 +79,7 @@ class ReporterConformance:
             path.unlink(missing_ok=True)
 
     def test_a_disk_that_takes_nothing_is_said(self, tmp_path: Path) -> None:
-        """A place that takes no file raises OSError, and nothing else."""
+        """Check that a missing directory raises OSError and nothing else."""
         try:
             self.write(tmp_path / "no such directory" / "table", ROWS)
         except OSError:
@@ -87,7 +87,7 @@ class ReporterConformance:
         raise AssertionError("it was written")
 
     def test_lines_are_told_apart(self) -> None:
-        """Each row has a place of its own, in words of one line."""
+        """Check that each row has its own position, as one line of text."""
         reporter = self.reporter()
         for count in (1, 1000, 3_000_000):
             rows = {0, count // 2, count - 1}

@@ -1,4 +1,4 @@
-"""Runs in memory, for tests of what works on runs."""
+"""Runs in memory for tests."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from probe_core.model.run import Header, HeldRun
 from probe_core.testing.pairs import Array, value_of
 
 Calls = Mapping[str, tuple[Sequence[Array], Sequence[Array]]]
-"""The inputs and the outputs of each call, by the name of its record."""
+"""The inputs and outputs of each call, by the name of its record."""
 
 
 class ArrayRun(HeldRun):
@@ -31,6 +31,6 @@ class ArrayRun(HeldRun):
         return tuple(slots)
 
     def tensor(self, value: Value) -> Array:
-        """The array of a value."""
+        """Return the array of a value."""
         assert value.data_name is not None
         return self._arrays[value.data_name]

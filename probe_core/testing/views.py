@@ -1,4 +1,4 @@
-"""What every view of two runs must do, as a class of tests to subclass."""
+"""Conformance tests for views, as a class to subclass."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ _PLAN = Plan(Path("target"), Path("golden"), Path("output"), "0")
 
 
 class ViewConformance:
-    """Tests that any view passes; set ``spec``, and two runs that it shows in other words."""
+    """Tests for any view; set ``spec``, and two runs that it changes."""
 
     spec: ClassVar[ViewSpec]
     target: ClassVar[Run]
     golden: ClassVar[Run]
 
     def views(self) -> Views:
-        """Both runs as a fresh viewer shows them."""
-        seen = self.spec.make().views(_PLAN, Manager([]), self.target, self.golden)
-        assert isinstance(seen, Views), "give it runs that it does not leave as they are"
-        return seen
+        """Return both runs as a new viewer shows them."""
+        views = self.spec.make().views(_PLAN, Manager([]), self.target, self.golden)
+        assert isinstance(views, Views), "target and golden must be runs that the view changes"
+        return views
 
     def test_spec_names_it(self) -> None:
-        """A name and a summary to list."""
+        """Check that the spec has a name and a summary."""
         assert self.spec.name and self.spec.summary
 
     def test_a_plan_without_files_is_not_refused(self) -> None:
-        """Before the runs are opened, nothing is wrong."""
+        """Check that a plan without mapping files is accepted."""
         self.spec.make().check(_PLAN)
 
     def test_it_names_a_matcher(self) -> None:
-        """Somebody must pair the runs, and the notes are texts."""
-        seen = self.views()
-        assert isinstance(seen.matcher, str) and seen.matcher
-        assert all(isinstance(note, str) for note in seen.notes)
+        """Check that the view names a matcher, and that its notes are texts."""
+        views = self.views()
+        assert isinstance(views.matcher, str) and views.matcher
+        assert all(isinstance(note, str) for note in views.notes)
 
     def test_names_alone_are_other(self) -> None:
-        """A view has the records and values of its run, in its order; people see the run itself."""
-        seen = self.views()
-        for run, view in ((self.target, seen.target), (self.golden, seen.golden)):
+        """Check that a view changes names only, and shows people the original run."""
+        views = self.views()
+        for run, view in ((self.target, views.target), (self.golden, views.golden)):
             assert view.shown is run.shown
             assert list(view.starts) == list(run.starts) and len(view.signatures) == len(view.names())
             for record, own in zip(view.records(), run.records(), strict=True):
@@ -56,7 +56,7 @@ class ViewConformance:
                         assert run.tensor(other.value).tobytes() == view.tensor(other.value).tobytes()
 
     def test_hints_are_texts(self) -> None:
-        """Nothing is said of no rows and no suspects."""
+        """Check that there are no hints on no rows and no suspects."""
         hints = self.views().hints
         assert list(hints.of("", [])) == [] and list(hints.of_suspects([])) == []
         assert all(isinstance(text, str) for text in hints.explaining)

@@ -109,7 +109,7 @@ def test_runs_that_do_not_go_together(refused: Any, good: Path, tmp_path: Path) 
     debug = write_run(tmp_path / "debug", {"x.0.debug": tensor()}, name="debug.json")
     assert "holds tensors" in refused(tensors, good)
     assert "checksums" in refused(sums, good)
-    assert "same sort of records" in refused(debug, good)
+    assert "same kind of records" in refused(debug, good)
 
 
 def test_nothing_matched_shows_the_nearest_names(refused: Any, good: Path, tmp_path: Path) -> None:

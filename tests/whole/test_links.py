@@ -90,7 +90,7 @@ def test_a_lock_that_leads_elsewhere(link: Any, victim: Victim, tmp_path: Path) 
 
 def test_a_lock_that_is_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".rank.lock")
-    with pytest.raises(UserError, match="no regular file"):
+    with pytest.raises(UserError, match="not a regular file"):
         Lock(tmp_path, "rank")
 
 

@@ -124,7 +124,7 @@ def test_a_file_of_call_stacks_is_refused(probe: Probe, tmp_path: Path) -> None:
         json.dumps({name: str(path) for name, path in paths.items()} | {"is_print_compare_log": True})
     )
     found = probe("compare", "-i", file, "-o", tmp_path / "out", "-s")
-    assert found.returncode == 2 and "takes no file of call stacks" in found.stderr, found.stderr
+    assert found.returncode == 2 and "has no file of call stacks" in found.stderr, found.stderr
     found = probe("compare", "-i", file, "-o", tmp_path / "out")
     assert found.returncode == 0, found.stderr
 

@@ -174,7 +174,7 @@ def test_saved_variables_do_not_go_with_a_recorded_run(probe: Any, out: Path, tm
     dump = write_run(tmp_path / "b", {"Torch.exp.0.forward": {"output": [tensor()]}})
     for both in ((debug, dump), (dump, debug)):
         assert probe("compare", *both, "-o", out) == 2
-        assert "same sort of records" in probe.err and "Traceback" not in probe.err
+        assert "same kind of records" in probe.err and "Traceback" not in probe.err
 
 
 # -- rows --------------------------------------------------------------------------------------

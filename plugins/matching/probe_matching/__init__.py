@@ -1,6 +1,6 @@
-"""Matching: pairs calls whose names differ, and runs of two frameworks by common names.
+"""Matchers for runs whose names differ, and common names for runs of two frameworks.
 
-What this module exports is what plugins build on; each name is imported when it is first asked for.
+Plugins may use what this module exports; each name is imported on first use.
 """
 
 from __future__ import annotations

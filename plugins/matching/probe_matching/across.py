@@ -1,4 +1,4 @@
-"""Two runs of two frameworks, or with names that a person maps, in common words, for matchers."""
+"""A view of two runs by common names: for two frameworks, or with mapping files of the user."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ _VALUE = re.compile(r"\.(?:input|output|parameters|kwargs)(?:\..*)?$")
 
 
 class CommonWords:
-    """Shows two runs in common words: those of two frameworks, and those whose names a person maps."""
+    """A view that gives two runs common names."""
 
     def check(self, plan: Plan) -> None:
-        """Refuse a plan with a mapping file that cannot be read.
+        """Read all mapping files of a plan, to check them.
 
         Raises:
-            UserError: Such a file.
+            UserError: A mapping file cannot be read or is not valid.
         """
         if isinstance(plan.mapping, Path):
             read_mapping(plan.mapping)
@@ -54,10 +54,10 @@ class CommonWords:
             read_layer_mapping(plan.layer_mapping)
 
     def views(self, plan: Plan, manager: Manager, target: Run, golden: Run) -> Views | None:
-        """Return both runs in common words; None for two of one framework whose names nobody maps.
+        """Return both runs by common names; None for two runs of one framework without mapping files.
 
         Raises:
-            UserError: A mapping file that cannot be used.
+            UserError: A mapping file cannot be read or is not valid.
         """
         frameworks = target.header.framework, golden.header.framework
         is_across = frameworks[0] != frameworks[1]
@@ -69,25 +69,27 @@ class CommonWords:
             table = with_entries(table, entries)
             notes += problems
         renames = _renames(plan, target, notes)
-        ours, theirs = (table.target, table.source) if is_reversed else (table.source, table.target)
-        both = (
-            Translated(target, ours, table.target, renames, "target", is_across=is_across),
-            Translated(golden, theirs, table.target, None, "golden", is_across=is_across),
+        target_dialect, golden_dialect = (
+            (table.target, table.source) if is_reversed else (table.source, table.target)
         )
-        for run in both:
+        viewed = (
+            Translated(target, target_dialect, table.target, renames, "target", is_across=is_across),
+            Translated(golden, golden_dialect, table.target, None, "golden", is_across=is_across),
+        )
+        for run in viewed:
             if run.inner:
                 notes.append(
                     f"{run.inner} backward call(s) of {run.header.framework} functions that call others hold "
-                    "what the last of these gave, and no gradient of an input; their outputs are not compared"
+                    "gradients of the last inner call, not of the inputs; their outputs are not compared"
                 )
         by_place = is_across or plan.layer_mapping is not None
         matcher = plan.matcher or (ALIGN if by_place and plan.mapping is None else EXACT)
-        written = partial(write_pairs, plan) if plan.layer_mapping is not None else None
-        return Views(*both, matcher, tuple(notes), Differences(both, table.hints), written)
+        writer = partial(write_pairs, plan) if plan.layer_mapping is not None else None
+        return Views(*viewed, matcher, tuple(notes), Differences(viewed, table.hints), writer)
 
 
 def _table(manager: Manager, target: str, golden: str) -> tuple[NameTable, bool, list[str]]:
-    """The built-in table of two frameworks, and whether the target speaks the words of the table's target."""
+    """Return the names of two frameworks, True if the target is of their target framework, and notes."""
     notes = [f"the target is of {target} and the golden of {golden}"]
     for item in manager.contributions("name_rules"):
         rule = item.spec
@@ -97,7 +99,7 @@ def _table(manager: Manager, target: str, golden: str) -> tuple[NameTable, bool,
                 with blamed(rule.title, rule.origin):
                     table = _sound(rule.make())
             except PluginError as error:
-                notes.append(f"{error.what} Its names are not used. {error.fix}")
+                notes.append(f"{error.what} Its table of names is not used. {error.fix}")
                 continue
             notes[0] += f"; calls are paired by the names in {rule.name}"
             return table, rule.target == target, notes
@@ -106,7 +108,7 @@ def _table(manager: Manager, target: str, golden: str) -> tuple[NameTable, bool,
 
 
 def _sound(table: Any) -> NameTable:
-    """Return what a name rule made, if it is a table."""
+    """Return the object that a name rule made if it is a valid table; raise TypeError if not."""
     if not isinstance(table, NameTable):
         raise TypeError(f"it must make a NameTable, not {type(table).__name__}")
     for side in (table.source, table.target):
@@ -135,7 +137,7 @@ def _renames(plan: Plan, target: Run, notes: list[str]) -> Renames | None:
 
 
 class Differences(Hints):
-    """Finds what is known of two frameworks' differences as the rows of each op pass by."""
+    """Hints on known differences of two frameworks."""
 
     def __init__(self, views: Sequence[Translated], hints: Sequence[Hint]) -> None:
         self._views = views
@@ -146,33 +148,33 @@ class Differences(Hints):
                 self._by_name.setdefault(name, []).append(hint)
 
     def of(self, op: str, rows: Sequence[Row]) -> list[str]:
-        """What is to be told because of these rows, each once."""
+        """Return the hints on the calls of these rows, each once."""
         if not self._by_name:
             return []
         matched = [row for row in rows if row.pair.matched]
         known = [hint for name in self._names(op, matched) for hint in self._by_name.get(name, ())]
-        return self._told([hint for hint in known if not hint.differs or _is_own_doing(op, matched)])
+        return self._given([hint for hint in known if not hint.differs or _is_own_doing(op, matched)])
 
     def of_suspects(self, suspects: Sequence[Suspect]) -> list[str]:
-        """What is to be told because forward calls are suspect, be it that no row of theirs fails."""
+        """Return the hints on suspect forward calls, even if none of their rows fails."""
         names: set[str] = set()
         for suspect in suspects if self._by_name else ():
             if "forward" in suspect.op.split("."):
-                parts = [found for key in (suspect.op, suspect.module) if (found := module_parts(key))]
+                parts = [module for key in (suspect.op, suspect.module) if (module := module_parts(key))]
                 names |= {self._views[0].word(suspect.op), *(part[1] for part in parts)}
-        return self._told([hint for name in sorted(names) for hint in self._by_name.get(name, ())])
+        return self._given([hint for name in sorted(names) for hint in self._by_name.get(name, ())])
 
-    def _told(self, told: Sequence[Hint]) -> list[str]:
-        """The texts, which are not told again."""
-        if not told:
+    def _given(self, given: Sequence[Hint]) -> list[str]:
+        """Return the texts of hints, and make sure that they are not given again."""
+        if not given:
             return []
         for hints in self._by_name.values():
-            hints[:] = [hint for hint in hints if hint not in told]
-        self.explaining += dict.fromkeys(hint.text for hint in told if hint.differs)
-        return list(dict.fromkeys(hint.text for hint in told))
+            hints[:] = [hint for hint in hints if hint not in given]
+        self.explaining += dict.fromkeys(hint.text for hint in given if hint.differs)
+        return list(dict.fromkeys(hint.text for hint in given))
 
     def _names(self, op: str, matched: Sequence[Row]) -> set[str]:
-        """What both calls are called, in their own words and in common ones."""
+        """Return the names of both calls, their own and the common one."""
         if not matched:
             return set()
         golden = next(row.pair.golden.name for row in matched if row.pair.golden is not None)
@@ -182,10 +184,10 @@ class Differences(Hints):
 
 
 def _is_own_doing(op: str, matched: Sequence[Row]) -> bool:
-    """True for a call that gives out something else though it took in the same tensors."""
+    """Return True for a call whose outputs differ although its input tensors agree."""
     bad = [row for row in matched if row.verdict.level is Level.ERROR]
-    took_in_bad = any(row.pair.side is Side.INPUT and _is_tensor(row) for row in bad)
-    return bool(bad) and not took_in_bad and not is_gradient(op)
+    has_bad_input = any(row.pair.side is Side.INPUT and _is_tensor(row) for row in bad)
+    return bool(bad) and not has_bad_input and not is_gradient(op)
 
 
 def _is_tensor(row: Row) -> bool:

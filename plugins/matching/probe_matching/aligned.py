@@ -1,10 +1,10 @@
-"""Matching by alignment: for runs with inserted, missing, fused or renumbered calls (``--match align``).
+"""Matching by alignment, for runs with inserted, missing, fused or renumbered calls (``--match align``).
 
-Modules pair by their place in the model. The calls in each pair of modules are two streams, which are
-aligned: calls that are alike in name, places, shapes, sort of dtypes and content, and are the only ones so on
-either side, are anchors (as the unique lines are in Bram Cohen's patience diff); between anchors the longest
-common subsequence of what is alike but for the content. Backward calls follow their forward calls. What is
-left over between two pairs is a region of n calls for m, and is compared where it begins and where it ends.
+Modules pair by their place in the model. The calls inside each pair of modules are two streams, which are
+aligned. Anchors are calls that are unique on both sides and agree in name, places, shapes, sort of dtypes and
+content (like unique lines in Bram Cohen's patience diff). Between anchors the longest common subsequence of
+calls pairs, in which contents may differ. Backward calls follow their forward calls. Remaining calls between
+two pairs are a region, whose inputs and outputs are compared (docs/pairing.md#alignment).
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from probe_matching.regions import pair_edges, regions
 
 
 class Aligned:
-    """Pairs calls by what they are and do, whatever their number."""
+    """Matcher that pairs calls by their names, shapes and contents, whatever their numbers."""
 
     def match(self, target: Run, golden: Run, plan: Plan) -> Matching:
-        """The matching of two aligned runs, with the regions where they do not line up."""
+        """Return the matching of two aligned runs, with the regions of calls that do not line up."""
         streams = _Streams(target, golden)
         calls = dict(streams.pairs())
         partners = array("q")
@@ -43,7 +43,10 @@ class Aligned:
 
 
 class _Call(NamedTuple):
-    """A call in its stream: what it may pair on, its content as a number, its name."""
+    """A call in its stream: its record, codes of its kind and content, and its name.
+
+    Calls of the same kind may pair.
+    """
 
     record: int
     kind: int
@@ -52,7 +55,7 @@ class _Call(NamedTuple):
 
 
 class _Streams:
-    """The calls of both runs, by the modules that both have."""
+    """The calls of both runs, grouped by the modules that both runs have."""
 
     def __init__(self, target: Run, golden: Run) -> None:
         self._runs = target, golden
@@ -60,40 +63,44 @@ class _Streams:
         self._codes: dict[object, int] = {}
         self._modules_paired = dict(self._modules())
         self._homes = self._pair_homes()
-        own = set(self._homes), set(self._homes.values())
-        self._streams = [self._sorted(run, known) for run, known in zip(self._runs, own)]
+        common = set(self._homes), set(self._homes.values())
+        self._streams = [self._sorted(run, known) for run, known in zip(self._runs, common)]
 
     def pairs(self) -> Iterable[tuple[int, int]]:
-        """The indices of the records that pair, of target and golden."""
+        """Return the indices of paired records, of target and golden."""
         target, golden = self._runs
-        found = dict(_by_place(target, golden))
-        found.update(self._modules_paired)
-        ours, theirs = self._streams
-        for home, calls in ours.items():
-            found.update(_aligned(calls, theirs.get(self._partner_of(home), [])))
-        behind = {place_of(key): index for index, key in enumerate(golden.names())}
+        pairs = dict(_by_place(target, golden))
+        pairs.update(self._modules_paired)
+        target_streams, golden_streams = self._streams
+        for home, calls in target_streams.items():
+            pairs.update(_aligned(calls, golden_streams.get(self._partner_of(home), [])))
+        golden_modules = {place_of(key): index for index, key in enumerate(golden.names())}
         for index, key in enumerate(target.names()):
             place = place_of(key)
             if place is not None and place[1] == "backward":
-                partner = behind.get(self._homes.get(place, place))
+                partner = golden_modules.get(self._homes.get(place, place))
                 if partner is not None:
-                    found[index] = partner
-        taken = set(found.values())
-        for index, partner in list(found.items()):  # a backward call has the number of its forward call
-            for own, other in _backward(target.names()[index], golden.names()[partner]):
-                one, two = target.find(own), golden.find(other)
-                if one is not None and two is not None and one not in found and two not in taken:
-                    found[one] = two
-                    taken.add(two)
+                    pairs[index] = partner
+        taken = set(pairs.values())
+        for index, partner in list(pairs.items()):  # a backward call has the number of its forward call
+            for target_key, golden_key in _backward(target.names()[index], golden.names()[partner]):
+                first, second = target.find(target_key), golden.find(golden_key)
+                if first is not None and second is not None and first not in pairs and second not in taken:
+                    pairs[first] = second
+                    taken.add(second)
         rest = [
-            [one for one in self._backward(side) if one.record not in known and not self._follows(side, one)]
-            for side, known in enumerate((found, taken))
+            [
+                call
+                for call in self._backward(side)
+                if call.record not in known and not self._follows(side, call)
+            ]
+            for side, known in enumerate((pairs, taken))
         ]
-        found.update(_aligned(*rest))
-        return found.items()
+        pairs.update(_aligned(*rest))
+        return pairs.items()
 
     def _sorted(self, run: Run, known: set[Place]) -> dict[Place | None, list[_Call]]:
-        """The forward calls of a run, by the innermost module around them that both runs have."""
+        """Return the forward calls of a run by the innermost module around them that both runs have."""
         streams: dict[Place | None, list[_Call]] = {}
         for record in run.records():
             if place_of(record.key) is None and not is_debug(record.key) and not _is_backward(record.key):
@@ -106,11 +113,11 @@ class _Streams:
         return [self._call(run.record(i)) for i, key in keys if _is_backward(key) and place_of(key) is None]
 
     def _follows(self, side: int, call: _Call) -> bool:
-        """True for a backward call whose forward call is on record: it pairs as that one does."""
+        """Return True for a backward call whose forward call is recorded, and which pairs as that does."""
         return self._runs[side].find(f"{call.name.removesuffix('backward')}forward") is not None
 
     def _modules(self) -> Iterable[tuple[int, int]]:
-        """Calls of modules by the path of the module; those of one by what they hold, in order."""
+        """Yield pairs of module calls with equal paths; those of one module pair by content, in order."""
         streams: list[dict[str, list[_Call]]] = [{}, {}]
         for run, stream in zip(self._runs, streams):
             for record in run.records():
@@ -126,17 +133,17 @@ class _Streams:
             yield from _aligned(calls, streams[1].get(path, []))
 
     def _pair_homes(self) -> dict[Place, Place]:
-        """The modules around calls that both runs have, of the target and of the golden."""
+        """Return the modules around calls that both runs have, of the target and of the golden."""
         target, golden = self._runs
-        theirs = _places(golden.construct)
-        homes = {place: place for place in _places(target.construct) & theirs}
+        golden_places = _places(golden.construct)
+        homes = {place: place for place in _places(target.construct) & golden_places}
         recorded = {place_of(key) for run in self._runs for key in run.names()}
-        homes = {one: other for one, other in homes.items() if one not in recorded}
-        for index, partner in self._modules_paired.items():
-            one, other = place_of(target.names()[index]), place_of(golden.names()[partner])
-            assert one is not None and other is not None
-            homes[one] = other
-            homes[one[0], "backward", one[2]] = other[0], "backward", other[2]
+        homes = {home: partner for home, partner in homes.items() if home not in recorded}
+        for index, partner_index in self._modules_paired.items():
+            home, partner = place_of(target.names()[index]), place_of(golden.names()[partner_index])
+            assert home is not None and partner is not None
+            homes[home] = partner
+            homes[home[0], "backward", home[2]] = partner[0], "backward", partner[2]
         return homes
 
     def _partner_of(self, home: Place | None) -> Place | None:
@@ -173,16 +180,16 @@ def _places(construct: Construct) -> set[Place]:
 
 
 def _by_place(target: Run, golden: Run) -> Iterable[tuple[int, int]]:
-    """Modules, gradients of parameters and saved variables, which have names of their own."""
-    theirs: dict[object, int] = {}
+    """Yield pairs of modules' gradients and saved variables, whose names are the same in both runs."""
+    golden_names: dict[object, int] = {}
     for index, key in enumerate(golden.names()):
         name = _own_name(key)
         if name is not None:
-            theirs.setdefault(name, index)
+            golden_names.setdefault(name, index)
     for index, key in enumerate(target.names()):
         name = _own_name(key)
-        if name is not None and name in theirs:
-            yield index, theirs.pop(name)
+        if name is not None and name in golden_names:
+            yield index, golden_names.pop(name)
 
 
 def _own_name(key: str) -> object:
@@ -194,55 +201,57 @@ def _own_name(key: str) -> object:
 # -- two streams -----------------------------------------------------------------------------------
 
 
-def _aligned(ours: Sequence[_Call], theirs: Sequence[_Call]) -> Iterable[tuple[int, int]]:
-    """The pairs of two streams: anchors, and between them the best alignment."""
+def _aligned(targets: Sequence[_Call], goldens: Sequence[_Call]) -> Iterable[tuple[int, int]]:
+    """Yield the pairs of two streams: anchors, and between them the best alignment."""
     start = (0, 0)
-    for anchor in [*_anchors(ours, theirs), (len(ours), len(theirs))]:
-        one, two = ours[start[0] : anchor[0]], theirs[start[1] : anchor[1]]
-        found = align(
-            [call.kind for call in one],
-            [call.kind for call in two],
-            [call.name for call in one],
-            [call.name for call in two],
-            [call.content for call in one],
-            [call.content for call in two],
+    for anchor in [*_anchors(targets, goldens), (len(targets), len(goldens))]:
+        target_part, golden_part = targets[start[0] : anchor[0]], goldens[start[1] : anchor[1]]
+        aligned = align(
+            [call.kind for call in target_part],
+            [call.kind for call in golden_part],
+            [call.name for call in target_part],
+            [call.name for call in golden_part],
+            [call.content for call in target_part],
+            [call.content for call in golden_part],
         )
-        yield from ((one[i].record, two[j].record) for i, j in found)
-        if anchor[0] < len(ours):
-            yield ours[anchor[0]].record, theirs[anchor[1]].record
+        yield from ((target_part[i].record, golden_part[j].record) for i, j in aligned)
+        if anchor[0] < len(targets):
+            yield targets[anchor[0]].record, goldens[anchor[1]].record
         start = anchor[0] + 1, anchor[1] + 1
 
 
-def _anchors(ours: Sequence[_Call], theirs: Sequence[_Call]) -> list[tuple[int, int]]:
-    """Positions of calls whose content only they have, as many as there are in one order."""
-    counts = Counter(call.content for call in ours), Counter(call.content for call in theirs)
-    kinds = Counter(call.kind for call in (*ours, *theirs))  # alone of its kind, content tells nothing more
+def _anchors(targets: Sequence[_Call], goldens: Sequence[_Call]) -> list[tuple[int, int]]:
+    """Return the positions of calls with unique content, in the longest common order."""
+    counts = Counter(call.content for call in targets), Counter(call.content for call in goldens)
+    kinds = Counter(
+        call.kind for call in (*targets, *goldens)
+    )  # for the only call of its kind, content adds nothing
     where = {
         call.content: place
-        for place, call in enumerate(theirs)
+        for place, call in enumerate(goldens)
         if counts[1][call.content] == 1 and kinds[call.kind] > 2
     }
     pairs = [
         (place, where[call.content])
-        for place, call in enumerate(ours)
+        for place, call in enumerate(targets)
         if counts[0][call.content] == 1 and call.content in where
     ]
     return _longest_rising(pairs)
 
 
 def _longest_rising(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest choice of pairs whose second numbers rise, as the first ones do (Fredman, 1975)."""
+    """Return the longest selection of pairs in which both numbers rise (Fredman, 1975)."""
     ends: list[int] = []
     tails: list[int] = []
-    before: list[int] = []
+    predecessors: list[int] = []
     for number, (_, second) in enumerate(pairs):
         length = bisect_left(ends, second)
-        before.append(tails[length - 1] if length else NONE)
+        predecessors.append(tails[length - 1] if length else NONE)
         ends[length : length + 1] = [second]
         tails[length : length + 1] = [number]
-    found: list[tuple[int, int]] = []
+    chain: list[tuple[int, int]] = []
     number = tails[-1] if tails else NONE
     while number != NONE:
-        found.append(pairs[number])
-        number = before[number]
-    return found[::-1]
+        chain.append(pairs[number])
+        number = predecessors[number]
+    return chain[::-1]

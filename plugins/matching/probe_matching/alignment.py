@@ -1,10 +1,10 @@
-"""The longest common subsequence of two runs' calls, with equal names as the tie-break.
+"""Longest common subsequence of two runs' calls, with equal names as the tie-break.
 
-Weighted LCS: a pair counts ``PAIR``, ``CONTENT`` more where the content is alike, and one more where the
-full names are equal, so that pairs come first, content second and equal names last. Equal heads and tails are
-taken off first (an optimal alignment pairs them, for no pair counts more). The rest is solved row by row on
-numpy vectors with Hirschberg's division, so memory stays linear: Hirschberg, "A linear space algorithm for
-computing maximal common subsequences", CACM 18 (1975).
+The weight of a pair is ``PAIR``, plus ``CONTENT`` for equal contents, plus 1 for equal full names, so the
+number of pairs matters most, then contents, then names. Equal calls at the beginnings and ends pair first,
+which an optimal alignment does as well. The rest is solved row by row on numpy vectors by Hirschberg's method
+in linear memory: Hirschberg, "A linear space algorithm for computing maximal common subsequences", CACM 18
+(1975).
 """
 
 from __future__ import annotations
@@ -15,38 +15,40 @@ from typing import Any
 import numpy as np
 
 PAIR = 1 << 42
-"""Weight of a pair; larger than that of any number of like contents and equal names."""
+"""Weight of a pair; larger than that of any number of equal contents and names."""
 CONTENT = 1 << 21
-"""Weight of a like content; larger than any number of equal names."""
+"""Weight of equal contents; larger than that of any number of equal names."""
 
 SMALL = 1 << 22
-"""Cells that are solved at once, with a table to trace back in."""
+"""Largest number of cells that are solved at once, with a table for tracing back."""
 
 IntArray = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def align(
-    ours: Sequence[int],
-    theirs: Sequence[int],
-    our_names: Sequence[str],
-    their_names: Sequence[str],
-    our_contents: Sequence[int] | None = None,
-    their_contents: Sequence[int] | None = None,
+    targets: Sequence[int],
+    goldens: Sequence[int],
+    target_names: Sequence[str],
+    golden_names: Sequence[str],
+    target_contents: Sequence[int] | None = None,
+    golden_contents: Sequence[int] | None = None,
 ) -> Iterator[tuple[int, int]]:
-    """Pairs of positions, in order, of the best alignment.
+    """Yield the pairs of positions of the best alignment, in order.
 
     Args:
-        ours: What each call of the target may pair on, as a code.
-        theirs: The same for the golden.
-        our_names: Full names of the target's calls.
-        their_names: Full names of the golden's calls.
-        our_contents: What each call of the target holds, as a code; nothing where it is not known.
-        their_contents: The same for the golden.
+        targets: A code for each call of the target; calls with equal codes may pair.
+        goldens: The same for the golden.
+        target_names: Full names of the target's calls.
+        golden_names: Full names of the golden's calls.
+        target_contents: A code for the content of each call of the target; None if not known.
+        golden_contents: The same for the golden.
     """
     names: dict[str, int] = {}
-    a = _Calls(np.array(ours, np.int64), _codes(our_names, names), _contents(our_contents, len(ours)), 0)
+    a = _Calls(
+        np.array(targets, np.int64), _codes(target_names, names), _contents(target_contents, len(targets)), 0
+    )
     b = _Calls(
-        np.array(theirs, np.int64), _codes(their_names, names), _contents(their_contents, len(theirs)), 0
+        np.array(goldens, np.int64), _codes(golden_names, names), _contents(golden_contents, len(goldens)), 0
     )
     head = 0
     while head < min(len(a), len(b)) and a.same(head, b, head):
@@ -68,7 +70,7 @@ def _contents(codes: Sequence[int] | None, count: int) -> IntArray:
 
 
 class _Calls:
-    """A stretch of one run's calls, and where in the run it begins."""
+    """A range of one run's calls, with the position of its first call in the run."""
 
     def __init__(self, codes: IntArray, names: IntArray, contents: IntArray, start: int) -> None:
         self.codes, self.names, self.contents, self.start = codes, names, contents, start
@@ -107,7 +109,7 @@ def _solve(a: _Calls, b: _Calls) -> Iterator[tuple[int, int]]:
 
 
 def _rows(a: _Calls, b: _Calls) -> Iterator[IntArray]:
-    """Rows 0, 1, … of the table of best weights; column j covers the first j calls of ``b``."""
+    """Yield rows 0, 1, … of the table of best weights; column j covers the first j calls of ``b``."""
     row = np.zeros(len(b) + 1, np.int64)
     yield row
     places: dict[int, IntArray] = {}
@@ -126,14 +128,14 @@ def _rows(a: _Calls, b: _Calls) -> Iterator[IntArray]:
 
 def _last_row(a: _Calls, b: _Calls) -> IntArray:
     row = np.zeros(0, np.int64)
-    for row in _rows(a, b):  # noqa: B007 - the last one is wanted
+    for row in _rows(a, b):  # noqa: B007 - the last row is needed
         pass
     return row
 
 
 def _trace(a: _Calls, b: _Calls) -> list[tuple[int, int]]:
     table = list(_rows(a, b))
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     i, j = len(a), len(b)
     while i and j:
         best = table[i][j]
@@ -143,5 +145,5 @@ def _trace(a: _Calls, b: _Calls) -> list[tuple[int, int]]:
             j -= 1
         else:
             i, j = i - 1, j - 1
-            found.append((a.start + i, b.start + j))
-    return found[::-1]
+            pairs.append((a.start + i, b.start + j))
+    return pairs[::-1]

@@ -1,4 +1,4 @@
-"""Fuzzy matching: whole calls whose names agree but for the call count, in order (decision D13)."""
+"""Fuzzy matching: whole calls whose names agree except for the call count (docs/pairing.md#fuzzy)."""
 
 from __future__ import annotations
 
@@ -14,23 +14,27 @@ from probe_matching.likeness import comparable
 
 
 class Fuzzy:
-    """Pairs calls that have the same name without count and the same places and shapes.
+    """Matcher of calls with the same name (without count), places and shapes.
 
-    Of all pairings that keep both orders the one with most pairs is taken, and of these the one
-    with most equal full names. What is left on both sides under one full name pairs by name.
+    Of all pairings that keep the order of both runs, it takes the one with the most pairs, and of these the
+    one with the most equal full names. Remaining calls with equal full names pair by name.
     """
 
     def match(self, target: Run, golden: Run, plan: Plan) -> Matching:
-        """The matching of calls."""
+        """Return the matching of calls."""
         codes: dict[object, int] = {}
         is_loose = target.is_loose or golden.is_loose
-        ours = [codes.setdefault(_signature(record, is_loose), len(codes)) for record in target.records()]
-        theirs = [codes.setdefault(_signature(record, is_loose), len(codes)) for record in golden.records()]
-        our_names = [canonical(key) for key in target.names()]
-        their_names = [canonical(key) for key in golden.names()]
-        calls = dict(align(ours, theirs, our_names, their_names))
+        target_codes = [
+            codes.setdefault(_signature(record, is_loose), len(codes)) for record in target.records()
+        ]
+        golden_codes = [
+            codes.setdefault(_signature(record, is_loose), len(codes)) for record in golden.records()
+        ]
+        target_names = [canonical(key) for key in target.names()]
+        golden_names = [canonical(key) for key in golden.names()]
+        calls = dict(align(target_codes, golden_codes, target_names, golden_names))
         aligned = set(calls)
-        self._pair_leftovers(calls, our_names, golden)
+        self._pair_leftovers(calls, target_names, golden)
         partners = array("q")
         for index in range(len(target)):
             partner = calls.get(index)

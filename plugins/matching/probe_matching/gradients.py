@@ -1,4 +1,4 @@
-"""Which input of a call each output of its backward call is the gradient of."""
+"""Assignment of the outputs of a backward call to the inputs of its forward call."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ UNKNOWN = None
 
 
 def owners(backward: Record, forward: Record) -> list[str | None]:
-    """For each output of ``backward`` the path of the input of ``forward``, or UNKNOWN.
+    """Return the path of the input that each output of a backward call is the gradient of, or UNKNOWN.
 
-    Recorders note gradients in the order of the inputs, with null where there is none, or without the inputs
-    that need none, or in an order of the framework's own. They are told apart by their shapes. Where those
-    leave it open, it stays open: a matrix that may be a transposed one too.
+    Recorders write gradients in the order of the inputs (with null for inputs without gradient, or without
+    them), or in the framework's own order. Shapes decide between these. If they are ambiguous, as for a
+    square matrix that may be transposed, the owner is unknown (docs/pairing.md#frameworks).
     """
     outputs = [slot for slot in backward.slots if slot.side is Side.OUTPUT]
     tensors = [slot for slot in forward.slots if slot.side is Side.INPUT and slot.value.kind is Kind.TENSOR]
@@ -29,7 +29,7 @@ def owners(backward: Record, forward: Record) -> list[str | None]:
 
 
 def differentiable(forward: Record) -> list[Slot]:
-    """The inputs of a call that may have a gradient."""
+    """Return the inputs of a call that may have a gradient."""
     return [
         slot
         for slot in forward.slots
@@ -46,25 +46,25 @@ def _extents(slots: Sequence[Slot]) -> list[str]:
 
 def _agree(outputs: Sequence[Slot], inputs: Sequence[Slot]) -> bool:
     pairs = zip(outputs, inputs)
-    return all(one.value.kind is Kind.NULL or one.value.extent == two.value.extent for one, two in pairs)
+    return all(out.value.kind is Kind.NULL or out.value.extent == own.value.extent for out, own in pairs)
 
 
 def _embedded(given: Sequence[Slot], wanted: Sequence[Slot]) -> dict[str, str]:
-    """The inputs that outputs of their shapes follow in order, where there is one way only."""
+    """Return the inputs whose shapes the outputs follow in order, if there is only one way."""
     first = _greedy(given, wanted)
     last = _greedy(given[::-1], wanted[::-1])
     return first if first == last else {}
 
 
 def _greedy(given: Sequence[Slot], wanted: Sequence[Slot]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    owners: dict[str, str] = {}
     rest = iter(wanted)
     for slot in given:
-        owner = next((one for one in rest if one.value.extent == slot.value.extent), None)
+        owner = next((candidate for candidate in rest if candidate.value.extent == slot.value.extent), None)
         if owner is None:
             return {}
-        found[slot.path] = owner.path
-    return found
+        owners[slot.path] = owner.path
+    return owners
 
 
 def _by_shape(given: Sequence[Slot], wanted: Sequence[Slot]) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Hooks of probe-matching: matchers, and runs of two frameworks in common words."""
+"""The plugin's hooks: matchers for runs whose names differ, and common names for two frameworks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from probe_core.plugins.specs import MatcherSpec, ViewSpec
 
 @hookimpl
 def probe_matchers() -> list[MatcherSpec]:
-    """Ways of pairing runs whose names differ."""
+    """Return matchers for runs whose names differ."""
     return [
-        MatcherSpec("fuzzy", "equal names but for the call count, in order", "probe_matching.fuzzy:Fuzzy"),
+        MatcherSpec("fuzzy", "equal names except for the call count, in order", "probe_matching.fuzzy:Fuzzy"),
         MatcherSpec(
             "align",
-            "streams of calls aligned, whatever is inserted or missing",
+            "calls aligned in order, with insertions and omissions",
             "probe_matching.aligned:Aligned",
         ),
         MatcherSpec("mapping", "names paired by a yaml file", "probe_matching.mapping:Mapping"),
@@ -22,11 +22,11 @@ def probe_matchers() -> list[MatcherSpec]:
 
 @hookimpl
 def probe_views() -> list[ViewSpec]:
-    """Two frameworks, or names that a person maps, in common words."""
+    """Return the view that gives runs common names."""
     return [
         ViewSpec(
             "common_words",
-            "runs of two frameworks, or with mapped names, in common words",
+            "common names for runs of two frameworks or with mapping files",
             "probe_matching.across:CommonWords",
             asks=("name_rules",),
         )

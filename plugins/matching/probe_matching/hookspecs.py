@@ -1,4 +1,4 @@
-"""The hook of matching: what two frameworks call the same calls."""
+"""The hook of probe-matching, for tables of names that two frameworks have in common."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KINDS = {"name_rules": "probe_matching.specs:NameRule"}
 
 @hookspec
 def probe_name_rules() -> list[NameRule]:  # type: ignore[empty-body]
-    """Names of one framework in another, as data. Called when runs of two frameworks are compared.
+    """Return tables of names of one framework in another. Called when runs of two frameworks are compared.
 
     The factory makes a ``probe_matching.NameTable``; docs/plugins.md explains its fields, with an example.
 

@@ -1,4 +1,4 @@
-"""What calls of two runs are told by: where a module stands, and what a value is like."""
+"""Properties by which calls of two runs are recognised: places of modules, shapes and contents of values."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from probe_core.model import Kind, Record, Slot
 
 _MODULE = re.compile(r"(?:Module|Cell)\.(?:(.*)\.)?[^.]+\.(forward|backward|parameters_grad)(?:\.(\d+))?$")
 ALONE = "~"
-"""The first character of the path of a value that has no partner."""
+"""First character of the path of a value that has no partner."""
 _NUMBERS = frozenset({"<class 'int'>", "<class 'float'>", "<class 'bool'>"})
 
 Place = tuple[str, str, int]
-"""A module's path in the model, its phase, and its ordinal; whatever its class is called."""
+"""A module's path in the model, its phase and its call number; independent of the name of its class."""
 
 
 def place_of(key: str) -> Place | None:
-    """Where in the model a module record stands; None for other records."""
-    found = _MODULE.match(key)
-    return (found[1] or "", found[2], int(found[3] or 0)) if found else None
+    """Return the place of a module record in the model; None for other records."""
+    match = _MODULE.match(key)
+    return (match[1] or "", match[2], int(match[3] or 0)) if match else None
 
 
 def form_of(slot: Slot) -> object:
-    """Where a value stands, its shape and the sort of its dtype."""
+    """Return the place of a value, its shape and the sort of its dtype."""
     dtype = slot.value.dtype
     if slot.value.kind is Kind.SCALAR and dtype in _NUMBERS:
         dtype = "number"
@@ -31,21 +31,22 @@ def form_of(slot: Slot) -> object:
 
 
 def content_of(slot: Slot) -> object:
-    """What a tensor holds, to three digits, which rounding hardly changes; or its checksum; or None."""
+    """Return the statistics of a tensor to three digits, which hides rounding; else its checksum."""
     value = slot.value
     numbers = tuple(f"{n:.2e}" if isinstance(n, float) else n for n in value.statistics)
     return numbers if any(n is not None for n in numbers) else value.checksum
 
 
 def is_alone(slot: Slot) -> bool:
-    """True for a value that has no partner, by its place."""
+    """Return True for a value whose place has no partner."""
     return slot.path.startswith(ALONE)
 
 
 def comparable(record: Record, is_loose: bool) -> Sequence[Slot]:
-    """The values that tell what a call is: all of them; of loose runs the tensors that may have a partner.
+    """Return the values by which a call is recognised.
 
-    Those come in the order of their places, for another framework may take them in another one.
+    These are all values; across frameworks (``is_loose``) only the tensors that may have a partner, in the
+    order of their places, because the order of arguments may differ.
     """
     if not is_loose:
         return record.slots

@@ -1,4 +1,4 @@
-"""Matching by a mapping file: ``target row name: golden row name``, one a line (``-dm``)."""
+"""Matching by a mapping file with lines ``target row name: golden row name`` (``-dm``)."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ REST: dict[str, type[Exact | Fuzzy]] = {"exact": Exact, "fuzzy": Fuzzy}
 
 
 class Mapping:
-    """Rows that the file names pair as it says; the others pair as without a file.
+    """Matcher that pairs the rows named in a file, and all other rows by another matcher.
 
-    Several target rows may name one golden row, which is then shown in each (decision D26).
+    Several target rows may be paired with the same golden row (docs/pairing.md#data-mapping).
     """
 
     def match(self, target: Run, golden: Run, plan: Plan) -> Matching:
-        """The matching by the plan's mapping; ``plan.matcher`` pairs the rest, exact or fuzzy."""
+        """Return the matching by the plan's mapping; ``plan.matcher`` pairs the rest, exact or fuzzy."""
         assert plan.mapping is not None
         rest = plan.matcher or "exact"
         if rest not in REST:
             raise UserError(
-                f'A mapping file does not go with the matcher "{rest}".',
-                "Use it with one of these:",
+                f'A mapping file cannot be used with the matcher "{rest}".',
+                "Choose one of these with --match, or leave -dm out:",
                 list(REST),
             )
         what = str(plan.mapping) if isinstance(plan.mapping, Path) else "The data mapping"
         names = read_mapping(plan.mapping) if isinstance(plan.mapping, Path) else plan.mapping
         wanted = set(names.values())
-        goldens = _numbers(golden.shown, wanted)
-        targets = _numbers(target.shown, set(names))
-        _check(what, "target", set(names), targets, target.shown)
-        _check(what, "golden", wanted, goldens, golden.shown)
+        golden_numbers = _numbers(golden.shown, wanted)
+        target_numbers = _numbers(target.shown, set(names))
+        _check(what, "target", set(names), target_numbers, target.shown)
+        _check(what, "golden", wanted, golden_numbers, golden.shown)
         matching = REST[rest]().match(target, golden, plan)
-        for ours, theirs in names.items():
-            matching.partners[targets[ours]] = goldens[theirs]
-        matching.mapped = frozenset(targets.values())
+        for target_name, golden_name in names.items():
+            matching.partners[target_numbers[target_name]] = golden_numbers[golden_name]
+        matching.mapped = frozenset(target_numbers.values())
         return matching
 
 
@@ -68,7 +68,7 @@ def _check(what: str, side: str, names: set[str], found: dict[str, int], run: Ru
 
 
 def _numbers(run: Run, names: set[str]) -> dict[str, int]:
-    """The slot number of each wanted row, by the name shown or by the name built from its place."""
+    """Return the slot number of each wanted row, by its name as shown or as built from its place."""
     shown: dict[str, int] = {}
     built: dict[str, int] = {}
     for record, start in zip(run.records(), run.starts):
@@ -82,10 +82,10 @@ def _numbers(run: Run, names: set[str]) -> dict[str, int]:
 
 
 def read_mapping(path: Path) -> dict[str, str]:
-    """The names in the mapping file ``path``; an empty file maps nothing.
+    """Return the names in a mapping file; an empty file maps nothing.
 
     Raises:
-        UserError: The file cannot be read, or is no yaml mapping of names to names.
+        UserError: The file cannot be read, or is not a yaml mapping of names to names.
     """
     import yaml
 
@@ -104,15 +104,15 @@ def read_mapping(path: Path) -> dict[str, str]:
             where = ": it is nested too deeply"
         raise UserError(
             f"The mapping file {path} is not valid yaml{where}.",
-            'Write one "target row name: golden row name" a line.',
+            'Write a line "target row name: golden row name" for each row.',
         ) from None
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(
-        isinstance(ours, str) and isinstance(theirs, str) for ours, theirs in value.items()
+        isinstance(target, str) and isinstance(golden, str) for target, golden in value.items()
     ):
         raise UserError(
             f"The mapping file {path} does not map names to names.",
-            'Write one "target row name: golden row name" a line.',
+            'Write a line "target row name: golden row name" for each row.',
         )
     return value

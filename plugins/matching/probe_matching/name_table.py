@@ -1,7 +1,7 @@
-"""Names and arguments of two frameworks in common words, as data; what a ``NameRule`` makes.
+"""Tables of names and arguments of two frameworks, as a ``NameRule`` makes them (docs/pairing.md#frameworks).
 
-The common words are those of the rule's target framework. Each framework has a ``Dialect``: which API of its
-own is which of the common ones, and what its arguments are called there.
+The common names are those of the rule's target framework. Each framework has a ``Dialect``, which maps its
+APIs to the common ones and names their arguments.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ PRIMITIVE = "Primitive."
 
 @dataclass(frozen=True, slots=True)
 class SlotMap:
-    """The paths that values of a call have in its partner, by their own, such as ``weight`` by ``w``.
+    """The paths of a call's values in its partner, by their own paths, such as ``weight`` by ``w``.
 
-    A path that a map does not list has no partner. An attribute that is None leaves those values where they
-    are; gradients go by the parameters then.
+    A path that a map does not list has no partner. An attribute that is None leaves those values in their
+    places; if ``gradients`` is None, gradients follow ``parameters``.
     """
 
     inputs: Mapping[str, str] | None = None
@@ -34,7 +34,7 @@ AS_THEY_ARE = SlotMap()
 
 
 class Overload(NamedTuple):
-    """The API of the same framework that a call is which takes more than ``above`` inputs beside tensors."""
+    """The API that a call really is if it has more than ``above`` inputs other than tensors."""
 
     above: int
     api: str
@@ -42,19 +42,19 @@ class Overload(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The names that one framework gives to what both have; those that are not listed stay as they are.
+    """The names of one framework in terms of the common names; names that are not listed are equal.
 
     Attributes:
-        apis: The common name of an API, such as ``Functional.add`` of ``Mint.add``, both without call count.
-        arguments: The parameters of an own API by position, in its own words; several words for one, its
-            common one among them, are joined by ``|``; the last may end in ``*``: it takes all arguments that
-            follow. The target's dialect lists those of the common APIs.
-        slots: Own APIs, and own classes of modules, whose values stand elsewhere than their partner's.
-        classes: The common name of an own class of modules.
-        composites: Common names of APIs that the framework computes by calls of others, and from how many
-            dimensions of an input on. Recorders that look at the last node of a call alone note for them
-            what that node gave, and no gradient of an input.
-        overloads: Own APIs that are another own one when they are called with more values.
+        apis: The common name of an API, such as ``Functional.add`` for ``Mint.add``, both without call count.
+        arguments: The names of an API's parameters by position. Several names of the same parameter, the
+            common one among them, are joined by ``|``; the last may end in ``*`` if it takes all further
+            arguments. The target's dialect lists the parameters of the common APIs.
+        slots: The APIs and classes of modules whose values have other places than their partner's.
+        classes: The common name of a class of modules.
+        composites: Common names of APIs that the framework computes by calling others, with the smallest
+            number of dimensions of an input for which it does. Recorders that see only the last node of
+            the backward graph record the gradients of an inner call for these.
+        overloads: The APIs that are another API if they are called with more values.
     """
 
     apis: Mapping[str, str] = field(default_factory=dict)
@@ -65,22 +65,22 @@ class Dialect:
     overloads: Mapping[str, Overload] = field(default_factory=dict)
 
     def word(self, api: str) -> str:
-        """The common name of an API."""
+        """Return the common name of an API."""
         return self.apis.get(api) or self.apis.get(plain(api), api)
 
     def places(self, name: str) -> SlotMap:
-        """Where the values of an API, or of a module of a class, stand in its partner."""
+        """Return the places of an API's, or a module's, values in its partner."""
         return self.slots.get(name) or self.slots.get(plain(name)) or AS_THEY_ARE
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """A known difference of two frameworks, told where it may explain what is seen.
+    """A known difference of two frameworks that may explain a difference between runs.
 
     Attributes:
-        names: The APIs, in common words, and the classes of modules, in either's, that it is about.
-        text: What a person is told.
-        differs: Told only where such a call differs; else wherever such a pair is met.
+        names: The APIs (common names) and the classes of modules (of either framework) that it concerns.
+        text: The sentence for the user.
+        differs: True to show it only if such a call differs; False to show it for every such pair.
     """
 
     names: frozenset[str]
@@ -90,63 +90,63 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class NameTable:
-    """Two dialects and what is known of their differences. ``source`` and ``target`` are frameworks."""
+    """The dialects of two frameworks, with hints on their differences."""
 
     source: Dialect = field(default_factory=Dialect)
     target: Dialect = field(default_factory=Dialect)
     hints: tuple[Hint, ...] = ()
 
     def with_source(self, **changes: object) -> NameTable:
-        """The same with another dialect of the source."""
+        """Return a copy with changes in the dialect of the source."""
         return replace(self, source=replace(self.source, **changes))  # type: ignore[arg-type]
 
 
 def api_parts(key: str) -> tuple[str, str, str] | None:
-    """The API, its call number and the phase of a record's name; None for modules and other records."""
-    found = _API.match(key)
-    if found is None or _MODULE.match(key):
+    """Return the API, call number and phase of a record's name; None for modules and other records."""
+    match = _API.match(key)
+    if match is None or _MODULE.match(key):
         return None
-    return found[1], found[2], found[3]
+    return match[1], match[2], match[3]
 
 
 def plain(api: str) -> str:
-    """An API without what its user called it: ``Primitive.<attribute>.<Class>`` is ``Primitive.<Class>``."""
+    """Return an API without its attribute: ``Primitive.<attribute>.<Class>`` is ``Primitive.<Class>``."""
     return f"{PRIMITIVE}{api.rpartition('.')[2]}" if api.startswith(PRIMITIVE) else api
 
 
 def module_parts(key: str) -> tuple[str, str, str] | None:
-    """The path of a module, its class, and what follows; None for other records."""
-    found = _MODULE.match(key)
-    return (found[1][:-1], found[2], f"{found[3]}{found[4]}") if found else None
+    """Return the path of a module, its class, and the rest of the name; None for other records."""
+    match = _MODULE.match(key)
+    return (match[1][:-1], match[2], f"{match[3]}{match[4]}") if match else None
 
 
 class Positions:
-    """Where arguments of APIs stand, in the common API's positions, whichever way they were written."""
+    """The places of arguments as positions of the common API, for positional and keyword arguments."""
 
     def __init__(self, own: Dialect, common: Dialect) -> None:
         self._own, self._common = own, common
 
     def place(self, api: str, path: str, *, is_scalar: bool) -> str:
-        """The place of an argument that a record has under ``path``; two that agree are one argument."""
+        """Return the place of an argument recorded under ``path``; equal places are the same argument."""
         head, _, rest = path.partition(".")
         word = self._own.word(api)
-        theirs = self._common.arguments.get(word, ())
-        ours = self._own.arguments.get(api, theirs)
-        position = int(head) if head.isdecimal() else _position(ours, {head})
+        common_names = self._common.arguments.get(word, ())
+        own_names = self._own.arguments.get(api, common_names)
+        position = int(head) if head.isdecimal() else _position(own_names, {head})
         if position is None:
             return path
-        last = len(ours) - 1
-        if ours and position >= last and ours[last].endswith("*") and is_scalar and not rest:
+        last = len(own_names) - 1
+        if own_names and position >= last and own_names[last].endswith("*") and is_scalar and not rest:
             position, rest = last, str(position - last)
-        if ours is not theirs and position < len(ours):
-            found = _position(theirs, set(ours[position].rstrip("*").split("|")))
-            if found is None and theirs:
-                return f"{ours[position]}.{rest}" if rest else ours[position]
-            position = position if found is None else found
+        if own_names is not common_names and position < len(own_names):
+            common_position = _position(common_names, set(own_names[position].rstrip("*").split("|")))
+            if common_position is None and common_names:
+                return f"{own_names[position]}.{rest}" if rest else own_names[position]
+            position = position if common_position is None else common_position
         return f"{position}.{rest}" if rest else str(position)
 
     def common_place(self, word: str, path: str) -> str:
-        """The place of what the common API has under ``path``."""
+        """Return the place of an argument that the common API has under ``path``."""
         head, _, rest = path.partition(".")
         position = None if head.isdecimal() else _position(self._common.arguments.get(word, ()), {head})
         if position is None:

@@ -1,4 +1,4 @@
-"""Paths of modules in another run's words: by names (``-cm``), or class by class from the top (``-lm``)."""
+"""Translation of module paths: by a table of names (``-cm``), or class by class from the top (``-lm``)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ from collections.abc import Mapping, Sequence
 from probe_matching.name_table import module_parts
 
 TOPS = ("TopLayer", "Cell")
-"""What the children of the outermost module stand under in a layer mapping."""
+"""Keys of a layer mapping for the children of the outermost module."""
 _EXTRA = re.compile(r"\(.*\)$")
 
 
 class Renames:
-    """The paths and classes of one run's modules as the other run has them."""
+    """A function that translates the paths and classes of the target's modules to those of the golden.
+
+    Attributes:
+        used: The keys of the mappings that matched a module.
+    """
 
     def __init__(
         self,
@@ -21,52 +25,58 @@ class Renames:
         cells: Mapping[str, str] | None = None,
         layers: Mapping[str, Mapping[str, str]] | None = None,
     ) -> None:
-        """``names`` are those of all records, and modules, of the run whose paths are renamed."""
+        """Prepare the translation.
+
+        Args:
+            names: The names of all records and modules of the run to translate.
+            cells: The mapping of ``-cm``: paths with classes, or parts of them.
+            layers: The mapping of ``-lm``: the children of each class.
+        """
         self._cells = cells or {}
         self._layers = layers or {}
-        parts = [found for name in names if (found := module_parts(name))]
+        parts = [module for name in names if (module := module_parts(name))]
         self._classes = {path: name for path, name, _ in parts} if self._layers else {}
         self.used: set[str] = set()
 
     def __call__(self, path: str, class_name: str) -> tuple[str, str]:
-        """The path and the class that a module's partner has."""
+        """Return the path and class of a module's partner."""
         path = self._by_layers(path) if self._layers else path
         return self._by_cells(path, class_name) if self._cells else (path, class_name)
 
     def _by_cells(self, path: str, class_name: str) -> tuple[str, str]:
         whole = f"{path}.{class_name}" if path else class_name
-        found = self._cells.get(whole)
-        if found is not None:
+        translated = self._cells.get(whole)
+        if translated is not None:
             self.used.add(whole)
         else:
             part = next((part for part in self._cells if part in whole), None)
             if part is None:
                 return path, class_name
             self.used.add(part)
-            found = whole.replace(part, self._cells[part], 1)
-        head, _, tail = found.rpartition(".")
+            translated = whole.replace(part, self._cells[part], 1)
+        head, _, tail = translated.rpartition(".")
         return head, tail
 
     def _by_layers(self, path: str) -> str:
-        """Walk down from the top; in each module its class says what its children are called."""
+        """Translate a path from the top down; the class of each module gives the names of its children."""
         steps = path.split(".") if path else []
-        found: list[str] = []
-        at = 0
-        while at < len(steps):
-            class_name = self._classes.get(".".join(steps[:at]), "")
-            children = self._children(class_name, at == 0)
-            for end in range(len(steps), at, -1):
-                own = ".".join(steps[at:end])
-                if own in children:
-                    self.used.add(own)
-                    new = _EXTRA.sub("", children[own]).strip(".")
-                    found += [new] if new else []
-                    at = end
+        translated: list[str] = []
+        position = 0
+        while position < len(steps):
+            class_name = self._classes.get(".".join(steps[:position]), "")
+            children = self._children(class_name, position == 0)
+            for end in range(len(steps), position, -1):
+                child = ".".join(steps[position:end])
+                if child in children:
+                    self.used.add(child)
+                    partner = _EXTRA.sub("", children[child]).strip(".")
+                    translated += [partner] if partner else []
+                    position = end
                     break
             else:
-                found.append(steps[at])
-                at += 1
-        return ".".join(found)
+                translated.append(steps[position])
+                position += 1
+        return ".".join(translated)
 
     def _children(self, class_name: str, is_top: bool) -> Mapping[str, str]:
         if not is_top:

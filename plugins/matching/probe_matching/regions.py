@@ -1,7 +1,7 @@
-"""Where two aligned runs do not line up: n calls of the one for m of the other, compared at their edges.
+"""Regions of calls that do not line up in two aligned runs (docs/pairing.md#alignment).
 
-What flows into such a region and what comes out of it may be the same on both sides, though what lies between
-is not: a fused operator for the calls that it stands for, or a layer that another framework takes apart.
+The inputs and outputs of a region may be equal on both sides although its calls differ, for example for a
+fused operator and the calls that it replaces. So only the values at its edges are paired.
 """
 
 from __future__ import annotations
@@ -17,44 +17,44 @@ from probe_matching.likeness import content_of, is_alone, place_of
 
 
 def regions(target: Run, golden: Run, calls: dict[int, int]) -> Iterator[Region]:
-    """The stretches of calls between two pairs that have no partner, of either run."""
+    """Yield the regions between pairs of calls: consecutive calls of either run without partners."""
     taken = set(calls.values())
     stretch: list[int] = []
     seen: set[int] = set()
-    before = NONE
+    last_partner = NONE
     for index in range(len(target) + 1):
         partner = calls.get(index) if index < len(target) else len(golden)
         if partner is None:
             stretch.append(index)
             continue
-        others: list[int] = []
-        position = before + 1
+        golden_stretch: list[int] = []
+        position = last_partner + 1
         while position < len(golden) and position not in taken and position not in seen:
-            others.append(position)
+            golden_stretch.append(position)
             position += 1
-        seen.update(others)
-        if stretch or others:
-            yield Region(tuple(stretch), tuple(others))
-        stretch, before = [], partner
-    left = [position for position in range(len(golden)) if position not in taken and position not in seen]
-    if left:
-        yield Region((), tuple(left))
+        seen.update(golden_stretch)
+        if stretch or golden_stretch:
+            yield Region(tuple(stretch), tuple(golden_stretch))
+        stretch, last_partner = [], partner
+    rest = [position for position in range(len(golden)) if position not in taken and position not in seen]
+    if rest:
+        yield Region((), tuple(rest))
 
 
 def pair_edges(matching: Matching, region: Region, target: Run, golden: Run) -> None:
-    """Pair what flows into a region, and what comes out of it, phase by phase.
+    """Pair the values that enter a region, and those that leave it, phase by phase.
 
-    First what is alike in shape and content; then by shape what the first call takes in, and what the last
-    one gives out; and where one call stands against several, by shape what is the only one of it. A single
-    number says nothing by its shape, but where one call stands on a side.
+    Values of equal shape and content pair first; then, by shape, inputs of the first call and outputs of the
+    last. If one side is a single call, values whose shape is unique pair as well. Single numbers, which all
+    have the same shape, pair by shape only in that case.
     """
-    theirs = _by_phase(golden, region.golden)
-    for phase, ours in _by_phase(target, region.target).items():
-        others = theirs.get(phase, [])
-        for into in (True, False) if others else ():
-            edges = _Edges(matching, _flowing(ours, target, into), _flowing(others, golden, into))
+    golden_records = _by_phase(golden, region.golden)
+    for phase, targets in _by_phase(target, region.target).items():
+        goldens = golden_records.get(phase, [])
+        for into in (True, False) if goldens else ():
+            edges = _Edges(matching, _flowing(targets, target, into), _flowing(goldens, golden, into))
             edges.pair(_likeness, lambda _: True)
-            if 1 in (len(ours), len(others)):
+            if 1 in (len(targets), len(goldens)):
                 edges.pair(_extent, lambda flow: flow.at_end)
                 edges.pair_unique(_extent)
             else:
@@ -62,7 +62,7 @@ def pair_edges(matching: Matching, region: Region, target: Run, golden: Run) -> 
 
 
 class _Flow(NamedTuple):
-    """A value that flows into a region or out of it."""
+    """A value that enters or leaves a region."""
 
     number: int
     slot: Slot
@@ -71,53 +71,57 @@ class _Flow(NamedTuple):
 
 
 class _Edges:
-    """What flows over one edge of a region on both sides, without what has paired."""
+    """The unpaired values that enter, or leave, a region on both sides."""
 
-    def __init__(self, matching: Matching, ours: list[_Flow], theirs: list[_Flow]) -> None:
+    def __init__(self, matching: Matching, targets: list[_Flow], goldens: list[_Flow]) -> None:
         self._matching = matching
-        self._ours, self._theirs = ours, theirs
+        self._targets, self._goldens = targets, goldens
 
     def pair(self, key: Callable[[_Flow], object], chosen: Callable[[_Flow], bool]) -> None:
-        """Pair the chosen that have one key, in order; a key of None has no partner."""
+        """Pair chosen values with equal keys, in order; values with the key None stay without partner."""
         free: dict[object, list[_Flow]] = {}
-        for flow in filter(chosen, reversed(self._theirs)):
+        for flow in filter(chosen, reversed(self._goldens)):
             free.setdefault(key(flow), []).append(flow)
         free.pop(None, None)
         pairs = [
-            (flow, queue.pop()) for flow in self._ours if chosen(flow) and (queue := free.get(key(flow)))
+            (flow, queue.pop()) for flow in self._targets if chosen(flow) and (queue := free.get(key(flow)))
         ]
         self._keep(pairs)
 
     def pair_unique(self, key: Callable[[_Flow], object]) -> None:
-        """Pair what is alone of its key on either side."""
-        counts = [Counter(map(key, flows)) for flows in (self._ours, self._theirs)]
-        alone = {one for one, count in counts[0].items() if count == 1 and counts[1][one] == 1}
-        self.pair(key, lambda flow: key(flow) in alone)
+        """Pair values whose key occurs once on each side."""
+        counts = [Counter(map(key, flows)) for flows in (self._targets, self._goldens)]
+        unique = {item for item, count in counts[0].items() if count == 1 and counts[1][item] == 1}
+        self.pair(key, lambda flow: key(flow) in unique)
 
     def _keep(self, pairs: Sequence[tuple[_Flow, _Flow]]) -> None:
-        for one, other in pairs:
-            self._matching.partners[one.number] = other.number
-        paired = {one.number for one, _ in pairs}, {other.number for _, other in pairs}
-        self._ours = [flow for flow in self._ours if flow.number not in paired[0]]
-        self._theirs = [flow for flow in self._theirs if flow.number not in paired[1]]
+        for target, golden in pairs:
+            self._matching.partners[target.number] = golden.number
+        paired = {target.number for target, _ in pairs}, {golden.number for _, golden in pairs}
+        self._targets = [flow for flow in self._targets if flow.number not in paired[0]]
+        self._goldens = [flow for flow in self._goldens if flow.number not in paired[1]]
 
 
 def _by_phase(run: Run, indices: Iterable[int]) -> dict[str, list[Record]]:
-    found: dict[str, list[Record]] = {}
+    records: dict[str, list[Record]] = {}
     for index in indices:
         key = run.names()[index]
         place = place_of(key)
-        found.setdefault(place[1] if place else key.rpartition(".")[2], []).append(run.record(index))
-    return found
+        records.setdefault(place[1] if place else key.rpartition(".")[2], []).append(run.record(index))
+    return records
 
 
 def _flowing(records: Sequence[Record], run: Run, into: bool) -> list[_Flow]:
-    """What the records take in that none of them made before, or give out that none of them takes in later.
+    """Return the values that enter (or leave) the records from outside.
 
-    The first come first; of what they give out, the last.
+    Args:
+        records: The calls of a region.
+        run: The run that they belong to.
+        into: True for inputs that no earlier call returned, in order; False for outputs that no later call
+            takes in, in reverse order.
     """
     inside: set[object] = set()
-    found: list[_Flow] = []
+    flows: list[_Flow] = []
     end = records[0 if into else -1]
     for record in records if into else reversed(records):
         start, is_of_module = run.starts[record.index], place_of(record.key) is not None
@@ -129,9 +133,9 @@ def _flowing(records: Sequence[Record], run: Run, into: bool) -> list[_Flow]:
             if slot.side.is_source is not into:
                 between.append(_likeness(flow))
             elif not is_alone(slot) and _likeness(flow) not in inside:
-                found.append(flow)
-        inside.update(one for one in between if one is not None)
-    return found
+                flows.append(flow)
+        inside.update(likeness for likeness in between if likeness is not None)
+    return flows
 
 
 def _extent(flow: _Flow) -> object:
@@ -139,7 +143,7 @@ def _extent(flow: _Flow) -> object:
 
 
 def _likeness(flow: _Flow) -> object:
-    """Its shape, its content, and whether a module has it; None where it holds one number, or nothing."""
+    """Return a value's shape, content and whether a module has it; None for uniform or unknown content."""
     numbers = flow.slot.value.statistics
     content = content_of(flow.slot)
     if content is None or (numbers.max is not None and numbers.max == numbers.min):

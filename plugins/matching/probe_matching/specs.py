@@ -1,4 +1,4 @@
-"""The spec of the hook of this kit."""
+"""The spec of this kit's hook."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from probe_core.plugins.specs import Spec
 
 @dataclass(frozen=True, slots=True)
 class NameRule(Spec):
-    """Names and arguments of one framework in another, as data (makes a ``probe_matching.NameTable``).
+    """A table of the names and arguments of one framework in another (makes a ``probe_matching.NameTable``).
 
-    The common words are those of ``target``; whichever run is compared with which does not matter.
+    The names of the framework ``target`` are the common ones; either run may be of either framework.
     """
 
     source: str = ""

@@ -1,4 +1,4 @@
-"""A run in the common words of two frameworks, for matching only: tables show the run itself."""
+"""A view of a run under common names, for matching only; tables show the original run."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from probe_matching.likeness import ALONE
 from probe_matching.name_table import AS_THEY_ARE, Dialect, Positions, api_parts, module_parts
 
 Rename = Callable[[str, str], tuple[str, str]]
-"""From the path of a module and its class to those that it meets its partner under."""
+"""A function from a module's path and class to those of its partner."""
 
 
 class Translated(Run):
-    """A view of a run under common names; values have the numbers that they have in the run.
+    """A view of a run under common names, with the same slot numbers as the run.
 
-    Calls are numbered through all spellings of an API, a backward call has its forward call's number. Across
-    frameworks a call is told by its tensors alone, dtypes are sorts of dtypes, for the same number may be a
-    Float32 here and a float64 there, and gradients stand where the inputs do that they belong to.
+    Calls are numbered across all spellings of an API; a backward call has the number of its forward call.
+    Across frameworks, calls are recognised by their tensors alone, dtypes are reduced to their sorts (a value
+    may be Float32 in one framework and float64 in the other), and gradients get the places of their inputs.
 
     Attributes:
         is_loose: True across frameworks.
-        inner: How many backward calls note what the framework computed inside of a composite call.
+        inner: The number of backward calls that recorded the inside of a composite call.
     """
 
     def __init__(
@@ -44,7 +44,16 @@ class Translated(Run):
         *,
         is_across: bool = True,
     ) -> None:
-        """``side`` says whose values have no partner: target or golden."""
+        """Translate all names.
+
+        Args:
+            run: The run to view.
+            own: The names of its framework.
+            common: The common names.
+            rename: The translation of modules; None to keep them.
+            side: ``target`` or ``golden``, which marks values without a partner.
+            is_across: True if the runs are of two frameworks.
+        """
         self.is_loose = is_across
         self._run, self._own, self._side = run, own, side
         self._rename = rename or (lambda path, name: (path, name))
@@ -62,76 +71,78 @@ class Translated(Run):
 
     @property
     def shown(self) -> Run:
-        """The run whose names and values a person sees."""
+        """The original run, whose names and values a person sees."""
         return self._run
 
     def names(self) -> Sequence[str]:
-        """The common names of the records, in the order of the run."""
+        """Return the common names of the records, in the order of the run."""
         return self._names
 
     def find(self, key: str) -> int | None:
-        """The index of the record with the common name ``key``."""
+        """Return the index of the record with the common name ``key``."""
         return self._index.get(key)
 
     def tensor(self, value: Value) -> np.ndarray[Any, Any]:
-        """The data of a tensor value of the run."""
+        """Return the array of a tensor value of the run."""
         return self._run.tensor(value)
 
     def record(self, index: int) -> Record:
-        """The record at ``index`` under common names; the first ones are kept, as a run keeps its own."""
-        found = self._translated.get(index)
-        if found is None:
+        """Return the record at ``index`` under common names; the first records are kept in memory."""
+        translated = self._translated.get(index)
+        if translated is None:
             record, key = self._run.record(index), self._names[index]
             paths = self._paths(index, record)
             slots = tuple(self._slot(key, slot, path) for slot, path in zip(record.slots, paths))
-            found = Record(index, key, slots)
+            translated = Record(index, key, slots)
             if self.starts[index] < KEPT_SLOTS:
-                self._translated[index] = found
-        return found
+                self._translated[index] = translated
+        return translated
 
     @cached_property
     def construct(self) -> Construct:
-        """Which module each call was made in, under common names."""
+        """The module that each call was made in, under common names."""
         return self._run.construct.renamed(self._renamed)
 
     def word(self, key: str) -> str:
-        """What a call of the run is called in common words: its API, or the class of the module."""
+        """Return the common name of a call's API, or of a module's class."""
         parts = module_parts(key)
         if parts is not None:
             return self._own.classes.get(parts[1], parts[1])
-        found = self._parts(key)
-        return self._own.word(found[0]) if found else ""
+        api = self._parts(key)
+        return self._own.word(api[0]) if api else ""
 
     # -- names -------------------------------------------------------------------------------------
 
     def _parts(self, key: str) -> tuple[str, str, str] | None:
-        """The API, call number and phase of a record's name; of an overloaded API, the one that it is."""
+        """Return the API (resolved if overloaded), call number and phase of a record's name."""
         parts = api_parts(key)
         if parts is None or not self._overloaded:
             return parts
         return self._overloaded.get(key.rpartition(".")[0], parts[0]), parts[1], parts[2]
 
     def _find_overloaded(self) -> Iterator[tuple[str, str]]:
-        """The calls of overloaded APIs that are of another API, without their phase, and that API."""
+        """Yield calls of overloaded APIs, without their phase, with the API that they really are."""
         for index, key in enumerate(self._run.names() if self._own.overloads else ()):
             parts = api_parts(key)
-            found = self._own.overloads.get(parts[0]) if parts and parts[2] == "forward" else None
-            if found is not None:
+            overload = self._own.overloads.get(parts[0]) if parts and parts[2] == "forward" else None
+            if overload is not None:
                 slots = self._run.record(index).slots
-                given = [one for one in slots if one.side is Side.INPUT and one.value.kind is not Kind.TENSOR]
-                if len(given) > found.above:
-                    yield key.rpartition(".")[0], found.api
+                given = [
+                    slot for slot in slots if slot.side is Side.INPUT and slot.value.kind is not Kind.TENSOR
+                ]
+                if len(given) > overload.above:
+                    yield key.rpartition(".")[0], overload.api
 
     def _keys(self, names: Sequence[str]) -> list[str]:
-        """The common names of all records, each once; forward calls are numbered first."""
+        """Return the common names of all records, each once; forward calls are numbered first."""
         counts: Counter[str] = Counter()
         numbers: dict[tuple[str, str], int] = {}
         for phase in ("forward", "backward"):
             for name in names:
                 parts = self._parts(name)
-                if parts is not None and parts[2] == phase and (own := parts[:2]) not in numbers:
+                if parts is not None and parts[2] == phase and (call := parts[:2]) not in numbers:
                     word = self._own.word(parts[0])
-                    numbers[own] = counts[word]
+                    numbers[call] = counts[word]
                     counts[word] += 1
         keys: list[str] = []
         for name in names:
@@ -163,7 +174,7 @@ class Translated(Run):
         return Slot(name, slot.side, place, _folded(slot.value) if self.is_loose else slot.value)
 
     def _paths(self, index: int, record: Record) -> list[str | None]:
-        """The common path of each value of a record; None where no partner has it."""
+        """Return the common path of each value of a record; None for values without a partner."""
         parts = self._parts(record.key)
         if parts is None:
             return self._module_paths(record)
@@ -173,16 +184,16 @@ class Translated(Run):
         forward = self._forward_of(record.key)
         if forward is None or (not self.is_loose and self._own.places(api).inputs is None):
             return [slot.path for slot in record.slots]
-        found = iter(owners(record, forward))
-        taken = (slot for slot in forward.slots if slot.side is Side.INPUT)
-        places = {slot.path: self._forward_path(api, slot) for slot in taken}
-        made = self._own.places(api).outputs
+        owner_paths = iter(owners(record, forward))
+        inputs = (slot for slot in forward.slots if slot.side is Side.INPUT)
+        places = {slot.path: self._forward_path(api, slot) for slot in inputs}
+        outputs = self._own.places(api).outputs
         paths: list[str | None] = []
         for slot in record.slots:
             if slot.side is not Side.OUTPUT:
-                paths.append(_mapped(slot.path, made))
+                paths.append(_mapped(slot.path, outputs))
                 continue
-            owner = next(found)
+            owner = next(owner_paths)
             paths.append(None if owner is None or index in self._inner else places.get(owner))
         return paths
 
@@ -217,8 +228,8 @@ class Translated(Run):
         return None if index is None else self._run.record(index)
 
     def _find_inner(self) -> frozenset[int]:
-        """The backward calls of composites, in a run of a recorder that looks at the last node alone."""
-        found: list[int] = []
+        """Return the backward calls of composites, if the recorder sees only the last node of a call."""
+        inner: list[int] = []
         composites = {} if self.header.is_ours else self._own.composites
         for index, key in enumerate(self._run.names() if composites else ()):
             parts = api_parts(key)
@@ -228,25 +239,25 @@ class Translated(Run):
             forward = self._forward_of(key)
             slots = forward.slots if forward is not None else ()
             if least <= max((len(slot.value.shape or ()) for slot in slots), default=least):
-                found.append(index)
-        return frozenset(found)
+                inner.append(index)
+        return frozenset(inner)
 
 
 def _mapped(path: str, by: Mapping[str, str] | None) -> str | None:
     if by is None:
         return path
     head, _, rest = path.partition(".")
-    found = by.get(path) or by.get(head)
-    if found is None:
+    partner = by.get(path) or by.get(head)
+    if partner is None:
         return None
-    return f"{found}.{rest}" if rest and path not in by else str(found)
+    return f"{partner}.{rest}" if rest and path not in by else str(partner)
 
 
 def _folded(value: Value) -> Value:
-    """The value as both frameworks would note it: the sort of its dtype, floating-point statistics."""
+    """Return the value as both frameworks would record it: the sort of its dtype, statistics as floats."""
     if value.kind is not Kind.TENSOR:
         return value
     dtype = kind(value.dtype)
     four = value.statistics if dtype == "float" else Statistics()
-    numbers = Statistics(*(float(one) if type(one) is int else one for one in four))
+    numbers = Statistics(*(float(item) if type(item) is int else item for item in four))
     return value._replace(dtype=dtype, statistics=numbers, checksum=None, data_name=None, requires_grad=None)

@@ -1,4 +1,7 @@
-"""What a person says of names: the files of ``-am``, ``-cm`` and ``-lm``, checked (spec/compare 4.6, 4.7)."""
+"""The mapping files of users: APIs (``-am``), modules (``-cm``) and children of modules (``-lm``).
+
+Their formats are those of docs/pairing.md#frameworks and docs/pairing.md#modules.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +18,17 @@ KEYS = ("ms_api", "pt_api", *(f"{side}_{kind}" for side in ("ms", "pt") for kind
 
 
 class ApiEntry:
-    """One entry of an API mapping: two names, and which values of both are the same.
+    """An entry of an API mapping: two names, and the pairs of their values.
 
     Attributes:
         source: The API of ``ms_api``.
-        target: That of ``pt_api``.
-        slots: Which values of the one are which of the other; what an entry does not list has no partner.
+        target: The API of ``pt_api``.
+        slots: The pairs of values; values that an entry with lists does not list have no partner.
     """
 
     def __init__(self, source: str, target: str, lists: Mapping[str, Mapping[str, str] | None]) -> None:
         self.source, self.target = source, target
-        listed = any(found is not None for found in lists.values())
+        listed = any(pairs is not None for pairs in lists.values())
         none: Mapping[str, str] | None = {} if listed else None
         args, outputs, parameters, gradients = (lists[kind] for kind in KINDS)
         self.slots = SlotMap(
@@ -37,20 +40,31 @@ class ApiEntry:
 
 
 def read_api_mapping(path: Path) -> tuple[list[ApiEntry], list[str]]:
-    """The entries of an API mapping file, and what is wrong with those that are left out.
+    """Return the entries of an API mapping file, and sentences on the entries that are left out.
 
     Raises:
-        UserError: The file cannot be read, or is no list of such entries.
+        UserError: The file cannot be read, or is not a list of entries.
     """
     return api_entries(_load(path, "-am"), f"The API mapping {path}")
 
 
 def api_entries(value: Any, what: str) -> tuple[list[ApiEntry], list[str]]:
-    """The entries in ``value``, as yaml gives them; entries whose lists differ in length are left out."""
+    """Return the entries in a parsed yaml file, without those whose lists differ in length.
+
+    Args:
+        value: The content of the file.
+        what: The subject of messages, such as ``The API mapping mine.yaml``.
+
+    Returns:
+        The entries, and sentences on those that are left out.
+
+    Raises:
+        UserError: ``value`` is not a list of entries.
+    """
     if value is None:
         return [], []
     if not isinstance(value, list):
-        raise UserError(f"{what} is no list of entries.", _API_EXAMPLE)
+        raise UserError(f"{what} is not a list of entries.", _API_EXAMPLE)
     entries: list[ApiEntry] = []
     problems: list[str] = []
     for number, item in enumerate(value):
@@ -75,7 +89,7 @@ def api_entries(value: Any, what: str) -> tuple[list[ApiEntry], list[str]]:
 
 
 def with_entries(table: NameTable, entries: Sequence[ApiEntry]) -> NameTable:
-    """Return the table with entries of a person, or of a plugin, in place of its own."""
+    """Return the table with entries of a user or a plugin, which replace its own."""
     apis, slots = dict(table.source.apis), dict(table.source.slots)
     for entry in entries:
         apis[entry.source] = table.target.word(entry.target)
@@ -88,34 +102,35 @@ _API_EXAMPLE = (
 )
 
 
-def _pairs(ours: Any, theirs: Any) -> dict[str, str] | None:
-    if ours is None and theirs is None:
+def _pairs(source: Any, target: Any) -> dict[str, str] | None:
+    if source is None and target is None:
         return None
-    one, two = ours or [], theirs or []
-    if not (isinstance(one, list) and isinstance(two, list)):
-        raise ValueError("what it lists are no lists")
-    if len(one) != len(two):
-        raise ValueError(f"it lists {len(one)} values on one side and {len(two)} on the other")
-    return {str(mine): str(other) for mine, other in zip(one, two)}
+    sources, targets = source or [], target or []
+    if not (isinstance(sources, list) and isinstance(targets, list)):
+        raise ValueError("its values are not lists")
+    if len(sources) != len(targets):
+        raise ValueError(f"it lists {len(sources)} values on one side and {len(targets)} on the other")
+    return {str(own): str(partner) for own, partner in zip(sources, targets)}
 
 
 def read_cell_mapping(path: Path) -> dict[str, str]:
-    """The pairs of a cell mapping file: ``module.Class`` of the target, or a part of it, and the golden's.
+    """Return the pairs of a cell mapping file: ``module.Class`` of the target, or a part, and the golden's.
 
     Raises:
         UserError: The file cannot be read, or does not map texts to texts.
     """
-    example = "Write a line 'fc1.Dense: linear1.Linear' a module."
+    example = "Write a line 'fc1.Dense: linear1.Linear' for each module."
     return _texts(_load(path, "-cm"), f"The cell mapping {path}", example)
 
 
 def read_layer_mapping(path: Path) -> dict[str, dict[str, str]]:
-    """The children of each class, with the names of their partners.
+    """Return the children of each class, with the names of their partners.
 
     Raises:
-        UserError: The file cannot be read, or does not map classes to such children.
+        UserError: The file cannot be read, or does not map classes to children with names.
     """
-    what, example = f"The layer mapping {path}", "Write 'TransformerLayer: {attention: self_attn}' a class."
+    what = f"The layer mapping {path}"
+    example = "Write a line 'TransformerLayer: {attention: self_attn}' for each class."
     value = _load(path, "-lm")
     if not isinstance(value, dict):
         raise UserError(f"{what} does not map classes to their children.", example)
@@ -127,7 +142,7 @@ def _texts(value: Any, what: str, example: str) -> dict[str, str]:
         return {}
     if not isinstance(value, dict) or not _are_words((*value, *value.values())):
         raise UserError(f"{what} does not map names to names.", example)
-    return {str(one): str(other) for one, other in value.items()}
+    return {str(own): str(partner) for own, partner in value.items()}
 
 
 def _are_words(items: Iterable[object]) -> bool:
@@ -142,9 +157,9 @@ def _load(path: Path, option: str) -> Any:
     except OSError as error:
         raise UserError(
             f"The mapping file {path} cannot be read: {error.strerror or error}.",
-            f"Check the path given with {option}; a bare {option} stands behind the two runs.",
+            f"Check the path given with {option}; {option} without a file must follow the two runs.",
         ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(
-            f"The mapping file {path} is not valid yaml{yaml_problem(error)}.", "Mend it there."
+            f"The mapping file {path} is not valid yaml{yaml_problem(error)}.", "Correct the file."
         ) from None

@@ -1,4 +1,4 @@
-"""What was paired, as two yaml files: records with records, and rows with rows (``-lm``; spec/extras 9)."""
+"""The list of pairs as two yaml files, records and rows, which ``-lm`` writes (docs/pairing.md#modules)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from probe_core.store.layout import RunPair
 
 
 def write_pairs(plan: Plan, pair: RunPair, matching: Matching, target: Run, golden: Run) -> list[Path]:
-    """Write ``api_mapping_{ts}.yaml`` and ``data_mapping_{ts}.yaml``; the second goes with ``-dm``."""
+    """Write ``api_mapping_{time stamp}.yaml``, and for ``-dm`` ``data_mapping_{time stamp}.yaml``."""
     apis: dict[str, str] = {}
     rows: dict[str, str] = {}
     number = 0
@@ -24,9 +24,11 @@ def write_pairs(plan: Plan, pair: RunPair, matching: Matching, target: Run, gold
             partner = matching.partners[number]
             number += 1
             if partner != NONE:
-                theirs = golden.record(bisect_right(golden.starts, partner) - 1)
-                apis.setdefault(record.key, theirs.key)
-                rows.setdefault(slot.name, theirs.slots[partner - golden.starts[theirs.index]].name)
+                golden_record = golden.record(bisect_right(golden.starts, partner) - 1)
+                apis.setdefault(record.key, golden_record.key)
+                rows.setdefault(
+                    slot.name, golden_record.slots[partner - golden.starts[golden_record.index]].name
+                )
     directory = plan.output / pair.part
     make_directory(directory)
     label = f"_{pair.label}" if pair.label else ""
@@ -40,6 +42,6 @@ def _yaml(names: Mapping[str, str]) -> str:
     import yaml
 
     text: str = yaml.safe_dump(dict(names), sort_keys=False, allow_unicode=True, width=1000)
-    if UNSAFE.search(text):  # names that would act on a terminal, or that no file can hold
+    if UNSAFE.search(text):  # names that would control a terminal, or that no file can hold
         text = yaml.safe_dump(dict(names), sort_keys=False, allow_unicode=False, width=1000)
     return text

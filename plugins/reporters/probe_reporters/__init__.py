@@ -1,1 +1,1 @@
-"""The output formats that ship with probe: one file a format."""
+"""Output formats of probe: xlsx, csv and jsonl, and the merging of results."""

@@ -1,4 +1,4 @@
-"""Comma separated values in UTF-8, without a byte order mark unless it is asked for."""
+"""Comma separated values in UTF-8."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ BUFFER = 1 << 20
 
 
 class CsvReporter:
-    """Writes tables as csv; colours are not shown.
+    """Reporter for csv files, which do not show colours.
 
     Args:
-        bom: Begin with a byte order mark, by which Excel knows UTF-8.
+        bom: True to begin with a byte order mark, which Excel needs to recognise UTF-8.
     """
 
     def __init__(self, bom: bool = False) -> None:
@@ -29,12 +29,12 @@ class CsvReporter:
         return CsvWriter(path, headers, self._head)
 
     def line(self, row: int, row_count: int) -> str:
-        """The header is line 1."""
+        """Return the line number of a row; the header is line 1."""
         return str(row + 2)
 
 
 class CsvWriter:
-    """One csv file being written."""
+    """A csv file that is being written."""
 
     def __init__(self, path: Path, headers: Sequence[str], head: bytes = b"") -> None:
         self._file = path.open("wb", BUFFER)
@@ -50,6 +50,6 @@ class CsvWriter:
         self._file.close()
 
     def abandon(self) -> None:
-        """Let go of the file."""
-        with suppress(OSError):  # a full disk does not take what is left in the buffer either
+        """Close the file without completing it."""
+        with suppress(OSError):  # the buffer cannot be written to a full disk
             self._file.close()

@@ -1,4 +1,4 @@
-"""What probe-reporters contributes."""
+"""The plugin's hooks: output formats, tables, and the command merge_result."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.parameters import Parameter
 from probe_core.plugins.specs import CommandSpec, ReporterSpec, TableSpec
 
-BOM = Parameter("bom", bool, "begin with a byte order mark, by which Excel knows UTF-8; false unless given")
+BOM = Parameter("bom", bool, "begin with a byte order mark, by which Excel recognises UTF-8; default false")
 
 
 @hookimpl
 def probe_reporters() -> list[ReporterSpec]:
-    """Excel, csv, and JSON lines."""
+    """Return the reporters for Excel, csv and JSON lines."""
     return [
         ReporterSpec("xlsx", "Excel workbook", "probe_reporters.xlsx:XlsxReporter", ".xlsx"),
         ReporterSpec(
             "csv", "comma separated values", "probe_reporters.csv:CsvReporter", ".csv", parameters=(BOM,)
         ),
         ReporterSpec(
-            "jsonl", "a JSON object a row", "probe_reporters.jsonl:JsonlReporter", ".jsonl", all_digits=True
+            "jsonl", "a JSON object per row", "probe_reporters.jsonl:JsonlReporter", ".jsonl", all_digits=True
         ),
     ]
 
 
 @hookimpl
 def probe_tables() -> list[TableSpec]:
-    """The tables of the guides, one for what runs may hold."""
+    """Return the tables of the msprobe guides, one for each mode."""
     return [
         TableSpec("tensor", "metrics of tensors", "probe_reporters.tables:tensor", "accuracy"),
         TableSpec(
@@ -37,7 +37,7 @@ def probe_tables() -> list[TableSpec]:
 
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
-    """Merging the results of several ranks."""
+    """Return the command that merges the results of several ranks."""
     return [
         CommandSpec(
             name="merge_result",

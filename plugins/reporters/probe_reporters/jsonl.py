@@ -1,4 +1,4 @@
-"""JSON lines: an object a row, numbers as numbers, valid JSON throughout."""
+"""JSON lines: an object per row, with numbers as numbers, valid JSON throughout."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from probe_core.spreadsheet_text import clean
 
 
 class JsonlReporter:
-    """Writes tables as JSON lines; a marked row has a member ``highlight``."""
+    """Reporter for JSON lines; marked rows have a member ``highlight``."""
 
     def open(self, path: Path, headers: Sequence[str], row_count: int) -> JsonlWriter:
         """Begin a table at ``path``."""
         return JsonlWriter(path, headers)
 
     def line(self, row: int, row_count: int) -> str:
-        """There is no header line."""
+        """Return the line number of a row; there is no header."""
         return str(row + 1)
 
 
 class JsonlWriter:
-    """One file of JSON lines being written."""
+    """A file of JSON lines that is being written."""
 
     def __init__(self, path: Path, headers: Sequence[str]) -> None:
         self._headers = headers
@@ -45,6 +45,6 @@ class JsonlWriter:
         self._file.close()
 
     def abandon(self) -> None:
-        """Let go of the file."""
-        with suppress(OSError):  # a full disk does not take what is left in the buffer either
+        """Close the file without completing it."""
+        with suppress(OSError):  # the buffer cannot be written to a full disk
             self._file.close()

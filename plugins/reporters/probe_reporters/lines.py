@@ -1,4 +1,4 @@
-"""Rows of cells as text: a line of csv, a row of a worksheet."""
+"""Rows of cells as text, by compiled code if it was built: lines of csv and rows of a worksheet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The results of several ranks merged: for each metric a table with a column a rank (spec/compare 13)."""
+"""Merging of the results of several ranks: for each metric a table with a column per rank."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from probe_reporters.text import excel_text
 from probe_reporters.xlsx import _ROWS, _STYLE, COMPRESSION, EPOCH, LARGE, _entry
 
 FORMATS = ("xlsx", "csv", "jsonl")
-"""The formats of the merged table."""
+"""The formats of merged tables."""
 LARGEST_TITLE = 31
-"""Characters that Excel takes for the name of a sheet."""
+"""Largest number of characters in the name of an Excel sheet."""
 NARROWEST, WIDEST = 20, 80
-"""Widths of the columns, in characters."""
+"""Limits of the widths of columns, in characters."""
 SHOWN = 8
-"""Names and ranks that one message lists."""
+"""Number of names or ranks that a message lists."""
 
 _STEM = re.compile(
     r"(?:Module|Cell)\..+?(?=\.(?:forward|backward|parameters_grad)(?:\.|$))|.+?(?=\.[0-9]+(?:\.|$))"
@@ -53,12 +53,17 @@ _STEM = re.compile(
 _NOT_IN_TITLE = re.compile(r"[\[\]:*?/\\]")
 
 Key = tuple[str, int]
-"""A row of the merged table: its name, and the how-manieth of that name in each rank."""
+"""A row of the merged table: its name, and its number among the rows of that name in each rank."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeConfig:
-    """What to merge: the rows whose name holds one of ``apis`` and a dot; no ``metrics`` are all of them."""
+    """The selection of rows and metrics to merge.
+
+    Attributes:
+        apis: Rows are merged if their names contain one of these, followed by a dot.
+        metrics: The metrics to merge; empty for all.
+    """
 
     apis: tuple[str, ...]
     metrics: tuple[str, ...] = ()
@@ -66,7 +71,15 @@ class MergeConfig:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What was written, and the names of the files that were damaged and so left out."""
+    """The outcome of merging.
+
+    Attributes:
+        files: The files that were written.
+        ranks: The numbers of the merged ranks.
+        metrics: The merged metrics.
+        row_count: The number of rows of each table.
+        damaged: The names of result files that were left out because they are damaged.
+    """
 
     files: tuple[Path, ...]
     ranks: tuple[int, ...]
@@ -87,9 +100,13 @@ def merge_results(
     """Merge the result files of the ranks in ``directory`` into tables in ``output``.
 
     Args:
-        format: ``xlsx`` is one workbook with a sheet a metric, ``csv`` and ``jsonl`` a file a metric.
-        time_stamp: Part of the files' names; now, or the next second that is free, when left out.
-        warn: Told of what is left out and why; Python's warnings, when left out.
+        directory: The directory of the result files.
+        output: The directory of the merged files, which is created if necessary.
+        config: The rows and metrics to merge.
+        format: ``xlsx`` for one workbook with a sheet per metric, ``csv`` or ``jsonl`` for a file per metric.
+        time_stamp: Part of the files' names, as 14 digits; None for now, or the next free second.
+        warn: Function that is called with a sentence on each file, rank or API that is left out; None to
+            issue Python warnings.
 
     Raises:
         UserError: Fewer than two ranks can be merged, their modes are mixed and no metrics are chosen,
@@ -100,11 +117,11 @@ def merge_results(
     warn = warn or _warn
     damaged: list[str] = []
 
-    def spoilt(file: ResultFile, error: UserError) -> None:
+    def leave_out(file: ResultFile, error: UserError) -> None:
         warn(f"{error.what} {error.fix} Rank {file.rank} is left out.")
         damaged.append(file.path.name)
 
-    modes = _modes(find_results(directory, warn), warn, spoilt)
+    modes = _modes(find_results(directory, warn), warn, leave_out)
     metrics = config.metrics or _all_metrics(directory, modes)
     files = _holding(metrics, modes, warn)
     _check_count(directory, files)
@@ -115,7 +132,7 @@ def merge_results(
         try:
             ranks.append(_read(file, metrics, selection))
         except UserError as error:
-            spoilt(file, error)
+            leave_out(file, error)
     tell("reading results", len(files), len(files))
     _check_count(directory, ranks)
     selection.report(ranks, warn)
@@ -130,7 +147,7 @@ def merge_results(
 
 
 class MergeWarning(UserWarning):
-    """Something was left out of a merged table."""
+    """A warning that a file, rank or API is left out of a merged table."""
 
 
 def _warn(text: str) -> None:
@@ -141,19 +158,19 @@ def _warn(text: str) -> None:
 
 
 def _modes(
-    files: Sequence[ResultFile], warn: Warn, spoilt: Callable[[ResultFile, UserError], None]
+    files: Sequence[ResultFile], warn: Warn, leave_out: Callable[[ResultFile, UserError], None]
 ) -> dict[ResultFile, Mode]:
-    """The files with a table that can be merged, and the mode of each."""
+    """Return the files with a table that can be merged, and the mode of each."""
     modes: dict[ResultFile, Mode] = {}
     for file in files:
         try:
             mode = mode_of(read_headers(file.path))
         except UserError as error:
-            spoilt(file, error)
+            leave_out(file, error)
             continue
         if mode is None:
-            what = f'"{file.path.name}" lacks columns: it holds all metrics of no mode.'
-            spoilt(file, UserError(what, AGAIN))
+            what = f'"{file.path.name}" lacks columns: it does not hold all metrics of any mode.'
+            leave_out(file, UserError(what, AGAIN))
         elif mode not in CHOICES:
             warn(f'"{file.path.name}" holds checksums, which cannot be merged. It is left out.')
         else:
@@ -162,7 +179,7 @@ def _modes(
 
 
 def _all_metrics(directory: Path, modes: dict[ResultFile, Mode]) -> tuple[str, ...]:
-    """The metrics of the one mode that all files have."""
+    """Return the metrics of the mode that all files have."""
     _check_count(directory, modes)
     if len(set(modes.values())) > 1:
         raise UserError(
@@ -174,7 +191,7 @@ def _all_metrics(directory: Path, modes: dict[ResultFile, Mode]) -> tuple[str, .
 
 
 def _holding(metrics: Sequence[str], modes: dict[ResultFile, Mode], warn: Warn) -> list[ResultFile]:
-    """The files whose mode has all ``metrics``."""
+    """Return the files whose mode has all ``metrics``."""
     files = []
     for file, mode in modes.items():
         lacking = [metric for metric in metrics if metric not in CHOICES[mode]]
@@ -183,7 +200,7 @@ def _holding(metrics: Sequence[str], modes: dict[ResultFile, Mode], warn: Warn) 
         else:
             files.append(file)
     if len({modes[file] for file in files}) > 1:
-        warn("Ranks of different modes are merged; their numbers do not mean the same.")
+        warn("Ranks of different modes are merged; their numbers cannot be compared with each other.")
     return files
 
 
@@ -207,7 +224,7 @@ def _some(items: Sequence[str]) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Rank:
-    """The wanted rows of one rank, and the numbers of the APIs that they belong to."""
+    """The wanted rows of one rank, and the positions of the APIs that occur in them."""
 
     number: int
     rows: dict[Key, list[Cell]]
@@ -216,7 +233,7 @@ class _Rank:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """All merged tables: one a metric, with the same rows."""
+    """All merged tables, which have the same rows."""
 
     metrics: Sequence[str]
     ranks: Sequence[_Rank]
@@ -227,14 +244,14 @@ class _Table:
         return [NAME, *(f"rank{rank.number}" for rank in self.ranks)]
 
     def rows(self, metric: int, start: int, stop: int) -> Iterator[list[Cell]]:
-        """Some rows of the table of a metric; None where a rank has no such row."""
+        """Yield some rows of a metric's table; None for ranks without such a row."""
         for key in self.keys[start:stop]:
-            found = (rank.rows.get(key) for rank in self.ranks)
-            yield [key[0], *(cells[metric] if cells is not None else None for cells in found)]
+            cells_of_ranks = (rank.rows.get(key) for rank in self.ranks)
+            yield [key[0], *(cells[metric] if cells is not None else None for cells in cells_of_ranks)]
 
 
 class _Selection:
-    """The rows that the configuration asks for, and the APIs met while looking for them."""
+    """The rows that the configuration selects, and the names of all APIs in the results."""
 
     def __init__(self, apis: Sequence[str]) -> None:
         self._apis = apis
@@ -242,13 +259,13 @@ class _Selection:
         self._met: set[str] = set()
 
     def hits(self, name: str) -> list[int]:
-        """The numbers of the APIs that the row ``name`` belongs to."""
+        """Return the positions of the APIs that the row ``name`` belongs to."""
         stem = _STEM.match(name)
         self._met.add(stem[0] if stem else name)
         return [number for number, part in enumerate(self._parts) if part in name]
 
     def order(self, ranks: Sequence[_Rank]) -> list[Key]:
-        """All rows: by the first API that they belong to, then as they appear, rank by rank."""
+        """Return all rows: by the first API that they belong to, then in their order, rank by rank."""
         groups: list[dict[Key, None]] = [{} for _ in self._parts]
         for rank in ranks:
             for key in rank.rows:
@@ -256,15 +273,15 @@ class _Selection:
         return list(chain.from_iterable(groups))
 
     def report(self, ranks: Sequence[_Rank], warn: Warn) -> None:
-        """Tell of APIs that ranks lack.
+        """Warn of APIs that ranks lack.
 
         Raises:
-            UserError: No rank has any of them.
+            UserError: No rank has any of the APIs.
         """
         if not any(rank.rows for rank in ranks):
             raise UserError(
                 "No rank has a row of any API listed under api.",
-                "Write them as the rows' names begin, such as Distributed.all_reduce or "
+                "Write the beginnings of row names, such as Distributed.all_reduce or "
                 "Distributed.all_reduce.0.forward. Listed:",
                 _some([f'"{api}"{self._nearest(api)}' for api in self._apis]),
             )
@@ -281,28 +298,28 @@ class _Selection:
 
 
 def _read(file: ResultFile, metrics: Sequence[str], selection: _Selection) -> _Rank:
-    """The wanted rows of a file; a name that comes again is the next of its name."""
-    found: set[int] = set()
+    """Return the wanted rows of a file; rows of equal names are numbered."""
+    positions: set[int] = set()
     counts: dict[str, int] = {}
     rows: dict[Key, list[Cell]] = {}
 
     def wanted(name: str) -> bool:
         hits = selection.hits(name)
-        found.update(hits)
+        positions.update(hits)
         return bool(hits)
 
     for name, cells in read_rows(file.path, metrics, wanted):
         place = counts.get(name, 0)
         counts[name] = place + 1
         rows[name, place] = cells
-    return _Rank(file.rank, rows, frozenset(found))
+    return _Rank(file.rank, rows, frozenset(positions))
 
 
 # -- the files ------------------------------------------------------------------------------
 
 
 def _write(table: _Table, output: Path, time_stamp: str, format: str) -> tuple[Path, ...]:
-    """Write all files of ``table``, or none."""
+    """Write all files of a table, or none."""
     make_directory(output)
     remove_leftovers(output)
     stem = f"multi_ranks_compare_merge_{{}}{time_stamp}.{format}"
@@ -348,7 +365,7 @@ class _Sheet:
 
 
 def _sheets(table: _Table) -> list[_Sheet]:
-    """A sheet a metric, or several of equal length where one does not hold the rows."""
+    """Return a sheet for each metric, or several of equal length if the rows do not fit into one."""
     count = len(table.keys)
     parts = max(1, -(-count // LARGEST_SHEET))
     length = max(1, -(-count // parts))
@@ -366,7 +383,7 @@ def _title(metric: str, suffix: str) -> str:
 
 
 def _write_book(path: Path, table: _Table) -> None:
-    """XlsxWriter makes the workbook around empty sheets, and the rows are put into those."""
+    """Write the rows into the empty sheets of a workbook made by XlsxWriter."""
     sheets = {f"xl/worksheets/sheet{number}.xml": sheet for number, sheet in enumerate(_sheets(table), 1)}
     with (
         zipfile.ZipFile(_empty_book(table, list(sheets.values()))) as empty,
@@ -382,7 +399,7 @@ def _write_book(path: Path, table: _Table) -> None:
                 with book.open(_entry(name), "w", force_zip64=large) as file:
                     for part in _sheet_parts(table, sheet, empty.read(name)):
                         file.write(part)
-            except RuntimeError as error:  # what zipfile says of more than 2 GiB in its small form
+            except RuntimeError as error:  # raised by zipfile above 2 GiB without zip64
                 raise OSError(errno.EFBIG, "a sheet takes more than 2 GiB; write csv instead") from error
 
 
@@ -396,7 +413,7 @@ def _sheet_parts(table: _Table, sheet: _Sheet, empty: bytes) -> Iterator[bytes]:
 
 
 def _empty_book(table: _Table, sheets: Sequence[_Sheet]) -> io.BytesIO:
-    """A workbook with frozen headers, widths and filters, and no rows."""
+    """Return a workbook with frozen headers, widths and filters, and without rows."""
     import xlsxwriter
 
     memory = io.BytesIO()
@@ -412,7 +429,7 @@ def _empty_book(table: _Table, sheets: Sequence[_Sheet]) -> io.BytesIO:
         page.set_column(0, 0, max(NARROWEST, width))
         page.set_column(1, last, NARROWEST)
         page.write_blank(0, 0, None, bold)
-        page.write_blank(length, last, None, bold)  # how far the sheet reaches
+        page.write_blank(length, last, None, bold)  # sets the extent of the sheet
         page.autofilter(0, 0, length, last)
     book.close()
     return memory

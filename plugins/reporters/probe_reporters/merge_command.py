@@ -1,4 +1,4 @@
-"""``probe merge_result``: parse, merge, sum up."""
+"""The command ``probe merge_result``."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ KEYS = ("api", "compare_index")
 EXAMPLE = "For example:"
 EXAMPLE_LINES = ("api:", "  - Distributed.all_reduce", "compare_index:", "  - MaxAbsErr")
 SHOWN = 8
-"""Ranks that the summary lists."""
+"""Number of ranks that the summary lists."""
 LARGEST_CONFIG = 1 << 20
-"""Bytes of a configuration that is still read."""
+"""Largest size of a configuration in bytes."""
 
 
 @click.command()
@@ -100,12 +100,12 @@ def merge_result(
 def _merge(directory: Path, output: Path, config: Path, format_: str) -> int:
     from probe_reporters.merge import merge_results
 
-    asked, said = read_config(config), list[str]()
+    selection, warnings = read_config(config), list[str]()
     try:
         with console.progress():
-            merged = merge_results(directory, output, asked, format=format_, warn=said.append)
+            merged = merge_results(directory, output, selection, format=format_, warn=warnings.append)
     finally:
-        for text in said:
+        for text in warnings:
             console.warn(text)
     ranks = ", ".join(str(rank) for rank in merged.ranks[:SHOWN])
     if len(merged.ranks) > SHOWN:
@@ -128,17 +128,17 @@ def _merge(directory: Path, output: Path, config: Path, format_: str) -> int:
 
 
 def read_config(path: Path) -> MergeConfig:
-    """What the yaml file ``path`` asks for.
+    """Return the selection of rows and metrics in a yaml file.
 
     Raises:
-        UserError: The file cannot be read, or says something else than which APIs and metrics to merge.
+        UserError: The file cannot be read, or is not a valid selection.
     """
     from probe_reporters.merge import MergeConfig
 
     value = _load(path)
     what = f'The configuration "{path}"'
     if not isinstance(value, dict):
-        raise UserError(f"{what} is no mapping with the key api.", EXAMPLE, EXAMPLE_LINES)
+        raise UserError(f"{what} is not a mapping with the key api.", EXAMPLE, EXAMPLE_LINES)
     for key in value:
         if key not in KEYS:
             close = meant(str(key), KEYS)
@@ -174,7 +174,7 @@ def _load(path: Path) -> Any:
 
 
 def _texts(value: Any, what: str, fix: str) -> tuple[str, ...]:
-    """The texts in the list ``value``, each once."""
+    """Return the texts in the list ``value``, each once."""
     if not isinstance(value, list):
         held = "is missing" if value is None else "is not a list"
         raise UserError(f"{what} {held}.", fix, EXAMPLE_LINES)
@@ -182,7 +182,7 @@ def _texts(value: Any, what: str, fix: str) -> tuple[str, ...]:
         if not isinstance(item, str) or not item.strip():
             held = "is empty" if item is None or isinstance(item, str) else f"is {_kind(item)}, not a text"
             raise UserError(
-                f"{what}, entry {number}, {held}.", "Write one name an entry, in quotes if need be."
+                f"{what}, entry {number}, {held}.", "Write one name per entry, in quotes if necessary."
             )
     return tuple(dict.fromkeys(value))
 
@@ -203,7 +203,7 @@ def _check_metrics(what: str, metrics: Iterable[str]) -> None:
             raise UserError(f'{what}: compare_index has an unknown metric "{metric}".', hint, known)
     if not any(set(metrics) <= set(choices) for choices in CHOICES.values()):
         raise UserError(
-            f"{what}: compare_index mixes metrics of different modes, which no result has all.",
-            "Choose among those of one mode:",
+            f"{what}: compare_index mixes metrics of different modes, and no result has all of them.",
+            "Choose metrics of one mode:",
             [f"{mode.value}: {', '.join(choices)}" for mode, choices in CHOICES.items()],
         )

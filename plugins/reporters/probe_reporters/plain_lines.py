@@ -1,4 +1,4 @@
-"""Rows of cells as text, written by Python: what ``_lines.cpp`` does faster, byte for byte."""
+"""Rows of cells as text in pure Python; ``_lines.cpp`` gives the same bytes faster."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from functools import lru_cache
 from probe_core.model import Cell
 
 Prepare = Callable[[str], str]
-"""What a text goes through before it is quoted or escaped."""
+"""A function applied to each text before it is quoted or escaped."""
 
 _BLANKS = (" ", "\n", "\t")
 
 
 class _Line:
-    """The file that a csv writer writes its one line to."""
+    """A file object that keeps the last line of a csv writer."""
 
     def write(self, text: str) -> int:
         self.text = text
@@ -28,13 +28,20 @@ _csv = csv.writer(_line)
 
 
 def csv_line(cells: Sequence[Cell], prepare: Prepare) -> bytes:
-    """A line of csv in UTF-8, as ``csv.writer`` writes it."""
+    """Return a line of csv in UTF-8, as ``csv.writer`` writes it."""
     _csv.writerow([prepare(cell) if isinstance(cell, str) else cell for cell in cells])
     return _line.text.encode()
 
 
 def sheet_row(cells: Sequence[Cell], number: int, style: int, prepare: Prepare) -> bytes:
-    """The ``<row>`` of a worksheet with 1-based ``number``, all its cells in ``style``; 0 is none."""
+    """Return the ``<row>`` of a worksheet in UTF-8.
+
+    Args:
+        cells: The cells of the row.
+        number: The number of the row, counted from 1.
+        style: The number of the style of all cells; 0 for none.
+        prepare: Function applied to each text before it is escaped.
+    """
     look = f' s="{style}"' if style else ""
     parts = [f'<row r="{number}">']
     for column, cell in enumerate(cells):
@@ -58,7 +65,7 @@ def sheet_row(cells: Sequence[Cell], number: int, style: int, prepare: Prepare) 
 
 @lru_cache(maxsize=4096)
 def _letters(column: int) -> str:
-    """What Excel calls a 0-based column: A, B, …, Z, AA."""
+    """Return the letters of a column counted from 0: A, B, …, Z, AA."""
     letters = ""
     rest = column + 1
     while rest:

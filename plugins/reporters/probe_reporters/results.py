@@ -1,4 +1,4 @@
-"""Result files of comparisons, read again: which ones of a directory belong to ranks, and their rows."""
+"""Reading of result files: the newest table of each rank in a directory, and its rows."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from probe_core.spreadsheet_text import neutralise
 from probe_reporters.tables import COLUMNS
 
 FORMATS = ("jsonl", "csv", "xlsx")
-"""The formats that can be read, the preferred first."""
+"""The formats that can be read, in the order of preference."""
 LARGEST_FILE = 1 << 30
-"""Bytes of a file that is still read (spec/compare 15)."""
+"""Largest size in bytes of a result file (docs/tables.md#limits)."""
 LARGEST_FIELD = 1 << 26
-"""Characters of a csv field; a call stack takes more than Python's 131,072 now and then."""
+"""Largest number of characters in a csv field; call stacks may exceed Python's default of 131,072."""
 EXCEL_ROWS = 1_048_576
 
 NAME = "NPU Name"
@@ -37,11 +37,11 @@ METRICS: dict[Mode, tuple[str, ...]] = {
     for mode, columns in COLUMNS.items()
     if mode is not Mode.MD5
 }
-"""The metric columns of each mode that can be merged."""
+"""Metric columns that can be merged, by mode."""
 CHOICES: dict[Mode, tuple[str, ...]] = {
     mode: (*metrics, CONSISTENT.header) for mode, metrics in METRICS.items()
 }
-"""What may be merged of each mode (spec/compare 13)."""
+"""Columns that can be merged, by mode (docs/tables.md#merged)."""
 _SIGNS = {**METRICS, Mode.MD5: ("NPU MD5", "BENCH MD5")}
 
 _RANKED = re.compile(r"compare_result_rank([0-9]+)(?:-rank\1)?_([0-9]{14})\.(jsonl|csv|xlsx)")
@@ -57,12 +57,12 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,400}(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 _BOOLEANS = {"True": True, "False": False}
 
 Warn = Callable[[str], None]
-"""Told what is left out, and why."""
+"""A function that is called with a sentence on each file, rank or API that is left out."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResultFile:
-    """The table of one rank."""
+    """The result file of one rank."""
 
     rank: int
     path: Path
@@ -70,7 +70,7 @@ class ResultFile:
 
     @property
     def order(self) -> tuple[int, str]:
-        """Sorts the files of one rank and time: the preferred format first, then by name."""
+        """The sort key among files of one rank and time: the preferred format first, then by name."""
         return FORMATS.index(self.path.suffix[1:]), self.path.name
 
 
@@ -78,21 +78,24 @@ class ResultFile:
 
 
 def find_results(directory: Path, warn: Warn) -> list[ResultFile]:
-    """One result file a rank, in the order of the ranks.
+    """Return one result file for each rank, in the order of the ranks.
 
-    Of several times of a rank the newest is taken; of several formats of one time jsonl, then csv, then
-    xlsx. ``warn`` is told of each file that is left out and might have been meant.
+    Of several times the newest is taken; of several formats of one time jsonl, then csv, then xlsx.
+
+    Args:
+        directory: The directory of the result files.
+        warn: Function that is called for each file that is left out and might have been meant.
 
     Raises:
         UserError: ``directory`` cannot be listed.
     """
     ranks: dict[int, list[ResultFile]] = {}
     for path in _listed(directory):
-        named = _RANKED.fullmatch(path.name)
-        if named and path.is_file():
-            ranks.setdefault(int(named[1]), []).append(ResultFile(int(named[1]), path, named[2]))
-        elif named:
-            warn(f'"{path.name}" is no file. It is left out.')
+        match = _RANKED.fullmatch(path.name)
+        if match and path.is_file():
+            ranks.setdefault(int(match[1]), []).append(ResultFile(int(match[1]), path, match[2]))
+        elif match:
+            warn(f'"{path.name}" is not a file. It is left out.')
         elif path.suffix[1:].lower() in FORMATS and not path.name.startswith(_OTHERS):
             warn(f'"{path.name}" {_why_not(path)}. It is left out.')
     return [_newest(rank, ranks[rank], warn) for rank in sorted(ranks)]
@@ -101,7 +104,7 @@ def find_results(directory: Path, warn: Warn) -> list[ResultFile]:
 def _listed(directory: Path) -> list[Path]:
     fix = "Give the directory that holds the result files of all ranks with -i."
     if directory.is_file():
-        raise UserError(f'"{directory}" is a file.', fix)
+        raise UserError(f'"{directory}" is a file, not a directory.', fix)
     try:
         return sorted(directory.iterdir())
     except (OSError, ValueError) as error:
@@ -114,7 +117,7 @@ def _why_not(path: Path) -> str:
     if path.stem.endswith("_interrupted"):
         return "is the result of an interrupted comparison"
     if _NO_RANK.fullmatch(path.name):
-        return "is the result of a single rank without number"
+        return "is the result of a single rank without a number"
     return 'is not named like the result of a rank, "compare_result_rank{n}_{14 digits}"'
 
 
@@ -133,7 +136,7 @@ def _newest(rank: int, files: Sequence[ResultFile], warn: Warn) -> ResultFile:
 
 
 def read_headers(path: Path) -> list[str]:
-    """The headers of the result file ``path``.
+    """Return the headers of a result file.
 
     Raises:
         UserError: The file is damaged, or too large.
@@ -145,9 +148,10 @@ def read_headers(path: Path) -> list[str]:
 
 
 def mode_of(headers: Sequence[str]) -> Mode | None:
-    """The mode whose columns are among ``headers``; a metric that was asked for besides changes nothing.
+    """Return the mode whose columns are all among ``headers``; None if there is none.
 
-    Where the columns of two modes are complete, the table is of the mode whose columns come first.
+    If the columns of two modes are complete, for example because ``--metric`` added some, the table is of the
+    mode whose columns come first.
     """
     complete = [mode for mode, signs in _SIGNS.items() if set(signs) <= set(headers)]
     return min(complete, key=lambda mode: headers.index(_SIGNS[mode][0]), default=None)
@@ -156,10 +160,15 @@ def mode_of(headers: Sequence[str]) -> Mode | None:
 def read_rows(
     path: Path, metrics: Sequence[str], wanted: Callable[[str], bool]
 ) -> Iterator[tuple[str, list[Cell]]]:
-    """The name and the cells under ``metrics`` of each row whose name is ``wanted``, in the file's order.
+    """Yield the name and the metrics of each wanted row, in the order of the file.
 
-    A metric that says nothing (``N/A``, ``unsupported``, ``Nan``, an empty cell) is replaced by the maxima
-    of both sides.
+    A metric without a number (``N/A``, ``unsupported``, ``Nan``, an empty cell) is replaced by the maxima of
+    both sides (docs/tables.md#merged).
+
+    Args:
+        path: The result file.
+        metrics: The headers of the columns to read.
+        wanted: Function that returns True for the names of wanted rows.
 
     Raises:
         UserError: The file is damaged, or too large, or lacks a column.
@@ -180,10 +189,10 @@ _SILENT = frozenset({"", "N/A", "unsupported", "Nan", "nan", "NaN"})
 
 
 def _cells(row: Sequence[object]) -> list[Cell]:
-    """The metrics of a row that begins with its name and the two maxima."""
-    _, target, golden, *found = row
+    """Return the metrics of a row that begins with its name and the two maxima."""
+    _, target, golden, *metrics = row
     cells: list[Cell] = []
-    for value in found:
+    for value in metrics:
         text = _text(value)
         if value is None or text in _SILENT:
             cells.append(f"NPU:{_text(target)}  Bench:{_text(golden)}")
@@ -201,13 +210,13 @@ def _text(value: object) -> str:
 
 
 def _parsed(text: str) -> Cell:
-    """A number or a boolean that was written as text: csv has nothing else, and a workbook may."""
+    """Return the number or boolean that a text stands for; csv, and some workbooks, hold texts only."""
     if text in _BOOLEANS:
         return _BOOLEANS[text]
-    found = _NUMBER.fullmatch(text)
-    if not found:
+    match = _NUMBER.fullmatch(text)
+    if not match:
         return text
-    return spell(float(text) if found[1] or found[2] else int(text))
+    return spell(float(text) if match[1] or match[2] else int(text))
 
 
 # -- the formats ----------------------------------------------------------------------------
@@ -215,7 +224,7 @@ def _parsed(text: str) -> Cell:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """One table of a file: where it is, its headers, and its rows cut down to the columns asked for."""
+    """One table of a file: its place, its headers, and a function that yields chosen columns of its rows."""
 
     place: str
     headers: list[str]
@@ -231,7 +240,7 @@ def _damaged(path: Path, where: str, why: str) -> UserError:
 
 @contextmanager
 def _checked(path: Path) -> Iterator[None]:
-    """Refuses a file that is too large, and says what is wrong with one that cannot be read."""
+    """Turn errors in the block into messages about the file, and refuse a file that is too large."""
     try:
         if path.stat().st_size > LARGEST_FILE:
             raise UserError(
@@ -279,14 +288,14 @@ def _jsonl_parts(path: Path) -> _Parts:
                     yield number, _object(path, number, text)
 
         def rows(columns: Sequence[str]) -> Iterator[Sequence[object]]:
-            for number, row in chain(first, found):
+            for number, row in chain(first, numbered):
                 try:
                     yield [row[column] for column in columns]
                 except KeyError as error:
                     raise _damaged(path, f" at line {number}", f"the row has no {error}") from None
 
-        found = objects()
-        first = list(islice(found, 1))
+        numbered = objects()
+        first = list(islice(numbered, 1))
         if first:
             yield _Part("", list(first[0][1]), rows)
 
@@ -314,24 +323,24 @@ def _xlsx_parts(path: Path) -> _Parts:
         try:
             for sheet in book.worksheets:
                 sheet.reset_dimensions()
-                found = islice(sheet.iter_rows(values_only=True), EXCEL_ROWS)
-                head = next(found, ())
+                rows = islice(sheet.iter_rows(values_only=True), EXCEL_ROWS)
+                head = next(rows, ())
                 if any(cell is not None for cell in head):
                     place = f', sheet "{sheet.title}",' if len(book.worksheets) > 1 else ""
-                    yield _sheet_part(path, place, [str(cell) for cell in head], found)
+                    yield _sheet_part(path, place, [str(cell) for cell in head], rows)
         finally:
             book.close()
     except (UserError, MemoryError, OSError):
         raise
-    except Exception as error:  # openpyxl checks little: a bad file ends in whatever it stumbles over
+    except Exception as error:  # openpyxl raises anything for a bad file
         why = "it is not an Excel workbook, or was cut off"
         raise _damaged(path, "", why) from error
 
 
-def _sheet_part(path: Path, place: str, headers: list[str], found: Iterator[Sequence[object]]) -> _Part:
+def _sheet_part(path: Path, place: str, headers: list[str], content: Iterator[Sequence[object]]) -> _Part:
     def rows(columns: Sequence[str]) -> Iterator[Sequence[object]]:
         places = [headers.index(column) for column in columns]
-        for number, row in enumerate(found, 2):
+        for number, row in enumerate(content, 2):
             full = row if len(row) >= len(headers) else [*row, *repeat(None, len(headers) - len(row))]
             if full[places[0]] is not None:
                 yield [full[column] for column in places]

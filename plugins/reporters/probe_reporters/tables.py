@@ -1,8 +1,6 @@
-"""The tables of a comparison, a list of columns for each mode.
+"""The tables of a comparison: a list of columns for each mode.
 
-Headers and their order are those of the guides of msprobe. A column's source is a dotted name: ``target.…``
-and ``golden.…`` are fields of the two slots, ``row.…`` is worked out of the row, anything else is
-``metric.column`` of a measurement.
+Headers and their order are those of the msprobe 8.3 guide (docs/tables.md#columns).
 """
 
 from __future__ import annotations
@@ -73,15 +71,15 @@ COLUMNS: dict[Mode, tuple[Column, ...]] = {
 
 
 def tensor() -> tuple[Column, ...]:
-    """The table of runs with tensors."""
+    """Return the columns for runs with tensors."""
     return COLUMNS[Mode.TENSOR]
 
 
 def statistics() -> tuple[Column, ...]:
-    """The table of runs with statistics."""
+    """Return the columns for runs with statistics."""
     return COLUMNS[Mode.STATISTICS]
 
 
 def md5() -> tuple[Column, ...]:
-    """The table of runs with checksums."""
+    """Return the columns for runs with checksums."""
     return COLUMNS[Mode.MD5]

@@ -1,4 +1,4 @@
-"""Text as Excel can hold it."""
+"""Text in a form that Excel can store."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 from probe_core.spreadsheet_text import neutralise
 
 LARGEST_TEXT = 32_767
-"""Characters that Excel takes in one cell."""
+"""Largest number of characters in a cell of Excel."""
 
 _NOT_IN_XML = re.compile(r"[\x00-\x08\x0b-\x1f\ufffe\uffff]|_(?=x[0-9A-Fa-f]{4}_)")
 
 
 def excel_text(text: str) -> str:
-    """``neutralise(text)`` as Excel can hold it: shortened, with what XML cannot hold as ``_xHHHH_``."""
+    """Return ``neutralise(text)``, shortened, and with ``_xHHHH_`` for characters that XML cannot hold."""
     text = neutralise(text)
     if len(text) > LARGEST_TEXT:
         text = text[: LARGEST_TEXT - 1] + "…"
-    return _NOT_IN_XML.sub(lambda found: f"_x{ord(found[0]):04X}_", text)
+    return _NOT_IN_XML.sub(lambda match: f"_x{ord(match[0]):04X}_", text)

@@ -1,7 +1,7 @@
 """Excel workbooks, written row by row in constant memory.
 
-XlsxWriter makes the workbook with its styles, widths and filters around empty sheets; the rows are put
-into those as they come, straight into the compressed file.
+XlsxWriter makes a workbook with styles, widths, filters and empty sheets. The rows are written into these
+sheets as they come, straight into the compressed file.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ WIDE = {"NPU Name": 42, "Bench Name": 42, "Err_message": 60, "NPU_Stack_Info": 4
 EPOCH = datetime(2000, 1, 1)
 DATE_TIME = (1980, 1, 1, 0, 0, 0)
 LARGE = 10_000_000
-"""Cells from which on a sheet may take more than 2 GiB before compression, and so the form of zip that Excel
-is known to complain of."""
+"""Number of cells from which on a sheet may exceed 2 GiB before compression. It then needs the zip64 format,
+of which Excel may warn."""
 COMPRESSION = 4
-"""Level of deflate: a tenth larger than the default 6, in half the time."""
+"""Compression level; files are a tenth larger than at the default of 6, in half the time."""
 
 _ROWS = re.compile(rb"<sheetData>.*</sheetData>", re.DOTALL)
 _STYLE = re.compile(rb'<c r="[A-Z]+1" s="(\d+)"')
 
 
 class XlsxReporter:
-    """Writes tables as workbooks, on several sheets of equal length where one does not hold them."""
+    """Reporter for workbooks; a table that is too long gets several sheets of equal length."""
 
     def open(self, path: Path, headers: Sequence[str], row_count: int) -> XlsxWriter:
         """Begin a table of ``row_count`` rows at ``path``."""
         return XlsxWriter(path, headers, row_count)
 
     def line(self, row: int, row_count: int) -> str:
-        """The number that Excel shows beside the row; the header is row 1."""
+        """Return the number that Excel shows beside a row; the header is row 1."""
         length = _sheet_length(row_count)
         if row_count <= LARGEST_SHEET:
             return str(row + 2)
@@ -62,7 +62,7 @@ def _sheet_length(row_count: int) -> int:
 
 
 class XlsxWriter:
-    """One workbook being written."""
+    """A workbook that is being written."""
 
     def __init__(self, path: Path, headers: Sequence[str], row_count: int) -> None:
         self._headers = headers
@@ -78,7 +78,7 @@ class XlsxWriter:
             for name, content in self._frame.parts.items():
                 self._file.writestr(_entry(name), content)
             self._next_sheet()
-        except BaseException:  # no one else gets to close it
+        except BaseException:  # the caller has no writer to close
             self.abandon()
             raise
 
@@ -94,16 +94,16 @@ class XlsxWriter:
     def close(self) -> None:
         """Complete the workbook."""
         self._end_sheet()
-        for _ in range(len(self._frame.sheets)):  # those that an interrupted comparison did not come to
+        for _ in range(len(self._frame.sheets)):  # sheets without rows, after an interruption
             with suppress(StopIteration):
                 self._next_sheet()
                 self._end_sheet()
         self._file.close()
 
     def abandon(self) -> None:
-        """Let go of the rows written so far."""
+        """Close the file without completing it."""
         for file in (self._sheet, self._file):
-            with suppress(OSError, ValueError):  # a full disk takes no end of a file either
+            with suppress(OSError, ValueError):  # the end of the file cannot be written to a full disk
                 if file is not None:
                     file.close()
 
@@ -119,7 +119,7 @@ class XlsxWriter:
             self._sheet.write(b"</sheetData>" + self._tail)
             try:
                 self._sheet.close()
-            except RuntimeError as error:  # what zipfile says of more than 2 GiB in its small form
+            except RuntimeError as error:  # raised by zipfile above 2 GiB without zip64
                 raise OSError(errno.EFBIG, "a sheet takes more than 2 GiB; write csv instead") from error
             self._sheet = None
 
@@ -132,7 +132,7 @@ def _entry(name: str) -> zipfile.ZipInfo:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """A workbook without rows: its parts, its sheets before and behind their rows, its styles."""
+    """A workbook without rows: its parts, each sheet before and after its rows, and its styles."""
 
     parts: dict[str, bytes]
     sheets: dict[str, tuple[bytes, bytes]]
@@ -141,7 +141,7 @@ class _Frame:
 
 
 def _frame(headers: Sequence[str], count: int, length: int) -> _Frame:
-    """Let XlsxWriter make the workbook, with one cell of each style, and take it apart."""
+    """Return the parts of a workbook that XlsxWriter made with one cell of each style."""
     memory = io.BytesIO()
     book = xlsxwriter.Workbook(memory, {"in_memory": True})
     book.set_properties({"created": EPOCH})
@@ -156,7 +156,7 @@ def _frame(headers: Sequence[str], count: int, length: int) -> _Frame:
             sheet.set_column(column, column, WIDE.get(header, max(12, len(header) + 2)))
         for column, style in enumerate(formats):
             sheet.write_blank(0, column, None, style)
-        sheet.write_blank(length, len(headers) - 1, None, formats[0])  # how far the sheet reaches
+        sheet.write_blank(length, len(headers) - 1, None, formats[0])  # sets the extent of the sheet
         sheet.autofilter(0, 0, length, len(headers) - 1)
     book.close()
     parts: dict[str, bytes] = {}

@@ -305,7 +305,7 @@ def test_urls_of_nothing(url: str, says: str, probe: Any, put: Put, memory: Any,
 def test_without_universal_pathlib(probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "upath", None)
     assert probe("compare", "s3://bucket/a", "s3://bucket/b", "-o", tmp_path / "o") == 2
-    assert "s3://bucket/a lies elsewhere" in probe.err and "pip install fsspec universal_pathlib" in probe.err
+    assert "s3://bucket/a is a remote" in probe.err and "pip install fsspec universal_pathlib" in probe.err
     run = record(tmp_path / "run", 1)
     assert probe("compare", run.as_uri(), run, "-o", tmp_path / "o") == 0, "a path needs no package"
 

@@ -113,7 +113,7 @@ def test_a_judge_that_fails_is_blamed_once_and_the_rest_goes_on(
     monkeypatch.setattr("probe_sample.masks.Masks.judge", fail)
     assert probe("compare", *pair, "-o", tmp_path, "--format", "csv") == 0
     assert probe.out.count('The judge "masks" of probe-sample 1.0 failed') == 1
-    assert "From there on it changes no verdict." in probe.out and rows(tmp_path)
+    assert "It does not change any verdict from there on." in probe.out and rows(tmp_path)
 
 
 def test_the_limit_of_a_metric(pair: Any, probe: Any, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def ulps(target: np.ndarray, golden: np.ndarray) -> np.ndarray:
     [
         ("ulp:limits=4", 'The metric "ulp" has no parameter "limits".'),
         ("ulp:limit=much", 'The metric "ulp": limit must be a number, not "much".'),
-        ("ulp:limit", '"limit" in "ulp:limit" is no parameter.'),
+        ("ulp:limit", '"limit" in "ulp:limit" is not a parameter.'),
         ("ulp:limit=4:limit=5", '"ulp:limit=4:limit=5" gives limit twice.'),
         ("cosine:eps=1", 'The metric "cosine" has no parameter "eps".'),
     ],
@@ -178,4 +178,4 @@ def test_where_nobody_looks_for_suspects(
     """Without the plugin that names suspects, "no suspects" does not stand alone."""
     monkeypatch.setenv("PROBE_PLUGINS", "pytorch,metrics,reporters")
     assert probe("compare", *pair, "-o", tmp_path, "--format", "csv") == 0
-    assert "note: no plugin that is installed looks for suspects; see probe plugins" in probe.out
+    assert "note: no installed plugin looks for suspects; see probe plugins" in probe.out

@@ -102,7 +102,7 @@ def test_calls_that_may_be_mispaired_are_no_suspects(tmp_path: Path) -> None:
               for n, v in enumerate((1.0, 2.0))}  # fmt: skip
     found = report(tmp_path, target, golden)
     assert found.suspects == []
-    assert "Torch.relu.forward first" in found.notes[0] and "-f pairs calls in order" in found.notes[0]
+    assert "Torch.relu.forward first" in found.notes[0] and "again with -f" in found.notes[0]
 
 
 def test_the_module_is_named_and_modules_around_it_are_left_out(tmp_path: Path) -> None:

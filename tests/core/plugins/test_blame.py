@@ -362,7 +362,7 @@ def probe_highlighters():
     return [HighlightSpec("mine", "marks", Mine)]
 """)
     assert compare("-hl") == 0, probe.err
-    assert probe.out.count(NAME) == 1 and "marks no row" in probe.out
+    assert probe.out.count(NAME) == 1 and "mark any row" in probe.out
 
 
 def test_an_executor_at_fault_is_named(faulty: Any, compare: Any, probe: Any) -> None:

@@ -501,7 +501,7 @@ def test_ranks_of_two_frameworks_pair(pairs: Path, tmp_path: Path, probe: Probe)
 @pytest.mark.parametrize(
     ("option", "content", "said"),
     [
-        ("-am", "Mint.add: Torch.add", "is no list of entries"),
+        ("-am", "Mint.add: Torch.add", "is not a list of entries"),
         ("-am", "- {ms_api: Mint.add}", "does not name ms_api and pt_api"),
         ("-am", "- {ms_api: Mint.add, pt_api: Torch.add, ms_arg: [0]}", "Did you mean ms_args"),
         ("-cm", "- a", "does not map names to names"),

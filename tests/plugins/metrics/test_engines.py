@@ -487,7 +487,7 @@ def test_choice_of_the_engine() -> None:
     missing = "probe_metrics.missing"
     assert choose(None) == choose("") == choose("compiled") == "probe_metrics.compiled"
     assert choose("numpy") == choose(None, missing) == "None"
-    assert choose("compiled", missing).startswith("UserError: There is no compiled engine: ")
+    assert choose("compiled", missing).startswith("UserError: The compiled engine is not installed: ")
     for name in ("fortran", "Numpy", " compiled"):
         said = choose(name)
         assert f'"{name}"' in said and said.split()[-2:] == ["compiled", "numpy"], said

@@ -186,7 +186,7 @@ def test_a_third_party_may_take_an_api_from_our_lists(
 def test_two_standards_of_one_name(manager: Manager) -> None:
     spec = StandardSpec("ulp", "", Never, "", "")
     twice = manager_of(metrics=probe_metrics.hooks, double=hooks("double_hooks", spec))
-    with pytest.raises(UserError, match='Several plugins give a standard called "ulp"'):
+    with pytest.raises(UserError, match='Several plugins provide a standard called "ulp"'):
         Assignment(twice, "seed")
 
 

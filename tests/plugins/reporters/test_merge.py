@@ -298,7 +298,7 @@ def test_other_files_are_left_out(tmp_path: Path) -> None:
     names, said = found(tmp_path)
     assert names == taken
     assert len(said) == len(loud) + 1
-    for name, why in {**loud, f"compare_result_rank9_{TIME}.csv": "is no file"}.items():
+    for name, why in {**loud, f"compare_result_rank9_{TIME}.csv": "is not a file"}.items():
         assert any(f'"{name}"' in text and why in text and "left out" in text for text in said), name
 
 
@@ -348,7 +348,7 @@ def test_no_api_at_all(tmp_path: Path) -> None:
     apis = ("Distributed.sent", names[0], "Module.layers.0.atn.Linear")
     with pytest.raises(UserError, match="No rank has a row of any API") as error:
         merged(tmp_path, MergeConfig(apis))
-    assert "Write them as the rows' names begin" in error.value.fix
+    assert "Write the beginnings of row names" in error.value.fix
     assert "nearest: Distributed.send" in error.value.choices[0]
     assert "nearest: Distributed.send" in error.value.choices[1]
     assert "nearest: Module.layers.0.attn.Linear" in error.value.choices[2]

@@ -228,8 +228,8 @@ def _in_order(tables: list[str], tmp_path: Path) -> list[list[dict[str, Any]]]:
 @pytest.mark.parametrize(
     "text, what, fix",
     [
-        ("", "is no mapping with the key api", "Distributed.all_reduce"),
-        ("- Distributed", "is no mapping with the key api", "For example:"),
+        ("", "is not a mapping with the key api", "Distributed.all_reduce"),
+        ("- Distributed", "is not a mapping with the key api", "For example:"),
         ("api: [a\n", "is not valid yaml at line 2", "For example:"),
         (b"api: [\xff\xfe]", "is not UTF-8", "Save it as UTF-8."),
         ("api: [" * 3000, "is not valid yaml", "For example:"),
@@ -237,9 +237,9 @@ def _in_order(tables: list[str], tmp_path: Path) -> list[list[dict[str, Any]]]:
         ("api: Distributed.send", "api is not a list", "For example:"),
         ("api: []", "lists no API under api", "For example:"),
         ("api: [Distributed, 3]", "api, entry 2, is a number, not a text", "in quotes"),
-        ("api: [Distributed, [x]]", "api, entry 2, is a list, not a text", "Write one name an entry"),
-        ("api: ['']", "api, entry 1, is empty", "Write one name an entry"),
-        ("api: [null]", "api, entry 1, is empty", "Write one name an entry"),
+        ("api: [Distributed, [x]]", "api, entry 2, is a list, not a text", "Write one name per entry"),
+        ("api: ['']", "api, entry 1, is empty", "Write one name per entry"),
+        ("api: [null]", "api, entry 1, is empty", "Write one name per entry"),
         ("api: [a]\nindex: [b]", 'unknown key "index"', "Did you mean compare_index? Known keys:"),
         ("api: [a]\n1: [b]", 'unknown key "1"', "Known keys:"),
         ("api: [a]\ncompare_index: Cosine", "compare_index is not a list", "Leave it out for all"),
