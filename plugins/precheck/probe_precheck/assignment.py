@@ -15,7 +15,7 @@ from probe_core.plugins.distributions import missing
 from probe_core.plugins.manager import ONLY, Manager, warn
 from probe_precheck.model import Message, kind_of
 from probe_precheck.protocols import Standard
-from probe_precheck.settings import RELEASES
+from probe_precheck.settings import RELEASES, release_named
 from probe_precheck.specs import StandardSpec
 
 MEASURED = frozenset({"float16", "bfloat16", "float32"})
@@ -38,7 +38,7 @@ class Assignment:
 
     Args:
         manager: Where the standards come from.
-        release: Whose thresholds and lists: ``seed`` or ``8.3``.
+        release: Whose thresholds and lists: ``guide`` or ``8.3``.
         path: A yaml file of the user's, whose lists come before those of plugins.
 
     Raises:
@@ -46,7 +46,7 @@ class Assignment:
     """
 
     def __init__(self, manager: Manager, release: str, path: Path | None = None) -> None:
-        self.release = release
+        self.release = release_named(release)
         self._chosen: dict[str, Chosen] = {}
         lists: dict[str, str] = {}
         for name in manager.names("standards"):
@@ -144,11 +144,11 @@ def _apis(value: Any, release: str, what: str) -> Sequence[str]:
         if isinstance(item, str):
             found.append(item)
         elif isinstance(item, Mapping) and all(
-            key in RELEASES and isinstance(inner, list) and all(isinstance(name, str) for name in inner)
+            _is_release(key) and isinstance(inner, list) and all(isinstance(name, str) for name in inner)
             for key, inner in item.items()
         ):
             for key, inner in item.items():
-                if RELEASES.index(release) >= RELEASES.index(key):
+                if RELEASES.index(release) >= RELEASES.index(release_named(key)):
                     found += inner
         else:
             raise UserError(
@@ -156,3 +156,7 @@ def _apis(value: Any, release: str, what: str) -> Sequence[str]:
                 'Put a bare name, or {"8.3": [names]}; yaml quotes 8.3.',
             )
     return found
+
+
+def _is_release(key: Any) -> bool:
+    return isinstance(key, str) and release_named(key) in RELEASES

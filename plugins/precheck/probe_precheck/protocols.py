@@ -71,7 +71,7 @@ class SoloRule(StatusRule, Protocol):
 
 
 class Standard(Protocol):
-    """A precision standard. ``release`` says whose thresholds: ``seed`` or ``8.3``."""
+    """A precision standard. ``release`` says whose thresholds: ``guide`` or ``8.3``."""
 
     def measure(self, output: Output, release: str) -> Mapping[str, float | int]:
         """What the details need of one output, by column key.

@@ -21,7 +21,7 @@ from probe_precheck.judging import Judge, whole
 from probe_precheck.model import Call, Detail, Message, Result, Status
 from probe_precheck.protocols import Runner
 from probe_precheck.results import ResultFiles
-from probe_precheck.settings import SEED, TIMEOUT, RunnerOptions, Settings, check_names
+from probe_precheck.settings import RELEASES, SEED, TIMEOUT, RunnerOptions, Settings, check_names
 from probe_precheck.specs import RunnerSpec
 from probe_precheck.supervisor import Job, Lost, supervise
 from probe_precheck.tables import Column, Tables
@@ -64,7 +64,7 @@ class CheckPlan:
     save_error_data: bool = False
     jit_compile: bool = False
     settings: Settings = field(default_factory=Settings)
-    release: str = "seed"
+    release: str = RELEASES[0]
     language: str = "zh"
     standards: Path | None = None
     seed: int = SEED

@@ -11,7 +11,13 @@ from probe_core.errors import UserError, meant, nearest
 from probe_core.files.given import parse_yaml, read_given, yaml_problem
 from probe_core.files.jsonstream import load_object
 
-RELEASES = ("seed", "8.3")
+RELEASES = ("guide", "8.3")
+"""Releases of msprobe whose thresholds the standards have, oldest first (docs/standards.md#releases).
+
+``guide`` is the guide of msprobe 1.0.4.
+"""
+FORMER_RELEASES = {"seed": "guide"}
+"""Earlier names of releases, which are accepted wherever a release is named."""
 LANGUAGES = ("zh", "en")
 PRECISION = 14
 SEED = 1234
@@ -43,6 +49,11 @@ class RunnerOptions:
     error_directory: Path | None = None
     threads: int = 1
     seed: int = SEED
+
+
+def release_named(name: str) -> str:
+    """Return the present name of a release that may be given by a former one."""
+    return FORMER_RELEASES.get(name, name)
 
 
 def missing_device(text: str, count: int | None = None) -> UserError:

@@ -17,7 +17,7 @@ from probe_metrics.precheck.thresholds import of_kind, section, thresholds
 from probe_metrics.precheck.verdicts import passes
 
 Numbers = Mapping[str, float | int]
-RELEASE = "seed"
+RELEASE = "guide"
 
 
 class Rounding(NamedTuple):

@@ -7,6 +7,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from probe_precheck import release_named
+
 from probe_core.errors import UserError
 
 FIRST_STAGE = "first_stage"
@@ -41,7 +43,7 @@ def thresholds(release: str, standard: str) -> Mapping[str, Any]:
     Raises:
         UserError: There is no such release.
     """
-    releases = [name for name in _all() if name not in OTHER]
+    releases, release = [name for name in _all() if name not in OTHER], release_named(release)
     if release not in releases:
         raise UserError(f'There are no thresholds of a release "{release}".', "Choose one of:", releases)
     found: Mapping[str, Any] = _all()[release][standard]
