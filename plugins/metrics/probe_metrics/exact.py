@@ -70,7 +70,7 @@ class ExactStatistics:
         self._rounding = thresholds("statistics")["integer_rounding"] * EPS
 
     def differences(self, target: Value, golden: Value) -> Iterator[tuple[str, bool]]:
-        """Yield a text for each statistic that differs, and True if rounding cannot explain the difference."""
+        """Yield a text for each statistic that differs, and True if rounding cannot explain it."""
         names = ("max", "min", "mean", "norm")
         scale = max(
             (abs(as_float(end)) for end in golden.statistics[:2] if is_number(end)),

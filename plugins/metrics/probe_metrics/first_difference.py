@@ -1,4 +1,4 @@
-"""Policy behind ``-da``: values that differ by more than rounding explains, by the best evidence on record."""
+"""Policy behind ``-da``: values that differ by more than rounding, by the best evidence on record."""
 
 from __future__ import annotations
 

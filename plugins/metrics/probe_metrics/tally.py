@@ -89,7 +89,7 @@ class Tally(NamedTuple):
 
 
 class Units(NamedTuple):
-    """Dtype whose numbers are the units of distances in ulp, and the limit over which distances are counted."""
+    """Dtype whose numbers are the units of distances in ulp, and the limit over which they are counted."""
 
     dtype: np.dtype[Any]
     limit: float
