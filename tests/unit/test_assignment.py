@@ -125,7 +125,7 @@ def test_a_release_in_the_users_list(manager: Manager, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text, says, fix",
     [
-        ("ulp: [", "is no valid yaml", "Mend"),
+        ("ulp: [", "is no valid yaml", "Correct"),
         ("", "must map standards to APIs", "ulp: [matmul"),
         ("- ulp", "must map standards to APIs", "ulp: [matmul"),
         ("upl: [tanh]", 'a standard "upl" that is not installed', "Use these"),
@@ -138,7 +138,7 @@ def test_a_release_in_the_users_list(manager: Manager, tmp_path: Path) -> None:
         ('ulp: [{"8.3": erf}]', "which is no API", "bare name"),
         ('ulp: [{"8.3": [3]}]', "which is no API", "bare name"),
         ("&a [*a]", "must map|no valid yaml", ""),
-        ("[" * 5000, "is no valid yaml", "Mend"),
+        ("[" * 5000, "is no valid yaml", "Correct"),
     ],
 )
 def test_lists_that_are_none(text: str, says: str, fix: str, manager: Manager, tmp_path: Path) -> None:

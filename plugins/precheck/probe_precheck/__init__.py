@@ -1,6 +1,7 @@
-"""The pre-check: every recorded API is run alone and held against a high-precision reference.
+"""Pre-check of recorded runs: every API call is run alone and compared with a high-precision reference.
 
-What this module exports is what plugins build on; each name is imported when it is first asked for.
+The names that this module exports are the interface for plugins; each is imported on first use. The rules are
+in docs/standards.md.
 """
 
 from __future__ import annotations
