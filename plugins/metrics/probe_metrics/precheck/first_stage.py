@@ -88,7 +88,7 @@ class FirstStage:
         return Judged(passes(rate == 0), {"error_rate": rate}, (_only_error_rate(device),))
 
     def _judge_quantised(self, output: Output) -> Judged:
-        """Rounding to integers may go either way (7.3)."""
+        """Return the verdict on a quantised output, whose integers may differ by 1 through rounding."""
         distance = _largest_distance(output.device.values, output.bench.values)
         ok = distance <= self._limits["quantisation"]["max_abs_error"]
         return Judged(passes(ok), {"max_abs_error": distance})
@@ -101,14 +101,12 @@ class FirstStage:
             return Judged(Status.PASS)
         numbers: dict[str, float | int] = {}
         messages: tuple[Message, ...] = ()
-        device_counts, bench_counts = (
-            side > self._limits["zero"] for side in (largest.device, largest.bench)
-        )
+        has_device, has_bench = (side > self._limits["zero"] for side in (largest.device, largest.bench))
         if largest.size == 1:
             messages = (ONE_ELEMENT,)
-        elif device_counts != bench_counts:
+        elif has_device != has_bench:
             return Judged(Status.ERROR, messages=(ONE_SIDE_ZERO,))
-        elif device_counts:
+        elif has_device:
             numbers["cosine"] = cosine(elements, largest)
             if not numbers["cosine"] > self._limits["cosine"]:
                 return Judged(Status.ERROR, numbers, (_turned(self._limits["cosine"], largest.error),))

@@ -1,4 +1,4 @@
-"""The values of the option ``--standard``."""
+"""Type of the option ``--standard``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from probe_precheck.settings import RELEASES, release_named
 
 
 class ReleaseChoice(click.Choice):  # type: ignore[type-arg,unused-ignore]  # generic from click 8.2 on
-    """A release of msprobe: one of ``RELEASES``, or a former name of one, which no help text shows."""
+    """Choice of a release of msprobe, one of ``RELEASES``; former names are accepted and not listed."""
 
     def __init__(self) -> None:
         super().__init__(RELEASES)
