@@ -133,7 +133,7 @@ def test_a_release_in_the_users_list(manager: Manager, tmp_path: Path) -> None:
         ("ulp: tanh", "ulp must be a list of APIs", "[matmul, linear]"),
         ("ulp:", "ulp must be a list of APIs", "[matmul, linear]"),
         ("ulp: [1.5]", "1.5, which is no API", "bare name"),
-        ("ulp: [{8.3: [erf]}]", "which is no API", "yaml quotes 8.3"),
+        ("ulp: [{8.3: [erf]}]", "which is no API", "quotes around 8.3"),
         ('ulp: [{"9.1": [erf]}]', "which is no API", "bare name"),
         ('ulp: [{"8.3": erf}]', "which is no API", "bare name"),
         ('ulp: [{"8.3": [3]}]', "which is no API", "bare name"),

@@ -59,7 +59,7 @@ class Assignment:
                         lists[spec.apis] = files(package).joinpath(file).read_text("utf-8")
             except PluginError as error:
                 self._chosen.pop(name, None)
-                warn(error, "It judges nothing.")
+                warn(error, "It is left out, so other standards judge its APIs.")
         if not self._chosen:
             raise missing("A precision standard", "probe-metrics", ONLY)
         self._blamed: set[str] = set()
@@ -108,7 +108,7 @@ class Assignment:
             raise error
         if chosen.spec.name not in self._blamed:
             self._blamed.add(chosen.spec.name)
-            warn(blame, "The rows that it judges say so.")
+            warn(blame, "Rows that it judges have this as their message.")
         return Message(blame.what)
 
     def own_columns(self, apis: Iterable[str] | None = None) -> tuple[tuple[str, str, str], ...]:
@@ -157,7 +157,7 @@ def _apis(value: Any, release: str, what: str) -> Sequence[str]:
         else:
             raise UserError(
                 f"{what} holds {item!r}, which is no API.",
-                'Put a bare name, or {"8.3": [names]}; yaml quotes 8.3.',
+                'Write a bare name, or {"8.3": [names]} with quotes around 8.3.',
             )
     return names
 

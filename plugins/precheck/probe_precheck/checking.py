@@ -37,7 +37,7 @@ def runner_of(manager: Manager, framework: str) -> RunnerSpec:
         known = [spec.framework for spec in specs if isinstance(spec, RunnerSpec)]
         raise UserError(
             f'Calls of framework "{framework}" cannot be run alone: no installed plugin has a runner for it.',
-            "Those of these can be:"
+            "Calls of these frameworks can be run:"
             if known
             else "Install the plugin of the framework that recorded the run.",
             known,

@@ -48,7 +48,7 @@ class SoloVerdict:
 
     Edge cases:
         * nan and inf: the caller has checked that they are the same on both sides; they are left out.
-        * B is 0 (or -0.0) in every element: any error is too large.
+        * B is 0 (or -0.0) in every element: any error over the small-value bound is too large.
         * 0-d: like any other. Outputs without elements do not get here.
 
     Source: docs/standards.md#mint; the limits are in ``thresholds.yaml``.
