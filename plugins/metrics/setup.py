@@ -1,4 +1,4 @@
-"""The compiled part of probe-metrics; where it cannot be built, numpy does its work."""
+"""Build of the compiled engine of probe-metrics; if it cannot be built, numpy measures."""
 
 from setuptools import Extension, setup
 

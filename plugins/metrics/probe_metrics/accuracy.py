@@ -1,4 +1,4 @@
-"""Accuracy Reached or Not, of the table of tensors."""
+"""Policy behind the column Accuracy Reached or Not of the tensor table."""
 
 from __future__ import annotations
 
@@ -19,15 +19,22 @@ YES, NO, NONE, UNMATCHED = "Yes", "No", "None", "Unmatched"
 
 
 class Accuracy:
-    """The seed's rule over cosine and largest absolute error, first hit wins (spec/compare 5.4).
+    """Label by cosine and largest absolute error; the first rule that applies decides.
 
-    Shapes differ: Unmatched. nan or inf at different places: No. No cosine or no error: None.
-    Cosine below 0.99 with an error above 0.001: No. Cosine below 0.9, or an error above 1: No.
-    Else Yes. A side that is all zero counts as cosine 0 (decision D10).
+    1. The shapes differ: ``Unmatched``.
+    2. nan or inf at different places: ``No``; at the same places they count as equal.
+    3. One side is all zero, the other is not: ``No`` for an error above 0.001, else ``Yes``.
+    4. No cosine or no error (0-d tensors, one element, no elements, no partner, unreadable files): ``None``.
+    5. Cosine below 0.99 and error above 0.001: ``No``.
+    6. Cosine below 0.9 or error above 1: ``No``.
+    7. Else ``Yes``. -0.0 counts as 0.0.
 
-    The level goes beyond the label where the seed leaves a row unjudged: tensors of one element,
-    scalars that differ (decision D20), rows without partner, files that could not be read. And integers
-    and booleans that differ at all are an error, whatever label their cosine earns.
+    The level, which decides on suspects, also judges rows that the label leaves open: tensors of one element,
+    scalars that differ, rows without partner, files that cannot be read. Integers and booleans
+    that differ at all are an error, whatever label their cosine earns.
+
+    Source: docs/tables.md#accuracy, by the comparison guide of msprobe 8.3; the level is probe's own. The
+    limits are in ``thresholds.yaml``, in the unit of the data for errors.
     """
 
     def __init__(self) -> None:
@@ -42,16 +49,16 @@ class Accuracy:
         self._noise = {name: count * float(eps(name)) for name, count in drift["noise"].items()}
 
     def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
-        """The verdict on one pair."""
+        """Return the verdict on one pair."""
         verdict = self._by_rule(pair, measurements)
         difference = tensor_difference(pair)
         if not difference:
             return verdict
-        found = verdict.reasons or (Reason("evidence", f"differs in {difference}"),)
-        return verdict._replace(level=Level.ERROR, reasons=(DIFFER, *found), failed=True, drift=None)
+        reasons = verdict.reasons or (Reason("evidence", f"differs in {difference}"),)
+        return verdict._replace(level=Level.ERROR, reasons=(DIFFER, *reasons), failed=True, drift=None)
 
     def _by_rule(self, pair: OpenPair, measurements: Measurements) -> Verdict:
-        """The label that the table's rule gives, and how grave it is."""
+        """Return the verdict by the rule of the table, before integers and booleans are compared exactly."""
         cosine = measurements["cosine.Cosine"]
         absolute = measurements["max_error.MaxAbsErr"]
         code = cosine.reason.code if cosine.reason else ""
@@ -73,24 +80,25 @@ class Accuracy:
             return _failed(NO, evidence)
         if absolute > self._either["absolute"]:
             return _failed(NO, evidence)
-        if cosine < self._either["cosine"]:  # of what is rounding and nothing else, cosine says nothing
+        if cosine < self._either["cosine"]:  # the drift tells rounding from a fault, which the cosine cannot
             return _failed(NO, evidence)._replace(drift=self._drift(pair))
         return Verdict(Level.PASS, YES, drift=self._drift(pair))
 
     def _drift(self, pair: OpenPair) -> Drift | None:
-        ours, theirs = self._noise_of(pair.target.dtype), self._noise_of(pair.golden.dtype)
-        if not (ours and theirs):
+        target_noise, golden_noise = self._noise_of(pair.target.dtype), self._noise_of(pair.golden.dtype)
+        if not (target_noise and golden_noise):
             return None
-        found = pair.once(sums)
-        root = math.sqrt(found.tally.finite or 1)
-        return Drift(found.distance / root, found.golden_norm / root, max(ours, theirs), self._jump)
+        pair_sums = pair.once(sums)
+        root = math.sqrt(pair_sums.tally.finite or 1)
+        noise = max(target_noise, golden_noise)
+        return Drift(pair_sums.distance / root, pair_sums.golden_norm / root, noise, self._jump)
 
     def _noise_of(self, dtype: np.dtype[Any]) -> float:
-        """What rounding explains in ``dtype``, 0 where nothing is rounded."""
-        found = self._by_dtype.get(dtype)
-        if found is None:
-            found = self._by_dtype[dtype] = self._noise.get(dtype.name, 0.0)
-        return found
+        """Return the relative distance that rounding explains in ``dtype``; 0 for integers and booleans."""
+        noise = self._by_dtype.get(dtype)
+        if noise is None:
+            noise = self._by_dtype[dtype] = self._noise.get(dtype.name, 0.0)
+        return noise
 
     def _judge_zero_side(self, absolute: Measurement) -> Verdict:
         error = absolute.number or 0.0
@@ -108,13 +116,13 @@ class Accuracy:
 
 
 def eps(dtype: str) -> float:
-    """The distance from 1 to the next number of a floating-point dtype, by its name."""
+    """Return the distance from 1 to the next number of the floating-point dtype of this name."""
     finfo: Any = ml_dtypes.finfo
     return float(finfo(getattr(ml_dtypes, dtype, None) or np.dtype(dtype)).eps)
 
 
 def least(dtype: str) -> float:
-    """The smallest number above 0 of a floating-point dtype, by its name."""
+    """Return the smallest number above 0 of the floating-point dtype of this name."""
     finfo: Any = ml_dtypes.finfo
     return float(finfo(getattr(ml_dtypes, dtype, None) or np.dtype(dtype)).smallest_subnormal)
 

@@ -1,4 +1,4 @@
-"""What to do about the first row that fails."""
+"""Advice on the first row that fails."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ NOTHING = "NA"
 
 
 def advise(report: Report) -> Advice:
-    """Advice on the first failing row, with its line in the sheet counted from 1 (spec/compare 10).
+    """Return advice on the first failing row, whose line in the sheet counts from 1 (docs/tables.md#advisor).
 
-    Scalars and integers that differ count as failing (decision D20). Where no row fails by the table's own
-    rule, the first suspect is named; that all meets the requirements is said of what was compared alone.
+    Scalars and integers that differ count as failing. If no row fails by the rule of the table, the advice
+    names the first suspect. The sentence that all data meet the requirements is followed by what was not
+    compared.
     """
     suspect = report.first_failure
     if suspect is not None:
@@ -37,14 +38,14 @@ def advise(report: Report) -> Advice:
 
 def _text(suspect: Suspect) -> str:
     texts = _texts()
-    takes_in = suspect.side.is_source
+    is_input = suspect.side.is_source
     name = suspect.row
     if suspect.side is Side.DEBUG:
         return str(texts["saved"])
     forward = "forward" in suspect.op
     if "Functional.batch_norm" in name and name.endswith("forward.input.1"):
         return str(texts["batch_norm"])
-    if takes_in:
+    if is_input:
         return str(texts["forward_input" if forward else "backward_input"])
     if any(api in name for api in texts["may_be_random"]):
         return str(texts["deterministic"])

@@ -1,4 +1,4 @@
-"""The engine in numpy: blocks that stay in a core's cache, in buffers that are used again.
+"""Engine in numpy: blocks that stay in a core's cache, in buffers that are used again.
 
 It adds in the order that ``_kernel.cpp`` states, so that both engines give the same bits.
 """
@@ -15,14 +15,15 @@ from probe_core.model.measure import BLOCK, wide_dtype
 from probe_metrics.tally import NO_TOTALS, SUMS, Array, Tally, Totals, Units
 
 LANES = 64
+"""Sums that run side by side; element i of a block is added to lane i % 64."""
 APART = 5 * LANES
-"""Numbers between the rows of a buffer: rows that lie a power of two apart crowd each other out of caches."""
+"""Numbers between the rows of a buffer: rows at distances of a power of two evict each other from caches."""
 ONE_THOUSANDTH, FIVE_THOUSANDTHS = 1e-3, 5e-3
 RELATIVE, TARGET_SQUARES, GOLDEN_SQUARES, SQUARES, DOT, TARGET, GOLDEN, ULP = range(SUMS)
 
 
 class _Buffers(threading.local):
-    """Room for what is summed of one block; complex data need room of their own."""
+    """Buffers of one thread for the numbers of one block; complex data have a buffer of their own."""
 
     def __init__(self) -> None:
         self.summed = np.zeros((SUMS, BLOCK + APART))
@@ -33,7 +34,14 @@ _buffers = _Buffers()
 
 
 def measure(target: Array, golden: Array, units: Units | None, totals: Totals = NO_TOTALS) -> Tally:
-    """The tally of two flat arrays of one length, in this machine's byte order."""
+    """Return the tally of two flat arrays of one length, in this machine's byte order.
+
+    Args:
+        target: The target's elements.
+        golden: The golden's elements.
+        units: The dtype and limit of distances in ulp; None to leave them out.
+        totals: The sums of the elements before these, if the tensors come in several pieces.
+    """
     work = _Pass(target, golden, units, totals)
     with np.errstate(all="ignore"):
         for start in range(0, target.size, BLOCK):
@@ -42,7 +50,7 @@ def measure(target: Array, golden: Array, units: Units | None, totals: Totals = 
 
 
 class _Pass:
-    """A pass at work: what the blocks so far came to."""
+    """Counts, extrema and sums of the blocks so far."""
 
     def __init__(self, target: Array, golden: Array, units: Units | None, totals: Totals) -> None:
         self._complex = wide_dtype(target, golden).kind == "c"
@@ -61,18 +69,18 @@ class _Pass:
         summed = _buffers.summed[:, : -(-size // LANES) * LANES]
         summed[:, size:] = 0
         rows = summed[:, :size]
-        ours, theirs = _buffers.sides[:, :size] if self._complex else rows[TARGET : GOLDEN + 1]
-        np.copyto(ours, target, casting="unsafe")
-        np.copyto(theirs, golden, casting="unsafe")
-        finite = self._target.note(ours) & self._golden.note(theirs)
+        wide_target, wide_golden = _buffers.sides[:, :size] if self._complex else rows[TARGET : GOLDEN + 1]
+        np.copyto(wide_target, target, casting="unsafe")
+        np.copyto(wide_golden, golden, casting="unsafe")
+        finite = self._target.note(wide_target) & self._golden.note(wide_golden)
         special = None
         if not finite:
-            apart, special = _settle(ours, theirs)
+            apart, special = _settle(wide_target, wide_golden)
             self._apart += apart
         if self._complex:
-            _complex_errors(ours, theirs, rows)
+            _complex_errors(wide_target, wide_golden, rows)
         else:
-            _errors(ours, theirs, rows)
+            _errors(wide_target, wide_golden, rows)
         self._count(rows)
         if self._units is None:
             summed[ULP] = 0
@@ -90,7 +98,7 @@ class _Pass:
         self._totals += lanes[:, 0]
 
     def _count(self, rows: Array) -> None:
-        """Note the largest errors and the small ones, and square the absolute ones."""
+        """Update the largest errors and the counts of small ones, and square the absolute errors in place."""
         relative, absolute = rows[RELATIVE], rows[SQUARES]
         self._absolute = max(self._absolute, float(absolute.max()))
         self._relative = max(self._relative, float(relative.max()))
@@ -99,19 +107,19 @@ class _Pass:
         np.multiply(absolute, absolute, out=absolute)
 
     def tally(self, size: int) -> Tally:
-        """What all blocks came to."""
-        ours, theirs = self._target, self._golden
+        """Return the tally of all blocks, ``size`` elements."""
+        target, golden = self._target, self._golden
         return Tally(
             size, self._equal,
-            ours.max + 0.0, ours.min + 0.0, theirs.max + 0.0, theirs.min + 0.0,  # -0.0 as 0.0
-            ours.nan, ours.infinite, theirs.nan, theirs.infinite, self._apart,
+            target.max + 0.0, target.min + 0.0, golden.max + 0.0, golden.min + 0.0,  # -0.0 as 0.0
+            target.nan, target.infinite, golden.nan, golden.infinite, self._apart,
             self._absolute, self._relative, self._ulp,
             self._below_one, self._below_five, self._over, *self._totals.tolist(),
         )  # fmt: skip
 
 
 def _errors(target: Array, golden: Array, rows: Array) -> None:
-    """Fill the rows of what is summed, but for both sides and distances; errors are not yet squared."""
+    """Fill the rows of relative errors, squares and products; absolute errors are not squared yet."""
     relative, target_squares, golden_squares, absolute, dot = rows[: DOT + 1]
     np.subtract(target, golden, out=absolute)
     np.abs(absolute, out=absolute)
@@ -124,7 +132,7 @@ def _errors(target: Array, golden: Array, rows: Array) -> None:
 
 
 def _complex_errors(target: Array, golden: Array, rows: Array) -> None:
-    """The same for complex data: moduli of errors, real parts of both sides."""
+    """Fill the same rows for complex data, with moduli of errors, and the real parts of both sides."""
     absolute, relative = rows[SQUARES], rows[RELATIVE]
     np.abs(target - golden, out=absolute)
     np.divide(absolute, np.abs(golden), out=relative)
@@ -136,14 +144,14 @@ def _complex_errors(target: Array, golden: Array, rows: Array) -> None:
 
 
 class _Side:
-    """One side: its extrema, and how much of it is not finite."""
+    """Extrema of one side, and its counts of nan and inf."""
 
     def __init__(self) -> None:
         self.max, self.min = -math.inf, math.inf
         self.nan = self.infinite = 0
 
     def note(self, block: Array) -> bool:
-        """Note a block as it came; True where all of it is finite."""
+        """Update extrema and counts with a block; return True if all of it is finite."""
         sizes = np.abs(block) if block.dtype.kind == "c" else block
         high, low = float(sizes.max()), float(sizes.min())
         finite = math.isfinite(high) and math.isfinite(low)
@@ -160,26 +168,31 @@ class _Side:
 
 
 def _settle(target: Array, golden: Array) -> tuple[int, Array]:
-    """Zero what is not finite on one side or both; where that was, and how often the sides disagreed."""
+    """Set elements to 0 that are nan or inf on either side.
+
+    Returns:
+        The number of places where the sides disagree, and a mask of all places set to 0.
+    """
     special = ~(np.isfinite(target) & np.isfinite(golden))
-    ours, theirs = target[special], golden[special]
+    first, second = target[special], golden[special]
     if target.dtype.kind == "c":
-        alike = _alike(ours.real, theirs.real) & _alike(ours.imag, theirs.imag)
+        alike = _alike(first.real, second.real) & _alike(first.imag, second.imag)
     else:
-        alike = _alike(ours, theirs)
+        alike = _alike(first, second)
     target[special] = golden[special] = 0
     return int(np.count_nonzero(~alike)), special
 
 
-def _alike(ours: Array, theirs: Array) -> Array:
-    found: Array = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
-    return found
+def _alike(first: Array, second: Array) -> Array:
+    mask: Array = (first == second) | (np.isnan(first) & np.isnan(second))
+    return mask
 
 
 def ulp_distance(target: Array, golden: Array, dtype: np.dtype[Any]) -> Array:
-    """How many numbers of ``dtype`` lie between the elements of two arrays, as float64.
+    """Return the distances between the elements of two arrays in steps of ``dtype``, as float64.
 
-    Both are rounded to ``dtype``; both zeros are one number. What is said of nan and inf means nothing.
+    Both arrays are rounded to ``dtype`` first; 0.0 and -0.0 are one number. Distances of nan and inf have no
+    meaning.
     """
     first_sign, first = _sign_and_magnitude(target.astype(dtype))
     second_sign, second = _sign_and_magnitude(golden.astype(dtype))

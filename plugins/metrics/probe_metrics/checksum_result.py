@@ -1,4 +1,4 @@
-"""Result of the table of checksums."""
+"""Policy behind the column Result of the checksum table."""
 
 from __future__ import annotations
 
@@ -13,21 +13,23 @@ _XOR_OF_ZERO = re.compile("0x0+")
 
 
 class ChecksumResult:
-    """Pass where checksum, shape and dtype agree, else Different; N/A without partner (decision D9).
+    """Labels ``Pass`` (checksum, shape and dtype agree), ``Different``, or ``N/A`` (a row without partner).
 
-    The level says more where the label proves nothing: a tensor without a checksum on either side, or whose
-    xor is zero on both, was not compared. Values that cancel give an xor of zero, such as all zeros, and an
-    even number of equal values, whatever they are.
+    The level is SKIP where the label ``Pass`` proves nothing: neither side has a checksum, or both have an
+    exclusive or (xor) of zero. An xor is zero for all zeros, and for any value that occurs an even number of
+    times, nan and inf included. Tensors without elements are compared like any other.
+
+    Source: docs/tables.md#checksum-result, by the comparison guide of msprobe 8.3; the level is probe's own.
     """
 
     def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
-        """The verdict on one pair."""
+        """Return the verdict on one pair."""
         if not pair.pair.matched:
             return Verdict(Level.WARNING, NOT_AVAILABLE, measured=False)
         target, golden = (slot.value for slot in pair.slots)
         differences = [
-            what
-            for what, differs in (
+            name
+            for name, differs in (
                 ("shape", target.extent != golden.extent),
                 ("dtype", not same(target.dtype, golden.dtype)),
                 ("checksum", target.checksum != golden.checksum),

@@ -1,4 +1,4 @@
-"""The compiled engine: ``_kernel.cpp`` asked for the dtypes that it knows, and on guard over mapped files."""
+"""Python side of the compiled engine ``_kernel.cpp``: its dtypes, its threads, and guards on mapped files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CODES = {
     )
 }  # fmt: skip
 MOST_THREADS = 8
-"""Behind which memory, and not the processors, sets the pace."""
+"""Limit of threads; beyond it the memory, not the processors, limits the speed."""
 
 mapped.use(_kernel)
 
@@ -27,23 +27,30 @@ _codes: dict[np.dtype[np.generic], int] = {}
 
 
 def supports(target: Array, golden: Array, units: Units | None) -> bool:
-    """Whether the kernel knows both dtypes, and the distances that are asked for."""
-    ours, theirs = target.dtype, golden.dtype
-    for dtype in (ours, theirs):
+    """Return True if the kernel knows both dtypes and, unless ``units`` is None, their distances in ulp."""
+    for dtype in (target.dtype, golden.dtype):
         if dtype not in _codes:
             _codes[dtype] = CODES.get(dtype.name, -1)
-    return _codes[ours] >= 0 and _codes[theirs] >= 0 and (units is None or ours == theirs)
+    is_known = _codes[target.dtype] >= 0 and _codes[golden.dtype] >= 0
+    return is_known and (units is None or target.dtype == golden.dtype)
 
 
 def measure(target: Array, golden: Array, units: Units | None, totals: Totals = NO_TOTALS) -> Tally:
-    """The tally of two flat arrays of one length, with no element but theirs."""
+    """Return the tally of two contiguous flat arrays of one length.
+
+    Args:
+        target: The target's elements.
+        golden: The golden's elements.
+        units: The dtype and limit of distances in ulp; None to leave them out.
+        totals: The sums of the elements before these, if the tensors come in several pieces.
+    """
     return Tally._make(_kernel.measure(*_request(target, golden, units), _threads(), totals))
 
 
 def measure_many(requests: Iterable[tuple[Array, Array, Units | None]]) -> list[Tally]:
-    """The tallies of several pairs as ``measure`` takes them; the interpreter's lock is let go but once."""
-    found = _kernel.measure_many([_request(*request) for request in requests], _threads())
-    return [Tally._make(tally) for tally in found]
+    """Return the tallies of several pairs; the interpreter's lock is released once for all of them."""
+    tallies = _kernel.measure_many([_request(*request) for request in requests], _threads())
+    return [Tally._make(tally) for tally in tallies]
 
 
 def _threads() -> int:
@@ -51,9 +58,9 @@ def _threads() -> int:
 
 
 def _request(target: Array, golden: Array, units: Units | None) -> tuple[Array, Array, int, int, float]:
-    ours, theirs = _codes[target.dtype], _codes[golden.dtype]
+    target_code, golden_code = _codes[target.dtype], _codes[golden.dtype]
     if target.dtype.kind == "V":  # bfloat16, which exports no buffer
         target = target.view(np.uint16)
     if golden.dtype.kind == "V":
         golden = golden.view(np.uint16)
-    return target, golden, ours, theirs, -1.0 if units is None else units.limit
+    return target, golden, target_code, golden_code, -1.0 if units is None else units.limit

@@ -1,4 +1,4 @@
-"""Cosine similarity."""
+"""Cosine similarity of two tensors."""
 
 from __future__ import annotations
 
@@ -10,30 +10,38 @@ from probe_metrics.kernel import misaligned, sums
 
 
 class Cosine:
-    """N·B / (‖N‖ ‖B‖) over the flat tensors; complex: Re(N·conj B) / (‖N‖ ‖B‖).
+    """Cosine of the angle between target and golden, taken as vectors of all their elements.
 
-    Both sides all zero: 1. One side all zero: absent, with the side named. nan or inf at the same
-    places count as zero; at different places: absent. 0-d and one-element tensors have no
-    direction: absent. Source: whole-net comparison guide 8.3, spec/compare 5.3 and D14; a side
-    is zero when every element is, however small the others are.
+    Formula, in float64, for a target N and a golden B of one shape: ``N·B / (‖N‖ ‖B‖)``; complex:
+    ``Re(N·conj B) / (‖N‖ ‖B‖)``. The result has no unit and is at least -1 and at most 1.
+
+    Edge cases:
+        * nan or inf, on both sides at the same places with the same sign: count as 0. At other places:
+          absent.
+        * All elements are 0 (or -0.0) on both sides: 1. On one side only: absent; the reason names the side.
+          A side is zero only if every element is exactly 0, however small they are.
+        * 0-d tensors and tensors of one element have no direction: absent.
+        * Tensors without elements are not measured.
+
+    Source: docs/tables.md#metrics, by the comparison guide of msprobe 8.3.
     """
 
     def measure(self, pair: OpenPair) -> Sequence[Measurement]:
-        """The cosine, between -1 and 1."""
-        found = pair.once(sums)
-        if not found.aligned:
+        """Return the cosine, or the reason why there is none."""
+        pair_sums = pair.once(sums)
+        if not pair_sums.aligned:
             return [misaligned()]
         if pair.target.ndim == 0:
             return [Measurement.absent("zero_dimensional")]
-        if found.tally.size == 1:
+        if pair_sums.tally.size == 1:
             return [Measurement.absent("one_element")]
-        if found.target_largest == 0 and found.golden_largest == 0:
+        if pair_sums.target_largest == 0 and pair_sums.golden_largest == 0:
             return [Measurement(1.0)]
-        if found.target_largest == 0:
+        if pair_sums.target_largest == 0:
             return [Measurement.absent("target_zero")]
-        if found.golden_largest == 0:
+        if pair_sums.golden_largest == 0:
             return [Measurement.absent("golden_zero")]
-        value = found.dot_of_units
+        value = pair_sums.dot_of_units
         if value != value:
             return [Measurement.absent("cosine_nan")]
         return [Measurement(max(-1.0, min(1.0, value)))]

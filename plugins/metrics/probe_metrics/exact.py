@@ -1,4 +1,7 @@
-"""Integers and booleans, which nothing rounds: they agree exactly, or they differ."""
+"""Comparison of integers and booleans, which no computation rounds: they are equal, or they differ.
+
+The rules are in docs/tables.md#exactness.
+"""
 
 from __future__ import annotations
 
@@ -15,27 +18,28 @@ from probe_metrics.statistics import as_float, is_number
 from probe_metrics.thresholds import thresholds
 
 DIFFER = Reason("exact")
-"""Said of integers or booleans that differ, in the tables."""
+"""Reason of a row whose integers or booleans differ."""
 IN_LAST_DIGITS = Reason("exact_in_last_digits")
-"""Said where only mean or norm of integers differ, by no more than rounding explains."""
+"""Reason of a row of integers whose mean or norm alone differs, by no more than rounding explains."""
 EXACT_IN_FLOAT32 = 2**24
-"""Integers up to this are told apart by a recorder that notes maxima in float32."""
+"""Largest integer below which a recorder that keeps maxima as float32 loses nothing."""
 EPS = float(np.finfo(np.float32).eps)
+"""Distance from 1 to the next number of float32."""
 
 
 def tensor_difference(pair: OpenPair) -> str:
-    """Say how two tensors of integers or booleans differ; empty where they do not, or are of floats."""
+    """Return a text on how two tensors of integers or booleans differ; empty if equal, or of floats."""
     if not (pair.measurable and _is_exact(pair.target.dtype) and _is_exact(pair.golden.dtype)):
         return ""
     tally = pair.once(sums).tally
-    what = "booleans" if pair.target.dtype.kind == pair.golden.dtype.kind == "b" else "integers"
+    kind_name = "booleans" if pair.target.dtype.kind == pair.golden.dtype.kind == "b" else "integers"
     if tally.equal:
         return ""
     if tally.max_absolute:
-        return what if what == "booleans" else f"{what}, by up to {tally.max_absolute:.15g}"
+        return kind_name if kind_name == "booleans" else f"{kind_name}, by up to {tally.max_absolute:.15g}"
     is_wide = pair.target.dtype.itemsize == pair.golden.dtype.itemsize == 8
-    if is_wide and any((ours != theirs).any() for ours, theirs in pair.flat()):
-        return f"{what}, in digits that float64 does not hold"
+    if is_wide and any((number != reference).any() for number, reference in pair.flat()):
+        return f"{kind_name}, in digits that float64 does not hold"
     return ""
 
 
@@ -45,55 +49,58 @@ def is_exact(value: Value) -> bool:
 
 
 def scalars_against(target: Value, golden: Value) -> str:
-    """Two scalars side by side: their values, or their checksums where those alone are on record."""
-    ours, theirs = target.statistics.max, golden.statistics.max
-    if ours is None or theirs is None:
+    """Return a text with the values of two scalars, or with their checksums if no values are on record."""
+    value, reference = target.statistics.max, golden.statistics.max
+    if value is None or reference is None:
         return f"checksum {target.checksum} against {golden.checksum}"
-    return f"{ours!r:.40} against {theirs!r:.40}"
+    return f"{value!r:.40} against {reference!r:.40}"
 
 
 class ExactStatistics:
-    """Recorded statistics of integers: maxima and minima agree exactly.
+    """Comparison of the recorded statistics of integers and booleans.
 
-    Mean and norm were computed in floating point, so that devices round them otherwise. What differs by more
-    than rounding explains, differs; what differs by less may be rounding or another integer, and is to check.
+    Maximum and minimum must be equal. Mean and norm are computed in floating point, which devices round
+    differently: a larger difference than rounding explains is a fault; a smaller one may be rounding or
+    another integer. nan equals nan; null on either side is not compared; -0.0 equals 0.0. The limit is so
+    many eps of float32 as ``thresholds.yaml`` says, times the largest magnitude (mean) or the golden's norm
+    (norm), which is 0 for a golden of zeros. Source: docs/tables.md#exactness, a rule of probe's own.
     """
 
     def __init__(self) -> None:
         self._rounding = thresholds("statistics")["integer_rounding"] * EPS
 
     def differences(self, target: Value, golden: Value) -> Iterator[tuple[str, bool]]:
-        """The statistics that differ: what to say of each, and whether rounding cannot explain it."""
+        """Yield a text for each statistic that differs, and True if rounding cannot explain it."""
         names = ("max", "min", "mean", "norm")
         scale = max(
             (abs(as_float(end)) for end in golden.statistics[:2] if is_number(end)),
             default=0.0,
         )
-        for name, ours, theirs in zip(names, target.statistics, golden.statistics):
-            if ours is None or theirs is None or ours == theirs:
+        for name, number, reference in zip(names, target.statistics, golden.statistics):
+            if number is None or reference is None or number == reference:
                 continue
-            text = f"{name} {ours!r:.24} against {theirs!r:.24}"
-            if not (is_number(ours) and is_number(theirs)):
-                if is_number(ours) is is_number(theirs):
+            text = f"{name} {number!r:.24} against {reference!r:.24}"
+            if not (is_number(number) and is_number(reference)):
+                if is_number(number) is is_number(reference):
                     yield text, True
                 continue
-            first, second = as_float(ours), as_float(theirs)
+            first, second = as_float(number), as_float(reference)
             if first != first and second != second:
                 continue
             if name in ("max", "min"):
-                if not _is_same_in_float32(ours, theirs):
+                if not _is_same_in_float32(number, reference):
                     yield text, True
             else:
                 size = scale if name == "mean" else abs(second)
                 yield text, not abs(first - second) <= self._rounding * size
 
 
-def _is_same_in_float32(ours: Statistic, theirs: Statistic) -> bool:
-    """Return True for large integers of which one side was recorded in float32, where that rounds to one."""
-    if type(ours) is type(theirs) is int or abs(as_float(theirs)) < EXACT_IN_FLOAT32:
+def _is_same_in_float32(number: Statistic, reference: Statistic) -> bool:
+    """Return True for large integers that are equal in float32, if one side was recorded in float32."""
+    if type(number) is type(reference) is int or abs(as_float(reference)) < EXACT_IN_FLOAT32:
         return False
     with np.errstate(over="ignore"):
-        return bool(np.float32(as_float(ours)) == np.float32(as_float(theirs)))
+        return bool(np.float32(as_float(number)) == np.float32(as_float(reference)))
 
 
 def _is_exact(dtype: np.dtype[Any]) -> bool:

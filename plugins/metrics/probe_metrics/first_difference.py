@@ -1,4 +1,4 @@
-"""Whether two values differ beyond what rounding explains, by the best evidence on record."""
+"""Policy behind ``-da``: values that differ by more than rounding, by the best evidence on record."""
 
 from __future__ import annotations
 
@@ -15,14 +15,25 @@ from probe_metrics.thresholds import thresholds
 
 
 class FirstDifference:
-    """The judgement behind ``-da``: tensors where they are there, else checksums, else statistics.
+    """Judges a pair by its tensors if it has them, else by checksums, else by recorded statistics.
 
-    ERROR: beyond rounding; PASS: within; SKIP: cannot be said. ``drift`` holds by how much where that is a
-    number; without it an ERROR is no matter of size (shapes, scalars, checksums, nan at other places).
+    The level is ERROR (differs beyond rounding), PASS (does not) or SKIP (nothing to judge by); the label is
+    empty. The verdict's ``drift`` says by how much; an ERROR without drift is a difference that has no size
+    (shapes, scalars, checksums, nan at other places).
 
-    Tensors: root mean square of the difference over that of the golden, against a number of units of the
-    coarser dtype's eps; whole numbers and truth values must be equal. Statistics: the largest difference of
-    maximum, minimum, mean and norm over the golden's magnitude, against the same.
+    Formulas, in float64, for a target N and a golden B of one shape. Tensors: ``rms(N - B) / rms(B)``, rms
+    being the root mean square. Statistics: the largest difference of maximum, minimum, mean and norm, divided
+    by the larger magnitude of B's maximum and minimum. Both are ratios, and are held against so many eps of
+    the coarser dtype as ``thresholds.yaml`` says (``drift``); integers and booleans must be equal.
+
+    Edge cases:
+        * nan or inf, on both sides at the same places with the same sign: count as 0. Else: ERROR.
+        * B is all zero: any difference of more than a few of the dtype's smallest numbers is an ERROR.
+          -0.0 counts as 0.0.
+        * 0-d tensors are judged like any other.
+        * No elements, no partner, or nothing on record: SKIP.
+
+    Source: docs/first-difference.md#levels, a rule of probe's own.
     """
 
     def __init__(self) -> None:
@@ -32,7 +43,7 @@ class FirstDifference:
         self._noise: dict[str, float] = {n: count * eps(n) for n, count in limits["noise"].items()}
 
     def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
-        """The verdict on one pair; its label is empty."""
+        """Return the verdict on one pair."""
         if not pair.pair.matched:
             return _skip("no partner")
         target, golden = (slot.value for slot in pair.slots)
@@ -47,21 +58,21 @@ class FirstDifference:
         if pair.measurable:
             return self._by_tensor(pair, target, golden)
         if target.checksum is not None and golden.checksum is not None:
-            found = self._by_checksum(target, golden)
-            if found.level is not Level.SKIP or target.statistics.max is None:
-                return found
+            verdict = self._by_checksum(target, golden)
+            if verdict.level is not Level.SKIP or target.statistics.max is None:
+                return verdict
         return self._by_statistics(target, golden)
 
     def _by_tensor(self, pair: OpenPair, target: Value, golden: Value) -> Verdict:
-        found = pair.once(sums)
-        if not found.aligned:
+        pair_sums = pair.once(sums)
+        if not pair_sums.aligned:
             return _differs("nan or inf stand at different places")
         are_whole = pair.target.dtype == pair.golden.dtype and pair.golden.dtype.kind in "iu"
-        if are_whole and not found.distance and not found.tally.equal:
+        if are_whole and not pair_sums.distance and not pair_sums.tally.equal:
             return _differs("whole numbers that float64 does not tell apart")
-        size = found.tally.finite or 1
-        distance = _rms(found.distance, size, found.tally.max_absolute)
-        scale = _rms(found.golden_norm, size, found.golden_largest)
+        size = pair_sums.tally.finite or 1
+        distance = _rms(pair_sums.distance, size, pair_sums.tally.max_absolute)
+        scale = _rms(pair_sums.golden_norm, size, pair_sums.golden_largest)
         return self._by_distance(distance, scale, target, golden, "rms")
 
     def _by_checksum(self, target: Value, golden: Value) -> Verdict:
@@ -72,35 +83,39 @@ class FirstDifference:
         return _differs(f"checksum {target.checksum} against {golden.checksum}")
 
     def _by_statistics(self, target: Value, golden: Value) -> Verdict:
-        both = list(zip(("max", "min", "mean", "norm"), target.statistics, golden.statistics))
-        pairs = [
-            (name, as_float(one), as_float(other))
-            for name, one, other in both
-            if is_number(one) and is_number(other)
+        statistics = list(zip(("max", "min", "mean", "norm"), target.statistics, golden.statistics))
+        numbers = [
+            (name, as_float(number), as_float(reference))
+            for name, number, reference in statistics
+            if is_number(number) and is_number(reference)
         ]
-        for name, one, other in both:
-            if type(one) is type(other) is int and one != other and float(one) == float(other):
-                return _differs(f"{name} {one} against {other}")
-            if isinstance(one, (bool, str)) and isinstance(other, (bool, str)) and one != other:
-                return _differs(f"{name} {one!r:.24} against {other!r:.24}")
-        if not pairs:
-            nothing = both[0][1] is None or both[0][2] is None
-            return _skip("nothing on record") if nothing else Verdict(Level.PASS, "")
-        for name, one, other in pairs:
-            if math.isfinite(one) != math.isfinite(other) or (
-                not math.isfinite(one) and repr(one) != repr(other)
+        for name, value, reference in statistics:
+            if (
+                type(value) is type(reference) is int
+                and value != reference
+                and float(value) == float(reference)
             ):
-                return _differs(f"{name} {one!r:.24} against {other!r:.24}")
-        finite = [item for item in pairs if math.isfinite(item[1])]
-        scale = max((abs(other) for name, _, other in finite if name in ("max", "min")), default=0.0)
-        worst, which = 0.0, "max"
-        for name, one, other in finite:
-            apart = abs(one - other)
-            if name == "norm" and other and scale:
-                apart *= scale / abs(other)
-            if apart > worst:
-                worst, which = apart, name
-        return self._by_distance(worst, scale, target, golden, which)
+                return _differs(f"{name} {value} against {reference}")
+            if isinstance(value, (bool, str)) and isinstance(reference, (bool, str)) and value != reference:
+                return _differs(f"{name} {value!r:.24} against {reference!r:.24}")
+        if not numbers:
+            nothing = statistics[0][1] is None or statistics[0][2] is None
+            return _skip("nothing on record") if nothing else Verdict(Level.PASS, "")
+        for name, number, reference in numbers:
+            if math.isfinite(number) != math.isfinite(reference) or (
+                not math.isfinite(number) and repr(number) != repr(reference)
+            ):
+                return _differs(f"{name} {number!r:.24} against {reference!r:.24}")
+        finite = [item for item in numbers if math.isfinite(item[1])]
+        scale = max((abs(reference) for name, _, reference in finite if name in ("max", "min")), default=0.0)
+        largest, largest_name = 0.0, "max"
+        for name, number, reference in finite:
+            difference = abs(number - reference)
+            if name == "norm" and reference and scale:
+                difference *= scale / abs(reference)
+            if difference > largest:
+                largest, largest_name = difference, name
+        return self._by_distance(largest, scale, target, golden, largest_name)
 
     def _by_distance(self, distance: float, scale: float, target: Value, golden: Value, what: str) -> Verdict:
         noise = self._of(target, golden)
@@ -118,11 +133,11 @@ class FirstDifference:
         return Verdict(Level.ERROR, "", (evidence,), drift=drift)
 
     def _least(self, target: Value, golden: Value) -> float:
-        """Differences up to this are rounding however small the values are: a few of the least numbers."""
+        """Return a difference that rounding explains however small the values are: a few smallest numbers."""
         return max(self._floor.get(_name(value.dtype), 0.0) for value in (target, golden))
 
     def _of(self, target: Value, golden: Value) -> float:
-        """What rounding explains in the coarser of both dtypes, 0 where nothing is rounded."""
+        """Return the relative difference that rounding explains in the coarser dtype; 0 for integers."""
         return max(self._dtype_noise(target.dtype), self._dtype_noise(golden.dtype))
 
     def _dtype_noise(self, dtype: str) -> float:
@@ -130,13 +145,16 @@ class FirstDifference:
 
 
 def _name(dtype: str) -> str:
-    """The name of a recorded dtype, of a complex one that of its parts."""
+    """Return the name of a recorded dtype without its framework; for a complex dtype that of its parts."""
     name = dtype.rpartition(".")[2].lower()
     return {"complex64": "float32", "complex128": "float64"}.get(name, name)
 
 
 def _rms(norm: float, size: int, largest: float) -> float:
-    """The root mean square of a norm; where the norm left float64, no more than the largest element."""
+    """Return the root mean square of ``size`` elements with this L2 norm.
+
+    It is at most the largest element, also if the norm is too large for float64.
+    """
     return min(norm / math.sqrt(size), largest)
 
 

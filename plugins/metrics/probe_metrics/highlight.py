@@ -1,4 +1,4 @@
-"""The red and yellow marks."""
+"""Highlighter behind ``-hl``: red and yellow marks of rows."""
 
 from __future__ import annotations
 
@@ -13,19 +13,24 @@ from probe_metrics.thresholds import thresholds
 
 
 class Highlight:
-    """The seed's rules R1 to R4 and Y1 to Y5 over the rows of one op (spec/compare 9).
+    """Rules R1 to R4 (red) and Y1 to Y5 (yellow) over the rows of one op (docs/tables.md#highlighting).
 
-    Inputs and parameters are held against each output; a rule that any of them fires marks the
-    output. Red beats yellow, and a yellow reason of a red row is not said. Rows of the golden
-    alone are never marked (decision D1). The relative error of the maximum is the seed's with
-    its sign mended: abs(Max diff) / max(0.01, abs(Bench max)) (decision D12).
+    Each output is compared with each input and parameter; a rule that applies to any of these pairs marks the
+    output. A red row shows its red reasons only. Rows that only the golden has are never marked.
+
+    The relative error of the maximum is ``|Max diff| / max(0.01, |Bench max|)``, so a golden of 0 is no
+    special case; in the tensor table MaxAbsErr takes the place of Max diff. nan or inf as a recorded extremum
+    of the target is rule R1. Rules on pairs skip rows in which a number is missing, as for 0-d or empty
+    tensors.
+
+    Source: the comparison guide of msprobe 8.3, with the signs of the relative error put right.
     """
 
     def __init__(self) -> None:
         self._limits: dict[str, Any] = thresholds("highlight")
 
     def mark(self, rows: Sequence[Row]) -> Mapping[int, Mark]:
-        """The marks by position."""
+        """Return the marks of one op's rows, by position in ``rows``."""
         views = [_View(row, self._limits["least_maximum"]) for row in rows]
         sources = [view for view in views if view.usable and view.row.pair.side.is_source]
         marks: dict[int, Mark] = {}
@@ -96,7 +101,7 @@ class Highlight:
 
 
 class _View:
-    """The numbers of a row that the rules look at."""
+    """Numbers of a row that the rules look at."""
 
     def __init__(self, row: Row, least_maximum: float) -> None:
         self.row = row

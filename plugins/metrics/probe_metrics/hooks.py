@@ -1,4 +1,4 @@
-"""What probe-metrics contributes."""
+"""Hooks of probe-metrics: its metrics, policies, standards and the advisor."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 LIMIT = Parameter("limit", float, "distance in ulp that an element may have; by dtype unless given")
 AHEAD = "probe_metrics.kernel:measure_ahead"
-SEED = "whole-net comparison guide, 8.3"
+GUIDE = "whole-net comparison guide, 8.3"
 APIS = "probe_metrics.precheck:apis.yaml"
 MINT_RESULT = tuple((key, header, header) for key, header in (
     ("name", "API Name"), ("forward", "Forward Test Success"), ("backward", "Backward Test Success"),
@@ -32,12 +32,12 @@ MINT_DETAILS = tuple((key, header, header) for key, header in (
     ("max_relative_error", "MaxRelativeErr"), ("status", "Status"), ("message", "Message"),
     ("standard", "Standard"), ("standard_message", "Standard Message"),
 ))  # fmt: skip
-"""The tables of the peer's pre-check of mindspore.mint, with the standard's verdict in columns of its own."""
+"""Columns of the pre-check of ``mindspore.mint``: those of msprobe, and the verdict of the API's standard."""
 
 
 @hookimpl
 def probe_metrics() -> list[MetricSpec]:
-    """The metrics of the three tables, and those that ``--metric`` adds."""
+    """Return the metrics of the three tables, and those that ``--metric`` adds."""
     return [
         MetricSpec("cosine", "cosine of the angle between both tensors",
                    "probe_metrics.cosine:Cosine", ("Cosine",), ahead=AHEAD),
@@ -68,23 +68,23 @@ def probe_metrics() -> list[MetricSpec]:
 
 @hookimpl
 def probe_policies() -> list[PolicySpec]:
-    """The policies behind the verdict columns of the three tables."""
+    """Return the policies behind the verdict columns of the three tables, and that of ``-da``."""
     return [
         PolicySpec("accuracy", "Accuracy Reached or Not, by cosine and largest absolute error",
-                   "probe_metrics.accuracy:Accuracy", SEED, ("cosine", "max_error"), (Mode.TENSOR,)),
+                   "probe_metrics.accuracy:Accuracy", GUIDE, ("cosine", "max_error"), (Mode.TENSOR,)),
         PolicySpec("statistics", "Warning where a recorded statistic is off by more than half",
-                   "probe_metrics.statistics_result:StatisticsResult", SEED, ("statistics",),
+                   "probe_metrics.statistics_result:StatisticsResult", GUIDE, ("statistics",),
                    (Mode.STATISTICS,)),
         PolicySpec("checksum", "Pass where checksum, shape and dtype agree",
-                   "probe_metrics.checksum_result:ChecksumResult", SEED, ("checksum",), (Mode.MD5,)),
-        PolicySpec("first_difference", "whether values differ beyond rounding, for -da",
+                   "probe_metrics.checksum_result:ChecksumResult", GUIDE, ("checksum",), (Mode.MD5,)),
+        PolicySpec("first_difference", "differences beyond rounding, for -da",
                    "probe_metrics.first_difference:FirstDifference", "probe"),
     ]  # fmt: skip
 
 
 @hookimpl
 def probe_reasons() -> Mapping[str, Text]:
-    """The texts of this package's reasons, by their codes."""
+    """Return the texts of this package's reasons, by their codes."""
     from probe_metrics.reasons import REASONS
 
     return REASONS
@@ -92,17 +92,17 @@ def probe_reasons() -> Mapping[str, Text]:
 
 @hookimpl
 def probe_highlighters() -> list[HighlightSpec]:
-    """The red and yellow marks of ``-hl``."""
+    """Return the highlighter behind ``-hl``: red and yellow marks."""
     return [
         HighlightSpec("red_yellow", "marks outputs that are worse than their inputs",
-                      "probe_metrics.highlight:Highlight", SEED,
+                      "probe_metrics.highlight:Highlight", GUIDE,
                       ("cosine", "max_error", "error_ratio", "statistics")),
     ]  # fmt: skip
 
 
 @hookimpl
 def probe_standards() -> list[StandardSpec]:
-    """The precision standards of the pre-check."""
+    """Return the precision standards of the pre-check."""
     from probe_precheck import StandardSpec
 
     return [
@@ -128,7 +128,7 @@ def probe_standards() -> list[StandardSpec]:
 
 @hookimpl
 def probe_status_rules() -> list[StatusRuleSpec]:
-    """The first stage of the pre-check, for every framework."""
+    """Return the first stages of the pre-check: for every framework, and for MindSpore."""
     from probe_precheck import StatusRuleSpec
 
     return [
@@ -142,7 +142,7 @@ def probe_status_rules() -> list[StatusRuleSpec]:
 
 @hookimpl
 def probe_advise(report: Report) -> Advice | None:
-    """The advisor's word on the first row that fails."""
+    """Return advice on the first row that fails."""
     from probe_metrics.advisor import advise
 
     return advise(report)

@@ -1,7 +1,7 @@
-"""One pass over both tensors for all metrics of the tensor table, by the engine at hand.
+"""One pass over both tensors for all metrics of the tensor table, by the compiled engine or by numpy.
 
-The compiled engine and numpy's add in one order and give the same bits. What the compiled one does not
-know (complex data, float8, distances in units of the last place between two dtypes) numpy does.
+Both engines add in one order and give the same bits. Numpy measures what the compiled engine does not know:
+complex data, float8, and distances in units of the last place (ulp) between two dtypes.
 """
 
 from __future__ import annotations
@@ -21,22 +21,26 @@ from probe_metrics.tally import NO_TOTALS, Array, Tally, Totals, Units
 from probe_metrics.ulp_units import units_of
 
 LARGEST = float(np.finfo(np.float64).max)
+"""Largest finite number of float64."""
 LEAST_SQUARE = float(np.finfo(np.float64).tiny / np.finfo(np.float64).eps)
-"""Sums of squares below this lost digits, for squares fell out of the range of float64."""
+"""Limit below which a sum of squares has lost digits: squares of small numbers leave the range of float64."""
 
 
 _compiled = engine.compiled("probe_metrics.compiled")
 
 
 class Sums(NamedTuple):
-    """What one pass found out, and what follows from it alone.
+    """Result of one pass over a pair, and the numbers that follow from it.
 
     Attributes:
-        tally: Counts, extrema and sums as the engine gave them.
-        aligned: False where nan or inf stand at different places; then nothing else means anything.
-        target_largest, golden_largest: The largest modulus of each side's finite elements, 0 without any.
-        target_norm, golden_norm, distance: L2 norms of both sides and of their difference.
-        dot_of_units: The dot product of both sides divided by their norms, 0 where a norm is 0.
+        tally: Counts, extrema and sums as the engine computed them.
+        aligned: False if nan or inf are at different places; then no other field has a meaning.
+        target_largest: The largest modulus of the target's finite elements; 0 if it has none.
+        golden_largest: The same of the golden.
+        target_norm: The L2 norm of the target.
+        golden_norm: The L2 norm of the golden.
+        distance: The L2 norm of the difference of both.
+        dot_of_units: The dot product of both sides, each divided by its norm; 0 if a norm is 0.
     """
 
     tally: Tally
@@ -50,17 +54,17 @@ class Sums(NamedTuple):
 
 
 def sums(pair: OpenPair) -> Sums:
-    """The sums over the whole of both tensors; ask for it with ``pair.once(sums)``.
+    """Return the sums over all elements of a pair; call it as ``pair.once(sums)``, so that metrics share it.
 
-    Squares that leave the range of float64 are summed again, of scaled values.
+    If squares leave the range of float64, they are summed again from scaled values.
     """
     return _sums(pair, measure(pair, _units(pair)))
 
 
 def measure_ahead(pairs: Sequence[OpenPair]) -> None:
-    """Do the passes of several pairs at once, so that ``pair.once(sums)`` has nothing left to do.
+    """Measure several pairs in one call of the compiled engine, and keep the results for ``pair.once(sums)``.
 
-    Those that the compiled engine does not measure in one piece are left alone.
+    Pairs that the compiled engine cannot measure in one piece are left to ``sums``.
     """
     if _compiled is None:
         return
@@ -75,19 +79,19 @@ def measure_ahead(pairs: Sequence[OpenPair]) -> None:
 
 
 def _units(pair: OpenPair) -> Units | None:
-    """What distances are counted in, where they are asked for and there are any."""
+    """Return the units of distances in ulp; None if no metric asks for them or the dtypes have none."""
     if pair.metrics is None or "ulp" in pair.metrics:
         return units_of(pair.target.dtype, pair.golden.dtype)
     return None
 
 
 def _sums(pair: OpenPair, tally: Tally) -> Sums:
-    ours = _largest(tally.target_max, tally.target_min)
-    theirs = _largest(tally.golden_max, tally.golden_min)
+    target_largest = _largest(tally.target_max, tally.target_min)
+    golden_largest = _largest(tally.golden_max, tally.golden_min)
     squares = (tally.target_squares, tally.golden_squares, tally.squares)
     dot = tally.dot
     scales = (1.0, 1.0, 1.0)
-    largest = (ours, theirs, tally.max_absolute)
+    largest = (target_largest, golden_largest, tally.max_absolute)
     if tally.apart == 0 and any(
         value > 0 and not LEAST_SQUARE < square < math.inf for value, square in zip(largest, squares)
     ):
@@ -96,19 +100,20 @@ def _sums(pair: OpenPair, tally: Tally) -> Sums:
     roots = [math.sqrt(square) for square in squares]
     target_norm, golden_norm, distance = (root * scale for root, scale in zip(roots, scales))
     cosine = dot / roots[0] / roots[1] if roots[0] and roots[1] else 0.0
-    return Sums(tally, tally.apart == 0, ours, theirs, target_norm, golden_norm, distance, cosine)
+    is_aligned = tally.apart == 0
+    return Sums(tally, is_aligned, target_largest, golden_largest, target_norm, golden_norm, distance, cosine)
 
 
 def measure(pair: OpenPair, units: Units | None) -> Tally:
-    """The tally of a pair, piece by piece where it is not to be had in one."""
-    found: Tally | None = None
+    """Return the tally of a pair, piece by piece if the tensors are not contiguous."""
+    tally: Tally | None = None
     totals = NO_TOTALS
     for target, golden in pair.flat():
         piece = _engine_for(target, golden, units)(target, golden, units, totals)
-        found = piece if found is None else found.then(piece)
-        totals = found.totals
-    assert found is not None, "tensors without elements are not measured"
-    return found
+        tally = piece if tally is None else tally.then(piece)
+        totals = tally.totals
+    assert tally is not None, "tensors without elements are not measured"
+    return tally
 
 
 def _engine_for(
@@ -120,12 +125,12 @@ def _engine_for(
 
 
 def misaligned() -> Measurement:
-    """What every tensor metric answers where nan or inf stand at different places."""
+    """Return the result of a tensor metric for a pair with nan or inf at different places."""
     return Measurement.absent("positions")
 
 
 def mean_over_nothing() -> Measurement:
-    """Answer for a mean over elements of which none is finite."""
+    """Return the result of a mean over elements of which none is finite."""
     return Measurement.absent("nan")
 
 
@@ -134,20 +139,24 @@ def _largest(high: float, low: float) -> float:
 
 
 def _scaled(pair: OpenPair, *scales: float) -> tuple[float, float, float, float]:
-    """Sums of squares of both sides and of their difference, and the dot product, each side scaled."""
-    found = [0.0] * 4
+    """Return sums of squares of target, golden and difference, and the dot product, of scaled values.
+
+    Args:
+        pair: Both tensors.
+        scales: Divisors of target, golden and difference.
+    """
+    scaled_sums = [0.0] * 4
     with np.errstate(all="ignore"):
         for target, golden in pair.blocks():
             special = ~np.isfinite(target)
             target[special] = golden[special] = 0
-            ours, theirs, apart = (
-                (side.view(np.float64) / scale).view(
-                    side.dtype
-                )  # a complex number by parts: scales may be tiny
+            # complex numbers are divided by parts, since scales may be tiny
+            first, second, difference = (
+                (side.view(np.float64) / scale).view(side.dtype)
                 for side, scale in zip((target, golden, target - golden), scales)
             )
-            for position, (one, other) in enumerate(
-                ((ours, ours), (theirs, theirs), (apart, apart), (theirs, ours))
+            for position, (left, right) in enumerate(
+                ((first, first), (second, second), (difference, difference), (second, first))
             ):
-                found[position] += float((one.real * other.real + one.imag * other.imag).sum())
-    return found[0], found[1], found[2], found[3]
+                scaled_sums[position] += float((left.real * right.real + left.imag * right.imag).sum())
+    return scaled_sums[0], scaled_sums[1], scaled_sums[2], scaled_sums[3]

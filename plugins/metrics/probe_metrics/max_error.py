@@ -1,4 +1,4 @@
-"""Largest absolute and largest relative error."""
+"""Largest absolute and largest relative error of two tensors."""
 
 from __future__ import annotations
 
@@ -10,16 +10,25 @@ from probe_metrics.kernel import misaligned, sums
 
 
 class MaxError:
-    """max|N-B| and max(|N-B|/|B|), both in float64 without epsilon (decision D4).
+    """Largest absolute error and largest relative error over all elements.
 
-    The relative error is 0 where N == B, 0/0 too, and inf where only B is 0: then the largest is
-    the number inf. nan or inf at the same places count as equal; at different places: absent.
-    Source: whole-net comparison guide 8.3, spec/compare 5.3.
+    Formulas, in float64, for a target N and a golden B of one shape: ``max(|N - B|)``, in the unit of the
+    data, and ``max(|N - B| / |B|)``, a ratio without epsilon (docs/tables.md#relative-error); of complex data
+    with moduli.
+
+    Edge cases:
+        * N equals B, both 0 (or -0.0) included: the relative error of the element is 0.
+        * Only B is 0: the relative error of the element, and so the largest, is the number inf.
+        * nan or inf, on both sides at the same places with the same sign: count as equal. At other places:
+          both results are absent.
+        * 0-d tensors are measured like any other; tensors without elements are not measured.
+
+    Source: docs/tables.md#metrics, by the comparison guide of msprobe 8.3.
     """
 
     def measure(self, pair: OpenPair) -> Sequence[Measurement]:
-        """The largest absolute error in the unit of the data, and the largest relative error as a ratio."""
-        found = pair.once(sums)
-        if not found.aligned:
+        """Return the largest absolute and the largest relative error, or the reason why there is neither."""
+        pair_sums = pair.once(sums)
+        if not pair_sums.aligned:
             return [misaligned(), misaligned()]
-        return [Measurement(found.tally.max_absolute), Measurement(found.tally.max_relative)]
+        return [Measurement(pair_sums.tally.max_absolute), Measurement(pair_sums.tally.max_relative)]

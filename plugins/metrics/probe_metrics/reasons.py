@@ -1,4 +1,7 @@
-"""Texts of the reasons that metrics, policies and the highlighter give, as the tables show them."""
+"""Texts that tables show for the reasons of metrics, policies and the highlighter.
+
+The texts of msprobe 8.3 are listed in docs/tables.md#messages; others are probe's own.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Differences of recorded statistics."""
+"""Differences of the recorded statistics."""
 
 from __future__ import annotations
 
@@ -10,21 +10,29 @@ from probe_core.model.measure import OpenPair
 
 
 class StatisticsDifference:
-    """N - B and |N - B| / |B| of the recorded maximum, minimum, mean and L2 norm.
+    """Difference and relative error of the recorded maximum, minimum, mean and L2 norm.
 
-    Absent (N/A) where either is no number: null, text, a truth value. A difference that is nan is
-    absent (Nan), with its relative error (decision D8); inf stays. B = 0: no relative error.
-    Tensors that were recorded without elements have no statistics: absent.
-    Source: whole-net comparison guide 8.3, spec/compare 6.
+    Formulas, in float64: ``N - B``, in the unit of the data, and ``|N - B| / |B|``, a ratio; N is a statistic
+    of the target, B the same of the golden. No data are read; shapes play no part.
+
+    Edge cases:
+        * Either is no number (null, a text, a boolean), as for tensors without elements: both absent
+          (``N/A``).
+        * The difference is nan, because of nan or of inf - inf: both absent (``Nan``).
+        * inf on one side: the difference is inf or -inf; inf over inf is absent (``Nan``).
+        * B is 0 (or -0.0): the relative error is absent (``N/A``).
+        * An integer beyond float64 counts as inf.
+
+    Source: docs/tables.md#statistics-result, by the comparison guide of msprobe 8.3.
     """
 
     def measure(self, pair: OpenPair) -> Sequence[Measurement]:
-        """Four differences in the unit of the data, then four relative errors as ratios."""
+        """Return four differences (max, min, mean, norm), then four relative errors in the same order."""
         target, golden = pair.slots
         differences: list[Measurement] = []
         relatives: list[Measurement] = []
-        for ours, theirs in zip(target.value.statistics, golden.value.statistics):
-            difference, relative = _difference(ours, theirs)
+        for number, reference in zip(target.value.statistics, golden.value.statistics):
+            difference, relative = _difference(number, reference)
             differences.append(difference)
             relatives.append(relative)
         return differences + relatives
@@ -36,28 +44,28 @@ ZERO_GOLDEN = Measurement.absent("zero_golden")
 
 
 def is_number(value: Statistic) -> bool:
-    """True for what can be subtracted: numbers, nan and inf among them, but no truth values."""
+    """Return True for numbers, nan and inf included; booleans are none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def _difference(target: Statistic, golden: Statistic) -> tuple[Measurement, Measurement]:
     if type(target) is float and type(golden) is float:  # as nearly all are
-        ours, theirs = target, golden
+        number, reference = target, golden
     elif not is_number(target) or not is_number(golden):
         return NO_NUMBER, NO_NUMBER
     else:
-        ours, theirs = as_float(target), as_float(golden)
-    difference = ours - theirs
+        number, reference = as_float(target), as_float(golden)
+    difference = number - reference
     if difference != difference:
         return NAN, NAN
-    if theirs == 0:
+    if reference == 0:
         return Measurement(difference), ZERO_GOLDEN
-    relative = abs(difference / theirs)
+    relative = abs(difference / reference)
     return Measurement(difference), Measurement(relative) if relative == relative else NAN
 
 
 def as_float(value: Statistic) -> float:
-    """A recorded number as float64; one beyond its range is inf."""
+    """Return a recorded number as float64; one beyond the range of float64 is inf or -inf."""
     assert isinstance(value, (int, float))
     try:
         return float(value)

@@ -1,4 +1,4 @@
-"""Result of the table of statistics."""
+"""Policy behind the column Result of the statistics table."""
 
 from __future__ import annotations
 
@@ -16,17 +16,26 @@ NAMES = ("max", "min", "mean", "norm")
 
 
 class StatisticsResult:
-    """Warning where a recorded statistic is off by more than half, else an empty cell.
+    """Label ``Warning`` if a recorded statistic is off by more than half, else an empty cell.
 
-    The relative error is the seed's |N-B|/|B|; where B is 0, |N-B| over the larger magnitude
-    (conflict C1). nan or inf on one side and not the same on the other counts as off, and so do
-    texts and truth values that differ; null on one side does not (decision D8). No partner or
-    other shapes: N/A (decision D7).
+    Formula, for each of max, min, mean and norm: ``|N - B| / |B|``, a ratio; N is the target's, B the
+    golden's. The label is ``N/A`` for rows without partner and for shapes that differ.
 
-    The level looks at the scale as well (decision D24): a mean that is off by 300 % of nearly
-    nothing is a Warning in the table and no suspect. And integers that differ at all are an error
-    (see ``ExactStatistics``), whatever the label. Tensors of which no statistic is on record on both
-    sides were not compared.
+    Edge cases:
+        * B is 0 (or -0.0): ``|N| / (|N| + 1e-10)``, so that any number but a tiny one counts as off.
+        * nan or inf on one side, and not the same on the other: counts as off. The same on both sides: does
+          not.
+        * Texts or booleans that differ: count as off.
+        * null on one side, as of tensors without elements: does not count.
+        * 0-d tensors are judged like any other.
+
+    The level, which decides on suspects, differs from the label. A statistic that is off by a small share
+    of the tensor's largest magnitude is no suspect: means near zero differ by 300 % from rounding alone.
+    Integers and booleans that differ at all are an error (see ``ExactStatistics``). A tensor with no
+    statistic on record on both sides counts as not compared.
+
+    Source: docs/tables.md#statistics-result, by the comparison guide of msprobe 8.3; the level is probe's
+    own.
     """
 
     def __init__(self) -> None:
@@ -37,15 +46,15 @@ class StatisticsResult:
         self._exact = ExactStatistics()
 
     def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
-        """The verdict on one pair."""
+        """Return the verdict on one pair."""
         if not pair.pair.matched:
             return Verdict(Level.WARNING, NOT_AVAILABLE, measured=False)
         if pair.obstacle is not None:
             return Verdict(Level.ERROR, NOT_AVAILABLE, (Reason("evidence", "the shapes differ"),))
         target, golden = (slot.value for slot in pair.slots)
         if target.kind is Kind.TENSOR and not any(
-            ours is not None and theirs is not None
-            for ours, theirs in zip(target.statistics, golden.statistics)
+            number is not None and reference is not None
+            for number, reference in zip(target.statistics, golden.statistics)
         ):
             return _not_on_record(target, golden)
         if is_exact(target) and is_exact(golden):
@@ -56,10 +65,10 @@ class StatisticsResult:
             return Verdict(Level.PASS, "")
         grave = [text for text, counts in off if counts]
         level = Level.ERROR if grave or scalar else Level.PASS
-        told = grave[:1]
+        texts = grave[:1]
         if scalar:
-            told = [scalars_against(target, golden)]
-        evidence = [Reason("evidence", text) for text in told]
+            texts = [scalars_against(target, golden)]
+        evidence = [Reason("evidence", text) for text in texts]
         if not off:
             return Verdict(level, "", tuple(evidence), failed=True)
         reasons = [Reason("double_check"), *evidence]
@@ -78,13 +87,13 @@ class StatisticsResult:
         return Verdict(level, "Warning" if off else "", tuple(reasons), failed=bool(off or grave))
 
     def _off(self, target: Value, golden: Value) -> Iterator[tuple[str, bool]]:
-        """The statistics that are off: what to say of each, and whether its difference counts."""
-        for name, ours, theirs in zip(NAMES, target.statistics, golden.statistics):
-            if ours != theirs and self._error(ours, theirs) > self._relative:
-                counts = not is_number(ours) or not (
-                    abs(as_float(ours) - as_float(theirs)) <= self._share * _magnitude(golden)
+        """Yield the statistics that are off: the evidence as a text, and True if the level counts it."""
+        for name, number, reference in zip(NAMES, target.statistics, golden.statistics):
+            if number != reference and self._error(number, reference) > self._relative:
+                counts = not is_number(number) or not (
+                    abs(as_float(number) - as_float(reference)) <= self._share * _magnitude(golden)
                 )
-                yield f"{name} {ours!r:.24} against {theirs!r:.24}", counts
+                yield f"{name} {number!r:.24} against {reference!r:.24}", counts
 
     def _error(self, target: Statistic, golden: Statistic) -> float:
         if target is None or golden is None:
@@ -97,18 +106,18 @@ class StatisticsResult:
             return math.inf if target != golden else 0.0
         if not is_number(target) or not is_number(golden):
             return 0.0
-        ours, theirs = as_float(target), as_float(golden)
-        if ours == theirs or (math.isnan(ours) and math.isnan(theirs)):
+        number, reference = as_float(target), as_float(golden)
+        if number == reference or (math.isnan(number) and math.isnan(reference)):
             return 0.0
-        if not (math.isfinite(ours) and math.isfinite(theirs)):
+        if not (math.isfinite(number) and math.isfinite(reference)):
             return math.inf
-        if theirs == 0:
-            return abs(ours) / (abs(ours) + self._tiny)
-        return abs((ours - theirs) / theirs)
+        if reference == 0:
+            return abs(number) / (abs(number) + self._tiny)
+        return abs((number - reference) / reference)
 
 
 def _not_on_record(target: Value, golden: Value) -> Verdict:
-    lacking = [all(one is None for one in value.statistics) for value in (target, golden)]
+    lacking = [all(statistic is None for statistic in value.statistics) for value in (target, golden)]
     return Verdict(Level.SKIP if all(lacking) else Level.WARNING, "", measured=False)
 
 

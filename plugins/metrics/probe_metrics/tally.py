@@ -1,4 +1,4 @@
-"""What one pass over a pair of tensors finds, whichever engine made it."""
+"""Result of one pass over a pair of tensors, the same from the compiled engine and from numpy."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ import numpy as np
 Array = np.ndarray[Any, Any]
 
 Totals = tuple[float, float, float, float, float, float, float, float]
-"""The eight sums of a tally, in their order."""
+"""Sums of a tally over its elements, in the order of its last eight fields."""
 
 NO_TOTALS: Totals = (0.0,) * 8
+"""Sums before the first element."""
 SUMS = 8
-"""How many of a tally's last fields are sums over elements; they go on from piece to piece."""
+"""Number of a tally's last fields that are sums over elements; a next piece goes on adding to them."""
 
 
 class Tally(NamedTuple):
-    """Counts, extrema and sums over both tensors; every error and every sum in float64.
+    """Counts, extrema and sums over both tensors; every error and every sum is computed in float64.
 
-    What is nan or infinite at the same place on both sides, with the same sign, counts as equal and
-    as zero (decision D11); ``apart`` counts the places where one side is and the other is not so.
-    Extrema are those of a side's finite elements; all sums, and what is said of errors, are those of
-    the places where both sides are finite, with 0 for the others. The relative error is |N-B|/|B|: 0
-    where N == B, infinite where only B is 0. Of complex data, errors and extrema are moduli, and
-    the sums of a side those of the real parts.
+    * nan or inf, on both sides at the same place with the same sign, counts as equal and as 0
+      (docs/tables.md#preparation). ``apart`` counts the places where the sides disagree on nan or inf.
+    * Extrema are those of the finite elements of a side; -inf and inf if it has none.
+    * Errors and sums take the places where both sides are finite; all other places add 0.
+    * The relative error of an element is ``|N - B| / |B|``: 0 if N equals B, inf if only B is 0.
+    * Complex data: errors and extrema are moduli; the sums ``target`` and ``golden`` are of the real parts.
     """
 
     size: int
-    equal: bool  # bit for bit, and of one dtype
+    equal: bool  # every bit, and the dtype
     target_max: float
     target_min: float
     golden_max: float
@@ -41,9 +42,9 @@ class Tally(NamedTuple):
     max_absolute: float
     max_relative: float
     max_ulp: float
-    below_one: int  # relative errors below 1/1000
-    below_five: int  # and below 5/1000
-    over_limit: int  # distances over the limit in units of the last place
+    below_one: int  # number of relative errors below 1/1000
+    below_five: int  # the same below 5/1000
+    over_limit: int  # number of distances over the limit in ulp
     relative: float
     target_squares: float
     golden_squares: float
@@ -55,16 +56,16 @@ class Tally(NamedTuple):
 
     @property
     def totals(self) -> Totals:
-        """The sums, for the piece behind this one."""
+        """Sums to go on with in the next piece of the tensors."""
         return self[-SUMS:]  # type: ignore[return-value]  # a slice of known length
 
     @property
     def finite(self) -> int:
-        """How many places are finite on both sides, where nan and inf stand at the same places of both."""
+        """Number of finite places, the same on both sides if ``apart`` is 0."""
         return self.size - self.target_nan - self.target_infinite
 
     def then(self, other: Tally) -> Tally:
-        """This tally and that of the elements behind, which went on from ``totals``."""
+        """Return the tally of this piece and the next one, which was measured with the ``totals`` of this."""
         return Tally(
             self.size + other.size,
             self.equal and other.equal,
@@ -88,7 +89,7 @@ class Tally(NamedTuple):
 
 
 class Units(NamedTuple):
-    """What distances in units of the last place are counted in."""
+    """Dtype whose numbers are the units of distances in ulp, and the limit over which they are counted."""
 
     dtype: np.dtype[Any]
     limit: float

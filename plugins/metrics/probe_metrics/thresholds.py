@@ -1,4 +1,4 @@
-"""The thresholds of ``thresholds.yaml``, by section."""
+"""Reader of ``thresholds.yaml``."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 def _all() -> dict[str, Any]:
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C reads ten times as fast
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the loader in C is ten times as fast
     text = files(__package__).joinpath("thresholds.yaml").read_text("utf-8")
     loaded: dict[str, Any] = yaml.load(text, Loader=loader)
     return loaded
 
 
 def thresholds(section: str) -> Any:
-    """The thresholds of one policy, as the yaml file nests them."""
+    """Return the thresholds of one policy: a section of the file, nested as it is there."""
     return _all()[section]

@@ -1,4 +1,4 @@
-"""Distance in units in the last place."""
+"""Distance of two tensors in units in the last place (ulp)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,27 @@ from probe_metrics.ulp_units import units_of
 
 
 class Ulp:
-    """How many representable numbers lie between N and B: largest, mean, and share over the limit.
+    """Largest and mean distance in ulp, and the share of elements whose distance is over a limit.
 
-    The distance is exact: that of the two numbers' places among all numbers of the dtype, with
-    -0.0 and 0.0 in one place. Where the dtypes differ both sides are rounded to the coarser one.
-    nan or inf at the same places are left out; at different places, or everywhere: absent, and so for
-    data that are not real floating point. The limits are those of the pre-check's ULP standard
-    (float32 32, float16 and bfloat16 1); float64 takes float32's, float8 float16's.
-    Source of the distance: B. Dawson, "Comparing floating point numbers" (2012).
+    Formula, for a target N and a golden B of one shape: sort all numbers of the dtype; the distance is the
+    number of steps from N to B. It is exact. If the dtypes differ, both sides are rounded to the coarser one.
+    The limit is that of the pre-check's ULP standard (docs/standards.md#ulp): 32 for float32 and float64, 1
+    for float16, bfloat16 and float8. Largest and mean are in ulp; the share is from 0 to 1.
+
+    Edge cases:
+        * -0.0 and 0.0 are one number: their distance is 0. A golden of 0 is no special case.
+        * nan or inf, on both sides at the same places with the same sign: left out. At other places, or
+          everywhere: all three results are absent.
+        * Integers, booleans and complex data: absent.
+        * 0-d tensors are measured like any other; tensors without elements are not measured.
+
+    Source: B. Dawson, "Comparing floating point numbers" (2012).
 
     Args:
-        limit: A limit of one's own, in ulp; elements over it take a pass over the data of their own.
+        limit: A limit in ulp to use in place of the dtype's. It takes one more pass over the data.
 
     Raises:
-        ValueError: A limit below 0, or nan.
+        ValueError: The limit is below 0, or nan.
     """
 
     def __init__(self, limit: float | None = None) -> None:
@@ -34,14 +41,14 @@ class Ulp:
         self._limit = limit
 
     def measure(self, pair: OpenPair) -> Sequence[Measurement]:
-        """Largest and mean distance in ulp, and the share of elements over the limit."""
+        """Return largest distance, mean distance and share over the limit, or the reason for none."""
         units = units_of(pair.target.dtype, pair.golden.dtype)
         if units is None:
             return [Measurement.absent("no_number")] * 3
-        found = pair.once(sums)
-        if not found.aligned:
+        pair_sums = pair.once(sums)
+        if not pair_sums.aligned:
             return [misaligned()] * 3
-        tally = found.tally
+        tally = pair_sums.tally
         if self._limit is not None:
             tally = measure(pair, Units(units.dtype, self._limit))
         if not tally.finite:

@@ -1,4 +1,4 @@
-"""What the distance of two tensors in units of the last place is counted in."""
+"""Units of the distance of two tensors in units of the last place (ulp): a dtype, and the limit for it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PRECISION = (
     "float64", "float32", "float16", "bfloat16",
     "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
 )  # fmt: skip
-"""Real floating point, from fine to coarse."""
+"""Names of the real floating-point dtypes, from fine to coarse."""
 
 
 @lru_cache(maxsize=256)
 def units_of(target: np.dtype[Any], golden: np.dtype[Any]) -> Units | None:
-    """The coarser of both dtypes and its limit; None for data that are not real floating point."""
+    """Return the coarser of both dtypes with its limit; None if either is no real floating point."""
     names = (target.name, golden.name)
     if not all(name in PRECISION for name in names):
         return None

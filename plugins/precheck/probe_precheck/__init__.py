@@ -1,6 +1,7 @@
-"""The pre-check: every recorded API is run alone and held against a high-precision reference.
+"""Pre-check of recorded runs: every API call is run alone and compared with a high-precision reference.
 
-What this module exports is what plugins build on; each name is imported when it is first asked for.
+The names that this module exports are the interface for plugins; each is imported on first use. The rules are
+in docs/standards.md.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     )
     from probe_precheck.rules import Rules, package_text
     from probe_precheck.scripts import file_name, literal_of, script_of
-    from probe_precheck.settings import RunnerOptions, missing_device
+    from probe_precheck.settings import RunnerOptions, missing_device, release_named
     from probe_precheck.specs import ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
     from probe_precheck.tables import COMPARE_DETAILS, NUMBERS, Column
 
@@ -110,6 +111,7 @@ __all__ = [
     "plain_output",
     "range_of",
     "recorded_array",
+    "release_named",
     "rule_for",
     "script_of",
     "seed_at",
@@ -132,7 +134,7 @@ __getattr__ = exporter(
         "seed_at value_of",
         "rules": "Rules package_text",
         "scripts": "file_name literal_of script_of",
-        "settings": "RunnerOptions missing_device",
+        "settings": "RunnerOptions missing_device release_named",
         "specs": "ReferenceSpec RunnerSpec StandardSpec StatusRuleSpec",
         "tables": "COMPARE_DETAILS NUMBERS Column",
     },

@@ -1,4 +1,4 @@
-"""Which standard judges which output: the lists that standards bring along, and those of the user."""
+"""Assignment of standards to outputs, by lists of the standards and the user (docs/standards.md#methods)."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ from probe_core.plugins.distributions import missing
 from probe_core.plugins.manager import ONLY, Manager, warn
 from probe_precheck.model import Message, kind_of
 from probe_precheck.protocols import Standard
-from probe_precheck.settings import RELEASES
+from probe_precheck.settings import RELEASES, release_named
 from probe_precheck.specs import StandardSpec
 
 MEASURED = frozenset({"float16", "bfloat16", "float32"})
-"""Floating-point dtypes that the standards know."""
+"""Floating-point dtypes that the standards measure."""
 
 UNMEASURED = frozenset({"float64", "double", "complex64", "complex128"})
-"""Dtypes that no standard judges (decision A4)."""
+"""Dtypes that no standard judges; their rows are skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A standard and what is known of it."""
+    """Standard in use, with its specification."""
 
     spec: StandardSpec
     standard: Standard
 
 
 class Assignment:
-    """The standards in use, and the lists by which one is chosen.
+    """Standards in use, and the lists by which one is chosen.
 
     Args:
-        manager: Where the standards come from.
-        release: Whose thresholds and lists: ``seed`` or ``8.3``.
-        path: A yaml file of the user's, whose lists come before those of plugins.
+        manager: The plugin manager that finds the standards.
+        release: The release of msprobe whose thresholds and lists apply: ``guide`` or ``8.3``.
+        path: A yaml file of the user, whose lists override those of plugins.
 
     Raises:
-        UserError: A list that cannot be read, or names a standard that is not installed.
+        UserError: A list cannot be read, or names a standard that is not installed.
     """
 
     def __init__(self, manager: Manager, release: str, path: Path | None = None) -> None:
-        self.release = release
+        self.release = release_named(release)
         self._chosen: dict[str, Chosen] = {}
         lists: dict[str, str] = {}
         for name in manager.names("standards"):
@@ -59,7 +59,7 @@ class Assignment:
                         lists[spec.apis] = files(package).joinpath(file).read_text("utf-8")
             except PluginError as error:
                 self._chosen.pop(name, None)
-                warn(error, "It judges nothing.")
+                warn(error, "It is left out, so other standards judge its APIs.")
         if not self._chosen:
             raise missing("A precision standard", "probe-metrics", ONLY)
         self._blamed: set[str] = set()
@@ -84,7 +84,7 @@ class Assignment:
         try:
             lists = parse_yaml(text)
         except (yaml.YAMLError, RecursionError, ValueError) as error:
-            raise UserError(f"{what} is no valid yaml{yaml_problem(error)}.", "Mend the file.") from None
+            raise UserError(f"{what} is no valid yaml{yaml_problem(error)}.", "Correct the file.") from None
         if not isinstance(lists, Mapping):
             raise UserError(f"{what} must map standards to APIs.", "For example ulp: [matmul, linear].")
         for name, apis in lists.items():
@@ -98,29 +98,33 @@ class Assignment:
                 self._by_api[api] = str(name)
 
     def failed(self, chosen: Chosen, error: BaseException) -> Message:
-        """Return what a row says whose standard raised ``error``; the plugin that gives it is warned of once.
+        """Return the message of a row whose standard raised ``error``, and warn of the standard once.
 
         Raises:
-            BaseException: ``error``, where no plugin is to blame for it.
+            BaseException: ``error`` itself, if it is not a fault of the plugin that gives the standard.
         """
         blame = fault(error, chosen.spec.title, chosen.spec.origin)
         if blame is None:
             raise error
         if chosen.spec.name not in self._blamed:
             self._blamed.add(chosen.spec.name)
-            warn(blame, "The rows that it judges say so.")
+            warn(blame, "Rows that it judges have this as their message.")
         return Message(blame.what)
 
     def own_columns(self, apis: Iterable[str] | None = None) -> tuple[tuple[str, str, str], ...]:
-        """The columns that standards bring along: all, or of those that judge any of ``apis``."""
+        """Return the columns that standards add: those of all, or of those that judge any of ``apis``."""
         names = self._chosen if apis is None else {self._by_api.get(api) for api in apis}
-        found = (one.spec.columns for name, one in self._chosen.items() if name in names)
-        return tuple(dict.fromkeys(column for columns in found for column in columns))
+        tables = (chosen.spec.columns for name, chosen in self._chosen.items() if name in names)
+        return tuple(dict.fromkeys(column for columns in tables for column in columns))
 
     def of(self, api: str, dtype: str) -> Chosen | None:
-        """The standard for outputs of ``dtype`` (a framework's text) of the API; None where there is none.
+        """Return the standard for outputs of an API; None if none judges them.
 
-        The dtype comes first (decision B16): what is no floating-point number is judged exactly.
+        The dtype decides before the API: outputs that are no floating-point numbers are judged exactly.
+
+        Args:
+            api: The bare name of the API, such as ``matmul``.
+            dtype: The dtype as the framework writes it, such as ``torch.float32``.
         """
         kind = kind_of(dtype)
         if kind in UNMEASURED:
@@ -132,27 +136,31 @@ class Assignment:
 
 
 def _first(chosen: Mapping[str, Chosen], judges: str) -> Chosen | None:
-    return next((one for one in chosen.values() if one.spec.judges == judges), None)
+    return next((item for item in chosen.values() if item.spec.judges == judges), None)
 
 
 def _apis(value: Any, release: str, what: str) -> Sequence[str]:
-    """The names in a list; inside, a mapping from a release to a list adds names from it on."""
-    found: list[str] = []
+    """Return the names in a list; a mapping inside, from a release to names, adds names from it on."""
+    names: list[str] = []
     if not isinstance(value, list):
         raise UserError(f"{what} must be a list of APIs.", "For example [matmul, linear].")
     for item in value:
         if isinstance(item, str):
-            found.append(item)
+            names.append(item)
         elif isinstance(item, Mapping) and all(
-            key in RELEASES and isinstance(inner, list) and all(isinstance(name, str) for name in inner)
+            _is_release(key) and isinstance(inner, list) and all(isinstance(name, str) for name in inner)
             for key, inner in item.items()
         ):
             for key, inner in item.items():
-                if RELEASES.index(release) >= RELEASES.index(key):
-                    found += inner
+                if RELEASES.index(release) >= RELEASES.index(release_named(key)):
+                    names += inner
         else:
             raise UserError(
                 f"{what} holds {item!r}, which is no API.",
-                'Put a bare name, or {"8.3": [names]}; yaml quotes 8.3.',
+                'Write a bare name, or {"8.3": [names]} with quotes around 8.3.',
             )
-    return found
+    return names
+
+
+def _is_release(key: Any) -> bool:
+    return isinstance(key, str) and release_named(key) in RELEASES

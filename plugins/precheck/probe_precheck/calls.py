@@ -1,6 +1,6 @@
-"""The API calls of a recorded run: forward and backward records brought together, and which are run.
+"""API calls of a recorded run: forward and backward records joined, and the choice of calls to run.
 
-Facts: spec/precheck 2, 3 and 11, decision B25.
+The rules are in docs/standards.md#inputs.
 """
 
 from __future__ import annotations
@@ -18,42 +18,46 @@ from probe_precheck.settings import Settings
 
 MODULE, CELL = "Module", "Cell"
 NOT_RUN = frozenset({"Distributed", "MindSpeed"})
+"""Types of APIs that are never run alone."""
 NOT_COMPARED = frozenset({"Max", "Min", "Mean", "Norm", "md5", "data_name", "Max_except_inf_nan",
                           "Min_except_inf_nan", "Max_origin", "Min_origin"})  # fmt: skip
-"""Fields of a tensor that differ between two calls which are the same work (decision B25)."""
+"""Fields of a tensor that may differ between calls which count as repetitions (``-f``)."""
 
 
 def api_name(call: str) -> str:
-    """The API that a call is one of: its name without the count, such as ``Functional.linear``."""
+    """Return the API of a call: its name without the count, such as ``Functional.linear``."""
     return call.rpartition(".")[0]
 
 
 def bare_name(call: str) -> str:
-    """The same without the type: ``linear``, ``linalg.inv``; what lists of APIs name."""
+    """Return the API of a call without its type, as lists of APIs name it: ``linear``, ``linalg.inv``."""
     return api_name(call).partition(".")[2]
 
 
 def rerunnable(run: Run) -> RecordedRun:
-    """Return a run whose file says how each call was made.
+    """Return the run if its file has the arguments of each call.
 
     Raises:
-        UserError: It is of another format.
+        UserError: The run is of another format.
     """
     if hasattr(run, "fields"):
         return cast("RecordedRun", run)
-    raise UserError(f"{run.path} does not say how its calls were made.", "Give the dump.json of a run.")
+    raise UserError(
+        f"{run.path} does not say how its calls were made, so they cannot be run again.",
+        "Give the dump.json of a run.",
+    )
 
 
 class RecordedCalls:
-    """The calls of one run, in the order of their first record.
+    """Calls of one run, in the order of their first record.
 
-    Modules of PyTorch are left out (guide), Cells of MindSpore are calls that are not run (probe).
+    Modules of PyTorch are left out, as in msprobe. Cells of MindSpore are calls with a SKIP row.
 
     Args:
         run: A run with records of APIs.
 
     Raises:
-        UserError: The run holds none.
+        UserError: The run holds no calls.
     """
 
     def __init__(self, run: RecordedRun) -> None:
@@ -79,7 +83,7 @@ class RecordedCalls:
         if all(name.startswith(f"{CELL}.") for name in self.names):
             level = f" (level {run.header.level})" if run.header.level else ""
             raise UserError(
-                f"{run.path} holds no calls of APIs{level}.",
+                f"{run.path} holds no calls of APIs{level}, so there is nothing to check.",
                 "Record the run with level L1 or mix.",
             )
 
@@ -87,7 +91,7 @@ class RecordedCalls:
         return len(self.names)
 
     def call(self, index: int, settings: Settings) -> Call:
-        """The call at ``index``, with what the file says of it and why it is not run, if so."""
+        """Return the call at ``index`` with its records, and with the reason if it is not run."""
         name = self.names[index]
         forward, backward = self._forward.get(name), self._backward.get(name)
         fields = {} if forward is None else self._run.fields(forward)
@@ -100,7 +104,7 @@ class RecordedCalls:
         )
 
     def cost(self, index: int) -> float:
-        """What running the call will cost, roughly: the elements of its tensors, backward counted twice."""
+        """Return an estimate of a call's cost: the elements of its tensors, times 3 with a backward."""
         forward, backward = self._forward.get(self.names[index]), self._backward.get(self.names[index])
         elements = 1000.0
         if forward is not None:
@@ -113,7 +117,7 @@ class RecordedCalls:
         return elements if backward is None else 3 * elements
 
     def _problem(self, name: str, settings: Settings) -> str:
-        """Why the call is not run, as its row says; an empty text where it is."""
+        """Return the message of a call that is not run; empty if it is run."""
         parts = name.split(".")
         if parts[0] in NOT_RUN:
             return f"{parts[0]} APIs are not supported for run ut. SKIP."
@@ -128,7 +132,7 @@ class RecordedCalls:
         return ""
 
     def distinct(self) -> Iterator[int]:
-        """The places of the calls that differ from every earlier call of their API (``-f``)."""
+        """Yield the indices of calls that repeat no earlier call of their API (``-f``)."""
         seen: set[tuple[str, str]] = set()
         for index, name in enumerate(self.names):
             forward = self._forward.get(name)
@@ -144,7 +148,7 @@ class RecordedCalls:
 
 
 def _bare(value: Any) -> Any:
-    """Arguments without what differs between two calls that are the same work."""
+    """Return descriptions of arguments without the fields that may differ between repetitions."""
     if isinstance(value, Mapping):
         return {key: _bare(item) for key, item in value.items() if key not in NOT_COMPARED}
     if isinstance(value, list):

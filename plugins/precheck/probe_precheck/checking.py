@@ -1,4 +1,4 @@
-"""What a worker process does: runs the calls that it is sent, and judges what they gave out."""
+"""Work of a worker process: run the calls that it is sent, and judge their outputs."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from probe_precheck.specs import RunnerSpec, StatusRuleSpec
 from probe_precheck.tables import Column, Tables
 
 FAILED = (Status.WARNING, Status.ERROR)
+"""Statuses of calls whose data are saved."""
 INTERNAL = (Defect, ImportError, NameError, FileNotFoundError)
-"""What a runner raises because its installation lacks something, whatever the call."""
+"""Exceptions of a runner that tell of a fault in its installation, not in the call."""
 
 
 def runner_of(manager: Manager, framework: str) -> RunnerSpec:
-    """What runs the calls of a framework, described.
+    """Return the specification of the runner of a framework.
 
     Raises:
-        UserError: Nothing that is installed does.
+        UserError: No runner of the framework is installed.
     """
     specs = [item.spec for item in manager.contributions("runners")]
     names = [spec.name for spec in specs if isinstance(spec, RunnerSpec) and spec.framework == framework]
@@ -35,28 +36,30 @@ def runner_of(manager: Manager, framework: str) -> RunnerSpec:
             raise manager.missing("runners", framework)
         known = [spec.framework for spec in specs if isinstance(spec, RunnerSpec)]
         raise UserError(
-            f'Calls of framework "{framework}" cannot be run alone.',
-            "These can be:" if known else "Install the plugin of the framework that recorded the run.",
+            f'Calls of framework "{framework}" cannot be run alone: no installed plugin has a runner for it.',
+            "Calls of these frameworks can be run:"
+            if known
+            else "Install the plugin of the framework that recorded the run.",
             known,
         )
     return manager.find("runners", names[0], RunnerSpec)
 
 
 def rule_of(manager: Manager, framework: str) -> StatusRule:
-    """The first stage of a framework.
+    """Return the first stage of a framework.
 
     Raises:
-        UserError: None is installed.
+        UserError: No first stage is installed.
     """
     rule: StatusRule = rule_spec_of(manager, framework).make()
     return rule
 
 
 def tables_of(manager: Manager, framework: str) -> Tables:
-    """The columns of a framework's files.
+    """Return the columns of a framework's files, which its first stage names.
 
     Raises:
-        UserError: No first stage is installed, which names them.
+        UserError: No first stage is installed.
     """
     spec = rule_spec_of(manager, framework)
     return Tables(*(
@@ -66,10 +69,10 @@ def tables_of(manager: Manager, framework: str) -> Tables:
 
 
 def rule_spec_of(manager: Manager, framework: str) -> StatusRuleSpec:
-    """The first stage of a framework, described: its own where there is one, else that of all.
+    """Return the specification of a framework's first stage: its own, else that for all frameworks.
 
     Raises:
-        UserError: None is installed.
+        UserError: No first stage is installed.
     """
     specs = [item.spec for item in manager.contributions("status_rules")]
     for wanted in (framework, ""):
@@ -81,10 +84,14 @@ def rule_spec_of(manager: Manager, framework: str) -> StatusRuleSpec:
 
 @dataclass(frozen=True, slots=True)
 class Checking:
-    """How a worker sets itself up; can be pickled.
+    """Setup of a worker process; it can be pickled.
 
     Attributes:
-        devices: One for each worker, again from the first where there are more workers.
+        framework: The framework of the run.
+        options: The options of the runner.
+        devices: The devices; worker number ``slot`` takes number ``slot`` modulo their number.
+        release: The release of msprobe whose thresholds apply.
+        standards: A yaml file that assigns APIs to standards; None for the built-in lists alone.
     """
 
     framework: str
@@ -94,10 +101,10 @@ class Checking:
     standards: Path | None = None
 
     def __call__(self, slot: int) -> Callable[[Call], Result]:
-        """What checks a call, in the worker with the number ``slot``.
+        """Return the function that checks a call in worker number ``slot``.
 
         Raises:
-            UserError: The device or the framework is not there.
+            UserError: The device is missing, or the framework is not installed.
         """
         manager = Manager()
         runner: Runner = runner_of(manager, self.framework).make()
@@ -117,26 +124,26 @@ class Checking:
 
 
 def _saved(runner: Runner, call: Call, outcome: Outcome, result: Result) -> Result:
-    """The result with the script of its data; where they cannot be saved, with the reason."""
+    """Return the result with the path of the script of its data; if they cannot be saved, with the reason."""
     try:
         return replace(result, script=runner.save(call, outcome))
-    except Exception as error:  # a full disk, in whatever words of the framework
+    except Exception as error:  # such as a full disk, which each framework reports in its own way
         text = one_line(error)
         note = Message(f"未能保存数据: {text}", f"Its data could not be saved: {text}")
         return replace(result, messages=(*result.messages, note))
 
 
 def outcome_of(runner: Runner, call: Call) -> Outcome:
-    """What running the call came to; what it raises becomes the reason why it was skipped."""
+    """Run the call and return the outcome; an exception becomes the reason of a skipped call."""
     try:
         return runner.run(call)
     except MemoryError:
         return skipped(call, "There is not enough memory to run it. SKIP.")
-    except Exception as error:  # whatever a framework raises for arguments that were made up
+    except Exception as error:  # a framework may raise anything for made-up arguments
         return skipped(call, one_line(error), internal=isinstance(error, INTERNAL))
 
 
 def skipped(call: Call, message: str, *, internal: bool = False) -> Outcome:
-    """A call that was not run."""
+    """Return the outcome of a call that was not run."""
     reason = Skipped(message, internal=internal)
     return Outcome(reason, None if call.backward is None else reason)

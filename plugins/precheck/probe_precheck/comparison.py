@@ -1,4 +1,7 @@
-"""The details of two machines, judged row by row (spec/precheck 9 and 10): one of them is trusted."""
+"""Second stage of the pre-check: the details of two machines, one of them trusted, judged row by row.
+
+The rules are in docs/standards.md#methods, the files in docs/standards.md#csv.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,17 @@ REQUIRED = (
     "error_balance", "error_rate", "inf_nan_error_rate", "relative_error_rate", "absolute_error_rate",
     "ulp_mean", "ulp_share", "thousandth", "message",
 )  # fmt: skip
-"""Columns that both files must have (spec 10; the message by decision B18)."""
+"""Columns that both files must have."""
 NAME_PARTS = (6, 7)
-PEERS_EMPTY = "There is not bench calculation result."
-"""What the peer says of outputs without elements, which are no error (decision B11)."""
+"""Numbers of parts in the name of an output, without and with a prefix of its API."""
+MSPROBE_EMPTY = "There is not bench calculation result."
+"""Message of msprobe 8.3 for outputs without elements; it calls them an error, which they are not."""
 UNSUPPORTED = Message("This data type does not support benchmark compare.")
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedRow:
-    """A row of the comparison's details."""
+    """Row of the comparison's details."""
 
     name: str
     api: str
@@ -43,12 +47,15 @@ class JudgedRow:
 
 @dataclass(slots=True)
 class Compared:
-    """What a comparison came to.
+    """Result of a comparison.
 
     Attributes:
-        rows: All judged rows, grouped by API.
-        missing: Rows of the NPU that the GPU lacks.
-        apis: For each API the status of forward and backward, None where there was none, and messages.
+        rows: All judged rows, grouped by API call.
+        missing: Names of rows of the NPU that the GPU lacks.
+        apis: For each API call the status of forward and of backward (None if there is none), and messages.
+        language: The language of the NPU's file.
+        result: The path of the result file, once written.
+        details: The path of the details file, once written.
     """
 
     rows: list[JudgedRow] = field(default_factory=list)
@@ -63,21 +70,21 @@ def compare_details(npu: Path, gpu: Path, assignment: Assignment) -> Compared:
     """Judge the rows in ``npu`` by those of the same names in ``gpu``.
 
     Raises:
-        UserError: A file cannot be read, lacks a column, or has a row twice.
+        UserError: A file cannot be read, lacks a column, or has two rows of one name.
     """
     columns = (*DETAILS, *(Column(*names) for names in assignment.own_columns()))
-    ours, theirs = (_read(path, columns) for path in (npu, gpu))
-    by_name = {row["name"].strip(): row for row in theirs.rows}
-    found = Compared(language=ours.language)
-    for name, row in _grouped(ours.rows):
-        other = by_name.get(name, {} if not _split(name)[1] else None)
-        if other is None:
-            found.missing.append(name)
+    npu_table, gpu_table = (_read(path, columns) for path in (npu, gpu))
+    gpu_rows = {row["name"].strip(): row for row in gpu_table.rows}
+    compared = Compared(language=npu_table.language)
+    for name, row in _grouped(npu_table.rows):
+        gpu_row = gpu_rows.get(name, {} if not _split(name)[1] else None)
+        if gpu_row is None:
+            compared.missing.append(name)
             continue
-        found.rows.append(_judged(name, Numbers(row), Numbers(other), assignment))
-    for api in dict.fromkeys(row.api for row in found.rows):
-        found.apis[api] = _whole_api([row for row in found.rows if row.api == api])
-    return found
+        compared.rows.append(_judged(name, Numbers(row), Numbers(gpu_row), assignment))
+    for api in dict.fromkeys(row.api for row in compared.rows):
+        compared.apis[api] = _whole_api([row for row in compared.rows if row.api == api])
+    return compared
 
 
 def _read(path: Path, columns: Sequence[Column]) -> Table:
@@ -87,14 +94,15 @@ def _read(path: Path, columns: Sequence[Column]) -> Table:
         name = row["name"].strip()
         if name in seen:
             raise UserError(
-                f"{path} has two rows for {printable(name)}.", "Remove one of them, or check again."
+                f"{path} has two rows for {printable(name)}, and only one can be judged.",
+                "Remove one of them, or run the check again.",
             )
         seen.add(name)
     return table
 
 
 def _grouped(rows: Iterable[dict[str, str]]) -> Iterator[tuple[str, dict[str, str]]]:
-    """The rows by their names, those of one API together, in the order of first appearance (decision B21)."""
+    """Yield names and rows, those of one API call together, in the order of its first row."""
     groups: dict[str, list[tuple[str, dict[str, str]]]] = {}
     for row in rows:
         name = row["name"].strip()
@@ -104,7 +112,7 @@ def _grouped(rows: Iterable[dict[str, str]]) -> Iterator[tuple[str, dict[str, st
 
 
 def _split(name: str) -> tuple[str, str, str]:
-    """A row's API, its direction, and its bare name; a name of another form stands for itself."""
+    """Return a row's API call, direction, and bare API name; the name alone if it has another form."""
     parts = name.split(".")
     if len(parts) not in NAME_PARTS or parts[-3] not in (FORWARD, "backward"):
         return name, "", ""
@@ -136,28 +144,31 @@ def _judged(name: str, npu: Numbers, gpu: Numbers, assignment: Assignment) -> Ju
 
 
 def _without_standard(npu: Numbers, gpu: Numbers) -> Judgement | None:
-    """What is judged before any standard: rows without numbers, and dtypes that do not fit."""
-    said = (Message(npu.text("message")),) if npu.text("message") else ()
+    """Return the verdict on a row without numbers, or with unfit dtypes; None if a standard must judge it."""
+    messages = (Message(npu.text("message")),) if npu.text("message") else ()
     nothing_measured = not any(npu.text(column.key) for column in NUMBERS)
     is_error = npu.text("status").lower() == Status.ERROR.value
-    if nothing_measured and is_error and PEERS_EMPTY not in npu.text("message"):  # decision A3
-        return Judgement(Status.ERROR, {}, said)
-    dtype, other = npu.text("device_dtype"), gpu.text("device_dtype")
+    if nothing_measured and is_error and MSPROBE_EMPTY not in npu.text("message"):
+        return Judgement(Status.ERROR, {}, messages)
+    dtype, gpu_dtype = npu.text("device_dtype"), gpu.text("device_dtype")
     if not dtype:
-        return Judgement(Status.SKIP, {}, said)
-    if other and dtype != other:  # decision B19
-        return Judgement(Status.ERROR, {}, (Message(f"DEVICE Dtype differs: {dtype}, {other}"),))
-    if kind_of(dtype) in UNMEASURED:  # decision A4
+        return Judgement(Status.SKIP, {}, messages)
+    if gpu_dtype and dtype != gpu_dtype:
+        return Judgement(Status.ERROR, {}, (Message(f"DEVICE Dtype differs: {dtype}, {gpu_dtype}"),))
+    if kind_of(dtype) in UNMEASURED:
         return Judgement(Status.SKIP, {}, (UNSUPPORTED,))
     if nothing_measured:
-        return Judgement(Status.SKIP, {}, said)
-    if not other:
+        return Judgement(Status.SKIP, {}, messages)
+    if not gpu_dtype:
         return Judgement(Status.SKIP, {}, (Message(f"GPU: {gpu.text('message')}"),))
     return None
 
 
 def _whole_api(rows: Sequence[JudgedRow]) -> tuple[Status | None, Status | None, tuple[Message, ...]]:
-    """The statuses and the message of one API (decision A5); a row under its bare name hides no other."""
+    """Return status of forward, status of backward, and messages of one API call.
+
+    A row whose name is no name of an output counts only if the call has no other.
+    """
     rows = [row for row in rows if row.phase] or rows
     if not rows[0].phase:
         return Status.SKIP, Status.SKIP, rows[0].judgement.messages
@@ -179,7 +190,14 @@ def _whole_api(rows: Sequence[JudgedRow]) -> tuple[Status | None, Status | None,
 
 
 def write_compared(found: Compared, directory: Path, time_stamp: str, language: str | None) -> None:
-    """Write both files, whole or not at all."""
+    """Write both files completely or not at all.
+
+    Args:
+        found: The comparison; the paths of the files are put into it.
+        directory: The directory, which is made if missing.
+        time_stamp: The 14 digits in both names.
+        language: The language of headers and messages; None for that of the NPU's file.
+    """
     make_directory(directory)
     remove_leftovers(directory)
     language = language or found.language

@@ -1,4 +1,7 @@
-"""The csv files of the pre-check: UTF-8 with a byte order mark, headers in Chinese or English."""
+"""Reading and writing of the pre-check's csv files (docs/standards.md#csv).
+
+They are UTF-8 with a byte order mark; headers are in Chinese or English.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,26 @@ from probe_precheck.model import Message
 from probe_precheck.tables import Column
 
 BLANK = " "
-"""What a cell without a value holds."""
+"""Text of a cell without a value."""
 SMALL = 1e-3
-"""Magnitudes below are written with an exponent (decision A6)."""
+"""Magnitude below which numbers are written with an exponent."""
 MARK = b"\xef\xbb\xbf"
+"""Byte order mark of UTF-8, by which spreadsheets know the encoding."""
 OTHER_SEPARATORS = ";\t|"
 LARGEST_CELL = 1 << 20
+"""Characters of the longest cell that is read."""
 
 
 class Table(NamedTuple):
-    """A csv file, read: its columns, its rows by column key, and how many bytes of it are whole rows.
+    """Contents of a csv file.
 
-    ``language`` is that of its headers; ``whole`` is less than the file's size where its last row is cut off;
-    ``tail`` is what is left of that row.
+    Attributes:
+        columns: The columns, in the order of the file.
+        rows: The rows, by column key.
+        language: The language of the headers.
+        whole: The number of bytes up to the last complete row.
+        is_cut: True if an incomplete row follows.
+        tail: The text of that incomplete row.
     """
 
     columns: tuple[Column, ...]
@@ -40,7 +50,7 @@ class Table(NamedTuple):
 
 
 def number_text(value: float | int, precision: int) -> str:
-    """A number as the tables have it: with ``precision`` digits, and an exponent where it is small."""
+    """Return the text of a number with ``precision`` digits after the point; small ones have an exponent."""
     if isinstance(value, int):
         return str(value)
     if not math.isfinite(value):
@@ -49,12 +59,12 @@ def number_text(value: float | int, precision: int) -> str:
 
 
 def message_text(messages: Iterable[Message], language: str) -> str:
-    """Messages in one cell, each once."""
+    """Return messages as the text of one cell, each once."""
     return " ".join(dict.fromkeys(message.text(language).strip() for message in messages))
 
 
 def lines(rows: Iterable[Sequence[str]]) -> bytes:
-    """Rows of texts as csv, with nothing in them that a spreadsheet takes for a formula."""
+    """Return rows of texts as csv in which no cell is a formula for a spreadsheet."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerows(
@@ -64,28 +74,28 @@ def lines(rows: Iterable[Sequence[str]]) -> bytes:
 
 
 def header(columns: Sequence[Column], language: str) -> bytes:
-    """The beginning of a file: the byte order mark and the headers."""
+    """Return the beginning of a file: the byte order mark and the headers."""
     return MARK + lines([[column.header(language) for column in columns]])
 
 
 def cells(values: Mapping[str, str], columns: Sequence[Column]) -> list[str]:
-    """The cells of a row in the order of the columns."""
+    """Return the cells of a row in the order of the columns, blank if missing."""
     return [values.get(column.key, BLANK) for column in columns]
 
 
 def read_table(
     path: Path, columns: Sequence[Column], required: Iterable[str], *, may_be_cut: bool = False
 ) -> Table:
-    """The csv file ``path``, whose headers are those of ``columns`` in either language, order and case.
+    """Read a csv file whose headers are those of ``columns``, in either language, and in any order and case.
 
     Args:
         path: The file.
-        columns: Those that are known; columns that are not are kept under their header.
-        required: The keys of those that must be there.
-        may_be_cut: Leave the last row out where the file ends within it.
+        columns: The known columns; others are kept under their header.
+        required: The keys of columns that must be there.
+        may_be_cut: Leave out the last row if the file ends within it.
 
     Raises:
-        UserError: It cannot be read, lacks a column, or has a row with another number of cells.
+        UserError: The file cannot be read, lacks a column, or has a row with another number of cells.
     """
     data = _bytes(path)
     end = data.rfind(b"\n") + 1 if may_be_cut else len(data)
@@ -94,20 +104,20 @@ def read_table(
     except UnicodeDecodeError:
         raise UserError(
             f"{path} is no text in UTF-8.",
-            "A spreadsheet may have saved it; choose CSV UTF-8, or check again.",
+            "A spreadsheet may have saved it: save it as CSV UTF-8, or run the check again.",
         ) from None
     rows = _rows(path, text)
     if not rows:
-        raise UserError(f"{path} is empty.", "Give a csv file that the pre-check wrote.")
-    found, language = _columns(path, rows[0][1], columns)
-    missing = [column for column in columns if column.key in set(required) and column not in found]
+        raise UserError(f"{path} is empty.", "Give a csv file that probe run_ut wrote.")
+    present, language = _columns(path, rows[0][1], columns)
+    missing = [column for column in columns if column.key in set(required) and column not in present]
     if missing:
         raise UserError(
             f'{path} has no column "{missing[0].header(language)}".',
-            "Give a csv file that the pre-check wrote; these columns are missing:",
+            "Give a csv file that probe run_ut wrote; these columns are missing:",
             [column.header(language) for column in missing],
         )
-    keys = [column.key for column in found]
+    keys = [column.key for column in present]
     parsed = []
     for number, row in rows[1:]:
         if not any(cell.strip() for cell in row):
@@ -115,16 +125,16 @@ def read_table(
         if len(row) != len(keys):
             raise UserError(
                 f"{path}, line {number} has {len(row)} cells where the header has {len(keys)}.",
-                "The file may have been edited or cut off; check again, or mend that row.",
+                "The file may have been edited or cut off: correct that row, or run the check again.",
             )
         parsed.append(dict(zip(keys, row)))
-    return Table(found, parsed, language, end, end < len(data), data[end:].decode("utf-8", "ignore"))
+    return Table(present, parsed, language, end, end < len(data), data[end:].decode("utf-8", "ignore"))
 
 
 def _bytes(path: Path) -> bytes:
     try:
         return read_given(path)
-    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
+    except (OSError, ValueError) as error:  # ValueError: an impossible path
         raise UserError(
             f"{path} cannot be read: {getattr(error, 'strerror', None) or 'no such path'}.",
             "Check the path and its permissions.",
@@ -132,21 +142,21 @@ def _bytes(path: Path) -> bytes:
 
 
 def _rows(path: Path, text: str) -> list[tuple[int, list[str]]]:
-    """The rows that are not blank, each with the number of its last line."""
+    """Return the rows that are not empty, each with the number of its last line."""
     reader = csv.reader(io.StringIO(text, newline=""))
-    before = csv.field_size_limit(LARGEST_CELL)  # which is one for the whole process
+    before = csv.field_size_limit(LARGEST_CELL)  # a limit of the whole process
     try:
         return [(reader.line_num, row) for row in reader if row]
     except csv.Error as error:
         raise UserError(
-            f"{path} is no valid csv: {printable(str(error))}.", "Check again, or mend the file."
+            f"{path} is no valid csv: {printable(str(error))}.", "Correct the file, or run the check again."
         ) from None
     finally:
         csv.field_size_limit(before)
 
 
 def _columns(path: Path, row: Sequence[str], columns: Sequence[Column]) -> tuple[tuple[Column, ...], str]:
-    """What the headers are, and in which language."""
+    """Return the columns that the headers name, and the language of the headers."""
     by_header: dict[str, Column] = {}
     for column in columns:
         by_header.setdefault(column.chinese.casefold(), column)
@@ -160,18 +170,18 @@ def _columns(path: Path, row: Sequence[str], columns: Sequence[Column]) -> tuple
     for name in names:
         if names.count(name) > 1:
             raise UserError(
-                f'{path} has two columns "{printable(name)}".', "Give the file as it was written."
+                f'{path} has two columns "{printable(name)}".', "Give the file as probe run_ut wrote it."
             )
-    found = tuple(by_header.get(name.casefold(), Column(name, name, name)) for name in names)
-    translated = [column for column in found if column.chinese != column.english]
+    present = tuple(by_header.get(name.casefold(), Column(name, name, name)) for name in names)
+    translated = [column for column in present if column.chinese != column.english]
     is_english = any(
         name.casefold() == column.english.casefold()
-        for name, column in zip(names, found)
+        for name, column in zip(names, present)
         if column in translated
     )
-    return found, "en" if is_english else "zh"
+    return present, "en" if is_english else "zh"
 
 
 def plain(value: Any) -> str:
-    """A cell's text: blank for None."""
+    """Return the text of a cell; blank for None."""
     return BLANK if value is None else str(value)

@@ -1,4 +1,4 @@
-"""Which rule of ``rules.yaml`` a made-up argument must fit, and what the other arguments say of its range."""
+"""Rules of ``rules.yaml`` for made-up arguments, and the ranges that other arguments give them."""
 
 from __future__ import annotations
 
@@ -12,33 +12,38 @@ from probe_precheck.rules import Rules
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The recorded arguments of a call: descriptions, by position or by keyword."""
+    """Descriptions of a call's recorded arguments, by position and by keyword."""
 
     positional: Sequence[Any]
     keywords: Mapping[str, Any]
 
     def shape(self, position: int, name: str) -> list[int] | None:
-        """The shape of a tensor argument."""
-        found = self._find(position, name)
-        return found["shape"] if isinstance(found, Mapping) and isinstance(found.get("shape"), list) else None
+        """Return the shape of a tensor argument; None if the argument is no tensor."""
+        argument = self._find(position, name)
+        shape = argument.get("shape") if isinstance(argument, Mapping) else None
+        return shape if isinstance(shape, list) else None
 
     def number(self, position: int | None, name: str) -> int | None:
-        """A whole number that was given."""
-        found = self._find(position, name)
-        value = found.get("value") if isinstance(found, Mapping) else found
+        """Return an argument that is an integer; None if it is not."""
+        argument = self._find(position, name)
+        value = argument.get("value") if isinstance(argument, Mapping) else argument
         return value if type(value) is int else None
 
     def _find(self, position: int | None, name: str) -> Any:
         if position is not None and position < len(self.positional):
             return self.positional[position]
-        found = self.keywords.get(name)
-        return self.keywords.get("self") if found is None and name == "input" else found
+        argument = self.keywords.get(name)
+        return self.keywords.get("self") if argument is None and name == "input" else argument
 
 
 def rule_for(rules: Rules, api: str, place: int | str | None) -> Mapping[str, Any] | None:
-    """The rule of the argument at a position, or of a keyword; None where there is none.
+    """Return the rule of an argument; None if it has none.
 
-    Nothing is known of what lies within an argument: its ``place`` is None.
+    Args:
+        rules: The rules of the runner.
+        api: The bare name of the API.
+        place: The position or keyword of the argument; None for a value inside an argument, which has no
+            rule.
     """
     by_position: Mapping[int, Mapping[str, Any]] = rules("inputs").get(api, {})
     if isinstance(place, int):
@@ -47,9 +52,17 @@ def rule_for(rules: Rules, api: str, place: int | str | None) -> Mapping[str, An
 
 
 def size_of(rules: Rules, api: str, rule: Mapping[str, Any], given: Given) -> tuple[int | None, int | None]:
-    """How many places there are to index, and along which dimension of the index they are counted.
+    """Return the number of elements that an index argument may point to, and the dimension that it indexes.
 
-    ``rule`` is what stands at ``index_of``; None for what is not known, or for an index into all places.
+    Args:
+        rules: The rules of the runner.
+        api: The bare name of the API.
+        rule: The entry ``index_of`` of the argument's rule, which names the indexed argument.
+        given: The arguments of the call.
+
+    Returns:
+        Size and dimension; None for each that is not known, and for the dimension of an index into all
+        elements.
     """
     shape = given.shape(rule["argument"], rule["name"])
     if shape is None:

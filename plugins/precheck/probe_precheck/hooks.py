@@ -1,4 +1,4 @@
-"""What the pre-check gives: its commands."""
+"""Hooks of the pre-check kit: its commands."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from probe_core.plugins.specs import CommandSpec
 
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
-    """The commands of the pre-check, and the names that the older guides call them by."""
+    """Return the commands of the pre-check, and the names that they have in msprobe 26."""
     return [
         *(
             CommandSpec(
                 name,
-                f"Run every recorded API alone, against a reference{how}.",
+                f"Run every recorded API alone, against a reference{note}.",
                 f"probe_precheck.cli.run_ut:{made}",
             )
-            for name, made, how in (
+            for name, made, note in (
                 ("run_ut", "run_ut", ""),
                 ("multi_run_ut", "multi_run_ut", ", in several processes"),
                 ("acc_check", "run_ut", " (run_ut)"),

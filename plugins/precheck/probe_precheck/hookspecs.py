@@ -1,4 +1,4 @@
-"""The hooks of the pre-check: what runs recorded calls alone, and what judges them."""
+"""Hooks of the pre-check: runners of recorded calls, their references, and the rules that judge them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KINDS = {
 
 @hookspec
 def probe_references() -> list[ReferenceSpec]:  # type: ignore[empty-body]
-    """High-precision references of APIs, of one framework or of all. Called when a pre-check is planned.
+    """Return high-precision references of APIs; called when a pre-check is planned.
 
     Example::
 
@@ -30,7 +30,7 @@ def probe_references() -> list[ReferenceSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_runners() -> list[RunnerSpec]:  # type: ignore[empty-body]
-    """What runs recorded calls alone, for the pre-check. Called when a pre-check is planned.
+    """Return runners, which run the recorded calls of a framework alone; called when a pre-check is planned.
 
     Example::
 
@@ -41,7 +41,7 @@ def probe_runners() -> list[RunnerSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_status_rules() -> list[StatusRuleSpec]:  # type: ignore[empty-body]
-    """First stages of the pre-check: the status of one output. Called when a pre-check is planned.
+    """Return first stages, which give each output a status; called when a pre-check is planned.
 
     Example::
 
@@ -52,7 +52,7 @@ def probe_status_rules() -> list[StatusRuleSpec]:  # type: ignore[empty-body]
 
 @hookspec
 def probe_standards() -> list[StandardSpec]:  # type: ignore[empty-body]
-    """Precision standards of the pre-check. Called when a pre-check is planned.
+    """Return precision standards, which measure and judge outputs; called when a pre-check is planned.
 
     Example::
 

@@ -1,4 +1,4 @@
-"""From an outcome to rows: outputs flattened, each given its status and the numbers of its standard."""
+"""Conversion of outcomes to rows: each output gets a status, and the numbers of its standard."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ from probe_precheck.protocols import SoloRule, StatusRule
 STRUCTURE = Message("bench and npu output structure is different.")
 NOTHING = Message("没有可比对的输出。", "It gives out nothing that can be compared.")
 GRAVITY = (Status.PASS, Status.WARNING, Status.ERROR)
+"""Statuses from good to bad."""
 
 
 class Judge:
-    """Judges what calls gave out, one after the other.
+    """Judge of the outcomes of calls.
 
     Args:
-        rule: The first stage.
-        assignment: The standards.
+        rule: The first stage, which gives each output a status.
+        assignment: The standards, which measure outputs.
     """
 
     def __init__(self, rule: StatusRule, assignment: Assignment) -> None:
@@ -42,7 +43,7 @@ class Judge:
         self._assignment = assignment
 
     def result(self, call: Call, outcome: Outcome) -> Result:
-        """The rows of a call."""
+        """Return the row of a call, with its rows in the details."""
         forward_status, details = self._direction(call, FORWARD, outcome.forward, outcome)
         backward_status = None
         if outcome.backward is not None:
@@ -122,13 +123,13 @@ class Judge:
     def _alone(
         self, output: Output, chosen: Chosen | None, numbers: Mapping[str, float | int], phase: str
     ) -> Judged | None:
-        """What the standard says without a second machine; None where the rule does not ask."""
+        """Return the standard's verdict without a second machine; None if the first stage asks for none."""
         if not isinstance(self._rule, SoloRule):
             return None
         return self._rule.judge_alone(output, "" if chosen is None else chosen.spec.name, numbers, phase)
 
     def _standard(self, output: Output) -> Chosen | None:
-        """The standard of an output with floating-point numbers on both sides."""
+        """Return the standard of an output that is floating-point on both sides; None for others."""
         bench, device = output.bench, output.device
         if not (isinstance(bench, Array) and isinstance(device, Array)):
             return None
@@ -140,7 +141,10 @@ class Judge:
 
 
 def paired(bench: Any, device: Any) -> Iterator[tuple[Any, Any] | None]:
-    """The leaves of two structures in step, depth first, in the bench's order; None where they differ."""
+    """Yield pairs of leaves of two nested structures, depth first, in the bench's order.
+
+    Where the structures differ, None takes the place of the pairs.
+    """
     if isinstance(bench, Mapping):
         if not isinstance(device, Mapping) or set(bench) != set(device):
             yield None
@@ -160,13 +164,13 @@ def paired(bench: Any, device: Any) -> Iterator[tuple[Any, Any] | None]:
 
 
 def whole(statuses: Sequence[Status]) -> Status:
-    """What several statuses come to: the gravest; skipped ones do not count unless all are."""
+    """Return the worst of several statuses; SKIP counts only if all are skipped."""
     counted = [status for status in statuses if status is not Status.SKIP]
     return max(counted, key=GRAVITY.index) if counted else Status.SKIP
 
 
 def result_message(statuses: Sequence[Status | None], details: Sequence[Detail]) -> tuple[Message, ...]:
-    """What the row of an API says: why it failed, or why a direction was skipped; nothing where it passed."""
+    """Return the messages of a call's row: of its first output that is error, else warning, else SKIP."""
     for status in (Status.ERROR, Status.WARNING, Status.SKIP):
         if status in statuses:
             for detail in details:
@@ -176,13 +180,13 @@ def result_message(statuses: Sequence[Status | None], details: Sequence[Detail])
 
 
 def standard_message(status: Status, details: Sequence[Detail]) -> tuple[Message, ...]:
-    """What the row of an API says of its standard: why the first output that came to ``status`` did."""
-    return next((one.standard_messages for one in details if one.standard is status), ())
+    """Return the standard's messages of the first output to which it gave ``status``."""
+    return next((detail.standard_messages for detail in details if detail.standard is status), ())
 
 
 def _notes(outcome: Outcome) -> tuple[Message, ...]:
-    found = (outcome.notes, *(outcome.notes_of.get(phase, ()) for phase in (FORWARD, BACKWARD)))
-    return tuple(message for notes in found for message in notes)
+    lists = (outcome.notes, *(outcome.notes_of.get(phase, ()) for phase in (FORWARD, BACKWARD)))
+    return tuple(message for notes in lists for message in notes)
 
 
 def _dtype(value: Any) -> str:

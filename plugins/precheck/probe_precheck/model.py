@@ -1,9 +1,9 @@
-"""The words of the pre-check as data: calls, outputs, statuses, rows.
+"""Data types of the pre-check: calls, outputs, statuses, rows.
 
-A *call* is a recorded API with the arguments to rebuild. A framework's *runner* runs it on the device and
-as the reference (*bench*), which gives the *outcome*: what each side gave out, forward and backward. Each
-output is given a *status* at once (first stage) and the numbers of the *standard* that judges its API, from
-which a second stage judges the details of two machines (``api_precision_compare``).
+A *call* is a recorded API with the arguments to rebuild. The *runner* of a framework runs it on the device
+and as the reference (*bench*). The result is the *outcome*: the outputs of both sides, forward and backward.
+The first stage gives each output a *status*, and the *standard* of its API measures it. The second stage
+(``api_precision_compare``) judges these numbers of two machines.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ T = TypeVar("T")
 
 FORWARD, BACKWARD = "forward", "backward"
 LONGEST_MESSAGE = 1000
+"""Characters of an error's text that a row shows."""
 NOT_RECORDED = "No gradient of its outputs was recorded, skip backward."
 NEEDS_NONE = "None of its outputs has a gradient, skip backward."
-"""Why a backward is skipped, in rows of every framework."""
+"""Messages of rows whose backward is skipped, the same for all frameworks."""
 
 
 class Status(str, Enum):
-    """What an output, a direction or an API comes to, spelled as the tables spell it."""
+    """Verdict on an output, a direction or an API, in the spelling of the tables."""
 
     SKIP = "SKIP"
     PASS = "pass"
@@ -34,20 +35,22 @@ class Status(str, Enum):
 
 
 class Message(NamedTuple):
-    """A message of the tables in Chinese, as the formats have it, and in English (the same where empty)."""
+    """Message of a table in Chinese, as in msprobe, and in English; if empty, the Chinese text is used."""
 
     chinese: str
     english: str = ""
 
     def text(self, language: str) -> str:
-        """The message in ``zh`` or ``en``."""
+        """Return the message in ``zh`` or ``en``."""
         return self.english if language == "en" and self.english else self.chinese
 
 
 class Array(NamedTuple):
-    """A tensor of either side: its values and the text of its dtype in the framework (``torch.bfloat16``).
+    """Tensor of either side.
 
-    ``values`` has numpy's own dtype; bfloat16, which numpy lacks, comes as float32.
+    Attributes:
+        values: The elements, in a dtype of numpy; bfloat16, which numpy lacks, is held as float32.
+        dtype: The dtype as the framework writes it, such as ``torch.bfloat16``.
     """
 
     values: np.ndarray[Any, Any]
@@ -55,23 +58,24 @@ class Array(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The dtype without the framework's name, in small letters: ``bfloat16``."""
+        """Dtype without the framework's name, in small letters, such as ``bfloat16``."""
         return kind_of(self.dtype)
 
 
 def kind_of(dtype: str) -> str:
-    """A framework's dtype without its name: ``float32`` of ``torch.float32`` and of ``Float32``."""
+    """Return a dtype without the framework's name: ``float32`` for ``torch.float32`` and ``Float32``."""
     return dtype.rpartition(".")[2].lower()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Output:
-    """One output of an API, of both sides, to be measured and judged.
+    """Output of an API on both sides, to be measured and judged.
 
     Attributes:
-        api: The API's bare name, with its prefix if it has one: ``conv2d``, ``linalg.matmul``.
-        bench, device: An ``Array``, a plain value, or None.
-        is_random: The API draws random numbers, so that both sides differ by nature.
+        api: The API's bare name, with its prefix if it has one, such as ``conv2d`` or ``linalg.matmul``.
+        bench: The output of the reference: an ``Array``, a plain value, or None.
+        device: The output of the device under test, likewise.
+        is_random: True if the API draws random numbers, so that both sides are expected to differ.
     """
 
     api: str
@@ -81,16 +85,20 @@ class Output:
     _shared: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def once(self, function: Callable[[Output], T]) -> T:
-        """``function(self)``, computed once and shared by all who ask for it."""
+        """Return ``function(self)``, computed once and shared by all callers."""
         if function not in self._shared:
             self._shared[function] = function(self)
         return self._shared[function]  # type: ignore[no-any-return]
 
 
 class Judged(NamedTuple):
-    """The first stage of one output: its status, the columns filled, and messages.
+    """Result of the first stage for one output.
 
-    ``shown`` is False for an output that gets no row in the details (dropout).
+    Attributes:
+        status: The verdict.
+        numbers: The numbers of the details row, by column key.
+        messages: The messages of the row.
+        shown: False for an output without a row in the details, such as that of a dropout.
     """
 
     status: Status
@@ -100,9 +108,12 @@ class Judged(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """The second stage of one row: its status, the cells of the standard's columns, and messages.
+    """Result of the second stage for one row.
 
-    A cell is a number, a ``Status`` or a text; columns that are left out stay blank.
+    Attributes:
+        status: The verdict.
+        cells: The cells of the standard's columns by key: numbers, ``Status`` or texts. Others stay blank.
+        messages: The messages of the row.
     """
 
     status: Status
@@ -111,7 +122,7 @@ class Judgement(NamedTuple):
 
 
 class UnusableCell(Exception):
-    """A cell that a standard needs and that holds no number; ``message`` goes into the table."""
+    """Error of a cell that a standard needs and that holds no number; the table shows ``message``."""
 
     def __init__(self, message: Message) -> None:
         super().__init__(message.text("en"))
@@ -119,59 +130,59 @@ class UnusableCell(Exception):
 
 
 class Numbers:
-    """The cells of one details row, read late: a standard asks for those that it needs.
+    """Cells of one details row, parsed on access.
 
     Args:
-        cells: The texts of the row by column key (``tables.DETAILS``).
+        cells: The texts of the row, by column key (``tables.DETAILS``).
     """
 
     def __init__(self, cells: Mapping[str, str]) -> None:
         self._cells = cells
 
     def __getitem__(self, key: str) -> float:
-        """The number in the column ``key``; inf and nan as such.
+        """Return the number in the column ``key``, which may be inf or nan.
 
         Raises:
-            UnusableCell: It is blank, or no number.
+            UnusableCell: The cell is blank, or holds no number.
         """
         text = self._cells.get(key, "").strip()
         if not text:
             raise UnusableCell(Message("ERROR: Input data is an empty string"))
         try:
-            if not text.isascii() or "_" in text:  # which Python takes for digits as well
+            if not text.isascii() or "_" in text:  # float() would accept these
                 raise ValueError(text)
             return float(text)
         except ValueError:
             raise UnusableCell(Message(f'ERROR: Input data "{text[:80]}" is not a number')) from None
 
     def get(self, key: str) -> float | None:
-        """The number in the column ``key``; None where it is blank.
+        """Return the number in the column ``key``; None if it is blank.
 
         Raises:
-            UnusableCell: It holds something else.
+            UnusableCell: The cell holds something else.
         """
         return self[key] if self._cells.get(key, "").strip() else None
 
     def text(self, key: str) -> str:
-        """The text in the column ``key``, without blanks around it."""
+        """Return the text in the column ``key``, without blanks around it."""
         return self._cells.get(key, "").strip()
 
     @property
     def kind(self) -> str:
-        """The device's dtype without the framework's name: ``float16``."""
+        """Device's dtype without the framework's name, such as ``float16``."""
         return kind_of(self.text("device_dtype"))
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A recorded API call that is to be run alone.
+    """Recorded API call to run alone.
 
     Attributes:
-        name: The record's name without its direction: ``Functional.conv2d.0``.
-        index: Its place among the calls of the run.
-        forward: The fields of its forward record, as the file has them.
-        backward: The same of its backward record; None where there is none.
-        problem: Why it cannot be run, where that is known from the record alone.
+        name: The record's name without its direction, such as ``Functional.conv2d.0``.
+        index: The call's position among the calls of the run.
+        forward: The fields of the forward record, as in ``dump.json``.
+        backward: The fields of the backward record; None if there is none.
+        problem: The reason why it cannot be run, if the record alone shows that; else empty.
     """
 
     name: str
@@ -182,40 +193,43 @@ class Call:
 
     @property
     def parts(self) -> tuple[str, str, str]:
-        """Type, API with its prefix, and count: ``("Torch", "linalg.inv", "0")``."""
+        """Type, API with its prefix, and call count, such as ``("Torch", "linalg.inv", "0")``."""
         scope, _, rest = self.name.partition(".")
         api, _, count = rest.rpartition(".")
         return scope, api, count
 
     @property
     def api(self) -> str:
-        """The bare name of the API with its prefix."""
+        """Bare name of the API with its prefix."""
         return self.parts[1]
 
 
 class NotRun(Exception):
-    """A call that is left out, and why."""
+    """Error of a call that is not run; its text is the reason."""
 
 
 def unlisted(name: str) -> str:
-    """Return why a call is not run that a list leaves out."""
+    """Return the message of a call that the black or white list leaves out."""
     return f"API {name} in black list or not in white list. SKIP."
 
 
 def unknown_function(name: str) -> str:
-    """Return why a function is not run that a record names, for all that is known of it."""
+    """Return the message of a function that is not run because it might do more than compute."""
     return f"{name} is not run: it is not known to only compute. SKIP."
 
 
 def one_line(error: BaseException) -> str:
-    """Return the first words of an error without line breaks, as a row shows them."""
+    """Return the text of an error on one line, cut to the length that a row shows."""
     return (" ".join(str(error).split()) or type(error).__name__)[:LONGEST_MESSAGE]
 
 
 class Skipped(NamedTuple):
-    """A direction that was not run to its end, and why.
+    """Direction of a call that was not run, or not to its end.
 
-    ``internal`` is True where the reason is the runner or its installation, and not the call.
+    Attributes:
+        message: The reason.
+        status: The status of its row.
+        internal: True if the reason lies in the runner or its installation, not in the call.
     """
 
     message: str
@@ -224,18 +238,18 @@ class Skipped(NamedTuple):
 
 
 class Outputs(NamedTuple):
-    """What both sides gave out: an ``Array``, a plain value, None, or lists, tuples and dicts of these."""
+    """Outputs of both sides: an ``Array``, a plain value, None, or lists, tuples and dicts of these."""
 
     bench: Any
     device: Any
 
 
 def plain_output(value: Any, own: Callable[[Any], Any]) -> Any:
-    """Return what a call gave out without the framework: lists, dicts and plain values of the same.
+    """Convert a call's output from types of the framework to lists, dicts, arrays and plain values.
 
     Args:
         value: The output.
-        own: Makes an ``Array`` of a tensor, and a plain value of whatever else the framework gives out.
+        own: Converts a value of the framework: a tensor to an ``Array``, anything else to a plain value.
     """
     if isinstance(value, (list, tuple)):
         return [plain_output(item, own) for item in value]
@@ -246,11 +260,15 @@ def plain_output(value: Any, own: Callable[[Any], Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What running a call alone came to.
+    """Result of running a call alone.
 
-    ``backward`` is None where the run recorded none. ``notes`` are messages for all rows of the call,
-    ``notes_of`` for those of one direction. ``kept`` is whatever the runner needs to save the call's data and
-    to write its script.
+    Attributes:
+        forward: The outputs of the forward, or the reason why it was not run.
+        backward: The same of the backward; None if the run recorded none.
+        is_random: True if the API draws random numbers.
+        notes: Messages for all rows of the call.
+        kept: Data that the runner needs to save the call and to write its script.
+        notes_of: Messages for the rows of one direction, by ``forward`` and ``backward``.
     """
 
     forward: Outputs | Skipped
@@ -263,9 +281,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Detail:
-    """A row of the details: one output of one direction.
+    """Row of the details: one output of one direction.
 
-    ``standard`` is what the API's standard says of it alone, where the framework's rule asks for that.
+    ``standard`` is the verdict of the API's standard without a second machine; None if the framework's first
+    stage asks for none.
     """
 
     name: str
@@ -280,16 +299,24 @@ class Detail:
 
     @property
     def statuses(self) -> tuple[Status, ...]:
-        """All that was said of it."""
+        """Status of the first stage, and the standard's verdict if there is one."""
         return (self.status,) if self.standard is None else (self.status, self.standard)
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The row of one API, with its details.
+    """Row of one API call in the result csv, with its rows in the details.
 
-    ``backward`` is None where there was none, ``standard`` where no standard was asked alone. ``internal`` is
-    True for a call that was skipped because of the runner or its installation.
+    Attributes:
+        name: The call's name.
+        forward: The status of the forward.
+        backward: The status of the backward; None if there is none.
+        messages: The messages of the row.
+        details: The rows of the call's outputs.
+        script: The path of the script that repeats the call; empty if none was written.
+        lost: True if the call took its process with it.
+        standard: The verdict of the API's standard without a second machine; None if none was asked for.
+        internal: True if the call was skipped because of the runner or its installation.
     """
 
     name: str
@@ -304,10 +331,10 @@ class Result:
 
     @property
     def passes_standard_alone(self) -> bool:
-        """True where the rule of the table fails it, and the standard that knows its dtype does not."""
+        """True if the first stage fails the call, and the standard of its API passes it."""
         return self.standard is Status.PASS and Status.ERROR in (self.forward, self.backward)
 
     @property
     def statuses(self) -> tuple[Status, ...]:
-        """All that was said of it, skipped directions included."""
-        return tuple(one for one in (self.forward, self.backward, self.standard) if one is not None)
+        """Statuses of both directions and of the standard, as far as there are any."""
+        return tuple(status for status in (self.forward, self.backward, self.standard) if status is not None)

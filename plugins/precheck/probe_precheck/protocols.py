@@ -1,4 +1,4 @@
-"""What the factories of the pre-check's specs make."""
+"""Protocols of the objects that the factories of the pre-check's specifications make."""
 
 from __future__ import annotations
 
@@ -13,75 +13,83 @@ if TYPE_CHECKING:
 
 
 class RecordedRun(Run, Protocol):
-    """A run that says how each of its calls was made."""
+    """Recorded run that has the arguments of each of its calls."""
 
     def fields(self, index: int) -> Any:
-        """The record at ``index`` as ``dump.json`` has it: ``input_args``, ``input_kwargs``, ``output``."""
+        """Return the fields of the record at ``index`` in ``dump.json``, such as ``input_args``."""
 
 
 class Runner(Protocol):
-    """Runs recorded calls of one framework alone, on a device and as the reference. Lives in one process."""
+    """Runner of recorded calls of one framework, on a device and as the reference, within one process."""
 
     def apis(self) -> Set[str]:
-        """The bare names of all APIs that can be recorded, for black and white lists."""
+        """Return the bare names of all APIs that can be recorded, such as ``conv2d``, to check lists by."""
 
     def open(self, options: RunnerOptions) -> str:
-        """Get ready to run calls; the name of the device in use.
+        """Prepare to run calls, and return the name of the device in use.
 
         Raises:
-            UserError: The device, or the framework, is not there.
+            UserError: The device is missing, or the framework is not installed.
         """
 
     def run(self, call: Call) -> Outcome:
-        """Run one call on both sides. What it raises becomes a SKIP row with the error's text."""
+        """Run one call on the device and as the reference; an exception becomes a SKIP row with its text."""
 
     def save(self, call: Call, outcome: Outcome) -> str:
-        """Save the data of a call that did not pass, and a script that shows it; the script's path."""
+        """Save the data of a call, and a script that repeats it; return the script's path."""
 
 
 class Reference(Protocol):
-    """An API in higher precision. The values are the framework's own, tensors among them."""
+    """Computation of an API in higher precision, on values of the framework, tensors among them."""
 
     def forward(self, *arguments: object, **keywords: object) -> object:
-        """What the API gives out, computed in the precision of the tensors that it is given."""
+        """Return the API's outputs, computed in the precision of the given tensors."""
 
 
 class StatusRule(Protocol):
-    """The first stage: is one output right, as far as a single machine can tell?"""
+    """First stage: judges one output by the numbers of a single machine (docs/standards.md#status)."""
 
     def judge(self, output: Output) -> Judged:
-        """The status of one output with what was measured for it."""
+        """Return the status of one output, and the numbers that were measured for it."""
 
 
 @runtime_checkable
 class SoloRule(StatusRule, Protocol):
-    """A first stage with a second verdict: what a standard can tell without a second machine."""
+    """First stage with a second verdict: that of the API's standard, without a second machine."""
 
     def judge_alone(
         self, output: Output, standard: str, numbers: Mapping[str, float | int], direction: str
     ) -> Judged:
-        """The verdict on one output that has a shape and a class of dtype in common with its reference.
+        """Return the standard's verdict on one output with the shape and class of dtype of its reference.
 
         Args:
             output: Both sides.
-            standard: The standard that judges its API; empty where none does.
-            numbers: What that standard measured.
+            standard: The name of the standard that judges its API; empty if none does.
+            numbers: The numbers that the standard measured.
             direction: ``forward`` or ``backward``.
         """
 
 
 class Standard(Protocol):
-    """A precision standard. ``release`` says whose thresholds: ``seed`` or ``8.3``."""
+    """Precision standard: measures outputs, and judges numbers of two machines (docs/standards.md#methods).
+
+    ``release`` names the release of msprobe whose thresholds apply: ``guide`` (1.0.4) or ``8.3``.
+    """
 
     def measure(self, output: Output, release: str) -> Mapping[str, float | int]:
-        """What the details need of one output, by column key.
+        """Return the numbers of one output for the details csv, by column key.
 
-        Called for float16, bfloat16 and float32 arrays of one shape; a standard that judges exactly is
-        called for every other dtype as well.
+        Both sides are arrays of one shape. The device's dtype is float16, bfloat16 or float32; a standard
+        whose specification has ``judges="exact"`` must take every other dtype as well.
         """
 
     def judge(self, npu: Numbers, gpu: Numbers, release: str) -> Judgement:
-        """The verdict on one row of the device under test, given the same row of the device to trust.
+        """Return the verdict on one row of the device under test.
+
+        Args:
+            npu: The row of the device under test.
+            gpu: The row of the same name of the trusted device.
+            release: The release whose thresholds apply.
 
         Raises:
             UnusableCell: A cell that is needed holds no number.

@@ -1,4 +1,7 @@
-"""From the description of a recorded call to its arguments, as far as no framework is needed for it."""
+"""Rebuilding of a call's arguments from their descriptions, as far as that needs no framework.
+
+The rules are in docs/standards.md#inputs.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +20,25 @@ from probe_precheck.fitting import Given
 from probe_precheck.model import Call
 
 DEPTH = 100
+"""Levels of nesting that arguments may have."""
 SHARE_OF_MEMORY = 4
-"""No tensor may take more than this part of the machine's memory: both sides need copies of it."""
+"""Divisor of the machine's memory that gives the limit for one tensor, since both sides need copies."""
 PLAIN = ("int", "float", "bool", "str", "complex")
+"""Types of values that mean the same in every framework."""
 
 
 class Unbuildable(Exception):
-    """An argument that cannot be rebuilt from what was recorded; the text says why."""
+    """Error of an argument that cannot be rebuilt from its record; the text says why."""
 
 
 def seed_at(seed: int, place: str, size: int) -> int:
-    """The seed, of ``size`` bytes, of the tensor at ``place``, such as ``Mint.add.0.forward.input.1``."""
+    """Return the seed of a made-up tensor.
+
+    Args:
+        seed: The seed of the whole check.
+        place: The tensor's place in the run, such as ``Mint.add.0.forward.input.1``.
+        size: The bytes of the seed to return.
+    """
     digest = hashlib.blake2b(f"{seed}/{place}".encode("utf-8", "surrogatepass"), digest_size=size).digest()
     return int.from_bytes(digest, "little")
 
@@ -36,10 +47,10 @@ def seed_at(seed: int, place: str, size: int) -> int:
 
 
 def arguments_of(call: Call) -> Given:
-    """The descriptions of the call's arguments.
+    """Return the descriptions of the call's arguments.
 
     Raises:
-        Unbuildable: They are not recorded as such.
+        Unbuildable: The record does not hold them as lists and objects.
     """
     positional = call.forward.get("input_args", call.forward.get("input", []))
     keywords = call.forward.get("input_kwargs") or {}
@@ -50,13 +61,13 @@ def arguments_of(call: Call) -> Given:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """From descriptions to what they stand for, in the same lists and dicts.
+    """Conversion of nested descriptions to values, in the same lists and dicts.
 
     Attributes:
         tensor: Makes a tensor from its description, its place in the run, and the position or keyword of the
-            argument that it is; the last is None for one that lies within an argument.
-        plain: Makes everything else that is described, from its description and its place in the run.
-        sequence: What recorded lists become.
+            argument; None in place of the last for a tensor inside an argument.
+        plain: Makes any other described value, from its description and its place in the run.
+        sequence: The type that recorded lists are converted to.
     """
 
     tensor: Callable[[Mapping[str, Any], str, int | str | None], Any]
@@ -64,7 +75,7 @@ class Walk:
     sequence: Callable[[Iterable[Any]], Any] = list
 
     def arguments(self, call: Call, given: Given) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of the call's forward, by position and by keyword."""
+        """Return the arguments of the call's forward, by position and by keyword."""
         name = f"{call.name}.forward"
         return (
             [self.value(item, f"{name}.input.{i}", i) for i, item in enumerate(given.positional)],
@@ -72,10 +83,16 @@ class Walk:
         )
 
     def value(self, item: Any, place: str, at: int | str | None = None, depth: int = 0) -> Any:
-        """What one description stands for; ``at`` is the position or keyword of an argument.
+        """Return the value of one description.
+
+        Args:
+            item: The description, or a list or dict of descriptions.
+            place: Its place in the run.
+            at: The position or keyword, if it is an argument; else None.
+            depth: The levels of nesting around it.
 
         Raises:
-            Unbuildable: It is nested too deeply.
+            Unbuildable: The nesting is too deep.
         """
         if depth > DEPTH:
             raise Unbuildable("Its arguments are nested too deeply. SKIP.")
@@ -90,7 +107,7 @@ class Walk:
 
 
 def described_leaves(value: Any) -> list[Any]:
-    """The descriptions in nested lists and objects, depth first; None where nothing was recorded."""
+    """Return the descriptions in nested lists and objects, depth first, with None for values without one."""
     if isinstance(value, list):
         return [leaf for item in value for leaf in described_leaves(item)]
     if isinstance(value, dict) and not isinstance(value.get("type"), str):
@@ -99,15 +116,15 @@ def described_leaves(value: Any) -> list[Any]:
 
 
 def is_recorded(leaf: Any) -> bool:
-    """Is the description one of a tensor whose data were kept?"""
+    """Return True for the description of a tensor whose data were recorded."""
     return isinstance(leaf, Mapping) and leaf.get("data_name") is not None
 
 
 def common_value(item: Mapping[str, Any]) -> Any:
-    """The value of a description that means the same in every framework: no tensor, and no dtype.
+    """Return the value of a description that means the same in every framework: no tensor, and no dtype.
 
     Raises:
-        Unbuildable: It is of a kind that cannot be rebuilt.
+        Unbuildable: A value of this type cannot be rebuilt.
     """
     kind, value = item["type"], item.get("value")
     if kind == "slice":
@@ -127,7 +144,7 @@ def common_value(item: Mapping[str, Any]) -> Any:
 
 
 class Range(NamedTuple):
-    """The recorded extremes, and the same without inf and nan where these were recorded."""
+    """Recorded minimum and maximum, and the same without inf and nan, if the record has these apart."""
 
     low: float
     high: float
@@ -136,39 +153,46 @@ class Range(NamedTuple):
 
 
 def range_of(leaf: Mapping[str, Any]) -> Range:
-    """The range of a tensor that is to be made up.
+    """Return the range of a tensor to make up.
 
     Raises:
-        Unbuildable: None was recorded.
+        Unbuildable: No range was recorded.
     """
     (low, clean_low), (high, clean_high) = (_extremes(leaf, name) for name in ("Min", "Max"))
-    found = Range(low, high, clean_low, clean_high)
-    if not all(isinstance(value, (int, float)) for value in found):
+    recorded = Range(low, high, clean_low, clean_high)
+    if not all(isinstance(value, (int, float)) for value in recorded):
         raise Unbuildable("Max and Min of an input were not recorded, so that it cannot be made up. SKIP.")
     try:
-        _ = [float(value) for value in found]
+        _ = [float(value) for value in recorded]
     except OverflowError:
         raise Unbuildable("Max or Min of an input is no number of its dtype. SKIP.") from None
-    return found
+    return recorded
 
 
 def need_finite(what: str, *ends: float) -> None:
-    """Refuse to make up a tensor between ends that are inf or nan; ``what`` is its kind, such as ``a bool``.
+    """Check that the ends of a made-up tensor's range are finite.
+
+    Args:
+        what: The kind of the tensor for the message, such as ``a bool``.
+        ends: The ends of the range.
 
     Raises:
-        Unbuildable: One of them is.
+        Unbuildable: An end is inf or nan.
     """
     if not all(map(math.isfinite, ends)):
         raise Unbuildable(f"Max or Min of {what} input is not finite. SKIP.")
 
 
 def never_random(dtype: Any) -> Unbuildable:
-    """Return the error of a dtype that no range describes, as of complex numbers."""
+    """Return the error of a dtype that cannot be made up from a range, such as a complex one."""
     return Unbuildable(f"{dtype} is not supported for random inputs; record with task tensor. SKIP.")
 
 
 def _extremes(leaf: Mapping[str, Any], name: str) -> tuple[Any, Any]:
-    """A statistic with inf and nan, and without; the oldest recorder kept the former under another name."""
+    """Return a statistic with inf and nan, and the same without.
+
+    Recorders of msprobe 1.0 keep the former under another name.
+    """
     original = leaf.get(f"{name}_origin", leaf.get(name))
     if f"{name}_except_inf_nan" in leaf:
         clean = leaf[f"{name}_except_inf_nan"]
@@ -177,7 +201,7 @@ def _extremes(leaf: Mapping[str, Any], name: str) -> tuple[Any, Any]:
 
 
 def most_bytes() -> int:
-    """How many bytes the tensors of one call may take."""
+    """Return the number of bytes that the tensors of one call may take."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
@@ -186,10 +210,15 @@ def most_bytes() -> int:
 
 
 def value_of(leaf: Mapping[str, Any], place: str, read: Callable[[Any, str], Value]) -> Value:
-    """A tensor's description, read by ``read``, which raises ValueError with the field that is wrong.
+    """Parse the description of a tensor.
+
+    Args:
+        leaf: The description.
+        place: Its place in the run, for the message.
+        read: The parser, which raises ValueError with the name of a wrong field.
 
     Raises:
-        Unbuildable: A field holds what it cannot hold.
+        Unbuildable: A field has a wrong value.
     """
     try:
         return read(dict(leaf), "")
@@ -198,20 +227,20 @@ def value_of(leaf: Mapping[str, Any], place: str, read: Callable[[Any, str], Val
 
 
 def limit_size(shape: tuple[int, ...], itemsize: int, most: int) -> None:
-    """Refuse a tensor that takes more than ``most`` bytes.
+    """Check that a tensor takes at most ``most`` bytes.
 
     Raises:
-        Unbuildable: It does.
+        Unbuildable: It takes more.
     """
     if math.prod(shape) * itemsize > most:
         raise Unbuildable(f"A tensor of shape {list(shape)} takes more memory than there is. SKIP.")
 
 
 def recorded_array(tensors: Callable[[Value], np.ndarray[Any, Any]], value: Value) -> np.ndarray[Any, Any]:
-    """The data that were kept of a tensor, in the recorded shape.
+    """Return the recorded data of a tensor.
 
     Raises:
-        Unbuildable: They cannot be read, or have another shape.
+        Unbuildable: The data cannot be read, or their shape is not the recorded one.
     """
     try:
         array = tensors(value)

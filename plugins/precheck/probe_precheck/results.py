@@ -1,7 +1,8 @@
-"""The pair of files that a pre-check writes: one row an API, and one row an output.
+"""Result files of a pre-check: one with a row for each API call, one with a row for each output (details).
 
-The details of an API are written first, then its row (decision B27), each with one call of the system; so
-whatever ends the process, what stands in the result file is whole, and the rest is done again on resume.
+The details of a call are written first, then its row, each with one system call. So whatever ends the
+process, the calls in the result file are complete, and a resumed check runs the others again
+(docs/standards.md#resume).
 """
 
 from __future__ import annotations
@@ -37,29 +38,37 @@ _DETAIL_NAME = re.compile(r"(.*)\.(?:forward|backward)\.output\.\d+")
 
 
 def api_of(name: str) -> str:
-    """The API that a row of the details is about; the name itself where it is none of an output."""
-    found = _DETAIL_NAME.fullmatch(name)
-    return found[1] if found else name
+    """Return the API call of a row of the details; a name of another form is returned as it is."""
+    match = _DETAIL_NAME.fullmatch(name)
+    return match[1] if match else name
 
 
 def cell_name(name: str) -> str:
-    """A name as its cell holds it: on one line, and no formula."""
+    """Return a name as the text of its cell: on one line, and no formula for a spreadsheet."""
     return neutralise(printable(name, sys.maxsize))
 
 
 def _may_be_of(api: str, tail: str) -> bool:
-    """Whether a row of the details that begins with ``tail`` may be one of the API's."""
+    """Return True if a row of the details that begins with ``tail`` may belong to the API call."""
     start = f"{api}."
     return start.startswith(tail[: len(start)])
 
 
 class ResultFiles:
-    """Both files, open for appending; ``columns`` are those of the details, ``tables`` what they must have.
+    """Result file and details file, open for appending.
+
+    Args:
+        result: The path of the result file; the details file is beside it.
+        columns: The columns of the details.
+        language: The language of the headers and messages.
+        precision: Digits after the point of numbers.
+        tables: The columns that the files of an earlier run must have.
 
     Attributes:
-        result, details: Their paths.
-        time_stamp: The 14 digits in their names.
-        done: The APIs that stand in them already.
+        result: The path of the result file.
+        details: The path of the details file.
+        time_stamp: The 14 digits in both names.
+        done: The names of the API calls that both files hold.
     """
 
     def __init__(
@@ -92,7 +101,10 @@ class ResultFiles:
         precision: int,
         tables: Tables = Tables(),  # noqa: B008
     ) -> ResultFiles:
-        """New files in ``directory``, which is made; the time stamp goes up where it is taken."""
+        """Create both files in ``directory``, which is made if missing.
+
+        If files of this time stamp exist, the next free second is used.
+        """
         make_directory(directory)
         remove_leftovers(directory)
         for _ in range(1000):
@@ -111,7 +123,10 @@ class ResultFiles:
                 files.remove()
                 raise
             return files
-        raise UserError(f"{directory} takes no new files.", "Give another directory with -o.")
+        raise UserError(
+            f"{directory} holds too many results of this time, so no new files can be named.",
+            "Give another directory with -o.",
+        )
 
     @classmethod
     def resume(
@@ -121,23 +136,25 @@ class ResultFiles:
         precision: int,
         tables: Tables = Tables(),  # noqa: B008
     ) -> ResultFiles:
-        """The files of an earlier run, without what it did not finish.
+        """Open the files of an earlier run, and drop what it did not finish.
 
         Raises:
-            UserError: The file was renamed, its details are not there, or either is damaged, or in use.
+            UserError: The file was renamed, its details are missing, or either is damaged or in use.
         """
         if not _RESULT.fullmatch(result.name):
             raise UserError(
                 f'"{result.name}" is no name of a result file, please do not modify the result csv name.',
-                "Give accuracy_checking_result_ with the 14 digits of its time, and .csv.",
+                "Give it its name back: accuracy_checking_result_, the 14 digits of its time, and .csv.",
             )
         files = cls(result, columns, "zh", precision, tables)
         if not result.is_file():
-            raise UserError(f"There is no {result}.", "Give the result csv of the run to go on with.")
+            raise UserError(
+                f"There is no {result}.", "Give the result csv of the check to resume with -csv_path."
+            )
         if not files.details.is_file():
             raise UserError(
-                f"{files.details.name} is not beside {result.name}.",
-                "Keep both files of a run in one directory.",
+                f"{files.details.name} is not beside {result.name}, so the check cannot be resumed.",
+                "Put both files of the check into one directory.",
             )
         try:
             remove_leftovers(result.parent)
@@ -145,7 +162,7 @@ class ResultFiles:
         except OSError as error:
             raise refused(result, error) from None
         try:
-            files._take_up()
+            files._load()
         except BaseException:
             files.close()
             raise
@@ -162,8 +179,8 @@ class ResultFiles:
                 self.result.unlink(missing_ok=True)
             raise
 
-    def _take_up(self) -> None:
-        """Note what is done, and take out what was begun and not finished."""
+    def _load(self) -> None:
+        """Read which calls are done, and remove rows of calls that are not."""
         needed = [[column.key for column in columns] for columns in self._tables]
         result = read_table(self.result, self._tables.result, needed[0], may_be_cut=True)
         details = read_table(self.details, self._columns, needed[1], may_be_cut=True)
@@ -172,12 +189,15 @@ class ResultFiles:
         self._columns = (*details.columns, *more)
         rows = result.rows
         if rows and details.is_cut and _may_be_of(rows[-1]["name"].strip(), details.tail):
-            rows = rows[:-1]  # it lost a row of its details
+            rows = rows[:-1]  # a row of its details is incomplete
         names = [row["name"].strip() for row in rows]
         self.done = set(names)
         if len(self.done) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise UserError(f"{self.result} has two rows for {twice}.", "Remove one of them, or check again.")
+            raise UserError(
+                f"{self.result} has two rows for {twice}, so it cannot be resumed.",
+                "Remove one of them, or run the check again without -csv_path.",
+            )
         kept = [row for row in details.rows if api_of(row["name"].strip()) in self.done]
         for file, table in zip(self._files, (result, details)):
             if table.is_cut:
@@ -191,7 +211,7 @@ class ResultFiles:
             self._reopen(1, self.details)
 
     def _reopen(self, number: int, path: Path) -> None:
-        """Go on with the file that took the place of one of ours."""
+        """Continue with the file that replaced one of the two."""
         file = _opened(path, is_new=False)
         file.seek(0, os.SEEK_END)
         if number == 0:
@@ -200,16 +220,16 @@ class ResultFiles:
         self._files[number] = file
 
     def has(self, name: str) -> bool:
-        """Does the call stand in both files already?"""
+        """Return True if both files hold the call."""
         return cell_name(name).strip() in self.done
 
     # -- writing ---------------------------------------------------------------------------
 
     def append(self, result: Result) -> None:
-        """Write the rows of an API.
+        """Append the rows of an API call.
 
         Raises:
-            UserError: The disk is full, or the like; what was written before stays.
+            UserError: The files cannot be written, as on a full disk; earlier rows stay.
         """
         self._write(
             self._files[1],
@@ -226,8 +246,8 @@ class ResultFiles:
         self.done.add(cell_name(result.name).strip())
 
     def _detail(self, detail: Detail) -> Mapping[str, str]:
-        found = {key: number_text(value, self._precision) for key, value in detail.numbers.items()}
-        found.update(
+        cells = {key: number_text(value, self._precision) for key, value in detail.numbers.items()}
+        cells.update(
             name=cell_name(detail.name),
             bench_dtype=detail.bench_dtype or BLANK,
             device_dtype=detail.device_dtype or BLANK,
@@ -237,7 +257,7 @@ class ResultFiles:
             standard=BLANK if detail.standard is None else detail.standard.value,
             standard_message=message_text(detail.standard_messages, self._language) or BLANK,
         )
-        return found
+        return cells
 
     def _write(self, file: BinaryIO, data: bytes) -> None:
         start = file.tell()
@@ -251,7 +271,7 @@ class ResultFiles:
             raise refused(self.result if file is self._files[0] else self.details, error) from None
 
     def finish(self, order: Sequence[str]) -> None:
-        """Put the rows into the order of the run, and close the files."""
+        """Sort the rows into the order of the run, and close the files."""
         place = {cell_name(name).strip(): number for number, name in enumerate(order)}
         for path, columns in ((self.result, self._tables.result), (self.details, tuple(self._columns))):
             rows = read_table(path, columns, [column.key for column in columns]).rows
@@ -270,26 +290,26 @@ class ResultFiles:
             raise refused(path, error) from None
 
     def remove(self) -> None:
-        """Take both files away, where nothing could be checked at all."""
+        """Close and delete both files, if nothing could be checked."""
         self.close()
         for path in (self.result, self.details):
             path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Let the files go."""
+        """Close both files."""
         for file in self._files:
             with suppress(OSError):
                 file.close()
 
 
 def _opened(path: Path, is_new: bool) -> BinaryIO:
-    """Open one of both files, which no link may lead to, for reading and writing."""
+    """Open one of both files for reading and writing; symbolic links are refused."""
     file = os.fdopen(create(path) if is_new else open_file(path, os.O_RDWR), "r+b", buffering=0)
     return cast(BinaryIO, file)
 
 
 def _lock(file: BinaryIO, path: Path) -> None:
-    """Keep another pre-check from the file, where the system can."""
+    """Lock the file against other pre-checks, if the system can."""
     try:
         import fcntl
     except ImportError:  # Windows
@@ -298,7 +318,7 @@ def _lock(file: BinaryIO, path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise UserError(
-            f"Another pre-check is writing {path.name}.", "Wait for it to end, or end it, then go on."
+            f"Another pre-check is writing {path.name}.", "Wait until it ends, or stop it, and resume again."
         ) from None
     except OSError:
         return  # a file system without locks

@@ -1,4 +1,4 @@
-"""What a runner knows of single APIs: the file ``rules.yaml`` of its package, by section."""
+"""Reader of ``rules.yaml``, the file in which a runner's package describes single APIs."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from probe_core.errors import Defect
 
 
 class Rules:
-    """The sections of a ``rules.yaml``, which is read when the first of them is asked for.
+    """Sections of a ``rules.yaml``; the file is read on first use.
 
     Args:
-        package: The package that the file lies in.
+        package: The package that holds the file.
     """
 
     def __init__(self, package: str) -> None:
         self._package = package
 
     def __call__(self, section: str) -> Any:
-        """A section of the rules, as the yaml file nests it.
+        """Return a section of the rules, nested as in the yaml file.
 
         Raises:
-            Defect: There is no such file, or no such section.
+            Defect: The package has no such file, or the file no such section.
         """
         try:
             return self._all[section]
@@ -32,14 +32,14 @@ class Rules:
             raise Defect(f"The rules.yaml of {self._package} has no section {section}.") from None
 
     def is_random(self, api: str, keywords: Mapping[str, Any]) -> bool:
-        """Does a call of the API with these keywords draw random numbers?"""
+        """Return True if a call of the API with these keywords draws random numbers."""
         return api in self("random") and keywords.get("training", True) is not False
 
     def load(self) -> None:
-        """Read the file now, so that a missing one is known before any call is run.
+        """Read the file, so that a missing one is reported before any call is run.
 
         Raises:
-            Defect: There is no such file.
+            Defect: The package has no such file.
         """
         _ = self._all
 

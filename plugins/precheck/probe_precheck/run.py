@@ -1,4 +1,4 @@
-"""A whole pre-check: the calls of a run, checked in worker processes, written as they are finished."""
+"""Pre-check of a run: its calls are checked in worker processes, and written as each is finished."""
 
 from __future__ import annotations
 
@@ -21,34 +21,40 @@ from probe_precheck.judging import Judge, whole
 from probe_precheck.model import Call, Detail, Message, Result, Status
 from probe_precheck.protocols import Runner
 from probe_precheck.results import ResultFiles
-from probe_precheck.settings import SEED, TIMEOUT, RunnerOptions, Settings, check_names
+from probe_precheck.settings import RELEASES, SEED, TIMEOUT, RunnerOptions, Settings, check_names
 from probe_precheck.specs import RunnerSpec
 from probe_precheck.supervisor import Job, Lost, supervise
 from probe_precheck.tables import Column, Tables
 
 PRELOADED = ("probe_precheck.checking",)
-"""What every worker process needs whatever the framework."""
+"""Modules that every worker process needs, for any framework."""
 
 KEPT = 10_000
-"""How many results that did not pass are kept for the summary."""
+"""Number of failed results that are kept for the summary."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckPlan:
-    """What is to be checked, and how.
+    """Order for a pre-check: the options of the command line.
 
     Attributes:
-        dump: The ``dump.json``.
+        dump: The path of the ``dump.json``.
         output: The directory of both csv files.
-        time_stamp: When the program started, 14 digits.
-        framework: That of the run; None to find out.
-        devices: As given: none for an accelerator or the CPU, ``cpu``, or indices.
-        workers: How many processes.
-        timeout: Seconds that one call may take.
-        resume: The result csv of an earlier run to go on with.
-        distinct: Leave out calls that repeat an earlier one (``-f``).
-        only: Names of calls, or of APIs, to run and no other.
-        standards: A yaml file that assigns APIs to standards.
+        time_stamp: The time of the program's start, 14 digits.
+        framework: The framework of the run; None to find out from the file.
+        devices: ``cpu``, or indices of accelerators; empty for an accelerator if there is one, else the CPU.
+        workers: The number of processes.
+        timeout: The seconds that one call may take.
+        resume: The result csv of an earlier check to resume; None to start anew.
+        distinct: True to leave out calls that repeat an earlier one (``-f``).
+        only: Names of calls, or of APIs, that alone are run; empty for all.
+        save_error_data: True to save the data of calls that do not pass.
+        jit_compile: True to compile operators just in time, on devices with that option.
+        settings: The contents of the configuration file.
+        release: The release of msprobe whose thresholds apply: ``guide`` (1.0.4) or ``8.3``.
+        language: The language of headers and messages: ``zh`` or ``en``.
+        standards: A yaml file that assigns APIs to standards; None for the built-in lists alone.
+        seed: The number that the seeds of made-up inputs are derived from.
     """
 
     dump: Path
@@ -64,7 +70,7 @@ class CheckPlan:
     save_error_data: bool = False
     jit_compile: bool = False
     settings: Settings = field(default_factory=Settings)
-    release: str = "seed"
+    release: str = RELEASES[0]
     language: str = "zh"
     standards: Path | None = None
     seed: int = SEED
@@ -72,16 +78,21 @@ class CheckPlan:
 
 @dataclass(slots=True)
 class Checked:
-    """What a pre-check came to.
+    """Result of a pre-check.
 
     Attributes:
-        counts: How many calls came to what, forward, backward and standard together.
-        apis: How many calls each API has among them.
-        failed: Those that did not pass, in the order of their finishing.
-        passing_standard: How many fail by the rule of the table and pass by their standard.
-        reasons: Why calls were skipped, and how many.
-        lost: APIs that took their process with them.
-        internal: Why calls were skipped that the runner or its installation is to blame for; else empty.
+        plan: The order.
+        files: The csv files.
+        total: The number of calls to check.
+        earlier: The number of those that an earlier check had finished.
+        counts: The number of calls by their worst status of forward, backward and standard.
+        apis: The number of calls by API.
+        failed: The results with warning or error, in the order in which they finished.
+        passing_standard: The number of calls that fail the first stage and pass their standard.
+        reasons: The number of skipped calls by the reason.
+        lost: The results of calls that took their process with them.
+        internal: The first reason that lies in the runner or its installation; empty if there is none.
+        error_directory: The directory of saved data; None if none were saved.
     """
 
     plan: CheckPlan
@@ -99,11 +110,11 @@ class Checked:
 
     @property
     def is_broken(self) -> bool:
-        """True where every call was skipped, and the runner or its installation is to blame for some."""
+        """True if every call was skipped, some of them because of the runner or its installation."""
         return bool(self.internal) and self.counts.total() == self.counts[Status.SKIP]
 
     def note(self, result: Result) -> None:
-        """Count a finished API."""
+        """Count a finished call."""
         status = whole(result.statuses)
         kind = api_name(result.name)
         self.counts[status] += 1
@@ -119,7 +130,7 @@ class Checked:
             self.reasons[result.messages[0].text("en").replace(result.name, kind)] += 1
 
     def drop_empty(self) -> None:
-        """Take the directory of the error data away where there are none."""
+        """Remove the directory of the error data if it is empty."""
         if self.error_directory is not None:
             with suppress(OSError):
                 self.error_directory.rmdir()
@@ -127,7 +138,7 @@ class Checked:
 
 
 class CheckInterrupted(KeyboardInterrupt):
-    """Ctrl-C, with the result csv that a further run can go on with."""
+    """Ctrl-C during a check, with the result csv from which it can be resumed."""
 
     def __init__(self, result: Path) -> None:
         super().__init__()
@@ -135,20 +146,19 @@ class CheckInterrupted(KeyboardInterrupt):
 
 
 def check_run(plan: CheckPlan, manager: Manager) -> Checked:
-    """Check the calls of a run, and write both files as they are finished.
+    """Check the calls of a run, and write the rows of each as it is finished.
 
     Raises:
-        CheckInterrupted: By Ctrl-C; what is finished stays in the files.
-        UserError: The run, a file, the device or the framework is not there, or the disk is full.
+        CheckInterrupted: Ctrl-C was pressed; rows of finished calls stay in the files.
+        UserError: The run, a file, the device or the framework is missing, or a file cannot be written.
     """
     run = open_run(manager, plan.dump, plan.framework)
     try:
         calls = RecordedCalls(rerunnable(run))
         framework = run.header.framework
         spec = runner_of(manager, framework)
-        runner: Runner = (
-            spec.make()
-        )  # here as well as in the workers: what it lacks is said before they start
+        # made here as well as in the workers, so that a missing package is reported before these start
+        runner: Runner = spec.make()
         if plan.settings.white_list or plan.settings.black_list:
             recorded = {bare_name(name) for name in calls.names}
             check_names(plan.settings, runner.apis() | recorded)
@@ -164,7 +174,7 @@ def check_run(plan: CheckPlan, manager: Manager) -> Checked:
             files.finish(calls.names)
             checked.drop_empty()
         except UserError:
-            if plan.resume is None and not files.done:  # such as a device that is not there
+            if plan.resume is None and not files.done:  # such as a missing device
                 files.remove()
             raise
         except KeyboardInterrupt:
@@ -232,7 +242,7 @@ def _finish(result: Result, checked: Checked, done: int) -> int:
 
 
 def lost_result(call: Call, reason: str) -> Result:
-    """The row of an API that took its process with it."""
+    """Return the row of a call that took its process with it."""
     message = Message(f"ERROR: {reason}")
     details = [Detail(f"{call.name}.forward.output.0", Status.ERROR, messages=(message,))]
     backward = None
@@ -243,7 +253,7 @@ def lost_result(call: Call, reason: str) -> Result:
 
 
 def _chosen(calls: RecordedCalls, plan: CheckPlan) -> list[int]:
-    """The places of the calls that are to get a row."""
+    """Return the indices of the calls that get a row."""
     chosen = list(calls.distinct()) if plan.distinct else list(range(len(calls)))
     if not plan.only:
         return chosen
@@ -253,7 +263,7 @@ def _chosen(calls: RecordedCalls, plan: CheckPlan) -> list[int]:
         if name not in apis and name not in calls.names:
             close = nearest(name, [*apis, *calls.names])
             raise UserError(
-                f'The run holds no call "{name}".',
+                f'The run holds no call "{name}", so --only cannot run it.',
                 "Nearest:" if close else "Give a name such as Functional.linear.0, or Functional.linear.",
                 close,
             )
@@ -269,7 +279,7 @@ def _open_files(plan: CheckPlan, tables: Tables, own_columns: Sequence[tuple[str
 
 
 def _threads(plan: CheckPlan) -> int:
-    """Threads of each worker: one on the CPU, where sums must not depend on the number of workers."""
+    """Return the threads of each worker: 1 on the CPU, so that sums do not depend on their number."""
     if not plan.devices or plan.devices == ("cpu",):
         return 1
     return max(1, cores() // plan.workers)

@@ -1,4 +1,4 @@
-"""The script beside the data of a call that did not pass: what of it is alike in every framework."""
+"""Script that repeats a failed call: the parts that all frameworks share (docs/standards.md#error-data)."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from probe_precheck.model import Call
 from probe_precheck.rules import package_text
 
 Own = Callable[[Any, str], Union[str, None]]
-"""Python for a value that a framework alone knows, such as a tensor, by its name; None for all else."""
+"""Function that returns Python code for a value of a framework, such as a tensor, and its name; else None."""
 
 _UNSAFE = re.compile(r"[^\w.\-]")
 _MARK = re.compile(r"@[A-Z]+@")
 
 
 def file_name(name: str) -> str:
-    """Return the name of a record, or of a part of it, as it is in the names of files."""
+    """Return the name of a record, or of a part of it, as it is spelled in names of files."""
     return _UNSAFE.sub("_", name)
 
 
 def literal_of(value: Any, name: str, own: Own) -> str:
-    """Return Python that makes a value.
+    """Return Python code that makes a value.
 
     Args:
         value: An argument of a call.
-        name: Its place in the call as in the names of files, from which those of its parts are made.
-        own: The same for what the framework alone knows; asked first.
+        name: Its place in the call, as in names of files; the names of its parts begin with it.
+        own: The function for values of the framework, which is called first.
     """
-    known = own(value, name)
-    if known is not None:
-        return known
+    code = own(value, name)
+    if code is not None:
+        return code
     if isinstance(value, np.generic):
         return literal_of(value.item(), name, own)
     if isinstance(value, (list, tuple)):
@@ -64,23 +64,24 @@ def script_of(
     """Return the ``script.txt`` of a package with its marks, such as ``@CALL@``, replaced.
 
     Args:
-        package: Where the file is.
-        call: The call that is shown.
-        positional, keywords: Its arguments.
-        own: Python for what the framework alone knows of them.
-        values: What replaces the marks that are the framework's own.
+        package: The package that holds the file.
+        call: The call that the script repeats.
+        positional: The arguments by position.
+        keywords: The arguments by keyword.
+        own: The function that returns Python code for values of the framework.
+        values: The texts that replace marks of the framework's own.
     """
     name = file_name(call.name)
-    given = [literal_of(value, f"{name}.forward.input.{i}", own) for i, value in enumerate(positional)]
-    named = [
+    arguments = [literal_of(value, f"{name}.forward.input.{i}", own) for i, value in enumerate(positional)]
+    keyword_arguments = [
         f"{key!r}: {literal_of(value, f'{name}.forward.kwargs.{file_name(key)}', own)}"
         for key, value in keywords.items()
     ]
-    every = {
+    replacements = {
         "@CALL@": name,
-        "@ARGUMENTS@": "".join(f"        {item},\n" for item in given),
-        "@KEYWORDS@": "".join(f"        {item},\n" for item in named),
+        "@ARGUMENTS@": "".join(f"        {item},\n" for item in arguments),
+        "@KEYWORDS@": "".join(f"        {item},\n" for item in keyword_arguments),
         **values,
     }
-    # at once: a value may look like a mark
-    return _MARK.sub(lambda found: every[found[0]], package_text(package, "script.txt"))
+    # all marks in one pass: a value may look like a mark
+    return _MARK.sub(lambda match: replacements[match[0]], package_text(package, "script.txt"))

@@ -1,4 +1,4 @@
-"""What a pre-check is asked to do: the command line and its configuration file, parsed."""
+"""Settings of a pre-check: constants of the command line, and the parsed configuration file."""
 
 from __future__ import annotations
 
@@ -11,30 +11,40 @@ from probe_core.errors import UserError, meant, nearest
 from probe_core.files.given import parse_yaml, read_given, yaml_problem
 from probe_core.files.jsonstream import load_object
 
-RELEASES = ("seed", "8.3")
+RELEASES = ("guide", "8.3")
+"""Releases of msprobe whose thresholds the standards have, oldest first (docs/standards.md#releases).
+
+``guide`` is the guide of msprobe 1.0.4.
+"""
+FORMER_RELEASES = {"seed": "guide"}
+"""Earlier names of releases, which are accepted wherever a release is named."""
 LANGUAGES = ("zh", "en")
 PRECISION = 14
+"""Digits after the point of numbers in the csv files, unless the configuration says another number."""
 SEED = 1234
+"""Number that the seeds of made-up inputs are derived from."""
 TIMEOUT = 600.0
+"""Seconds that one call may take."""
 MOST_DIGITS = 100
 SECTIONS = ("run_ut", "acc_check")
 FIELDS = ("white_list", "black_list", "error_data_path", "precision")
 ONLINE = frozenset({"is_online", "nfs_path", "host", "port", "rank_list", "tls_path", "master_ip",
                     "master_port", "is_golden", "quantization_api_list"})  # fmt: skip
-"""Fields of the peer's files that the pre-check of a recorded run has no use for."""
+"""Fields of msprobe's configuration files that concern the online pre-check alone; they are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunnerOptions:
-    """What a runner needs to know.
+    """Options that a runner is opened with.
 
     Attributes:
-        dump: The ``dump.json`` whose calls are run; tensors lie beside it.
-        device: ``""`` for the accelerator where there is one and the CPU where not, ``"cpu"``, or an index.
-        jit_compile: Compile operators just in time, on devices that can be told.
-        error_directory: Where the data of calls that do not pass go; None to save none.
-        threads: How many threads the reference may use.
-        seed: What the seeds of random inputs are made from.
+        dump: The ``dump.json`` whose calls are run; the tensor files are beside it.
+        device: ``"cpu"``, the index of an accelerator, or ``""`` for an accelerator if there is one, else the
+            CPU.
+        jit_compile: True to compile operators just in time, on devices with that option.
+        error_directory: The directory for the data of calls that do not pass; None to save none.
+        threads: The number of threads that the reference may use.
+        seed: The number that the seeds of made-up inputs are derived from.
     """
 
     dump: Path
@@ -45,23 +55,39 @@ class RunnerOptions:
     seed: int = SEED
 
 
+def release_named(name: str) -> str:
+    """Return the present name of a release that may be given by a former one."""
+    return FORMER_RELEASES.get(name, name)
+
+
 def missing_device(text: str, count: int | None = None) -> UserError:
-    """Return the error of a device that ``-d`` asks for: of ``count`` there are, or where there is none."""
+    """Return the error of a device that ``-d`` asks for and that this machine lacks.
+
+    Args:
+        text: The device as given.
+        count: The number of accelerators here; None if there is none.
+    """
     if count is None:
         return UserError(
-            f"There is no accelerator here for device {text}.", "Give -d cpu, or run where there is one."
+            f"There is no accelerator here for device {text}, so no call can be run on it.",
+            "Give -d cpu, or run on a machine with an accelerator.",
         )
-    return UserError(f"There is no device {text}.", "These are there:", [str(i) for i in range(count)])
+    return UserError(
+        f"There is no device {text} on this machine.",
+        "Give one of these with -d:",
+        [str(i) for i in range(count)],
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the configuration file says.
+    """Contents of the configuration file.
 
     Attributes:
-        white_list, black_list: Bare names of APIs; an empty white list lets every API through.
-        error_data_path: The directory in which a directory for the error data is made.
-        precision: Digits of the numbers in the tables.
+        white_list: Bare names of the APIs to run; empty for all.
+        black_list: Bare names of APIs not to run.
+        error_data_path: The directory in which the directory of the error data is made.
+        precision: Digits after the point of the numbers in the csv files.
     """
 
     white_list: frozenset[str] = frozenset()
@@ -70,24 +96,24 @@ class Settings:
     precision: int = PRECISION
 
     def lets_through(self, api: str) -> bool:
-        """Is the API to be run? Outside of a white list and on the black list it is not."""
+        """Return True if the lists let the API run; both a white and a black list may exclude it."""
         return (not self.white_list or api in self.white_list) and api not in self.black_list
 
 
 def read_settings(path: Path | None) -> Settings:
-    """The configuration in ``path``: a ``config.json`` with a section ``run_ut``, or a ``config.yaml``.
+    """Return the configuration in a ``config.json`` with a section ``run_ut``, or in a ``config.yaml``.
 
     Raises:
-        UserError: It cannot be read, or a field is not what it must be.
+        UserError: The file cannot be read, or a field has a wrong value.
     """
     if path is None:
         return Settings()
     what = f"The configuration {path}"
     if path.suffix.lower() in (".yaml", ".yml"):
         return parse_settings(_read_yaml(path), what)
-    found = load_object(path, "configuration")
+    document = load_object(path, "configuration")
     for section in SECTIONS:
-        inner = found.get(section)
+        inner = document.get(section)
         if isinstance(inner, dict):
             return parse_settings(inner, what)
         if inner is not None:
@@ -103,28 +129,32 @@ def _read_yaml(path: Path) -> Mapping[str, Any]:
     import yaml
 
     try:
-        found = parse_yaml(read_given(path).decode("utf-8-sig"))
-    except (OSError, ValueError) as error:  # ValueError: bytes that are no UTF-8
+        fields = parse_yaml(read_given(path).decode("utf-8-sig"))
+    except (OSError, ValueError) as error:  # ValueError: bytes that are not UTF-8
         problem = getattr(error, "strerror", None) or "it is no text in UTF-8"
         raise UserError(
             f"The configuration {path} cannot be read: {problem}.", "Check the path and its permissions."
         ) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise UserError(
-            f"The configuration {path} is no valid yaml{yaml_problem(error)}.", "Mend the file."
+            f"The configuration {path} is no valid yaml{yaml_problem(error)}.", "Correct the file."
         ) from None
-    if found is None:
+    if fields is None:
         return {}
-    if not isinstance(found, dict):
+    if not isinstance(fields, dict):
         raise UserError(f"The configuration {path} must hold fields.", "For example white_list: [conv1d].")
-    return found
+    return fields
 
 
 def parse_settings(fields: Mapping[Any, Any], what: str) -> Settings:
-    """The settings in ``fields``; ``what`` opens the messages.
+    """Return the settings in ``fields``.
+
+    Args:
+        fields: The parsed configuration.
+        what: The subject of error messages, such as "The configuration config.yaml".
 
     Raises:
-        UserError: An unknown field, or one that is not what it must be.
+        UserError: A field is unknown or has a wrong value.
     """
     for key in fields:
         if key not in FIELDS and key not in ONLINE:
@@ -137,7 +167,7 @@ def parse_settings(fields: Mapping[Any, Any], what: str) -> Settings:
     if fields.get("is_online") not in (None, False):
         raise UserError(
             f"{what} asks for the online pre-check, which probe does not have.",
-            "Record the run, and check its dump.json; set is_online to false.",
+            "Set is_online to false, record the run, and check its dump.json with probe run_ut.",
         )
     path = fields.get("error_data_path", "./")
     if not isinstance(path, str):
@@ -164,10 +194,14 @@ def _names(fields: Mapping[Any, Any], key: str, what: str) -> frozenset[str]:
 
 
 def check_names(settings: Settings, known: Set[str]) -> None:
-    """See that both lists name APIs.
+    """Check that both lists name APIs that can be recorded.
+
+    Args:
+        settings: The lists.
+        known: The bare names of all APIs.
 
     Raises:
-        UserError: One that is not ``known``.
+        UserError: A name is not among ``known``.
     """
     for key, names in (("white_list", settings.white_list), ("black_list", settings.black_list)):
         for name in sorted(names - known):

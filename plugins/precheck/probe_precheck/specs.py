@@ -1,4 +1,4 @@
-"""What the hooks of the pre-check return; see ``probe_core.plugins.specs``."""
+"""Specifications that the hooks of the pre-check return; see ``probe_core.plugins.specs``."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from probe_core.plugins.specs import Spec
 
 @dataclass(frozen=True, slots=True)
 class ReferenceSpec(Spec):
-    """How an API is computed in higher precision (makes a ``protocols.Reference``).
+    """Reference of an API: computes it in higher precision (makes a ``protocols.Reference``).
 
-    ``api`` is the name of the recorded API without its call count, such as ``NPU.npu_rms_norm``; a reference
-    takes the place of the framework's own API in the run that is held against the device.
+    In the run that the device is compared with, the reference replaces the framework's own API.
+
+    Attributes:
+        api: The name of the recorded API without its call count, such as ``NPU.npu_rms_norm``.
+        framework: The framework whose API it is; empty for all frameworks.
     """
 
     api: str = ""
@@ -21,9 +24,11 @@ class ReferenceSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class RunnerSpec(Spec):
-    """Runs recorded calls of one framework alone, for the pre-check (makes a ``protocols.Runner``).
+    """Runner of recorded calls of one framework (makes a ``protocols.Runner``).
 
-    ``preload`` names modules that every worker process needs, imported once before processes are forked.
+    Attributes:
+        framework: The framework whose calls it runs.
+        preload: Names of modules that every worker process needs, imported once before processes are forked.
     """
 
     framework: str = ""
@@ -32,13 +37,14 @@ class RunnerSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class StatusRuleSpec(Spec):
-    """The pre-check's first stage for one framework, or for all (makes a ``protocols.StatusRule``).
+    """First stage of the pre-check for one framework, or for all (makes a ``protocols.StatusRule``).
 
     Attributes:
-        framework: Whose calls it judges; empty for all that have no rule of their own.
-        result, details: The columns of both csv files, as (key, Chinese header, English header); empty for
-            ``probe_precheck.tables.RESULT`` and ``DETAILS``. Keys are those of there, and ``standard`` and
+        framework: The framework whose calls it judges; empty for all frameworks without a rule of their own.
+        result: The columns of the result csv, as (key, Chinese header, English header); empty for
+            ``probe_precheck.tables.RESULT``. The keys are those of that table, and ``standard`` and
             ``standard_message`` for the verdicts of a ``protocols.SoloRule``.
+        details: The columns of the details csv; empty for ``probe_precheck.tables.DETAILS``.
     """
 
     framework: str = ""
@@ -48,16 +54,18 @@ class StatusRuleSpec(Spec):
 
 @dataclass(frozen=True, slots=True)
 class StandardSpec(Spec):
-    """A precision standard of the pre-check's second stage (makes a ``protocols.Standard``).
+    """Precision standard of the pre-check's second stage (makes a ``protocols.Standard``).
 
     Attributes:
-        label, english_label: What the column 比对算法 says.
-        apis: Where the APIs that it judges are listed: ``"package:file.yaml"``, a mapping from the names of
-            standards to lists of APIs; a mapping inside, from a release to a list, adds APIs from it on.
-        judges: What it judges besides: ``"listed"`` nothing, ``"exact"`` all outputs that are no
-            floating-point numbers, ``"rest"`` all floating-point outputs that no list names.
-        columns: Columns of its own, as (key, Chinese header, English header): details get those of an
-            installed plugin's standard appended. Those of ``probe_precheck.tables`` need not be named.
+        label: The name that the column 比对算法 (Compare Algorithm) shows in Chinese.
+        english_label: The same in English.
+        apis: The list of the APIs that it judges, as ``"package:file.yaml"``. The file maps names of
+            standards to lists of APIs; a mapping inside a list, from a release to a list, adds APIs from that
+            release on.
+        judges: The outputs that it judges besides: ``"listed"`` for none, ``"exact"`` for all outputs that
+            are no floating-point numbers, ``"rest"`` for all floating-point outputs whose API no list names.
+        columns: Columns of its own in the details, as (key, Chinese header, English header). The columns of
+            ``probe_precheck.tables`` need not be named.
     """
 
     label: str = ""

@@ -1,4 +1,4 @@
-"""Jobs in other processes: one that crashes, hangs or eats the memory costs its process, never the run."""
+"""Jobs in other processes: one that crashes, hangs or exhausts memory ends its process, never the run."""
 
 from __future__ import annotations
 
@@ -16,23 +16,29 @@ from probe_precheck.worker import ENDING, Worker
 from probe_precheck.worker_process import Answer, Says, Setup, raised, serve
 
 STARTS = 3
-"""Processes that die in a row before they are set up, after which their slot stays empty."""
+"""Failed starts in a row after which a slot stays empty."""
 
 START_TIME = 600.0
-"""Seconds for starting, at least; libraries and devices may take minutes the first time."""
+"""Seconds that a start may take at least; libraries and devices may need minutes the first time."""
 
 START_FACTOR = 10.0
-"""Starting may take so many times the time of a job."""
+"""Factor of a job's time limit that gives that of a start."""
 
 PATIENCE = 2.0
-"""Seconds for processes to end by themselves when there is no more to do."""
+"""Seconds that processes get to end by themselves when all jobs are done."""
 
 LONGEST_WAIT = 3600.0
-"""Seconds that are waited at a time; a limit may be infinite, which the system knows nothing of."""
+"""Seconds of one wait at most, since a time limit may be infinite and a wait of the system may not."""
 
 
 class Job(NamedTuple):
-    """Something to be done. ``payload`` is sent to the process; of ``cost``, only the order counts."""
+    """Job for a process.
+
+    Attributes:
+        key: The caller's number of the job.
+        payload: The data that are sent to the process.
+        cost: An estimate by which jobs are ordered, costly ones first.
+    """
 
     key: int
     payload: Any
@@ -40,13 +46,13 @@ class Job(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """Why a job has no result, as the rest of a sentence: "its process ended with exit code 3"."""
+    """Reason why a job has no result, such as "its process ended with exit code 3"."""
 
     reason: str
 
 
 Finished = tuple[Job, Any]
-"""A job with its result, or with ``Lost``."""
+"""Job with its result, or with ``Lost``."""
 
 
 def supervise(
@@ -58,18 +64,20 @@ def supervise(
     method: str | None = None,
     preload: Sequence[str] = (),
 ) -> Generator[Finished, None, None]:
-    """Run ``jobs`` in processes, costly ones first, and give each with its result or ``Lost`` as it finishes.
+    """Run jobs in processes, costly ones first, and yield each with its result or ``Lost`` as it finishes.
 
-    Close the generator to end early (``contextlib.closing``): every process is killed, with all it started.
+    Close the generator to end early (``contextlib.closing``): all processes are killed, with those they
+    started.
 
     Args:
-        setup: Called in each new process with the number of its slot, 0 to ``workers - 1``; gives what runs a
-            payload. It is pickled, as payloads and results are.
-        workers: How many processes at a time, at least 1.
-        timeout: Seconds for one job; then its process is killed. Starting has a longer limit of its own.
-        method: ``forkserver`` or ``spawn``; the quicker of those that work here, where left out.
-        preload: Modules to import once in the server that processes are forked from, for quick starts. What
-            they print as they are imported is not caught, and a server that runs already takes no notice.
+        setup: A function that is called in each new process with the number of its slot, 0 to ``workers -
+            1``, and returns the function that runs a payload. It is pickled, as payloads and results are.
+        jobs: The jobs.
+        workers: The number of processes at a time, at least 1.
+        timeout: The seconds of one job, after which its process is killed. A start has a longer limit.
+        method: ``forkserver`` or ``spawn``; None for the quicker one of those that work here.
+        preload: Modules to import once in the server that processes are forked from, for quick starts. Their
+            output during import is not caught, and a server that already runs does not import them.
 
     Raises:
         UserError: ``setup`` raised it, or no process can be set up.
@@ -91,7 +99,7 @@ def supervise(
 
 
 class _Run:
-    """The jobs that wait, the workers at theirs, and those that may go."""
+    """State of a run: waiting jobs, workers, and workers that were dismissed."""
 
     def __init__(self, context: Any, setup: Setup, jobs: Sequence[Job], workers: int, timeout: float) -> None:
         self._context = context
@@ -108,7 +116,7 @@ class _Run:
         self._finished: list[Finished] = []
 
     def results(self) -> Generator[Finished, None, None]:
-        """Every job with what became of it."""
+        """Yield every job with its result, or with ``Lost``."""
         while self._waiting or any(worker.job for worker in self._workers):
             self._fill_slots()
             for worker in self._ready():
@@ -118,7 +126,7 @@ class _Run:
             yield from finished
 
     def end(self, patience: float = 0.0) -> None:
-        """End all processes: kill them, but give those that may go ``patience`` seconds in all."""
+        """End all processes: dismissed ones get ``patience`` seconds in all, others are killed at once."""
         for worker in self._workers if patience else self._workers + self._dismissed:
             worker.kill()
         until = time.monotonic() + patience
@@ -130,18 +138,18 @@ class _Run:
     # -- workers come and go -----------------------------------------------------------------------
 
     def _fill_slots(self) -> None:
-        """Start workers while there are more jobs than workers about to take one."""
+        """Start workers while more jobs wait than workers are starting."""
         starting = sum(not worker.is_set_up for worker in self._workers)
         while self._free and starting < len(self._waiting):
             starting += self._start(min(self._free))
 
     def _start(self, slot: int) -> bool:
-        """Start a worker; whether that went well."""
+        """Start a worker, and return True if that succeeded."""
         order = pickle.dumps((self._setup, slot))
         self._free.discard(slot)
         try:
             worker = Worker(self._context, slot, self._variables)
-        except OSError as error:  # too many files
+        except OSError as error:  # such as too many open files
             self._count_failed_start(slot, raised(error))
             return False
         self._workers.append(worker)
@@ -156,7 +164,13 @@ class _Run:
         return True
 
     def _lose(self, worker: Worker, reason: str, patience: float = 0.0) -> None:
-        """Give a worker up, with the job that it is at; ``reason`` is for one that does not end by itself."""
+        """Give up a worker and its job.
+
+        Args:
+            worker: The worker.
+            reason: The reason to report if the process does not end by itself.
+            patience: The seconds that it gets to do so.
+        """
         self._forget(worker)
         how, line = worker.end(patience)
         reason = (how or reason) + (f"; it last wrote: {line}" if line else "")
@@ -174,11 +188,11 @@ class _Run:
         elif not self._free and not self._workers:
             raise UserError(
                 f"No process to run the jobs in can be set up: {reason}.",
-                "Mend what is said there; where memory is short, use fewer processes.",
+                "Remove that cause; if memory is short, use fewer processes (-n).",
             )
 
     def _forget(self, worker: Worker) -> None:
-        """Wait no more for what a worker says."""
+        """Stop waiting for messages of a worker."""
         self._workers.remove(worker)
         for key in list(self._selector.get_map().values()):
             if key.data is worker:
@@ -187,7 +201,7 @@ class _Run:
     # -- what workers say --------------------------------------------------------------------------
 
     def _ready(self) -> list[Worker]:
-        """The workers of which there is news, once there is some or a deadline is reached."""
+        """Wait for news of workers or the next deadline, and return the workers with news."""
         if not self._workers:
             return []
         left = min(worker.deadline for worker in self._workers) - time.monotonic()
@@ -200,7 +214,7 @@ class _Run:
         return list(ready)
 
     def _attend(self, worker: Worker) -> None:
-        """Take a worker's answer, if it is all there, and give it the next job."""
+        """Receive a worker's answer, if it is complete, and give it the next job."""
         worker.flush()
         answer = worker.receive()
         if answer is not None:
@@ -230,7 +244,7 @@ class _Run:
         worker.job = None
 
     def _occupy(self, worker: Worker) -> None:
-        """Give a worker the next job; with none left, let it go."""
+        """Give a worker the next job; dismiss it if none is left."""
         while self._waiting:
             job = self._waiting.popleft()
             try:
@@ -245,7 +259,7 @@ class _Run:
         worker.dismiss()
 
     def _end_silent(self) -> None:
-        """Give up the workers whose time is up."""
+        """Give up the workers whose deadline has passed."""
         now = time.monotonic()
         for worker in [worker for worker in self._workers if worker.deadline <= now]:
             limit = self._timeout if worker.is_set_up else self._start_timeout

@@ -1,4 +1,4 @@
-"""The tables of the pre-check (spec/precheck 8 and 10) as columns: key, Chinese and English header."""
+"""Columns of the pre-check's csv files: key, Chinese and English header (docs/standards.md#csv)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,20 @@ from typing import NamedTuple
 
 
 class Column(NamedTuple):
-    """A column: the key that the code knows it by, its header in the formats, and its English header."""
+    """Column of a csv file.
+
+    Attributes:
+        key: The name of the column in code.
+        chinese: The header of msprobe's files.
+        english: The header with ``--lang en``.
+    """
 
     key: str
     chinese: str
     english: str
 
     def header(self, language: str) -> str:
-        """The header in ``zh`` or ``en``."""
+        """Return the header in ``zh`` or ``en``."""
         return self.english if language == "en" else self.chinese
 
 
@@ -27,6 +33,7 @@ RESULT = (
     _same("backward", "Backward Test Success"),
     _same("message", "Message"),
 )
+"""Columns of the result of run_ut: a row for each API call."""
 
 NUMBERS = (
     Column("cosine", "余弦相似度", "Cosine Similarity"),
@@ -47,7 +54,7 @@ NUMBERS = (
     Column("ulp_mean", "ULP误差平均值", "ULP Mean"),
     Column("ulp_share", "ULP误差大于阈值占比", "ULP Share over Limit"),
 )
-"""What is measured of an output, in the order of the details."""
+"""Columns of the numbers that are measured of an output, in the order of the details."""
 
 DETAILS = (
     _same("name", "API Name"),
@@ -58,16 +65,18 @@ DETAILS = (
     _same("status", "Status"),
     _same("message", "Message"),
 )
+"""Columns of the details of run_ut: a row for each output."""
 
 
 class Tables(NamedTuple):
-    """The columns of both files of a pre-check, which a framework may have of its own."""
+    """Columns of both files of a pre-check; the first stage of a framework may name others."""
 
     result: tuple[Column, ...] = RESULT
     details: tuple[Column, ...] = DETAILS
 
 
 COMPARE_RESULT = (_same("name", "API Name"), *RESULT[1:])
+"""Columns of the result of api_precision_compare: a row for each API call."""
 
 COMPARE_DETAILS = (
     _same("name", "API Name"),
@@ -99,3 +108,4 @@ COMPARE_DETAILS = (
     Column("algorithm", "比对算法", "Compare Algorithm"),
     _same("message", "Message"),
 )
+"""Columns of the details of api_precision_compare: a row for each output."""

@@ -1,4 +1,4 @@
-"""The kit for authors of runners, status rules and standards: call a check with the spec that a hook returns.
+"""Test kit for authors of runners, first stages and standards: pass a check the specification of a hook.
 
 Each check raises an AssertionError whose message says what is wrong::
 
@@ -51,17 +51,19 @@ from probe_precheck.tables import COMPARE_DETAILS, DETAILS, NUMBERS
 
 T = TypeVar("T")
 JUDGES = ("listed", "exact", "rest")
+"""Values of ``StandardSpec.judges``."""
 API = "Mine.op"
+"""Name of the API whose outputs are judged."""
 
 
 def check_standard(spec: StandardSpec) -> None:
-    """Check a standard: every output is measured, and what was measured is judged.
+    """Check a standard: it must measure every output, and judge the numbers that it measured.
 
     Args:
-        spec: What ``probe_standards`` returns.
+        spec: A specification that ``probe_standards`` returns.
 
     Raises:
-        AssertionError: What is wrong, in a sentence.
+        AssertionError: The standard breaks a rule; the text says which.
     """
     title = _check_spec(spec, StandardSpec)
     _must(spec.label, f"{title} must have a label, which the column of the algorithm shows.")
@@ -75,7 +77,7 @@ def check_standard(spec: StandardSpec) -> None:
     for release in RELEASES:
         for what, output in _measurable(spec.judges == "exact"):
             what = f"{what} ({release})"
-            numbers = _twice(title, what, lambda one: dict(standard.measure(one, release)), output)  # noqa: B023
+            numbers = _twice(title, what, lambda item: dict(standard.measure(item, release)), output)  # noqa: B023
             _must(set(numbers) <= known,
                   f"{title} measures {_listed(set(numbers) - known)}, which no column shows.")  # fmt: skip
             _must(all(isinstance(number, Real) for number in numbers.values()),
@@ -98,13 +100,13 @@ def check_standard(spec: StandardSpec) -> None:
 
 
 def check_status_rule(spec: StatusRuleSpec) -> None:
-    """Check a first stage: every output of a call is judged, whatever it is.
+    """Check a first stage: it must judge every output that a call may have.
 
     Args:
-        spec: What ``probe_status_rules`` returns.
+        spec: A specification that ``probe_status_rules`` returns.
 
     Raises:
-        AssertionError: What is wrong, in a sentence.
+        AssertionError: The first stage breaks a rule; the text says which.
     """
     title = _check_spec(spec, StatusRuleSpec)
     _check_columns(spec.result, title)
@@ -127,12 +129,13 @@ def check_runner(spec: RunnerSpec, options: RunnerOptions, calls: Sequence[Call]
     """Check a runner with calls that it can run.
 
     Args:
-        spec: What ``probe_runners`` returns.
-        options: What the runner is opened with; with an ``error_directory`` saving is checked as well.
-        calls: Calls of the run that ``options`` names, such as ``calls_of(run)`` gives.
+        spec: A specification that ``probe_runners`` returns.
+        options: The options to open the runner with; if they have an ``error_directory``, saving is checked
+            too.
+        calls: Calls of the run that ``options`` names, such as those of ``calls_of(run)``.
 
     Raises:
-        AssertionError: What is wrong, in a sentence.
+        AssertionError: The runner breaks a rule; the text says which.
     """
     title = _check_spec(spec, RunnerSpec)
     _must(spec.framework, f"{title} must name the framework whose calls it runs.")
@@ -158,13 +161,13 @@ def check_runner(spec: RunnerSpec, options: RunnerOptions, calls: Sequence[Call]
     stranger = replace(calls[0], name=f"{calls[0].parts[0]}.no_such_api.0")
     try:
         outcome = runner.run(stranger)
-    except Exception:  # whatever a runner says of a call that it does not know: it becomes a skipped row
+    except Exception:  # an unknown call may raise anything; it becomes a skipped row
         return
     _must(isinstance(outcome.forward, Skipped), f"{title} runs {stranger.name}, which is no API.")
 
 
 def calls_of(run: RecordedRun) -> list[Call]:
-    """Return the calls of a recorded run that are run alone."""
+    """Return the calls of a recorded run that can be run alone."""
     calls = RecordedCalls(run)
     every = (calls.call(index, Settings()) for index in range(len(calls)))
     return [call for call in every if not call.problem]
@@ -174,7 +177,7 @@ def calls_of(run: RecordedRun) -> list[Call]:
 
 
 def _measurable(is_exact: bool) -> Iterator[tuple[str, Output]]:
-    """Outputs of the dtypes that standards are asked about, equal to their references and not."""
+    """Yield outputs of the dtypes that standards measure, equal to their references and not."""
     for name, array in EDGES.items():
         if array.dtype in (np.float16, np.float32):
             yield f"equal {name}", _output(array.astype(np.float64), array)
@@ -190,10 +193,10 @@ def _measurable(is_exact: bool) -> Iterator[tuple[str, Output]]:
 
 
 def _outputs() -> Iterator[tuple[str, Output]]:
-    """Whatever a call may give out: arrays of all dtypes, values, nothing."""
+    """Yield all kinds of outputs: arrays of all dtypes, plain values, None."""
     for name, array in EDGES.items():
         bench = array.astype(np.float64) if array.dtype.kind == "f" else array
-        is_wide = array.dtype == np.float64  # whose sums may overflow
+        is_wide = array.dtype == np.float64  # its sums may overflow
         yield f"wide {name}" if is_wide else f"equal {name}", _output(bench, array)
         yield f"random {name}", replace(_output(bench, array), is_random=True)
     empty = np.empty((0, 3), np.float32)
@@ -215,7 +218,7 @@ def _output(bench: np.ndarray[Any, Any], device: np.ndarray[Any, Any]) -> Output
 
 
 def _cells(numbers: Mapping[str, Any], output: Output) -> dict[str, str]:
-    """A row of the details as it is read again."""
+    """Return the row of an output in the details, as texts."""
     measured = {key: number_text(value, PRECISION) for key, value in numbers.items()}
     name = f"{API}.0.forward.output.0"
     return {"name": name, "device_dtype": output.device.dtype, "bench_dtype": output.bench.dtype, **measured}
@@ -230,17 +233,17 @@ def _must(condition: object, sentence: str) -> None:
 
 
 def _called(title: str, what: str, function: Callable[..., T], *arguments: Any) -> T:
-    """What a function returns that must neither raise nor warn."""
+    """Return the result of a function that must neither raise nor warn."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             return function(*arguments)
-    except Exception as error:  # whatever an author's code raises is told as what it is
+    except Exception as error:  # an author's code may raise anything
         raise AssertionError(f"{title} raised {said(error)} for {what}.") from error
 
 
 def _twice(title: str, what: str, function: Callable[[Output], T], output: Output) -> T:
-    """What is said of an output, which must be left as it is, and give the same again."""
+    """Return the verdict on an output; the output must stay unchanged, and a second verdict must be equal."""
     arrays = [side.values for side in (output.bench, output.device) if isinstance(side, Array)]
     before = [array.tobytes() for array in arrays]
     first = _called(title, what, function, replace(output, _shared={}))
@@ -251,7 +254,7 @@ def _twice(title: str, what: str, function: Callable[[Output], T], output: Outpu
 
 
 def _check_spec(spec: Spec, kind: type[Spec]) -> str:
-    """The title of a description that is one."""
+    """Check the specification, and return its title."""
     _must(isinstance(spec, kind), f"The hook must return {kind.__name__}, not {type(spec).__name__}.")
     problem = problem_of(spec)
     _must(not problem, f"{problem}.")
@@ -276,13 +279,13 @@ def _check_lists(spec: StandardSpec, title: str) -> None:
         lists = parse_yaml(files(package).joinpath(file).read_text("utf-8"))
     except Exception as error:  # a missing package or file, or no yaml
         raise AssertionError(f"{title}: {spec.apis} cannot be read: {said(error)}.") from error
-    _must(isinstance(lists, Mapping) and all(isinstance(one, list) for one in lists.values()),
+    _must(isinstance(lists, Mapping) and all(isinstance(apis, list) for apis in lists.values()),
           f"{title}: {spec.apis} must map names of standards to lists of APIs.")  # fmt: skip
     _must(spec.judges != "listed" or spec.name in lists, f"{title}: {spec.apis} lists no API for it.")
 
 
 def _check_messages(messages: Any, title: str, what: str) -> None:
-    _must(isinstance(messages, tuple) and all(isinstance(one, Message) for one in messages),
+    _must(isinstance(messages, tuple) and all(isinstance(message, Message) for message in messages),
           f"{title} must give a tuple of messages for {what}, not {messages!r:.80}.")  # fmt: skip
 
 
@@ -335,9 +338,9 @@ def _check_leaf(value: Any, title: str, what: str) -> None:
 
 
 def _bytes(outcome: Outcome) -> list[Any]:
-    """What both sides gave out, to be compared."""
+    """Return the outputs of both sides in a form that can be compared."""
     both = (outcome.forward, outcome.backward)
-    pairs = [pair for one in both if isinstance(one, Outputs) for pair in paired(one.bench, one.device)]
+    pairs = [pair for item in both if isinstance(item, Outputs) for pair in paired(item.bench, item.device)]
     sides = [side for pair in pairs for side in pair or ()]
     return [side.values.tobytes() if isinstance(side, Array) else repr(side) for side in sides]
 

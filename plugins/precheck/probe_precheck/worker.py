@@ -1,6 +1,7 @@
-"""The parent's hold on one process of the supervisor: what it is told, what it says, and how it ends.
+"""Parent's side of one process of the supervisor: its start, its messages, and its end.
 
-Nothing here waits for a process that is stuck: messages come and go in the parts that it takes and gives.
+Nothing here waits for a process that hangs: messages are sent and received in parts, as far as it takes and
+gives them.
 """
 
 from __future__ import annotations
@@ -22,24 +23,24 @@ from probe_core.ranks import processes
 from probe_precheck.worker_process import LENGTH, Answer, Says, serve
 
 PART = 256 * 1024
-"""Bytes read at a time, about what a socket holds."""
+"""Bytes that are read at a time, about the size of a socket's buffer."""
 
 TAIL = 4096
-"""Bytes of a process's output that are looked at."""
+"""Bytes at the end of a process's output in which its last line is looked for."""
 
 ENDING = 5.0
-"""Seconds that a process which is about to end is waited for, and one that was killed."""
+"""Seconds that the parent waits for a process that is ending, or that was killed."""
 
 
 class Ending(NamedTuple):
-    """How a process ended by itself, empty where it was killed by us; and the last line that it printed."""
+    """End of a process: how it ended by itself (empty if it was killed), and the last line it printed."""
 
     how: str
     last_line: str
 
 
 class Log:
-    """An unnamed file for what a process prints. The process gets it as a file descriptor when it starts."""
+    """Unnamed file for the output of a process, which gets it as a file descriptor when it starts."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115
@@ -50,15 +51,15 @@ class Log:
         return _taken, (reduction.DupFd(self._file.fileno()),)
 
     def clear(self) -> None:
-        """Forget what was printed so far."""
+        """Discard the output so far."""
         self._file.truncate(0)
 
     def close(self) -> None:
-        """Let the file go."""
+        """Close the file."""
         self._file.close()
 
     def last_line(self) -> str:
-        """The last line with anything on it; empty where there is none."""
+        """Return the last line that is not blank; an empty text if there is none."""
         if self._file.closed:
             return ""
         size = os.fstat(self._file.fileno()).st_size
@@ -72,15 +73,15 @@ def _taken(duplicate: Any) -> int:
 
 
 class Worker:
-    """The parent's hold on one process.
+    """One process, as the parent sees it.
 
     Attributes:
         slot: The number that its setup is called with.
-        is_set_up: It has said that it is.
-        job: What it is at; None before the first.
-        channel: Its line, where answers come from.
-        deadline: When it will have been silent for too long, on ``time.monotonic``'s clock.
-        is_gone: It has ended, or is about to.
+        is_set_up: True once the process has reported that it is set up.
+        job: The job that it runs; None before the first.
+        channel: The socket to it.
+        deadline: The time by which it must show a sign of life, on the clock of ``time.monotonic``.
+        is_gone: True if it has ended, or is about to.
     """
 
     def __init__(self, context: Any, slot: int, variables: Mapping[str, str]) -> None:
@@ -104,13 +105,13 @@ class Worker:
     def start(self) -> None:
         """Start the process.
 
-        Ctrl-C, which every process at the terminal gets, is no concern of those that are only starting.
+        Ctrl-C, which every process at the terminal gets, is ignored by processes that are starting.
 
         Raises:
-            OSError: There is no memory, file or process left for it.
-            EOFError: The server that forks it died.
+            OSError: The system has no memory, file or process left for it.
+            EOFError: The server that forks it has died.
         """
-        resource_tracker.ensure_running()  # now: as it starts, it lets Ctrl-C in
+        resource_tracker.ensure_running()  # before interrupts are held, since starting it lets Ctrl-C in
         with processes.hidden_main():
             if self._is_forked:
                 with processes.interrupts_held():
@@ -123,31 +124,31 @@ class Worker:
 
     @property
     def sentinel(self) -> int:
-        """What becomes readable when the process, which must have started, ends."""
+        """Handle that becomes readable when the process, which must have started, ends."""
         return cast(int, self._process.sentinel)
 
     # -- messages ----------------------------------------------------------------------------------
 
     @property
     def events(self) -> int:
-        """What to wait for at the channel: an answer, and room for what is not sent yet."""
+        """Events to wait for at the channel: an answer, and room for data that are not sent yet."""
         return selectors.EVENT_READ | (selectors.EVENT_WRITE if self._unsent else 0)
 
     def begin(self, job: Any, data: bytes, limit: float) -> None:
-        """Send a job as ``send`` does; what was printed so far belongs to those before."""
+        """Send a job as ``send`` does, and discard the output of earlier jobs."""
         self.job = job
         self._log.clear()
         self.send(data, limit)
 
     def send(self, data: bytes, limit: float) -> None:
-        """Send a pickle, to be answered within ``limit`` seconds from when the process has all of it."""
+        """Send a pickle, which must be answered within ``limit`` seconds after the process has all of it."""
         self._limit = limit
         self._unsent += LENGTH.pack(len(data)) + data
         self._hear()
         self.flush()
 
     def flush(self) -> None:
-        """Send what the process has room for."""
+        """Send as much as the process has room for."""
         try:
             while self._unsent:
                 del self._unsent[: self.channel.send(self._unsent)]
@@ -158,7 +159,7 @@ class Worker:
             self.is_gone = True
 
     def receive(self) -> Answer | None:
-        """The answer, once all of it is there."""
+        """Return the answer once it is complete; None until then."""
         try:
             while (answer := self._whole()) is None:
                 part = self.channel.recv(PART)
@@ -174,7 +175,7 @@ class Worker:
         return answer
 
     def _hear(self) -> None:
-        """The process shows that it is not stuck; its time begins anew."""
+        """Renew the deadline, since the process has shown a sign of life."""
         self.deadline = time.monotonic() + self._limit
 
     def _whole(self) -> Answer | None:
@@ -191,18 +192,18 @@ class Worker:
     # -- the end -----------------------------------------------------------------------------------
 
     def dismiss(self) -> None:
-        """Let the process end by itself."""
+        """Close the channel, so that the process ends by itself."""
         self.channel.close()
 
     def kill(self) -> None:
-        """Kill the process with all that it started, and do not wait for it."""
+        """Kill the process with all those that it started, without waiting for their end."""
         if self._is_there and self._process.exitcode is None:
             with contextlib.suppress(OSError):  # it has no group of its own yet
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.kill()
 
     def end(self, patience: float = 0.0) -> Ending:
-        """See the process end, killed after ``patience`` seconds."""
+        """Wait until the process ends, and kill it after ``patience`` seconds."""
         self.channel.close()
         self._its_channel.close()
         how = ""
@@ -214,7 +215,7 @@ class Worker:
             self.kill()
             self._process.join(ENDING)
             self._is_closed = True
-            with contextlib.suppress(ValueError):  # it hangs in the kernel, which even a kill waits for
+            with contextlib.suppress(ValueError):  # it hangs in the kernel, where a kill has no effect yet
                 self._process.close()
         line = self._log.last_line()
         self._log.close()

@@ -1,6 +1,6 @@
-"""What runs in a process of the supervisor: job after job, until the parent wants no more or is gone.
+"""Main loop of a process of the supervisor: it runs jobs until the parent closes the channel or ends.
 
-A message is its length and a pickle. In those to the parent, a byte before the pickle says what it is.
+A message is a length and a pickle. In messages to the parent, a byte before the pickle gives the kind.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from probe_core.errors import UserError, printable
 from probe_core.ranks import processes
 
 Setup = Callable[[int], Callable[[Any], Any]]
-"""Called with the number of the worker's slot; gives what runs a job."""
+"""Function that takes the number of the worker's slot, and returns the function that runs a job."""
 
 LENGTH = struct.Struct("!Q")
+"""Layout of a message's length."""
 
 
 class Says(IntEnum):
-    """What a message to the parent is."""
+    """Kind of a message to the parent."""
 
     READY = 0
     REFUSED = 1
@@ -35,19 +36,19 @@ class Says(IntEnum):
 
 
 class Answer(NamedTuple):
-    """A message to the parent: what it is, and a pickle."""
+    """Message to the parent: its kind, and a pickle."""
 
     says: Says
     data: bytes
 
 
 def serve(channel: socket.socket, log: int, variables: Mapping[str, str]) -> None:
-    """Set up as the first message says, then run a job for every other.
+    """Set the process up by the first message, then run a job for every further one.
 
     Args:
-        channel: The line to the parent.
-        log: The file descriptor that output goes to.
-        variables: Our environment variables.
+        channel: The socket to the parent.
+        log: The file descriptor for the output.
+        variables: The environment variables of the process.
     """
     _settle(log, variables)
     with channel, cast(BinaryIO, channel.makefile("rwb")) as stream:
@@ -66,7 +67,7 @@ def serve(channel: socket.socket, log: int, variables: Mapping[str, str]) -> Non
 
 
 def _settle(log: int, variables: Mapping[str, str]) -> None:
-    """Keep quiet, outlive Ctrl-C and no parent, and be the first to go where memory is short."""
+    """Redirect output, ignore Ctrl-C, end with the parent, and be killed first if memory is short."""
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
@@ -88,7 +89,7 @@ def _answer(run_job: Callable[[Any], Any], job: bytes) -> Answer:
 
 
 def raised(error: Exception) -> str:
-    """An exception as the reason why a job is lost."""
+    """Return an exception as the reason why a job is lost."""
     try:
         text = f": {error}" if str(error) else ""
     except Exception:

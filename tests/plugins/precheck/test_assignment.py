@@ -30,7 +30,7 @@ def manager() -> Manager:
 
 
 def chosen(
-    manager: Manager, api: str, dtype: str = SINGLE, release: str = "seed", path: Path | None = None
+    manager: Manager, api: str, dtype: str = SINGLE, release: str = "guide", path: Path | None = None
 ) -> str:
     found = Assignment(manager, release, path).of(api, dtype)
     return "" if found is None else found.spec.name
@@ -109,21 +109,24 @@ def test_the_users_list_comes_before_all_others(manager: Manager, tmp_path: Path
 
 
 def test_a_release_in_the_users_list(manager: Manager, tmp_path: Path) -> None:
-    path = lists(tmp_path, '\ufeffulp: [tanh, {"8.3": [erf]}]\nabsolute_threshold: [{seed: [sin]}]\n')
+    path = lists(
+        tmp_path, '\ufeffulp: [tanh, {"8.3": [erf]}]\nabsolute_threshold: [{guide: [sin]}, {seed: [cos]}]\n'
+    )
     found = {
-        release: [chosen(manager, api, release=release, path=path) for api in ("tanh", "erf", "sin")]
-        for release in ("seed", "8.3")
+        release: [chosen(manager, api, release=release, path=path) for api in ("tanh", "erf", "sin", "cos")]
+        for release in ("seed", "guide", "8.3")
     }
     assert found == {
-        "seed": ["ulp", "benchmark_ratio", "absolute_threshold"],
-        "8.3": ["ulp", "ulp", "absolute_threshold"],
+        "seed": ["ulp", "benchmark_ratio", "absolute_threshold", "absolute_threshold"],
+        "guide": ["ulp", "benchmark_ratio", "absolute_threshold", "absolute_threshold"],
+        "8.3": ["ulp", "ulp", "absolute_threshold", "absolute_threshold"],
     }
 
 
 @pytest.mark.parametrize(
     "text, says, fix",
     [
-        ("ulp: [", "is no valid yaml", "Mend"),
+        ("ulp: [", "is no valid yaml", "Correct"),
         ("", "must map standards to APIs", "ulp: [matmul"),
         ("- ulp", "must map standards to APIs", "ulp: [matmul"),
         ("upl: [tanh]", 'a standard "upl" that is not installed', "Use these"),
@@ -131,17 +134,17 @@ def test_a_release_in_the_users_list(manager: Manager, tmp_path: Path) -> None:
         ("ulp: tanh", "ulp must be a list of APIs", "[matmul, linear]"),
         ("ulp:", "ulp must be a list of APIs", "[matmul, linear]"),
         ("ulp: [1.5]", "1.5, which is no API", "bare name"),
-        ("ulp: [{8.3: [erf]}]", "which is no API", "yaml quotes 8.3"),
+        ("ulp: [{8.3: [erf]}]", "which is no API", "quotes around 8.3"),
         ('ulp: [{"9.1": [erf]}]', "which is no API", "bare name"),
         ('ulp: [{"8.3": erf}]', "which is no API", "bare name"),
         ('ulp: [{"8.3": [3]}]', "which is no API", "bare name"),
         ("&a [*a]", "must map|no valid yaml", ""),
-        ("[" * 5000, "is no valid yaml", "Mend"),
+        ("[" * 5000, "is no valid yaml", "Correct"),
     ],
 )
 def test_lists_that_are_none(text: str, says: str, fix: str, manager: Manager, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=says.replace("[", r"\[")) as caught:
-        Assignment(manager, "seed", lists(tmp_path, text))
+        Assignment(manager, "guide", lists(tmp_path, text))
     assert fix in caught.value.fix and "lists.yaml" in caught.value.what
     if fix == "Use these":
         assert "ulp" in caught.value.choices and "same_signs" in caught.value.choices
@@ -153,7 +156,7 @@ def test_files_that_cannot_be_read(content: bytes | None, manager: Manager, tmp_
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(UserError, match="cannot be read"):
-        Assignment(manager, "seed", path)
+        Assignment(manager, "guide", path)
 
 
 # -- third parties ---------------------------------------------------------------------------------
@@ -187,12 +190,12 @@ def test_two_standards_of_one_name(manager: Manager) -> None:
     spec = StandardSpec("ulp", "", Never, "", "")
     twice = manager_of(metrics=probe_metrics.hooks, double=hooks("double_hooks", spec))
     with pytest.raises(UserError, match='Several plugins provide a standard called "ulp"'):
-        Assignment(twice, "seed")
+        Assignment(twice, "guide")
 
 
 def test_no_standard_at_all() -> None:
     with pytest.raises(UserError) as caught:
-        Assignment(manager_of(), "seed")
+        Assignment(manager_of(), "guide")
     assert "A precision standard comes with probe-metrics" in caught.value.what
 
 

@@ -110,7 +110,7 @@ def test_a_standard_without_fault() -> None:
         ({"measure": lambda self, output, release: {"error_rate": float(np.log(np.zeros(1))[0])}},
          "raised RuntimeWarning"),
         ({"measure": writing}, "writes into the output"),
-        ({"measure": counting}, "something else of equal plain (seed) the second time"),
+        ({"measure": counting}, "something else of equal plain (guide) the second time"),
         ({"judge": lambda self, npu, gpu, release: "pass"}, "judge must return a Judgement, not str"),
         ({"judge": lambda self, npu, gpu, release: Judgement("pass", {})}, "no Status"),
         ({"judge": lambda self, npu, gpu, release: Judgement(Status.PASS, {"mine": 1})}, "fills the cells mine"),

@@ -1,1 +1,1 @@
-"""The precision standards of the pre-check, and the status that each output is given at once."""
+"""Precision standards of the pre-check, and the rules for the status of a single output."""

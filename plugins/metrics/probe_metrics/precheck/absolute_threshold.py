@@ -1,4 +1,4 @@
-"""The absolute threshold method."""
+"""Standard of the absolute threshold method."""
 
 from __future__ import annotations
 
@@ -17,32 +17,46 @@ RATES = {
     "relative_error_rate": "relative_error_status",
     "absolute_error_rate": "absolute_error_status",
 }
-"""The columns of the details that must be 0, and those of their verdicts."""
+"""Columns of the details that must be 0, each with the column of its verdict."""
 
 
 class AbsoluteThreshold:
-    """Small errors, element by element: three shares of elements that miss a bound, all to be 0.
+    """Requires that every element is within a bound: three shares of elements that miss theirs must be 0.
 
-    Source: pre-check guide 9.2, 9.3, decisions A2, B7, B8.
+    Formulas, in float64, for a device D and a benchmark B of one shape, limits converted to B's dtype:
+    elements are inf or nan on either side, small (``|B| <= small_value``) or normal. Normal ones miss ``|D -
+    B| / (|B| + eps) <= rtol``, small ones ``|D - B| <= atol`` (in the unit of the data). eps is that of B's
+    dtype; 2^-8 if D is bfloat16. Each share is of the elements of its class.
+
+    Edge cases:
+        * nan or inf on either side: judged by ``inf_nan.InfNanTally``; nan on both sides agrees, and so does
+          inf with inf or the largest number of the same sign.
+        * B is 0 (or -0.0): the element is small.
+        * 0-d: like any other. No elements, or none of a class: the share is 0.
+
+    Source: docs/standards.md#absolute-threshold, by the pre-check guide of msprobe 1.0.4.
     """
 
     def measure(self, output: Output, release: str) -> Mapping[str, float | int]:
-        """The three rates, each between 0 and 1; 0 where no element is of their kind."""
+        """Return the three rates, each from 0 to 1; 0 if no element is of their class."""
         elements = output.once(Elements)
         limits = of_kind(thresholds(release, "absolute_threshold"), elements.kind)
         return error_rates(elements, limits["rtol"], limits["small_value"], limits["small_value_atol"])
 
     def judge(self, npu: Numbers, gpu: Numbers, release: str) -> Judgement:
-        """Pass where each rate of the device is exactly 0; the GPU's are for the message alone (B32)."""
+        """Return pass if each rate of the device is exactly 0; the GPU's rates only add to the message."""
         statuses, cells, messages = judge_zero_rates(npu, gpu, RATES)
         return Judgement(worst(statuses), cells, messages)
 
 
 def error_rates(elements: Elements, rtol: float, small_value: float, atol: float) -> dict[str, float | int]:
-    """Shares of elements that miss their bound: of inf and nan, of normal values, of small values (9.3).
+    """Return the shares of elements that miss their bound: of inf and nan, of normal and of small values.
 
-    Normal values miss ``|device - bench| / (|bench| + eps) <= rtol``; small ones, up to ``small_value`` in
-    |bench|, miss ``|device - bench| <= atol``.
+    Args:
+        elements: Both sides.
+        rtol: The bound of ``|device - bench| / (|bench| + eps)`` for normal values.
+        small_value: The largest ``|bench|`` of a small value.
+        atol: The bound of ``|device - bench|`` for small values.
     """
     tally = InfNanTally(elements, rtol)
     rtol, small_value, atol = elements.limit(rtol), elements.limit(small_value), elements.limit(atol)

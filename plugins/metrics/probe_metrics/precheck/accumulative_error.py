@@ -1,4 +1,4 @@
-"""The accumulative error method."""
+"""Standard of the accumulative error method."""
 
 from __future__ import annotations
 
@@ -13,29 +13,35 @@ from probe_metrics.precheck.verdicts import MEASURED, judge_zero_rates, number, 
 
 
 class AccumulativeError:
-    """Errors of long sums: the absolute threshold method with one bound, and errors to either side alike.
+    """Requires that errors of long sums are within one bound, and about as often above as below.
 
-    Source: pre-check guide 9.9 (from release 8.3 on; it serves for any release).
+    Formulas: the three rates of the absolute threshold standard, with one bound for all of them and a small
+    value of 1; each must be 0. The error balance ``|#(D > B) - #(D < B)| / size`` of a device D and a
+    benchmark B must be at most the dtype's limit. All four are shares. nan, inf, -0.0, a benchmark of 0, 0-d
+    and empty arrays: as in ``AbsoluteThreshold``; nan is on neither side of the balance.
+
+    Source: docs/standards.md#accumulative-error, by msprobe 8.3, which has no API for it; a list given
+    by ``--assign`` may.
     """
 
     def measure(self, output: Output, release: str) -> Mapping[str, float | int]:
-        """The three rates of the absolute threshold method, and the error balance."""
+        """Return the three rates of the absolute threshold standard, and the error balance."""
         elements = output.once(Elements)
         limits = thresholds(release, "accumulative_error")
         bound = of_kind(limits, elements.kind)["bound"]
-        found = error_rates(elements, bound, limits["small_value"], bound)
-        found["error_balance"] = error_balance(elements)
-        return found
+        columns = error_rates(elements, bound, limits["small_value"], bound)
+        columns["error_balance"] = error_balance(elements)
+        return columns
 
     def judge(self, npu: Numbers, gpu: Numbers, release: str) -> Judgement:
-        """Pass where each rate is exactly 0 and the balance within the dtype's limit."""
+        """Return pass if each rate is exactly 0 and the balance is within the dtype's limit."""
         limit = of_kind(thresholds(release, "accumulative_error"), npu.kind)["error_balance"]
         statuses, cells, messages = judge_zero_rates(npu, gpu, RATES)
         status = passes(npu["error_balance"] <= limit)
         statuses.append(status)
         cells["error_balance_status"] = status
         if status is Status.ERROR:
-            theirs = number(gpu, "error_balance")
-            as_well = theirs is not None and not theirs <= limit
+            gpu_balance = number(gpu, "error_balance")
+            as_well = gpu_balance is not None and not gpu_balance <= limit
             messages = (*messages, over_the_limit(MEASURED["error_balance"], status, as_well))
         return Judgement(worst(statuses), cells, messages)

@@ -1,4 +1,4 @@
-"""The benchmark ratio method."""
+"""Standard of the benchmark ratio method."""
 
 from __future__ import annotations
 
@@ -23,21 +23,37 @@ INDICATORS = {
     "mean_relative_error": "mean_relative",
     "error_balance": "error_balance",
 }
-"""The columns of the details whose ratios are judged, and how the columns of ratio and verdict begin."""
+"""Columns of the details whose ratios are judged, each with the prefix of its ratio and verdict columns."""
 UNCOUNTED = "error_balance"
-"""Shown, and without weight in the verdict (9.5)."""
+"""Column whose ratio is shown and does not count in the verdict."""
 
 
 class BenchmarkRatio:
-    """Errors no larger than those of the device to trust, both measured against a benchmark.
+    """Requires errors no larger than those of a trusted device, both measured against a benchmark.
 
-    Source: pre-check guide 9.2, 9.4, 9.5, decisions A1, A2, B7 to B10.
+    Formulas, in float64, for a device D and a benchmark B of one shape, limits converted to B's dtype.
+    Elements that are inf or nan on either side, and small ones (``|B| <= small_value``), are masked.
+
+    * small value error share: share of the small elements with ``|D - B| > atol``.
+    * RMSE: ``sqrt(mean(|D - B|²) * (size / (unmasked + c) + c))`` with 0 for masked elements and c = 1e-4; in
+      the unit of the data.
+    * largest and mean relative error: of ``|D - B| / (|B| + eps)`` over the unmasked elements; ratios.
+    * error balance: ``|#(D > B) - #(D < B)| / size``.
+
+    Edge cases:
+        * nan or inf: a share of its own says in how many of these elements the sides disagree
+          (``inf_nan.InfNanTally``); the column is blank without such elements.
+        * B is 0 (or -0.0): the element is small. All elements masked: errors are 0.
+        * 0-d: like any other. No elements: not measured.
+
+    Source: docs/standards.md#benchmark-ratio, by the pre-check guide of msprobe 1.0.4. The rule on inf and
+    nan is probe's own, since msprobe passes an output that is all nan.
     """
 
     def measure(self, output: Output, release: str) -> Mapping[str, float | int]:
-        """Share of wrong small values, RMSE (in the unit of the data), relative errors, error balance.
+        """Return share of wrong small values, RMSE, largest and mean relative error, and error balance.
 
-        The inf/nan error rate is there where an element is inf or nan.
+        The inf/nan error rate is among them if an element is inf or nan.
         """
         elements = output.once(Elements)
         limits = thresholds(release, "benchmark_ratio")
@@ -48,16 +64,17 @@ class BenchmarkRatio:
             for block in elements.blocks():
                 errors.add(block)
                 tally.add(block)
-        found = errors.columns(limits["rmse_correction"])
-        found["error_balance"] = error_balance(elements)
+        columns = errors.columns(limits["rmse_correction"])
+        columns["error_balance"] = error_balance(elements)
         if tally.count:
-            found[INF_NAN] = tally.rate
-        return found
+            columns[INF_NAN] = tally.rate
+        return columns
 
     def judge(self, npu: Numbers, gpu: Numbers, release: str) -> Judgement:
-        """Error where one of the four ratios that count is over its limit; a warning in between (seed).
+        """Return error if one of the four ratios that count is over its limit, warning in between, else pass.
 
-        Numbers that are inf or nan must be so alike. A device that is worse in inf and nan fails (A1).
+        msprobe 8.3 has no warnings. Numbers that are inf or nan must be the same on both devices. A device
+        with more errors in inf and nan than the trusted one fails.
         """
         limits = thresholds(release, "benchmark_ratio")
         floor = of_kind(limits["floor"], npu.kind) if "floor" in limits else 0.0
@@ -84,7 +101,7 @@ class BenchmarkRatio:
 
 
 class _Errors:
-    """What the blocks so far came to, by small values and normal ones."""
+    """Errors of the blocks so far, of small values and of unmasked ones."""
 
     def __init__(self, elements: Elements, small_domain: Mapping[str, float]) -> None:
         self._size, self._eps = elements.size, elements.eps
@@ -111,7 +128,7 @@ class _Errors:
         self._squares += float(np.add.reduce(np.multiply(error, error, out=error)))
 
     def columns(self, correction: float) -> dict[str, Any]:
-        """The columns of the details (9.4); the mean square is taken from all elements to those unmasked."""
+        """Return the columns of the details; ``correction`` is the constant of the RMSE."""
         unmasked = self._size - self._masked
         square = share(self._squares, self._size)
         square *= self._size / (unmasked + correction) + correction
@@ -132,6 +149,6 @@ def _status(ratio: Ratio, limits: Mapping[str, float]) -> Status:
 
 
 def _inf_nan_status(npu: float, gpu: float | None) -> Status:
-    """Error where the device has any share in error, and more than the GPU's (A1)."""
+    """Return error if the device has any inf or nan in error, and a larger share than the GPU."""
     no_worse = npu == 0 or (gpu is not None and npu <= gpu)
     return Status.PASS if no_worse else Status.ERROR

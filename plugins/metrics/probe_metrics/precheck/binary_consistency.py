@@ -1,4 +1,4 @@
-"""The binary consistency method."""
+"""Standard of the binary consistency method."""
 
 from __future__ import annotations
 
@@ -19,17 +19,27 @@ TOPK_HINT = Message(
 
 
 class BinaryConsistency:
-    """Equal, element by element; for every dtype.
+    """Requires that every element equals the benchmark's; for every dtype.
 
-    Source: pre-check guide 9.6, decision B1.
+    Formula, for a device D and a benchmark B of one shape: number of elements with ``D != B``, divided by the
+    number of all; a share from 0 to 1, which must be 0. If D is bfloat16, a float64 B is rounded to float32
+    first.
+
+    Edge cases:
+        * nan equals nan; inf equals inf of the same sign; 0.0 equals -0.0. A benchmark of 0 is no special
+          case.
+        * 0-d: like any other. No elements: the share is 0.
+
+    Source: docs/standards.md#binary-consistency, by the pre-check guide of msprobe 1.0.4, in which nan does
+    not equal nan.
     """
 
     def measure(self, output: Output, release: str) -> Mapping[str, float | int]:
-        """The share of elements that differ."""
+        """Return the share of elements that differ."""
         return {"error_rate": output.once(error_rate)}
 
     def judge(self, npu: Numbers, gpu: Numbers, release: str) -> Judgement:
-        """Pass where no element differs; the GPU's rate is looked at for the message alone (B32)."""
+        """Return pass if no element differs; the GPU's rate only adds to the message."""
         statuses, cells, messages = judge_zero_rates(npu, gpu, {"error_rate": "error_rate_status"})
         if messages and TOPK in npu.text("name").split("."):
             messages = (*messages, TOPK_HINT)
@@ -37,10 +47,7 @@ class BinaryConsistency:
 
 
 def error_rate(output: Output) -> float:
-    """The share of elements that differ, 0 of none; nan equals nan and 0.0 equals -0.0 (B1).
-
-    A bench of float64 is rounded to float32 where the device's dtype is bfloat16 (7).
-    """
+    """Return the share of elements that differ; 0 if there are none (see ``BinaryConsistency``)."""
     device, bench = output.device.values, output.bench.values
     with np.errstate(all="ignore"):
         if output.device.kind == BFLOAT16 and bench.dtype == np.float64:

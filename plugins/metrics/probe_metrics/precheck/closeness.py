@@ -1,6 +1,6 @@
-"""How close both sides of a floating-point output are: extrema, cosine, shares below a relative error (7).
+"""Closeness of both sides of a floating-point output: extrema, cosine, and shares of small relative errors.
 
-Elements that are inf or nan on both sides alike are left out of all three (decision A8).
+Elements that are inf or nan, the same on both sides, are left out of all three (docs/standards.md#status).
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from probe_metrics.precheck.elements import Elements, Flat
 
 
 class Extrema(NamedTuple):
-    """The largest magnitudes of an output, of elements that are finite on both sides.
+    """Largest magnitudes of an output, over the elements that are finite on both sides.
 
     Attributes:
-        size: Number of these elements.
-        apart: Number of elements that are inf or nan, and not alike.
-        device, bench, error: The largest of |device|, |bench| and |device - bench|; 0 of nothing.
+        size: The number of these elements.
+        apart: The number of elements that are inf or nan, and not the same on both sides.
+        device: The largest ``|device|``; 0 for no elements.
+        bench: The largest ``|bench|``; 0 for no elements.
+        error: The largest ``|device - bench|``, in the unit of the data; 0 for no elements.
     """
 
     size: int
@@ -32,51 +34,52 @@ class Extrema(NamedTuple):
 
 
 def extrema(output: Output) -> Extrema:
-    """The extrema of an output; ask for them with ``output.once(extrema)``."""
+    """Return the extrema of an output; call it as ``output.once(extrema)``, so that they are shared."""
     elements = output.once(Elements)
     size = apart = 0
     device = bench = error = 0.0
     with np.errstate(all="ignore"):
         for block in elements.blocks():
-            found = elements.settled(block)
-            apart += found.apart
-            if found.device.size:
-                size += found.device.size
-                device = max(device, float(np.abs(found.device).max()))
-                bench = max(bench, float(found.magnitude.max()))
-                error = max(error, float(found.error.max()))
+            finite = elements.settled(block)
+            apart += finite.apart
+            if finite.device.size:
+                size += finite.device.size
+                device = max(device, float(np.abs(finite.device).max()))
+                bench = max(bench, float(finite.magnitude.max()))
+                error = max(error, float(finite.error.max()))
     return Extrema(size, apart, device, bench, error)
 
 
 def cosine(elements: Elements, largest: Extrema) -> float:
-    """The cosine of the angle between both sides, from -1 to 1; neither may be all zero.
+    """Return the cosine ``D·B / (‖D‖ ‖B‖)`` of device D and benchmark B, from -1 to 1.
 
-    Each side is divided by its largest magnitude first, so that no square overflows.
+    Each side is divided by its largest magnitude first, so that no square overflows. Neither may be all zero.
     """
     dot = device = bench = 0.0
     with np.errstate(all="ignore"):
         for block in elements.blocks():
-            found = elements.settled(block)
-            ours, theirs = found.device / largest.device, found.bench / largest.bench
-            dot += _sum(ours * theirs)
-            device += _sum(np.square(ours, out=ours))
-            bench += _sum(np.square(theirs, out=theirs))
+            finite = elements.settled(block)
+            tested, reference = finite.device / largest.device, finite.bench / largest.bench
+            dot += _sum(tested * reference)
+            device += _sum(np.square(tested, out=tested))
+            bench += _sum(np.square(reference, out=reference))
     return max(-1.0, min(1.0, dot / math.sqrt(device * bench)))
 
 
 def shares_below(elements: Elements, limits: Sequence[float]) -> list[float]:
-    """For each limit the share of elements with |device - bench| / (|bench| + eps) below it; 1 of nothing.
+    """Return for each limit the share of elements with ``|device - bench| / (|bench| + eps)`` below it.
 
-    Elements that are inf or nan on one side only, or not alike, are not below it.
+    Elements that are inf or nan on one side only, or not the same, count as not below it. A benchmark of 0
+    leaves eps as the denominator. The share of no elements is 1.
     """
     counts = [0] * len(limits)
     size = 0
     bounds = [elements.limit(limit) for limit in limits]
     with np.errstate(all="ignore"):
         for block in elements.blocks():
-            found = elements.settled(block)
-            size += found.device.size + found.apart
-            relative = found.error / (found.magnitude + elements.eps)
+            finite = elements.settled(block)
+            size += finite.device.size + finite.apart
+            relative = finite.error / (finite.magnitude + elements.eps)
             for place, bound in enumerate(bounds):
                 counts[place] += int(np.count_nonzero(relative < bound))
     return [count / size if size else 1.0 for count in counts]

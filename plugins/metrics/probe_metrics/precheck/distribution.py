@@ -1,4 +1,4 @@
-"""Outputs of random numbers, which differ element by element though both sides are right."""
+"""Comparison of random numbers, which differ element by element though both sides are right."""
 
 from __future__ import annotations
 
@@ -14,38 +14,40 @@ from probe_metrics.precheck.elements import BFLOAT16, Flat
 
 
 def zeros_agree(bench: Array, device: Array, limits: Mapping[str, Any]) -> bool:
-    """Whether both sides of a dropout dropped about as many elements (spec: pre-check guide 7.1).
+    """Return True if both sides of a dropout set about as many elements to 0 (docs/standards.md#status).
 
-    The counts of zeros differ by less than a share of the elements; few elements always agree.
+    The shares of zeros, -0.0 included, must differ by less than ``limits["zeros"]``. Outputs of fewer
+    elements than ``limits["numel"]`` always agree. nan and inf count as not zero.
     """
     size = bench.values.size
     if size < limits["numel"]:
         return True
-    apart = int(np.count_nonzero(bench.values)) - int(np.count_nonzero(device.values))
-    found: bool = abs(apart) / size < limits["zeros"]
-    return found
+    difference = int(np.count_nonzero(bench.values)) - int(np.count_nonzero(device.values))
+    agree: bool = abs(difference) / size < limits["zeros"]
+    return agree
 
 
 def distributions_agree(bench: Array, device: Array, limits: Mapping[str, Any]) -> bool:
-    """Whether both sides may be samples of one distribution: two-sample Kolmogorov-Smirnov test.
+    """Return True if both sides may be samples of one distribution: two-sample Kolmogorov-Smirnov test.
 
-    The samples differ where the largest distance of their distribution functions is above
-    sqrt(-ln(alpha / 2) / n) for n elements a side (Smirnov 1948; never too strict for discrete numbers). A
-    large output is judged by elements evenly spread over it; few elements always agree. nan counts as the
-    largest number. The bench is rounded to the device's dtype.
+    The samples differ if the largest distance of their distribution functions is above
+    ``sqrt(-ln(alpha / 2) / n)`` for n elements on each side (Smirnov 1948; never too strict for discrete
+    numbers). The benchmark is rounded to the device's dtype first. Of a large output, elements evenly spread
+    over it are tested. Outputs of fewer elements than ``limits["numel"]`` always agree. nan counts as the
+    largest number.
     """
     size = bench.values.size
     if size < limits["numel"]:
         return True
     step = -(-size // limits["sample"])
-    ours, theirs = (side.values.reshape(-1)[::step] for side in (device, bench))
+    tested, reference = (side.values.reshape(-1)[::step] for side in (device, bench))
     with np.errstate(all="ignore"):
-        distance = largest_distance(ours, rounded_to(theirs, device))
-    return distance <= math.sqrt(-math.log(limits["alpha"] / 2) / ours.size)
+        distance = largest_distance(tested, rounded_to(reference, device))
+    return distance <= math.sqrt(-math.log(limits["alpha"] / 2) / tested.size)
 
 
 def largest_distance(first: Flat, second: Flat) -> float:
-    """The largest distance of the distribution functions of two samples (Kolmogorov-Smirnov statistic)."""
+    """Return the Kolmogorov-Smirnov statistic: the largest distance of two distribution functions."""
     first, second = np.sort(first), np.sort(second)
     places = np.concatenate([first, second])
     distance = np.searchsorted(first, places, "right") / first.size
@@ -54,7 +56,7 @@ def largest_distance(first: Flat, second: Flat) -> float:
 
 
 def rounded_to(bench: Flat, device: Array) -> Flat:
-    """Floating-point numbers of the bench, rounded to the dtype of the device; bfloat16 as float32."""
+    """Return the benchmark rounded to the device's floating-point dtype; bfloat16 is held as float32."""
     if device.values.dtype.kind != "f":
         return bench
     if device.kind == BFLOAT16:

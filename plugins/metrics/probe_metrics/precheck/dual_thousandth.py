@@ -1,4 +1,4 @@
-"""The dual thousandth method."""
+"""Standard of the dual thousandth method."""
 
 from __future__ import annotations
 
@@ -13,28 +13,34 @@ from probe_metrics.precheck.verdicts import GPU_FAILS, number, passes
 
 
 class DualThousandth:
-    """Nearly all elements within a thousandth of the benchmark.
+    """Requires that nearly all elements are within a thousandth of the benchmark.
 
-    Source: pre-check guide 9.8, decisions A8, C5.
+    Formula, in float64, for a device D and a benchmark B of one shape: share of the elements with
+    ``|D - B| / (|B| + eps) < 0.001``, which must be above 0.999. eps is that of B's dtype; 2^-8 if D is
+    bfloat16.
+
+    Edge cases:
+        * nan or inf: left out if the sides agree; counted as missed if not.
+        * B is 0 (or -0.0): eps alone is the denominator.
+        * 0-d: like any other. No elements, or none that is finite: the share is 1.
+
+    Source: docs/standards.md#dual-thousandth, by the pre-check guide of msprobe 1.0.4.
     """
 
     def measure(self, output: Output, release: str) -> Mapping[str, float | int]:
-        """The share of elements with a relative error below a thousandth; 1 of nothing.
-
-        Elements that are inf or nan are left out where the sides agree, and count as missed where not.
-        """
+        """Return the share of elements with a relative error below a thousandth."""
         limit = thresholds(release, "dual_thousandth")["relative"]
         return {"thousandth": shares_below(output.once(Elements), [limit])[0]}
 
     def judge(self, npu: Numbers, gpu: Numbers, release: str) -> Judgement:
-        """Pass above the limit; the GPU's share is looked at for the message alone (B32)."""
+        """Return pass if the share is above the limit; the GPU's share only adds to the message."""
         limit = thresholds(release, "dual_thousandth")["share"]
-        found = npu["thousandth"]
-        status = passes(found > limit)
-        cells: dict[str, float | str] = {"thousandth": found, "thousandth_status": status}
-        if found > limit:
+        share = npu["thousandth"]
+        status = passes(share > limit)
+        cells: dict[str, float | str] = {"thousandth": share, "thousandth_status": status}
+        if share > limit:
             return Judgement(status, cells)
-        theirs = number(gpu, "thousandth")
-        too = "" if theirs is None or theirs > limit else GPU_FAILS
-        english = f"ERROR: too few elements are within a thousandth of the benchmark{too}"
-        return Judgement(status, cells, (Message(f"ERROR: 双千指标不达标{too}", english),))
+        gpu_share = number(gpu, "thousandth")
+        gpu_fails = "" if gpu_share is None or gpu_share > limit else GPU_FAILS
+        english = f"ERROR: too few elements are within a thousandth of the benchmark{gpu_fails}"
+        return Judgement(status, cells, (Message(f"ERROR: 双千指标不达标{gpu_fails}", english),))

@@ -1,7 +1,8 @@
-"""What the standards share of one output: both sides flat, in blocks of float64, and how its dtype ends.
+"""Both sides of one output as flat blocks of float64, shared by all standards, and the ends of its dtype.
 
-No error is computed in the dtype under test: every difference is one of float64 numbers. Blocks stay in a
-core's cache and are made anew for each pass, so that no copy of a large output is kept.
+No error is computed in the dtype under test: all differences are taken in float64. Blocks fit into a core's
+cache and are made again for each pass, so that no copy of a large output is kept. The masks of elements that
+are inf, nan or small are defined in docs/standards.md#masks.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ BFLOAT16 = "bfloat16"
 
 
 class Range(NamedTuple):
-    """Where a floating-point dtype ends: its largest number, and the least magnitude that rounds to inf."""
+    """Largest number of a floating-point dtype, and the smallest magnitude that rounds to inf."""
 
     largest: float
     overflow: float
@@ -30,7 +31,10 @@ class Range(NamedTuple):
 class Block:
     """Consecutive elements of both sides as float64; do not write into its arrays.
 
-    ``overflow`` is the least magnitude of a bench element that the device's numpy dtype cannot hold.
+    Args:
+        device: Elements of the device under test.
+        bench: The same elements of the benchmark.
+        overflow: The smallest magnitude of a benchmark element that is inf in the device's numpy dtype.
     """
 
     def __init__(self, device: Flat, bench: Flat, overflow: float) -> None:
@@ -40,26 +44,29 @@ class Block:
 
     @cached_property
     def magnitude(self) -> Flat:
-        """|bench|."""
-        found: Flat = np.abs(self.bench)
-        return found
+        """Magnitudes of the benchmark, ``|bench|``."""
+        magnitude: Flat = np.abs(self.bench)
+        return magnitude
 
     @cached_property
     def error(self) -> Flat:
-        """|device - bench|."""
-        found: Flat = self.device - self.bench
-        return np.abs(found, out=found)
+        """Absolute errors, ``|device - bench|``."""
+        error: Flat = self.device - self.bench
+        return np.abs(error, out=error)
 
     @cached_property
     def special(self) -> Flat | None:
-        """Where either side is inf or nan, the bench in the device's numpy dtype; None for nowhere (9.2)."""
+        """Mask of elements that are inf or nan on either side; None if there are none.
+
+        The benchmark counts as inf if it is so in the device's numpy dtype.
+        """
         finite = np.isfinite(self.device)
         finite &= self.magnitude < self._overflow
         return None if finite.all() else ~finite
 
 
 class Settled(NamedTuple):
-    """A block without its elements that are inf or nan, and how many of these the sides do not agree in."""
+    """Block without elements that are inf or nan; ``apart`` counts those in which the sides disagree."""
 
     device: Flat
     bench: Flat
@@ -69,15 +76,16 @@ class Settled(NamedTuple):
 
 
 class Elements:
-    """Two floating-point arrays of one shape, flat; ask for them with ``output.once(Elements)``.
+    """Two flat floating-point arrays of one shape; call it as ``output.once(Elements)`` to share them.
 
-    A bench of float64 is rounded to float32 where the device's dtype is bfloat16 (7).
+    If the device's dtype is bfloat16, a float64 benchmark is rounded to float32.
 
     Attributes:
-        kind: The device's dtype: ``bfloat16``.
-        size: Number of elements.
-        eps: What a denominator adds to |bench|: the eps of the bench array's dtype; for bfloat16 2^-8 (B8).
-        range: Where the device's dtype ends.
+        kind: The device's dtype, such as ``bfloat16``.
+        size: The number of elements.
+        eps: The number that is added to ``|bench|`` in denominators: the distance from 1 to the next number
+            of the benchmark's dtype; 2^-8 if the device's dtype is bfloat16.
+        range: The ends of the device's dtype.
     """
 
     def __init__(self, output: Output) -> None:
@@ -89,16 +97,16 @@ class Elements:
                 self._bench = self._bench.astype(np.float32)
         self.size = self._device.size
         self.eps = 2.0**-8 if self.kind == BFLOAT16 else float(np.finfo(self._bench.dtype).eps)
-        self._held = _range(self._device.dtype)  # as numpy holds it: bfloat16 as float32
+        self._held = _range(self._device.dtype)  # of the dtype in numpy: bfloat16 is held as float32
         self.range = _ends(128, 7) if self.kind == BFLOAT16 else self._held
 
     def limit(self, value: float) -> float:
-        """``value`` in the dtype of the benchmark array (B7)."""
+        """Return a limit rounded to the dtype of the benchmark array."""
         with np.errstate(all="ignore"):
             return float(np.asarray(value, self._bench.dtype))
 
     def blocks(self) -> Iterable[Block]:
-        """All elements, block by block; a small output's only block is made once."""
+        """Return all elements, block by block; the only block of a small output is made once."""
         return self._only if self.size <= BLOCK else map(self._block, range(0, self.size, BLOCK))
 
     @cached_property
@@ -110,16 +118,16 @@ class Elements:
         return Block(self._device[part], self._bench[part], self._held.overflow)
 
     def rounded(self, bench: Flat) -> Flat:
-        """Elements of a bench block in the device's numpy dtype, as float64 (B9: bfloat16 as it is)."""
+        """Return benchmark elements, rounded to the device's numpy dtype (bfloat16: float32), as float64."""
         if self._device.dtype.itemsize >= self._bench.dtype.itemsize:
             return bench
         return bench.astype(self._device.dtype).astype(np.float64)
 
     def settled(self, block: Block) -> Settled:
-        """The block without what is inf or nan on either side (A8).
+        """Return the block without elements that are inf or nan on either side.
 
-        The sides agree where both are nan, or where the device has the inf that the bench is, or becomes when
-        rounded to the device's dtype.
+        The sides agree if both are nan, or if the device is inf and the benchmark, rounded to the device's
+        dtype, is the same inf.
         """
         if block.special is None:
             return Settled(block.device, block.bench, block.magnitude, block.error)
@@ -131,14 +139,18 @@ class Elements:
         return Settled(block.device[kept], block.bench[kept], block.magnitude[kept], block.error[kept], apart)
 
     def overflows(self, device: Flat, bench: Flat) -> Flat:
-        """Where the device is inf because the bench, rounded to the device's dtype, is the same inf (B6)."""
-        found: Flat = np.isinf(device) & (np.abs(bench) >= self.range.overflow)
-        found &= np.signbit(device) == np.signbit(bench)
-        return found
+        """Return a mask of elements that are inf on the device and, in its dtype, on the benchmark."""
+        mask: Flat = np.isinf(device) & (np.abs(bench) >= self.range.overflow)
+        mask &= np.signbit(device) == np.signbit(bench)
+        return mask
 
 
 def error_balance(elements: Elements) -> float:
-    """|#(device > bench) - #(device < bench)| / size, the bench in the device's numpy dtype (9.4)."""
+    """Return the error balance ``|#(device > bench) - #(device < bench)| / size``, a share.
+
+    The benchmark is rounded to the device's numpy dtype first. nan is neither above nor below; 0 for no
+    elements.
+    """
     above = below = 0
     with np.errstate(all="ignore"):
         for block in elements.blocks():
@@ -149,17 +161,17 @@ def error_balance(elements: Elements) -> float:
 
 
 def share(count: float, size: int) -> float:
-    """``count / size``; 0 of nothing."""
+    """Return ``count / size``; 0 if ``size`` is 0."""
     return float(count) / size if size else 0.0
 
 
 def _range(dtype: np.dtype[Any]) -> Range:
-    found = np.finfo(dtype)
-    return _ends(int(found.maxexp), int(found.nmant))
+    limits = np.finfo(dtype)
+    return _ends(int(limits.maxexp), int(limits.nmant))
 
 
 def _ends(exponent: int, bits: int) -> Range:
-    """The ends of a dtype below ``2**exponent`` with ``bits`` of mantissa, that rounds ties to even."""
+    """Return the ends of a dtype below ``2**exponent`` with ``bits`` mantissa bits; ties round to even."""
     if exponent >= 1024:  # float64 itself: nothing finite rounds to inf
         return Range(float(np.finfo(np.float64).max), math.inf)
     limit = 2.0**exponent

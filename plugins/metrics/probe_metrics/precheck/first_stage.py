@@ -1,4 +1,4 @@
-"""The first stage of the pre-check: the status of one output, by what a single machine can tell."""
+"""First stage of the pre-check: the status of one output, by the numbers of a single machine."""
 
 from __future__ import annotations
 
@@ -32,19 +32,32 @@ VALUES = (bool, int, float, str, complex)
 
 
 class FirstStage:
-    """The status of one output, with the numbers that it took.
+    """Status of one output, with the numbers that decide it.
 
-    Outputs that differ in type, shape or class of dtype are errors. Integers and bool are to be equal, real
-    numbers close: in cosine, then in the largest error, then in the share of elements with a small relative
-    error. Inf and nan are to be alike, and are left out. Source: pre-check guide 7, decisions A3, A7, A8, B1,
-    B7, B8, B11, B30. Random numbers are compared by their distribution (this project's own rule).
+    Outputs that differ in type, shape or class of dtype are errors. Integers and booleans must be equal.
+    Floating point, for a device D and a benchmark B in float64, by the first rule that decides:
+
+    1. cosine ``D·B / (‖D‖ ‖B‖)`` at most 0.99: error.
+    2. largest ``|D - B|``, in the unit of the data, below 0.001: pass.
+    3. share of the elements with ``|D - B| / (|B| + eps)`` below a limit: error if the larger limit's share
+       is too small, warning if the smaller limit's is, else pass. The limits go by dtype.
+
+    Edge cases:
+        * nan or inf, the same on both sides: left out; else an error. All left out: pass.
+        * Both sides zero (up to the eps of float64; -0.0 too): no cosine. One side zero: error.
+        * 0-d and one element: no cosine, the other rules decide.
+        * No elements, None or complex: SKIP. float64 is judged like float32.
+        * Random numbers: compared by their distribution, a rule of probe's own; a dropout by its number of
+          zeros.
+
+    Source: docs/standards.md#status, by the pre-check guide of msprobe 1.0.4.
     """
 
     def __init__(self) -> None:
         self._limits = first_stage()
 
     def judge(self, output: Output) -> Judged:
-        """The status of one output."""
+        """Return the status of one output."""
         judged = self._judge(output)
         if judged.status is Status.ERROR and output.api == TOPK:
             return judged._replace(messages=(*judged.messages, TOPK_HINT))
@@ -75,7 +88,7 @@ class FirstStage:
         return Judged(passes(rate == 0), {"error_rate": rate}, (_only_error_rate(device),))
 
     def _judge_quantised(self, output: Output) -> Judged:
-        """Rounding to integers may go either way (7.3)."""
+        """Return the verdict on a quantised output, whose integers may differ by 1 through rounding."""
         distance = _largest_distance(output.device.values, output.bench.values)
         ok = distance <= self._limits["quantisation"]["max_abs_error"]
         return Judged(passes(ok), {"max_abs_error": distance})
@@ -88,12 +101,12 @@ class FirstStage:
             return Judged(Status.PASS)
         numbers: dict[str, float | int] = {}
         messages: tuple[Message, ...] = ()
-        ours, theirs = (side > self._limits["zero"] for side in (largest.device, largest.bench))
+        has_device, has_bench = (side > self._limits["zero"] for side in (largest.device, largest.bench))
         if largest.size == 1:
             messages = (ONE_ELEMENT,)
-        elif ours != theirs:
+        elif has_device != has_bench:
             return Judged(Status.ERROR, messages=(ONE_SIDE_ZERO,))
-        elif ours:
+        elif has_device:
             numbers["cosine"] = cosine(elements, largest)
             if not numbers["cosine"] > self._limits["cosine"]:
                 return Judged(Status.ERROR, numbers, (_turned(self._limits["cosine"], largest.error),))
@@ -106,10 +119,13 @@ class FirstStage:
     def _judge_ratios(
         self, elements: Elements, numbers: dict[str, float | int]
     ) -> tuple[Status, tuple[Message, ...]]:
-        """An error where the first ratio is missed, a warning where the second; fills in those looked at."""
+        """Return error if the first share is too small, warning if the second is, else pass, with messages.
+
+        The shares that were looked at are added to ``numbers``.
+        """
         keys = of_kind(self._limits["ratios"], elements.kind)
-        found = shares_below(elements, [self._limits[key] for key in keys])
-        for key, share, missed in zip(keys, found, (Status.ERROR, Status.WARNING)):
+        shares = shares_below(elements, [self._limits[key] for key in keys])
+        for key, share, missed in zip(keys, shares, (Status.ERROR, Status.WARNING)):
             numbers[key] = share
             if not share > 1 - self._limits[key]:
                 return missed, (_far(self._limits[key]),)
@@ -117,18 +133,25 @@ class FirstStage:
 
 
 FLOAT, INTEGER, BOOL, COMPLEX, OTHER = "float", "integer", "bool", "complex", "other"
-"""Classes of dtypes: those of one class may be compared."""
+"""Classes of dtypes; only outputs of one class are compared."""
 BY_NUMPY_KIND = {"f": FLOAT, "i": INTEGER, "u": INTEGER, "b": BOOL, "c": COMPLEX}
+"""Classes by the kind that numpy gives a dtype."""
 
 
 def class_of(array: Array) -> str:
-    """All integers are one class, but for uint8, which goes with bool (A7)."""
+    """Return the class of an array's dtype; uint8 is in the class of bool, all other integers in one."""
     dtype = array.values.dtype
     return BOOL if dtype == np.uint8 else BY_NUMPY_KIND.get(dtype.kind, OTHER)
 
 
 def unlike(bench: Array, device: Array, kind: str) -> Judged | None:
-    """What is to be said of two arrays without looking at their values; None where they can be compared."""
+    """Return the verdict on two arrays that cannot be compared by their values; None if they can.
+
+    Args:
+        bench: The benchmark.
+        device: The device under test.
+        kind: The class of the benchmark's dtype.
+    """
     if bench.values.shape != device.values.shape:
         shapes = f"{bench.values.shape}, {device.values.shape}"
         message = Message(
@@ -166,7 +189,7 @@ def _only_error_rate(array: Array) -> Message:
 
 
 def judge_value(output: Output) -> Judged:
-    """Plain values are to be equal, random ones aside; nan equals nan."""
+    """Return pass if two plain values are equal, or random; nan equals nan."""
     bench, device = output.bench, output.device
     if not isinstance(bench, VALUES):
         return Judged(Status.SKIP, messages=(Message(f"{type(bench).__name__}: not supported"),))
@@ -177,8 +200,8 @@ def judge_value(output: Output) -> Judged:
 
 
 def _largest_distance(first: Flat, second: Flat) -> int:
-    """The largest difference of two arrays of integers, exact."""
+    """Return the largest difference of two arrays of integers, without overflow."""
     common: Any = np.uint64 if np.uint64 in (first.dtype, second.dtype) else np.int64
     first, second = first.astype(common), second.astype(common)
-    apart: Flat = np.where(first > second, first - second, second - first)  # modulo 2^64, so
-    return int(apart.view(np.uint64).max())
+    distances: Flat = np.where(first > second, first - second, second - first)  # modulo 2^64
+    return int(distances.view(np.uint64).max())

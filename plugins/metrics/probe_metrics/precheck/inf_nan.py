@@ -1,4 +1,4 @@
-"""The inf/nan error rate (spec: pre-check guide 9.3, decision A2)."""
+"""Error rate of inf and nan (docs/standards.md#masks)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from probe_metrics.precheck.elements import Block, Elements, share
 
 
 class InfNanTally:
-    """Counts elements that are inf or nan on either side, and those of them in which the sides disagree.
+    """Counts elements that are inf or nan on either side, and those among them in which the sides disagree.
 
-    Both sides are clipped to the finite numbers of the device's dtype. They agree where both are nan, or
-    where |device - bench| / (|bench| + eps) is at most ``rtol``, with the clipped bench in the device's numpy
-    dtype; so inf agrees with the largest number of its sign.
+    Formula: both sides are clipped to the finite numbers of the device's dtype, and the benchmark B is
+    rounded to the device's numpy dtype. They agree if both are nan, or if ``|device - B| / (|B| + eps) <=
+    rtol``. So inf agrees with inf and with the largest number of the same sign; it disagrees with nan. Finite
+    elements, zeros of either sign among them, are not counted. 0-d arrays are like any other.
+
+    Args:
+        elements: Both sides.
+        rtol: The bound of the relative error, a ratio.
     """
 
     def __init__(self, elements: Elements, rtol: float) -> None:
@@ -21,7 +26,7 @@ class InfNanTally:
         self.count = self._wrong = 0
 
     def add(self, block: Block) -> None:
-        """Count a block."""
+        """Count the elements of a block."""
         if block.special is None:
             return
         largest = self._elements.range.largest
@@ -35,5 +40,5 @@ class InfNanTally:
 
     @property
     def rate(self) -> float:
-        """The share that disagrees; 0 where nothing is inf or nan."""
+        """Share of the counted elements in which the sides disagree; 0 if none is counted."""
         return share(self._wrong, self.count)

@@ -1,4 +1,4 @@
-"""The first stage of MindSpore's pre-check: the seed's rule, and what a standard says alone."""
+"""First stage of MindSpore's pre-check: the rule of msprobe's guide, and a standard's verdict beside it."""
 
 from __future__ import annotations
 
@@ -28,11 +28,19 @@ from probe_metrics.precheck.verdicts import passes
 
 
 class MintStage:
-    """Cosine and largest absolute error, as the peer's pre-check of ``mindspore.mint`` has them.
+    """Status by cosine and largest absolute error, for calls of ``mindspore.mint``.
 
-    A pass takes a cosine above its limit and a largest error below its own, whatever the dtype (guide). Inf
-    and nan are to be alike, and are left out (A8, where the peer calls them wrong). Random numbers are
-    compared by their distribution (probe). What the API's standard says alone is the second verdict.
+    An output passes if its cosine is above one limit and its largest absolute error, in the unit of the data,
+    is below another, whatever the dtype. Formulas: see ``closeness``. The second verdict is what the standard
+    of the API can say without a second machine (``solo.SoloVerdict``).
+
+    Edge cases:
+        * nan or inf, the same on both sides: left out; else an error. (msprobe fails every nan.)
+        * A benchmark of zeros: the cosine is 1 if the device is zero too, near 0 if not; -0.0 counts as 0.0.
+        * 0-d: like any other. No elements: SKIP.
+        * Random numbers: compared by their distribution.
+
+    Source: docs/standards.md#mint, by msprobe's guide for MindSpore; the second verdict is probe's own.
     """
 
     def __init__(self) -> None:
@@ -40,29 +48,29 @@ class MintStage:
         self._solo = SoloVerdict()
 
     def judge(self, output: Output) -> Judged:
-        """The status of one output."""
+        """Return the status of one output."""
         problem = without_values(output)
         if problem is not None:
             return problem
-        found = output.once(closeness)
-        if found.apart:
+        close = output.once(closeness)
+        if close.apart:
             return Judged(Status.ERROR, messages=(INF_NAN_DIFFER,))
         missed = []
-        if not found.cosine > self._limits["cosine"]:
+        if not close.cosine > self._limits["cosine"]:
             missed.append(_below(self._limits["cosine"]))
-        if not found.max_abs_error < self._limits["max_abs_error"]:
+        if not close.max_abs_error < self._limits["max_abs_error"]:
             missed.append(_above(self._limits["max_abs_error"]))
         numbers = {
-            "cosine": found.cosine,
-            "max_abs_error": found.max_abs_error,
-            "max_relative_error": found.max_relative_error,
+            "cosine": close.cosine,
+            "max_abs_error": close.max_abs_error,
+            "max_relative_error": close.max_relative_error,
         }
         return Judged(passes(not missed), numbers, tuple(missed))
 
     def judge_alone(
         self, output: Output, standard: str, numbers: Mapping[str, float | int], direction: str
     ) -> Judged:
-        """What the standard can tell without a second machine."""
+        """Return the verdict of the API's standard without a second machine."""
         problem = without_values(output)
         if problem is not None:
             return problem._replace(messages=problem.messages if problem.status is Status.ERROR else ())
@@ -72,7 +80,7 @@ class MintStage:
 
 
 def without_values(output: Output) -> Judged | None:
-    """The verdict on what is not compared element by element; None where it is."""
+    """Return the verdict on an output that is not compared element by element; None for all other outputs."""
     bench, device = output.bench, output.device
     if type(bench) is not type(device):
         return Judged(Status.ERROR, messages=(TYPE_DIFFERS,))
@@ -91,7 +99,7 @@ def without_values(output: Output) -> Judged | None:
 
 
 class Closeness(NamedTuple):
-    """What the rule looks at; ``apart`` counts elements that are inf or nan and not alike."""
+    """Numbers that the rule looks at; ``apart`` counts elements that are inf or nan on one side only."""
 
     cosine: float
     max_abs_error: float
@@ -100,37 +108,38 @@ class Closeness(NamedTuple):
 
 
 def closeness(output: Output) -> Closeness:
-    """Cosine, largest absolute and largest relative error, in float64 (the peer's formulas).
+    """Return cosine, largest absolute and largest relative error, in float64, by the formulas of msprobe.
 
-    cosine = (s + a·b) / (s + |a||b|), relative error = |a - b| / |b|, where b = 0 takes s; s is 1e-8.
+    For a device a and a benchmark b, and s = 1e-8: ``cosine = (s + a·b) / (s + ‖a‖‖b‖)``, relative error of
+    an element ``|a - b| / |b|``, with s in the place of a b that is 0.
     """
     s = float(section("mint_stage")["smoothing"])
     dot = device = bench = largest = relative = 0.0
     apart = 0
     with np.errstate(all="ignore"):
-        for ours, theirs, wrong in _blocks(output):
-            apart += wrong
-            if not ours.size:
+        for tested, reference, disagreeing in _blocks(output):
+            apart += disagreeing
+            if not tested.size:
                 continue
-            error = np.abs(ours - theirs)
-            size = np.abs(theirs)
-            dot += float(ours @ theirs)
-            device += float(ours @ ours)
-            bench += float(theirs @ theirs)
+            error = np.abs(tested - reference)
+            size = np.abs(reference)
+            dot += float(tested @ reference)
+            device += float(tested @ tested)
+            bench += float(reference @ reference)
             largest = max(largest, float(error.max()))
             relative = max(relative, float((error / np.where(size == 0, s, size)).max()))
         if not math.isfinite(dot + device + bench):
             dot, device, bench = _small_products(output)
-            s = 0.0  # beside such values it is nothing
+            s = 0.0  # too small to matter beside such values
         cosine = (s + dot) / (s + math.sqrt(device) * math.sqrt(bench))
     return Closeness(cosine, largest, relative, apart)
 
 
 def _small_products(output: Output) -> tuple[float, float, float]:
-    """a·b, a·a and b·b of values whose squares no float64 can hold, all values divided by 2 ** 600."""
+    """Return a·b, a·a and b·b of values whose squares leave float64's range, each divided by 2 ** 600."""
     dot = device = bench = 0.0
-    for ours, theirs, _ in _blocks(output):
-        a, b = np.ldexp(ours, -600), np.ldexp(theirs, -600)
+    for tested, reference, _ in _blocks(output):
+        a, b = np.ldexp(tested, -600), np.ldexp(reference, -600)
         dot += float(a @ b)
         device += float(a @ a)
         bench += float(b @ b)
@@ -138,12 +147,12 @@ def _small_products(output: Output) -> tuple[float, float, float]:
 
 
 def _blocks(output: Output) -> Iterator[tuple[Flat, Flat, int]]:
-    """Both sides in float64, by blocks, without what is inf or nan, and how much of that is not alike."""
+    """Yield blocks of both sides as float64, without inf and nan, and the number of those that disagree."""
     if class_of(output.bench) == FLOAT:
         elements = output.once(Elements)
         for block in elements.blocks():
-            found = elements.settled(block)
-            yield found.device, found.bench, found.apart
+            finite = elements.settled(block)
+            yield finite.device, finite.bench, finite.apart
     else:
         yield (
             output.device.values.reshape(-1).astype(np.float64),

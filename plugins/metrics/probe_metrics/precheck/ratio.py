@@ -1,4 +1,4 @@
-"""The ratio of a device's number to the trusted device's (spec: pre-check guide 9.5)."""
+"""Ratio of a device's number to the trusted device's (docs/standards.md#benchmark-ratio)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from probe_metrics.precheck.verdicts import MEASURED
 
 
 class Ratio(NamedTuple):
-    """A ratio; nan with a message, and whether both numbers are the same inf or nan, where either is one."""
+    """Ratio of two numbers, or the reason why there is none.
+
+    Attributes:
+        value: The ratio; nan if either number is inf or nan.
+        comparable: False if either number is inf or nan.
+        consistent: True if the ratio can be taken, or both numbers are the same inf or nan.
+        message: The text for a row whose numbers are not comparable.
+    """
 
     value: float
     comparable: bool = True
@@ -20,10 +27,17 @@ class Ratio(NamedTuple):
 
 
 def ratio_of(key: str, npu: float, gpu: float, by_zero: float, floor: float = 0.0) -> Ratio:
-    """The ratio of two numbers of the details' column ``key``.
+    """Return the ratio ``|npu| / |gpu|`` of two numbers of the details' column ``key``.
 
-    Without a floor, 0 to 0 is 1 and anything else to 0 is ``by_zero`` (seed); with one, the GPU's number
-    counts as at least the floor (8.3).
+    inf or nan on either side gives nan and a message. -0.0 counts as 0.0.
+
+    Args:
+        key: The column, for the message.
+        npu: The number of the device under test.
+        gpu: The number of the trusted device.
+        by_zero: The ratio if only ``gpu`` is 0; if both are 0 it is 1 (msprobe 1.0.4).
+        floor: The least that ``|gpu|`` counts as, so that no division by zero is left (msprobe 8.3); 0 for
+            none.
     """
     if not (math.isfinite(npu) and math.isfinite(gpu)):
         return _unlike_numbers(key, npu, gpu)

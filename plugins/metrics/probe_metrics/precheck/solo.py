@@ -1,4 +1,4 @@
-"""What a precision standard can say of an output when there is no second machine to compare with."""
+"""Verdicts of the precision standards on an output without a second machine (docs/standards.md#mint)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from probe_metrics.precheck.thresholds import of_kind, section, thresholds
 from probe_metrics.precheck.verdicts import passes
 
 Numbers = Mapping[str, float | int]
-RELEASE = "seed"
+RELEASE = "guide"
 
 
 class Rounding(NamedTuple):
-    """How large the errors of an output are, in units of the eps of the dtype under test.
+    """Errors of an output, in eps of the dtype under test.
 
     Attributes:
-        normwise: |device - bench| / |bench|, both in the Euclidean norm.
-        mean, largest: Of relative errors; |bench| counts as at least a share of its root mean square.
+        normwise: ``‖device - bench‖ / ‖bench‖``, in the Euclidean norm.
+        mean: The mean of the relative errors; ``|bench|`` counts as at least a share of its root mean square.
+        largest: The largest of the same relative errors.
     """
 
     normwise: float
@@ -34,14 +35,23 @@ class Rounding(NamedTuple):
 
 
 class SoloVerdict:
-    """The verdicts of the standards, each by what it can tell of one machine (probe).
+    """Verdict of the API's standard on one output, by the numbers of one machine; a rule of probe's own.
 
-    Binary consistency, the three rates of the absolute threshold, the ULP criteria and the dual thousandth
-    ask for no second machine, and are taken as they are. The benchmark ratio asks for one: in its place the
-    errors are to be no larger than rounding, in eps of the dtype under test. So are those of gradients, sums
-    and long chains that miss a rule made for single operations: rounding is right there, too.
-    The forward of APIs that only move, choose or round once has no such way out: there no element may be off
-    by more than rounding it once.
+    1. Binary consistency, the three rates of the absolute threshold, the ULP criteria and the dual thousandth
+       need no second machine: an output that meets its standard passes. Integers and booleans must be equal.
+    2. Otherwise the errors must be no larger than rounding: ``Rounding.normwise`` and ``Rounding.mean``
+       within limits, in eps of the dtype under test. So outputs of the benchmark ratio standard are judged,
+       which needs two machines, and gradients and long sums, for which rules made for single operations are
+       too strict.
+    3. Forwards of APIs that only move, select or round once (binary consistency, absolute threshold) must
+       have no element that is off by more than one rounding instead.
+
+    Edge cases:
+        * nan and inf: the caller has checked that they are the same on both sides; they are left out.
+        * B is 0 (or -0.0) in every element: any error over the small-value bound is too large.
+        * 0-d: like any other. Outputs without elements do not get here.
+
+    Source: docs/standards.md#mint; the limits are in ``thresholds.yaml``.
     """
 
     def __init__(self) -> None:
@@ -54,29 +64,37 @@ class SoloVerdict:
         }
 
     def judge(self, output: Output, standard: str, numbers: Numbers, direction: str) -> Judged:
-        """The verdict on two arrays of one shape and class, inf and nan alike."""
+        """Return the verdict on two arrays of one shape and class, with inf and nan at the same places.
+
+        Args:
+            output: Both sides.
+            standard: The name of the API's standard; empty if it has none.
+            numbers: The numbers that the standard measured.
+            direction: ``forward`` or ``backward``.
+        """
         if class_of(output.bench) != FLOAT:
             wrong = output.once(error_rate)
             return Judged(passes(wrong == 0), messages=() if wrong == 0 else (_unequal(wrong),))
         meets = self._meets.get(standard)
         if meets is not None and meets(output, numbers):
             return Judged(Status.PASS)
-        found = output.once(rounding)
+        errors = output.once(rounding)
         strict = self._limits["strict"].get(standard) if direction == FORWARD else None
         if strict is not None:
-            ok = found.largest <= strict["largest"]
+            ok = errors.largest <= strict["largest"]
             return Judged(passes(ok), messages=() if ok else (_missed(standard),))
         limits = of_kind(self._limits["rounding"], output.device.kind)
-        if found.normwise <= limits["normwise"] and found.mean <= limits["mean"]:
+        if errors.normwise <= limits["normwise"] and errors.mean <= limits["mean"]:
             return Judged(Status.PASS)
-        return Judged(Status.ERROR, messages=(_beyond(found, limits),))
+        return Judged(Status.ERROR, messages=(_beyond(errors, limits),))
 
 
 def rounding(output: Output) -> Rounding:
-    """The errors of an output in eps of its dtype; ask for them with ``output.once(rounding)``.
+    """Return the errors of an output in eps of its dtype; call it as ``output.once(rounding)`` to share them.
 
-    Elements that are inf or nan are left out. Elements of the bench within the small value domain of the
-    benchmark ratio count as right up to its absolute bound. All of the bench being zero leaves inf, or 0.
+    Elements that are inf or nan are left out. Elements that are small by the benchmark ratio standard count
+    as right up to its absolute bound. If the whole benchmark is zero, all three errors are inf, or 0 without
+    any.
     """
     elements = output.once(Elements)
     domain = of_kind(thresholds(RELEASE, "benchmark_ratio")["small_domain"], elements.kind)
@@ -85,18 +103,18 @@ def rounding(output: Output) -> Rounding:
     count = 0
     with np.errstate(all="ignore"):
         for block in elements.blocks():
-            found = elements.settled(block)
-            squares += float(found.bench @ found.bench)
-            count += found.bench.size
+            finite = elements.settled(block)
+            squares += float(finite.bench @ finite.bench)
+            count += finite.bench.size
         least = share * math.sqrt(squares / count) if count else 0.0
         relative = largest = 0.0
         for block in elements.blocks():
-            found = elements.settled(block)
-            error = found.error.copy()
-            small = found.magnitude <= domain["small_value"]
+            finite = elements.settled(block)
+            error = finite.error.copy()
+            small = finite.magnitude <= domain["small_value"]
             error[small & (error <= domain["small_value_atol"])] = 0
             errors += float(error @ error)
-            parts = error / np.maximum(found.magnitude, least)
+            parts = error / np.maximum(finite.magnitude, least)
             parts[error == 0] = 0
             relative += float(np.add.reduce(parts))
             largest = max(largest, float(parts.max(initial=0.0)))
@@ -108,7 +126,7 @@ def rounding(output: Output) -> Rounding:
 
 
 def _is_exact(output: Output, numbers: Numbers) -> bool:
-    """Is the device what the bench is, once that is rounded to the device's dtype?"""
+    """Return True if the device equals the benchmark rounded to the device's dtype; nan equals nan."""
     device, bench = output.device.values, rounded_to(output.bench.values, output.device)
     return bool(np.all((device == bench) | ((device != device) & (bench != bench))))
 
@@ -145,13 +163,13 @@ def _unequal(rate: float) -> Message:
     return Message(f"ERROR: 二进制一致错误率{rate:.3g}", f"ERROR: a share of {rate:.3g} is not equal")
 
 
-def _beyond(found: Rounding, limits: Mapping[str, float]) -> Message:
+def _beyond(errors: Rounding, limits: Mapping[str, float]) -> Message:
     english = (
-        f"ERROR: beyond rounding: error {found.normwise:.3g} eps normwise (at most {limits['normwise']:g}), "
-        f"{found.mean:.3g} eps in the mean (at most {limits['mean']:g})"
+        f"ERROR: beyond rounding: error {errors.normwise:.3g} eps normwise (at most {limits['normwise']:g}), "
+        f"{errors.mean:.3g} eps in the mean (at most {limits['mean']:g})"
     )
     chinese = (
-        f"ERROR: 误差超出舍入误差: 范数{found.normwise:.3g} eps (上限{limits['normwise']:g}), "
-        f"平均{found.mean:.3g} eps (上限{limits['mean']:g})"
+        f"ERROR: 误差超出舍入误差: 范数{errors.normwise:.3g} eps (上限{limits['normwise']:g}), "
+        f"平均{errors.mean:.3g} eps (上限{limits['mean']:g})"
     )
     return Message(chinese, english)

@@ -1,4 +1,4 @@
-"""The ULP error method."""
+"""Standard of the ULP error method."""
 
 from __future__ import annotations
 
@@ -13,26 +13,36 @@ from probe_metrics.precheck.thresholds import of_kind, thresholds
 from probe_metrics.precheck.verdicts import GPU_FAILS, passes
 
 EXPONENT_BITS, BIAS, MANTISSA_BITS = np.int64(0x7FF), np.int64(1023), np.int64(52)
-"""The layout of float64."""
+"""Layout of float64: mask of the exponent, its bias, and number of mantissa bits."""
 
 
 class UlpError:
-    """|device - bench| in units of the last place that the bench has in the device's dtype.
+    """Requires few large errors in units of the last place (ulp), or fewer than on the trusted device.
 
-    Source: pre-check guide 9.7, decisions B2 to B6, B22, C6.
+    Formula, in float64, for a device D and a benchmark B of one shape: ``|D - B| * 2^(mantissa_bits - e)``, e
+    being B's binary exponent, at least ``min_exponent`` of D's dtype. Largest and mean are in ulp, the share
+    of elements over the dtype's limit is from 0 to 1.
+
+    Edge cases:
+        * B is 0 (or -0.0): its exponent counts as 0, so that errors are measured in ulp of 1.0.
+        * D is inf, and B in D's dtype is the same inf: the error is 0.
+        * Any other inf or nan: the error is inf or nan, and so are largest and mean.
+        * 0-d: like any other. No elements: all three are 0.
+
+    Source: docs/standards.md#ulp, by the pre-check guide of msprobe 1.0.4.
     """
 
     def measure(self, output: Output, release: str) -> Mapping[str, float | int]:
-        """Largest and mean error in ulp, and the share of elements over the dtype's limit; 0 of nothing."""
+        """Return largest and mean error in ulp, and the share of elements over the dtype's limit."""
         elements = output.once(Elements)
         limits = of_kind(thresholds(release, "ulp"), elements.kind)
         largest, total, over = 0.0, 0.0, 0
         with np.errstate(all="ignore"):
             for block in elements.blocks():
-                found = ulp_errors(elements, block, limits["mantissa_bits"], limits["min_exponent"])
-                largest = float(np.maximum(largest, found.max()))  # nan stays nan
-                total += float(np.add.reduce(found))
-                over += int(np.count_nonzero(found > limits["element_limit"]))
+                errors = ulp_errors(elements, block, limits["mantissa_bits"], limits["min_exponent"])
+                largest = float(np.maximum(largest, errors.max()))  # nan stays nan
+                total += float(np.add.reduce(errors))
+                over += int(np.count_nonzero(errors > limits["element_limit"]))
         return {
             "ulp_max": largest,
             "ulp_mean": share(total, elements.size),
@@ -40,9 +50,10 @@ class UlpError:
         }
 
     def judge(self, npu: Numbers, gpu: Numbers, release: str) -> Judgement:
-        """Pass where one of the dtype's criteria is met: few elements over the limit, or less than the GPU's.
+        """Return pass if the share over the limit is small, or smaller than the GPU's, else error.
 
-        float32 has a third one: a small mean. Means or shares that are inf or nan on one side fail.
+        float32 also passes with a small mean. Means or shares that are inf or nan on one device only, or not
+        the same, are an error.
         """
         limits = thresholds(release, "ulp")
         mean = ratio_of("ulp_mean", npu["ulp_mean"], gpu["ulp_mean"], limits["by_zero"])
@@ -51,11 +62,11 @@ class UlpError:
         ratio = ratio_of("ulp_share", npu["ulp_share"], gpu["ulp_share"], limits["by_zero"], floor)
         ok = mean.consistent and ratio.consistent
         ok = ok and (_good(npu, limits) or npu["ulp_share"] < gpu["ulp_share"])
-        messages = [one.message for one in (mean, ratio) if one.message]
+        messages = [item.message for item in (mean, ratio) if item.message]
         if not ok:
-            too = "" if _good(gpu, limits) else GPU_FAILS
-            english = f"ERROR: the ULP error is over the standard's limits{too}"
-            messages.append(Message(f"ERROR: ULP误差不满足标准{too}", english))
+            gpu_fails = "" if _good(gpu, limits) else GPU_FAILS
+            english = f"ERROR: the ULP error is over the standard's limits{gpu_fails}"
+            messages.append(Message(f"ERROR: ULP误差不满足标准{gpu_fails}", english))
         cells: dict[str, float | str] = {
             "ulp_mean": npu["ulp_mean"],
             "ulp_share": npu["ulp_share"],
@@ -66,10 +77,16 @@ class UlpError:
 
 
 def ulp_errors(elements: Elements, block: Block, mantissa_bits: int, min_exponent: int) -> Flat:
-    """|device - bench| 2^(mantissa_bits - e) of a block, e the bench's binary exponent, at least the minimum.
+    """Return the errors of a block in ulp, by the formula of ``UlpError``.
 
-    The exponent of 0 counts as 0 (B4). 0 where the device is inf and the bench rounds to the same (B6). The
-    exponent is read from the bits of float64, so that it is exact; float64's own subnormals read as -1023.
+    The exponent is read from the bits of float64, so that it is exact; subnormals of float64 itself have
+    -1023.
+
+    Args:
+        elements: The output that the block is of.
+        block: The elements.
+        mantissa_bits: The number of mantissa bits of the device's dtype.
+        min_exponent: Its smallest exponent.
     """
     exponent = block.bench.view(np.int64) >> MANTISSA_BITS
     exponent &= EXPONENT_BITS
@@ -78,17 +95,17 @@ def ulp_errors(elements: Elements, block: Block, mantissa_bits: int, min_exponen
     np.maximum(exponent, min_exponent, out=exponent)
     scale = np.subtract(mantissa_bits + BIAS, exponent, out=exponent)
     scale <<= MANTISSA_BITS
-    found: Flat = block.error * scale.view(np.float64)
+    errors: Flat = block.error * scale.view(np.float64)
     if block.special is not None:
-        found[elements.overflows(block.device, block.bench)] = 0
-    return found
+        errors[elements.overflows(block.device, block.bench)] = 0
+    return errors
 
 
 def _good(numbers: Numbers, limits: Mapping[str, Mapping[str, float]]) -> bool:
-    """Whether one side meets a criterion by itself."""
+    """Return True if one device's numbers meet a criterion without the other device's."""
     own = of_kind(limits, numbers.kind)
     mean_limit = own.get("mean_limit")
     if mean_limit is not None and numbers["ulp_mean"] < mean_limit:
         return True
-    found: bool = numbers["ulp_share"] < own["share_limit"]
-    return found
+    is_few: bool = numbers["ulp_share"] < own["share_limit"]
+    return is_few

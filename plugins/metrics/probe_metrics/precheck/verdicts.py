@@ -1,4 +1,4 @@
-"""What the standards' verdicts share: the worst status, and the words of a missed limit."""
+"""Helpers of the standards' verdicts: the worst status, and messages on missed limits."""
 
 from __future__ import annotations
 
@@ -12,31 +12,39 @@ GPU_FAILS = " (GPU fails as well)"
 
 
 def worst(statuses: Iterable[Status]) -> Status:
-    """Error before warning before pass."""
-    found = set(statuses)
-    return next((status for status in (Status.ERROR, Status.WARNING) if status in found), Status.PASS)
+    """Return error if there is one, else warning if there is one, else pass."""
+    present = set(statuses)
+    return next((status for status in (Status.ERROR, Status.WARNING) if status in present), Status.PASS)
 
 
 def passes(ok: bool) -> Status:
-    """Pass or error."""
+    """Return pass if ``ok``, else error."""
     return Status.PASS if ok else Status.ERROR
 
 
 def over_the_limit(column: Column, status: Status, as_well: bool = False) -> Message:
-    """That a number is over its limit; with a word where the GPU's is so too (B32)."""
-    level, too = status.value.upper(), GPU_FAILS if as_well else ""
+    """Return the message of a number over its limit.
+
+    Args:
+        column: The column of the number, which the message names.
+        status: Warning or error.
+        as_well: Add that the GPU's number is over the limit too; the verdict stays
+            (docs/standards.md#methods).
+    """
+    level, gpu_fails = status.value.upper(), GPU_FAILS if as_well else ""
     return Message(
-        f"{level}: {column.chinese}超过阈值{too}", f"{level}: {column.english} is over the limit{too}"
+        f"{level}: {column.chinese}超过阈值{gpu_fails}",
+        f"{level}: {column.english} is over the limit{gpu_fails}",
     )
 
 
 def zero_rate_message(key: str, gpu: Numbers) -> Message:
-    """That the rate in the details' column ``key`` is not 0."""
+    """Return the message of a rate in the details' column ``key`` that is not 0."""
     return over_the_limit(MEASURED[key], Status.ERROR, as_well=number(gpu, key) not in (None, 0))
 
 
 def number(numbers: Numbers, key: str) -> float | None:
-    """The number of a cell that a verdict can do without; None where there is none."""
+    """Return the number in a cell that a verdict does not need; None if the cell holds none."""
     try:
         return numbers.get(key)
     except UnusableCell:
@@ -46,10 +54,18 @@ def number(numbers: Numbers, key: str) -> float | None:
 def judge_zero_rates(
     npu: Numbers, gpu: Numbers, columns: Mapping[str, str]
 ) -> tuple[list[Status], dict[str, float | str], tuple[Message, ...]]:
-    """Statuses, cells and messages of rates that must be 0; ``columns`` has their keys, and their verdicts'.
+    """Judge rates that must be exactly 0.
+
+    Args:
+        npu: The row of the device under test.
+        gpu: The same row of the trusted device, for the messages alone.
+        columns: The keys of the columns with the rates, each with the key of the column for its verdict.
+
+    Returns:
+        Statuses, cells and messages, to be joined with others.
 
     Raises:
-        UnusableCell: The device's rate is no number.
+        UnusableCell: A rate of the device under test is no number.
     """
     statuses: list[Status] = []
     cells: dict[str, float | str] = {}

@@ -13,6 +13,7 @@ from probe_core.cli.main import FINISHED, FOUND, MISTAKE
 from probe_core.errors import UserError, printable
 from probe_core.files.claim import claimed
 from probe_core.plugins.manager import Manager
+from probe_precheck.cli.releases import ReleaseChoice
 from probe_precheck.settings import LANGUAGES, RELEASES
 
 PATTERN = "accuracy_checking_details_*.csv"
@@ -29,7 +30,7 @@ _PATH = click.Path(path_type=Path)
 @click.option(
     "--standard",
     "release",
-    type=click.Choice(RELEASES),
+    type=ReleaseChoice(),
     default=RELEASES[0],
     show_default=True,
     help="Whose thresholds: those of the guide of 1.0.4, or of 8.3.",

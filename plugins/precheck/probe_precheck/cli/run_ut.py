@@ -17,6 +17,7 @@ from probe_core.cli.main import DEFECT, FINISHED, FOUND, ISSUES, LOST, MISTAKE
 from probe_core.errors import UserError, printable
 from probe_core.plugins.manager import Manager
 from probe_precheck.cli import words
+from probe_precheck.cli.releases import ReleaseChoice
 from probe_precheck.settings import LANGUAGES, RELEASES, SEED, TIMEOUT
 
 CPU = "cpu"
@@ -85,7 +86,7 @@ _OPTIONS = (
         "type": click.FloatRange(min=0, min_open=True), "default": TIMEOUT, "show_default": True,
         "help": "Seconds that one call may take."}),
     _Option(("--standard", "release"), {
-        "type": click.Choice(RELEASES), "default": RELEASES[0], "show_default": True,
+        "type": ReleaseChoice(), "default": RELEASES[0], "show_default": True,
         "help": "Whose thresholds: those of the guide of 1.0.4, or of 8.3."}),
     _Option(("--assign", "standards"), {
         "type": _PATH, "help": "A yaml file that maps standards to the APIs that they judge."}),
