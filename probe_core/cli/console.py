@@ -97,8 +97,11 @@ def error(what: str, fix: str = "", choices: Sequence[str] = ()) -> None:
 
 
 def usage(problem: click.ClickException) -> None:
-    """A command line that cannot be understood."""
+    """Print a mistake in the command line; of similar options, only the spellings that the help shows."""
     fix = ""
+    if isinstance(problem, click.NoSuchOption) and problem.ctx is not None and problem.possibilities:
+        shown = {flag for parameter in problem.ctx.command.params for flag in parameter.opts}
+        problem.possibilities[:] = [flag for flag in problem.possibilities if flag in shown]
     if isinstance(problem, click.UsageError) and problem.ctx is not None:
         fix = f"See '{problem.ctx.command_path} --help'."
     error(problem.format_message(), fix)

@@ -27,12 +27,12 @@ def probe_commands() -> list[CommandSpec]:
     return [
         CommandSpec(
             "compare",
-            "Compare two recorded runs and say where they part.",
+            "Compare two recorded runs and say where they diverge first.",
             "probe_core.cli.compare:compare",
         ),
         CommandSpec(
             "plugins",
-            "List the installed plugins, what each gives, and what is broken.",
+            "List the installed plugins, their contributions, and what is broken.",
             "probe_core.cli.plugins:plugins",
         ),
     ]

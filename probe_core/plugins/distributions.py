@@ -28,6 +28,7 @@ def is_of_probe(distribution: str) -> bool:
 
 def provider(kind: str, name: str) -> str | None:
     """Return the distribution that gives the contribution ``name`` of a kind such as ``reporters``."""
+    name = name.replace("_", "-") if kind == "commands" else name
     return next((one for one, given in _listed().items() if name in given.get(kind, ())), None)
 
 

@@ -70,12 +70,12 @@ def probe_commands() -> list[CommandSpec]:
     return [
         CommandSpec(
             name="run",
-            summary="Record a PyTorch training script that was not touched.",
+            summary="Record a PyTorch training script that needs no change.",
             factory="probe_pytorch.run_command:run",
         ),
         CommandSpec(
             name="demo",
-            summary="Record two small training runs, one with a fault, and find it.",
+            summary="Record two small training runs, one with a fault, and find the fault.",
             factory="probe_pytorch.demo:demo",
         ),
     ]
