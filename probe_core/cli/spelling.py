@@ -31,11 +31,11 @@ class Option(click.Option):
     ) -> None:
         super().__init__(*arguments, **settings)
         self.also = also
-        self._accepted = [text for name in (*self.opts, *also, *silent) for text in both(name)]
+        self.accepted = [text for name in (*self.opts, *also, *silent) for text in both(name)]
 
     def add_to_parser(self, parser: Any, ctx: click.Context) -> None:
         """Have the parser accept all spellings."""
-        shown, self.opts = self.opts, self._accepted
+        shown, self.opts = self.opts, self.accepted
         super().add_to_parser(parser, ctx)
         self.opts = shown
 
