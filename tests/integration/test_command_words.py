@@ -1,7 +1,9 @@
-"""Spellings of commands and options, suggestions, completion, exit codes."""
+"""Spellings of commands and options, suggestions, completion, exit codes, languages."""
 
 from __future__ import annotations
 
+import ast
+import csv
 import json
 import os
 import re
@@ -13,6 +15,7 @@ from typing import Any
 
 import click
 import pytest
+from details_csv import ENGLISH, GOOD, output, row, write
 
 from probe_core.cli.extending import extended
 from probe_core.cli.main import EXIT_CODES
@@ -242,3 +245,71 @@ def test_exit_codes_stand_in_one_table() -> None:
     rows = [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()]
     for page in ("command-line.md", "reference.md"):
         assert "\n".join(rows) in (DOCS / page).read_text("utf-8")
+
+
+# -- languages -------------------------------------------------------------------------------------
+
+
+def chinese_messages() -> list[str]:
+    """Return the Chinese texts of all messages in the code of runners and rules, values left as ``{}``."""
+    found = []
+    for path in sorted((DOCS.parent / "plugins").glob("*/probe_*/precheck/*.py")):
+        if path.name in AFTER_DETAILS:
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if (
+                isinstance(node, ast.Call)
+                and getattr(node.func, "id", "") == "Message"
+                and len(node.args) == 2
+            ):
+                text = node.args[0]
+                parts = text.values if isinstance(text, ast.JoinedStr) else [text]
+                found.append("".join(str(p.value) if isinstance(p, ast.Constant) else "{}" for p in parts))
+    return [text for text in found if not text.isascii()]
+
+
+AFTER_DETAILS = {"verdicts.py", "ratio.py", "ulp.py", "dual_thousandth.py", "solo.py"}
+"""Modules whose messages are made by api-precision-compare itself, or go to a column that it does not read."""
+LATIN = re.compile(r"[\x00-\x7f×…]*")
+
+
+def test_copied_messages_are_translated(probe: Any, tmp_path: Path) -> None:
+    texts = chinese_messages()
+    assert len(texts) >= 15
+    names = [f"Torch.abs.{number}.forward.output.0" for number in range(len(texts) + 1)]
+    cells = [text.replace("{}", "(2, 3)") for text in texts]
+    rows = [row(name, status="error", message=cell) for name, cell in zip(names, cells)]
+    skipped = row(names[-1], dtype="", status="SKIP", message=" ".join(cells))
+    write(tmp_path / "npu.csv", [*rows, skipped])
+    write(tmp_path / "gpu.csv", [*rows, skipped])
+    command = ("api-precision-compare", "--npu", tmp_path / "npu.csv", "--gpu", tmp_path / "gpu.csv")
+    for language in ("en", "zh"):
+        assert probe(*command, "-o", tmp_path / language, "--lang", language) == 0, probe.err
+    for path in (tmp_path / "en").iterdir():
+        assert LATIN.fullmatch(path.read_text("utf-8-sig"))
+    (details,) = (tmp_path / "zh").glob("*details*")
+    lines = list(csv.DictReader(details.read_text("utf-8-sig").splitlines()))
+    assert [line["Message"] for line in lines[:-1]] == cells, "what needs no translation stays"
+    (english,) = (tmp_path / "en").glob("*details*")
+    again = [row(line["API Name"], status="error", message=line["Message"])
+             for line in csv.DictReader(english.read_text("utf-8-sig").splitlines())]  # fmt: skip
+    write(tmp_path / "npu.csv", again, ENGLISH)
+    assert probe(*command, "-o", tmp_path / "back", "--lang", "zh") == 0, probe.err
+    (details,) = (tmp_path / "back").glob("*details*")
+    lines = list(csv.DictReader(details.read_text("utf-8-sig").splitlines()))
+    assert [line["Message"] for line in lines[:-1]] == cells
+
+
+@pytest.mark.parametrize("locale", ["C", "en_GB.UTF-8", "zh_CN.UTF-8"])
+def test_the_locale_changes_no_file_and_no_message(locale: str, tmp_path: Path) -> None:
+    for side in ("npu", "gpu"):
+        write(tmp_path / f"{side}.csv", [row(output(method), **cells) for method, cells in GOOD.items()])
+    for language, chinese in (("zh", True), ("en", False)):
+        command = ["api-precision-compare", "--npu", "npu.csv", "--gpu", "gpu.csv", "-o", language]
+        done = subprocess.run(
+            [sys.executable, "-m", "probe_core.cli", *command, "--lang", language], cwd=tmp_path,
+            env={**os.environ, "LANG": locale, "LC_ALL": locale}, capture_output=True, encoding="utf-8",
+        )  # fmt: skip
+        assert done.returncode == 0 and done.stdout.isascii() and not done.stderr
+        (details,) = (tmp_path / language).glob("*details*")
+        assert (LATIN.fullmatch(details.read_text("utf-8-sig")) is None) is chinese
