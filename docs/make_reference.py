@@ -109,8 +109,9 @@ def commands(manager: Manager) -> list[str]:
         command = extended(name, manager.find("commands", name, CommandSpec).make(), manager) if name else cli
         title = f"probe {name}".rstrip()
         context = click.Context(
-            command, info_name=title, obj=manager, terminal_width=110, max_content_width=110
-        )
+            command, info_name=title, obj=manager, help_option_names=["-h", "--help"],
+            terminal_width=110, max_content_width=110,
+        )  # fmt: skip
         lines += [f"### {title}", "", "```text", command.get_help(context), "```", ""]
     lines += ["## Exit codes", "", "| code | meaning |", "|---|---|"]
     return [*lines, *(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()), ""]

@@ -25,15 +25,10 @@ BARE = Path()
 FILE = click.Path(path_type=Path)
 MAPPING: dict[str, Any] = {"is_flag": False, "flag_value": "", "type": FILE}
 """Settings of an option that may stand without a value."""
-FAIL_ON = (Level.WARNING.value, Level.ERROR.value)
 
 
 def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...]:
-    """Return the names in an option's value, each once; none without a value.
-
-    Raises:
-        UserError: The value holds no name.
-    """
+    """Return the names in an option's value, each once; a value without any is a mistake."""
     names = tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))
     if text is not None and not names:
         flag = option.opts[-1]
@@ -78,7 +73,9 @@ def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> t
 @option("--executor", metavar="NAME", help="Run comparisons in threads, processes, …")
 @option("--scheduler", metavar="ADDRESS", help="Scheduler of a cluster, such as tcp://host:8786.")
 @option("--resume", is_flag=True, help="Resume an interrupted comparison; finished ranks are kept.")
-@option("--fail-on", type=click.Choice(FAIL_ON), help="Exit with 1 if a row is this grave or graver.")
+@option(
+    "--fail-on", type=click.Choice(["warning", "error"]), help="Exit with 1 if a row is this grave or graver."
+)
 @option("--print-plan", is_flag=True, help="Print the plan of the comparison as JSON, and stop.")
 @click.pass_context
 def compare(

@@ -40,11 +40,7 @@ class Commands(click.Group):
         return sorted(_manager(ctx).names("commands"))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command that has a name, which may be an alias.
-
-        Raises:
-            UserError: There is none.
-        """
+        """Return the command with a name, which may be an alias; an unknown one is a mistake."""
         manager = _manager(ctx)
         name = _names(manager).get(cmd_name)
         if name is None:
