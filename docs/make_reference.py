@@ -192,7 +192,7 @@ def edges() -> str:
     """Return the page of edges: msprobe's recorded cells beside those of probe."""
     with gzip.open(DATA / "expected-8.3.3.jsonl.gz", "rt", encoding="utf-8") as file:
         results = [json.loads(line) for line in file]
-    peers = {item["case"]: item for item in results if item["mode"] == "default"}
+    recorded = {item["case"]: item for item in results if item["mode"] == "default"}
     lines = [
         HEAD,
         "# Edges\n",
@@ -209,10 +209,10 @@ def edges() -> str:
             if run([*arguments, "--format", "jsonl"]):
                 raise SystemExit(f"{case} cannot be compared")
             rows = [json.loads(line) for line in next(out.glob("*.jsonl")).read_text("utf-8").splitlines()]
-            peer = [dict(zip(peers[case]["columns"], row)) for row in peers[case]["rows"]]
+            msprobe = [dict(zip(recorded[case]["columns"], row)) for row in recorded[case]["rows"]]
             lines += [f"## {case}\n", "| edge | row | msprobe | probe |", "|---|---|---|---|"]
             for edge, name, columns in wanted:
-                cells = (show(find(peer, name), columns), show(find(rows, name), columns))
+                cells = (show(find(msprobe, name), columns), show(find(rows, name), columns))
                 lines.append(f"| {edge} | {name} | {cells[0]} | {cells[1]} |")
             lines.append("")
     return "\n".join(lines)

@@ -129,11 +129,11 @@ def run(arguments: list[str] | None = None) -> int:
         except UserError as error:
             console.error(error.what, error.fix, error.choices)
             return MISTAKE
-        except click.exceptions.NoArgsIsHelpError as error:
-            console.note(error.format_message(), lines=True)
-            return MISTAKE
         except click.ClickException as error:
-            console.usage(error)
+            if type(error).__name__ == "NoArgsIsHelpError":  # which click before 8.2 lacks
+                console.note(error.format_message(), lines=True)
+            else:
+                console.usage(error)
             return MISTAKE
         except click.exceptions.Exit as stop:
             return int(stop.exit_code)

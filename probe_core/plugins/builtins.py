@@ -23,7 +23,7 @@ def probe_executors() -> list[ExecutorSpec]:
 
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
-    """The commands that need no framework."""
+    """Return the commands that need no plugin."""
     return [
         CommandSpec(
             "compare",

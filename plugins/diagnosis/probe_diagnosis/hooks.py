@@ -41,7 +41,7 @@ def probe_answers() -> list[AnswerSpec]:
 
 @hookimpl
 def probe_options() -> list[OptionSpec]:
-    """``-da`` of compare, ``--check-collectives`` of merge-result."""
+    """Return ``-da`` of compare, and ``--check-collectives`` of merge-result."""
     return [
         OptionSpec(
             DIFFERENCE, "finds the first difference over all ranks", "probe_diagnosis.difference.answer:ask",

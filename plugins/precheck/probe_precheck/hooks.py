@@ -8,7 +8,7 @@ from probe_core.plugins.specs import CommandSpec
 
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
-    """The commands of the pre-check, with the names that guides call them by."""
+    """Return the commands of the pre-check, with the names that the guides use as aliases."""
     return [
         CommandSpec(
             "run-ut",

@@ -66,7 +66,7 @@ def probe_references() -> list[ReferenceSpec]:
 
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
-    """Recording a script, and the demonstration."""
+    """Return the commands run and demo."""
     return [
         CommandSpec(
             name="run",

@@ -37,7 +37,7 @@ def probe_tables() -> list[TableSpec]:
 
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
-    """The commands about results and the terminal."""
+    """Return the commands merge-result and completion."""
     return [
         CommandSpec(
             name="merge-result",
