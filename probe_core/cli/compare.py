@@ -49,8 +49,7 @@ def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> t
     help="Show call stacks; takes effect only if the compare file sets stack_path.")  # fmt: skip
 @option("-c", "--compare-only", is_flag=True, help="Do not write the advisor file.")
 @option("-f", "--fuzzy-match", is_flag=True, help="Pair calls whose names differ in the call index.")
-@option("--match", "matcher", also=["--matcher"], metavar="NAME",
-    help="Pair with this matcher: exact, fuzzy, align, …")  # fmt: skip
+@option("--match", "matcher", also=["--matcher"], metavar="NAME", help="Matcher: exact, fuzzy, align, …")
 @option("-hl", "--highlight", is_flag=True, help="Mark suspicious rows red and yellow.")
 @option("-dm", "--data-mapping", "mapping", type=FILE,
     help="YAML file that pairs row names: 'target name: golden name'.")  # fmt: skip
@@ -58,8 +57,7 @@ def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> t
     help="Pair the APIs of two frameworks; a YAML file overrides the built-in mapping.")  # fmt: skip
 @option("-cm", "--cell-mapping", **MAPPING,
     help="Pair the modules of two frameworks; a YAML file pairs names: 'fc.Dense: head.Linear'.")  # fmt: skip
-@option("-lm", "--layer-mapping", type=FILE,
-    help="YAML file that pairs the children of each class of modules.")  # fmt: skip
+@option("-lm", "--layer-mapping", type=FILE, help="YAML file that pairs the children of module classes.")
 @option("--metric", "metrics", multiple=True, metavar="NAME[:PARAMETER=VALUE]",
     help="Show this metric as well, with its parameters: ulp:limit=4; may be repeated.")  # fmt: skip
 @option("--policy", "policies", metavar="NAME[,NAME…]", callback=names_in,
@@ -73,9 +71,8 @@ def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> t
 @option("--executor", metavar="NAME", help="Run comparisons in threads, processes, …")
 @option("--scheduler", metavar="ADDRESS", help="Scheduler of a cluster, such as tcp://host:8786.")
 @option("--resume", is_flag=True, help="Resume an interrupted comparison; finished ranks are kept.")
-@option(
-    "--fail-on", type=click.Choice(["warning", "error"]), help="Exit with 1 if a row is this grave or graver."
-)
+@option("--fail-on", type=click.Choice(["warning", "error"]),
+    help="Exit with 1 if a row is this grave or graver.")  # fmt: skip
 @option("--print-plan", is_flag=True, help="Print the plan of the comparison as JSON, and stop.")
 @click.pass_context
 def compare(

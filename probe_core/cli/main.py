@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 import warnings
-from typing import Any, TextIO
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
@@ -157,17 +157,9 @@ def run(arguments: list[str] | None = None) -> int:
             return MISTAKE
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
     """Print a warning of probe in the style of the command line, any other as Python does."""
     if category.__module__.startswith("probe_"):
         console.warn(str(message))
     else:
-        shown = warnings.formatwarning(message, category, filename, lineno, line)
-        console.note(shown.rstrip("\n"), lines=True)
+        console.note(warnings.formatwarning(message, category, *place[:2]).rstrip("\n"), lines=True)

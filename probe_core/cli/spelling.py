@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import click
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def both(name: str) -> tuple[str, ...]:
@@ -59,6 +58,5 @@ class Command(click.Command):
                 )
 
 
-def option(*names: str, **settings: Any) -> Callable[[F], F]:
-    """Give a command an ``Option``: its main spellings, the short one first, and settings."""
-    return click.option(*names, cls=Option, **settings)
+option = partial(click.option, cls=Option)
+"""The decorator ``click.option`` for an ``Option``."""
