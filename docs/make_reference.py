@@ -1,8 +1,8 @@
 """Write the pages that are made from the code: ``python docs/make_reference.py``.
 
 ``reference.md`` comes from the commands, columns, plugins and hooks; ``edges.md`` from comparing the
-recorded edge cases in ``tests/data`` and laying the peer's recorded result beside ours. Other plugins that
-are installed, such as those of the tests, are left out.
+recorded edge cases in ``tests/data``, beside msprobe's recorded result. Other installed plugins, such as
+those of the tests, are left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ import click
 from probe_precheck import tables as precheck
 from probe_reporters.tables import COLUMNS
 
-from probe_core.cli.main import run
+from probe_core.cli.extending import extended
+from probe_core.cli.main import EXIT_CODES, cli, run
 from probe_core.model import Mode
 from probe_core.model.messages import REASONS
 from probe_core.plugins import hookspecs
@@ -97,17 +98,27 @@ EDGES: dict[str, list[tuple[str, str, tuple[str, ...]]]] = {
 
 
 def commands(manager: Manager) -> list[str]:
-    """Each command's help."""
-    lines = ["## Commands", ""]
-    for name in sorted(manager.names("commands")):
-        command = manager.find("commands", name, CommandSpec).make()
-        context = click.Context(command, info_name=f"probe {name}", terminal_width=110, max_content_width=110)
-        lines += [f"### probe {name}", "", "```text", command.get_help(context), "```", ""]
-    return lines
+    """Return each command's help with the options that plugins add, and the exit codes."""
+    lines = [
+        "## Commands",
+        "",
+        "Spellings, completion and environment variables: [command-line.md](command-line.md).",
+        "",
+    ]
+    for name in ("", *sorted(manager.names("commands"))):
+        command = extended(name, manager.find("commands", name, CommandSpec).make(), manager) if name else cli
+        title = f"probe {name}".rstrip()
+        context = click.Context(
+            command, info_name=title, obj=manager, help_option_names=["-h", "--help"],
+            terminal_width=110, max_content_width=110,
+        )  # fmt: skip
+        lines += [f"### {title}", "", "```text", command.get_help(context), "```", ""]
+    lines += ["## Exit codes", "", "| code | meaning |", "|---|---|"]
+    return [*lines, *(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()), ""]
 
 
 def tables() -> list[str]:
-    """The columns of all tables, and the messages."""
+    """Return the columns of all tables, and the messages."""
     lines = ["## Columns", ""]
     for mode in Mode:
         names = ", ".join(column.header for column in COLUMNS[mode])
@@ -129,13 +140,13 @@ def tables() -> list[str]:
 
 
 def contributions(manager: Manager) -> list[str]:
-    """Metrics, policies, and the rest of what probe's own plugins give."""
-    lines = ["## Metrics", "", "| name | columns | needs | what |", "|---|---|---|---|"]
+    """Return the metrics, policies and other contributions of probe's own plugins."""
+    lines = ["## Metrics", "", "| name | columns | needs | summary |", "|---|---|---|---|"]
     for name in manager.names("metrics"):
         spec = manager.find("metrics", name, MetricSpec)
         columns = ", ".join(spec.columns)
         lines.append(f"| {name} | {columns} | {spec.needs.value} | {spec.summary} |")
-    lines += ["", "## Policies", "", "| name | standard | reads | what |", "|---|---|---|---|"]
+    lines += ["", "## Policies", "", "| name | standard | reads | summary |", "|---|---|---|---|"]
     for name in manager.names("policies"):
         spec_ = manager.find("policies", name, PolicySpec)
         lines.append(f"| {name} | {spec_.standard} | {', '.join(spec_.metrics)} | {spec_.summary} |")
@@ -143,7 +154,7 @@ def contributions(manager: Manager) -> list[str]:
         "",
         "## Readers, matchers, reporters, the parts of the pre-check",
         "",
-        "| kind | name | what |",
+        "| kind | name | summary |",
         "|---|---|---|",
     ]
     for kind in ("readers", "matchers", "reporters", "runners", "status_rules", "standards", "references"):
@@ -153,7 +164,7 @@ def contributions(manager: Manager) -> list[str]:
 
 
 def hooks(manager: Manager) -> list[str]:
-    """The plugin manual: the hooks of the core, then those that kits declare."""
+    """Return the plugin manual: the hooks of the core, then those that kits declare."""
     lines = []
     for module in manager.hookspecs:
         kit = module.__name__.partition(".")[0]
@@ -178,16 +189,16 @@ def hooks(manager: Manager) -> list[str]:
 
 
 def edges() -> str:
-    """The page of edges: the peer's recorded cells beside ours."""
+    """Return the page of edges: msprobe's recorded cells beside those of probe."""
     with gzip.open(DATA / "expected-8.3.3.jsonl.gz", "rt", encoding="utf-8") as file:
         results = [json.loads(line) for line in file]
-    peers = {item["case"]: item for item in results if item["mode"] == "default"}
+    recorded = {item["case"]: item for item in results if item["mode"] == "default"}
     lines = [
         HEAD,
         "# Edges\n",
-        "What the peer (mindstudio-probe 8.3.3) shows for runs made of edge cases, and what probe shows. The",
-        "runs are recorded with the peer and ship with the tests; why the two differ stands in",
-        "`tests/data/differences-8.3.3.yaml`. A dash: the row is not there.\n",
+        "Edge cases as msprobe (mindstudio-probe 8.3.3) and probe show them. The runs were recorded with",
+        "msprobe and are part of the tests; `tests/data/differences-8.3.3.yaml` gives the reason for each",
+        "difference. A dash: there is no such row.\n",
     ]
     with tempfile.TemporaryDirectory() as directory:
         zipfile.ZipFile(DATA / "runs-8.3.3.zip").extractall(directory)
@@ -198,22 +209,22 @@ def edges() -> str:
             if run([*arguments, "--format", "jsonl"]):
                 raise SystemExit(f"{case} cannot be compared")
             rows = [json.loads(line) for line in next(out.glob("*.jsonl")).read_text("utf-8").splitlines()]
-            peer = [dict(zip(peers[case]["columns"], row)) for row in peers[case]["rows"]]
-            lines += [f"## {case}\n", "| edge | row | the peer | probe |", "|---|---|---|---|"]
+            msprobe = [dict(zip(recorded[case]["columns"], row)) for row in recorded[case]["rows"]]
+            lines += [f"## {case}\n", "| edge | row | msprobe | probe |", "|---|---|---|---|"]
             for edge, name, columns in wanted:
-                cells = (show(find(peer, name), columns), show(find(rows, name), columns))
+                cells = (show(find(msprobe, name), columns), show(find(rows, name), columns))
                 lines.append(f"| {edge} | {name} | {cells[0]} | {cells[1]} |")
             lines.append("")
     return "\n".join(lines)
 
 
 def find(rows: list[dict[str, Any]], name: str) -> dict[str, Any] | None:
-    """The row of a target name, or of a golden name that stands alone."""
+    """Return the row of a target name, or of a golden name without a partner."""
     return next((row for row in rows if name in (row["NPU Name"], row["Bench Name"])), None)
 
 
 def show(row: dict[str, Any] | None, columns: tuple[str, ...]) -> str:
-    """The cells of a row in a cell of a page."""
+    """Return the cells of a row as one cell of a page."""
     if row is None:
         return "—"
     texts = []
@@ -225,14 +236,14 @@ def show(row: dict[str, Any] | None, columns: tuple[str, ...]) -> str:
 
 
 def reference() -> str:
-    """The page of commands, columns, plugins and hooks."""
+    """Return the page of commands, columns, plugins and hooks."""
     os.environ[ONLY] = ",".join(sorted(OURS))
     manager = Manager()
     for kind in manager.kinds:
         manager.contributions(kind)
     parts = [commands(manager), tables(), contributions(manager), hooks(manager)]
     body = "\n".join(line for part in parts for line in part)
-    return f"{HEAD}\n# Reference\n\nExit codes and file names: [comparing.md](comparing.md).\n\n{body}"
+    return f"{HEAD}\n# Reference\n\nFile names: [comparing.md](comparing.md).\n\n{body}"
 
 
 PAGES = {"reference.md": reference, "edges.md": edges}

@@ -1,4 +1,4 @@
-"""``probe compare``: parse, plan, run, sum up."""
+"""``probe compare``: parse the command line into a plan, and run it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from probe_core.cli.extending import asked, given
 from probe_core.cli.main import FINISHED
 from probe_core.cli.options import CompareFile, Location, Numbers, read_compare_file
 from probe_core.cli.running import run_plan
+from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError
 from probe_core.model import Level
 from probe_core.model.plan import DEFAULT_FORMATS, Plan, StackMode
@@ -23,90 +24,75 @@ DEFAULT_OUTPUT = "./output"
 BARE = Path()
 FILE = click.Path(path_type=Path)
 MAPPING: dict[str, Any] = {"is_flag": False, "flag_value": "", "type": FILE}
-"""An option that may stand without a value."""
-FAIL_ON = (Level.WARNING.value, Level.ERROR.value)
+"""Settings of an option that may stand without a value."""
 
 
-def both(name: str) -> tuple[str, str]:
-    """An option's two spellings: ``--input_path`` and ``--input-path``."""
-    return f"--{name}", f"--{name.replace('_', '-')}"
+def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...]:
+    """Return the names in an option's value, each once; a value without any is a mistake."""
+    names = tuple(dict.fromkeys(name.strip() for name in (text or "").split(",") if name.strip()))
+    if text is not None and not names:
+        flag = option.opts[-1]
+        raise UserError(f"{flag} names no {flag.lstrip('-')}.", "See 'probe plugins' for the names.")
+    return names
 
 
-@click.command()
+@click.command(cls=Command)
 @click.argument("target", required=False, type=Location())
 @click.argument("golden", required=False, type=Location())
-@click.option("-i", *both("input_path"), type=FILE,
+@option("-i", "--input", "compare_file", also=["--input_path"], type=FILE,
     help="Compare file: JSON with npu_path and bench_path, instead of TARGET and GOLDEN.")  # fmt: skip
-@click.option("-o", *both("output_path"), "output", is_flag=False, flag_value=DEFAULT_OUTPUT,
+@option("-o", "--output", also=["--output_path"], is_flag=False, flag_value=DEFAULT_OUTPUT,
     default=DEFAULT_OUTPUT, type=FILE,
-    help="Directory of the result files; created when absent.  [default: ./output]")  # fmt: skip
-@click.option("--framework", help="Framework of the runs; found out when left out.")
-@click.option("-s", *both("stack_mode"), is_flag=True,
-    help="Show call stacks; decides only where the compare file has stack_path.")  # fmt: skip
-@click.option("-c", *both("compare_only"), is_flag=True, help="Write no advisor file.")
-@click.option("-f", *both("fuzzy_match"), is_flag=True,
-    help="Pair calls whose names differ in the call count.")  # fmt: skip
-@click.option("--match", "--matcher", "matcher", metavar="NAME",
-    help="Pair with this matcher: exact, fuzzy, align, …")  # fmt: skip
-@click.option("-hl", "--highlight", is_flag=True, help="Mark suspicious rows red and yellow.")
-@click.option("-dm", *both("data_mapping"), type=FILE,
-    help="Yaml file that pairs row names: 'target name: golden name'.")  # fmt: skip
-@click.option("-am", *both("api_mapping"), **MAPPING,
-    help="Pair the APIs of two frameworks, with a yaml file in another way than probe knows.")  # fmt: skip
-@click.option("-cm", *both("cell_mapping"), **MAPPING,
-    help="Pair the modules of two frameworks; the yaml file pairs names: 'fc.Dense: head.Linear'.",
-)  # fmt: skip
-@click.option("-lm", *both("layer_mapping"), type=FILE,
-    help="Yaml file that pairs the children of each class of modules.")  # fmt: skip
-@click.option("--metric", "metrics", multiple=True, metavar="NAME[:PARAMETER=VALUE]",
-    help="Show this metric as well, with its parameters: ulp:limit=4; may be given several times.",
-)  # fmt: skip
-@click.option("--policy", "policies", metavar="NAME[,NAME…]",
+    help="Directory of the result files; created if absent.  [default: ./output]")  # fmt: skip
+@option("--framework", help="Framework of the runs; detected if not given.")
+@option("-s", "--stack-mode", is_flag=True,
+    help="Show call stacks; takes effect only if the compare file sets stack_path.")  # fmt: skip
+@option("-c", "--compare-only", is_flag=True, help="Do not write the advisor file.")
+@option("-f", "--fuzzy-match", is_flag=True, help="Pair calls whose names differ in the call index.")
+@option("--match", "matcher", also=["--matcher"], metavar="NAME", help="Matcher: exact, fuzzy, align, …")
+@option("-hl", "--highlight", is_flag=True, help="Mark suspicious rows red and yellow.")
+@option("-dm", "--data-mapping", "mapping", type=FILE,
+    help="YAML file that pairs row names: 'target name: golden name'.")  # fmt: skip
+@option("-am", "--api-mapping", **MAPPING,
+    help="Pair the APIs of two frameworks; a YAML file overrides the built-in mapping.")  # fmt: skip
+@option("-cm", "--cell-mapping", **MAPPING,
+    help="Pair the modules of two frameworks; a YAML file pairs names: 'fc.Dense: head.Linear'.")  # fmt: skip
+@option("-lm", "--layer-mapping", type=FILE, help="YAML file that pairs the children of module classes.")
+@option("--metric", "metrics", multiple=True, metavar="NAME[:PARAMETER=VALUE]",
+    help="Show this metric as well, with its parameters: ulp:limit=4; may be repeated.")  # fmt: skip
+@option("--policy", "policies", metavar="NAME[,NAME…]", callback=names_in,
     help="Judge by these policies: the first gives the verdict, each further one a column.")  # fmt: skip
-@click.option("--format", "formats", metavar="NAME[,NAME…]", help="Formats of the result.  [default: xlsx]")
-@click.option("--step", "steps", type=Numbers(), default=(), help="Compare these steps only: 0,2-4.")
-@click.option("--rank", "ranks", type=Numbers(), default=(), help="Compare these ranks only: 0-3,8.")
-@click.option("-j", "--jobs", type=click.IntRange(min=1), help="Processors to use.  [default: all]")
-@click.option("--executor", metavar="NAME", help="Where comparisons run: threads, processes, …")
-@click.option("--scheduler", metavar="ADDRESS", help="Scheduler of a cluster, such as tcp://host:8786.")
-@click.option("--resume", is_flag=True, help="Take up an interrupted comparison; finished ranks stay.")
-@click.option("--fail-on", type=click.Choice(FAIL_ON),
-    help="Exit with 1 when a row is this grave, or graver.")  # fmt: skip
-@click.option("--print-plan", is_flag=True, help="Print what would be done, as JSON, and stop.")
+@option("--format", "formats", metavar="NAME[,NAME…]", callback=names_in,
+    help="Formats of the result: xlsx, csv, jsonl, …  [default: xlsx]")  # fmt: skip
+@option("--step", "steps", type=Numbers(), default=(), help="Compare these steps only: 0,2-4.")
+@option("--rank", "ranks", type=Numbers(), default=(), help="Compare these ranks only: 0-3,8.")
+@option("--jobs", silent=["-j"], type=click.IntRange(min=1),
+    help="Limit the number of processes.  [default: one per CPU core]")  # fmt: skip
+@option("--executor", metavar="NAME", help="Run comparisons in threads, processes, …")
+@option("--scheduler", metavar="ADDRESS", help="Scheduler of a cluster, such as tcp://host:8786.")
+@option("--resume", is_flag=True, help="Resume an interrupted comparison; finished ranks are kept.")
+@option("--fail-on", type=click.Choice(["warning", "error"]),
+    help="Exit with 1 if a row is this grave or graver.")  # fmt: skip
+@option("--print-plan", is_flag=True, help="Print the plan of the comparison as JSON, and stop.")
 @click.pass_context
 def compare(
     ctx: click.Context,
+    /,
     target: Path | None,
     golden: Path | None,
-    input_path: Path | None,
-    output: Path,
-    framework: str | None,
+    compare_file: Path | None,
     stack_mode: bool,
     compare_only: bool,
     fuzzy_match: bool,
-    matcher: str | None,
-    highlight: bool,
-    data_mapping: Path | None,
-    api_mapping: Path | None,
-    cell_mapping: Path | None,
-    layer_mapping: Path | None,
-    metrics: tuple[str, ...],
-    policies: str | None,
-    formats: str | None,
-    steps: tuple[int, ...],
-    ranks: tuple[int, ...],
-    jobs: int | None,
-    executor: str | None,
-    scheduler: str | None,
-    resume: bool,
     fail_on: str | None,
     print_plan: bool,
+    **settings: Any,
 ) -> int:
-    """Compare two recorded runs and say where they part.
+    """Compare two recorded runs and say where they diverge first.
 
     TARGET is the run under test, GOLDEN the reference: a dump.json, a rank directory, a step
-    directory, or a dump directory; a path, or a URL such as s3://bucket/dump. Steps and ranks that
-    both have are compared with each other.
+    directory, or a dump directory; a path, or a URL such as s3://bucket/dump. The steps and ranks
+    that both runs have are compared with each other.
 
     \b
     probe compare target_dump golden_dump -o out
@@ -115,39 +101,31 @@ def compare(
     probe compare target_dump/step0 golden_dump/step0 -o out -da
     """
     manager = ctx.find_object(Manager) or Manager()
-    runs = _runs(target, golden, input_path)
-    if fuzzy_match and matcher:
+    runs = _runs(target, golden, compare_file)
+    if fuzzy_match and settings["matcher"]:
         raise UserError(
-            "-f (--fuzzy_match) and --match (--matcher) exclude each other.", "Leave one of them out."
+            "-f (--fuzzy-match) and --match (--matcher) exclude each other.", "Leave one of them out."
         )
+    bare = [name for name in ("api_mapping", "cell_mapping") if settings[name] == BARE]
+    settings.update(dict.fromkeys(bare))
+    settings["framework"] = settings["framework"] or ctx.meta.get("probe.framework")
+    settings["matcher"] = settings["matcher"] or matcher_name(fuzzy_match)
+    settings["formats"] = settings["formats"] or DEFAULT_FORMATS
+    settings["jobs"] = settings["jobs"] or 0
+    if settings["scheduler"]:
+        settings["executor"] = settings["executor"] or manager.scheduled()
     plan = Plan(
         target=runs.target,
         golden=runs.golden,
-        output=output,
         time_stamp=time_stamp(),
-        framework=framework or ctx.meta.get("probe.framework"),
-        matcher=matcher or matcher_name(fuzzy_match),
-        mapping=data_mapping,
-        across=BARE in (api_mapping, cell_mapping),
-        api_mapping=api_mapping if api_mapping != BARE else None,
-        cell_mapping=cell_mapping if cell_mapping != BARE else None,
-        layer_mapping=layer_mapping,
-        metrics=metrics,
-        policies=names_in(policies, "--policy", "--policy accuracy"),
-        formats=chosen_formats(formats),
+        across=bool(bare),
         stack=stack_choice(runs.stack, stack_mode),
         stack_path=runs.stack,
-        highlight=highlight,
         advise=not compare_only,
-        steps=steps,
-        ranks=ranks,
-        jobs=jobs or 0,
-        executor=executor or (manager.scheduled() if scheduler else None),
-        scheduler=scheduler,
-        resume=resume,
+        **settings,
     )
-    for option, values in given(ctx, manager):
-        plan = option(plan, values, asked(ctx))
+    for change, values in given(ctx, manager):
+        plan = change(plan, values, asked(ctx))
     if print_plan:
         console.show_json(plan.describe())
         return FINISHED
@@ -155,13 +133,13 @@ def compare(
     return run_plan(plan, manager, Level(fail_on) if fail_on else None, brief=not runs.print_log)
 
 
-def _runs(target: Path | None, golden: Path | None, input_path: Path | None) -> CompareFile:
-    if input_path is not None:
+def _runs(target: Path | None, golden: Path | None, compare_file: Path | None) -> CompareFile:
+    if compare_file is not None:
         if target is not None:
             raise UserError(
-                "-i (--input_path) and TARGET exclude each other.", "Give a compare file, or two paths."
+                "-i (--input) and TARGET exclude each other.", "Give a compare file, or two paths."
             )
-        return read_compare_file(input_path)
+        return read_compare_file(compare_file)
     if target is None or golden is None:
         raise UserError(
             "Two runs are needed.",
@@ -170,37 +148,18 @@ def _runs(target: Path | None, golden: Path | None, input_path: Path | None) -> 
     return CompareFile(target, golden, None, True)
 
 
-def chosen_formats(text: str | None) -> tuple[str, ...]:
-    """The formats in ``text``; without one a workbook."""
-    return names_in(text, "--format", "--format xlsx,csv") or DEFAULT_FORMATS
-
-
-def names_in(text: str | None, option: str, example: str) -> tuple[str, ...]:
-    """The names in ``text``, divided by commas, each once; none without a text.
-
-    Raises:
-        UserError: The text holds no name.
-    """
-    if text is None:
-        return ()
-    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-    if not names:
-        raise UserError(f"{option} names no {option.removeprefix('--')}.", f"For example {example}.")
-    return names
-
-
 def matcher_name(fuzzy: bool) -> str | None:
-    """The matcher that the seed's options ask for; None for the one that fits."""
+    """Return the matcher that ``-f`` asks for; None for the one that fits."""
     return "fuzzy" if fuzzy else None
 
 
 def stack_choice(path: Path | None, asked: bool) -> StackMode:
-    """With a stack file, ``-s`` decides; without, whether there is a stack.json beside the target."""
+    """Return the stack mode: ``-s`` decides with a stack file, a stack.json beside the target without."""
     if path is None:
         return StackMode.AUTO
     return StackMode.SHOW if asked else StackMode.HIDE
 
 
 def time_stamp() -> str:
-    """Now, as the names of the result files have it."""
+    """Return the current time in the format of the result files' names."""
     return time.strftime("%Y%m%d%H%M%S")

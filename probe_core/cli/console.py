@@ -1,7 +1,7 @@
-"""All that the commands print: results on stdout, everything about the work on stderr.
+"""Output of the commands: results on stdout, everything about the work on stderr.
 
-Every line goes through ``_print``, which makes its text safe for a terminal: whatever a dump holds, no
-control character, escape sequence or direction mark of it gets out. Colours are made by ``style`` alone.
+Every line goes through ``_print``, which makes its text safe for a terminal: no control character, escape
+sequence or direction mark of a dump is printed. Only ``style`` makes colours.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SHOWN_NODES = 5
 
 
 def prepare() -> None:
-    """Make sure that no name breaks the printing, whatever the terminal's encoding."""
+    """Make both streams print any name, whatever the terminal's encoding."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure:
@@ -40,20 +40,20 @@ def prepare() -> None:
 
 
 _STYLE = f"\x1b{os.urandom(8).hex()}"
-"""Opens a mark of ``style`` and closes it; made anew in each process, so that no dump can hold it."""
+"""The start and end of a mark of ``style``: random in each process, so that no dump can hold it."""
 _MARK = re.compile(f"{_STYLE}([a-z_+]*)/{_STYLE}")
 
 
 def style(text: str, fg: str | None = None, *, bold: bool = False) -> str:
-    """Mark a text, which is shown in this colour on a terminal, for what this module prints."""
+    """Mark a text to be printed by this module, in colour if a terminal shows it."""
     on = "+".join(filter(None, (fg, "bold" if bold else None)))
     return f"{_STYLE}{on}/{_STYLE}{text}{_STYLE}/{_STYLE}" if on else text
 
 
 def _print(text: str, *, err: bool, lines: bool) -> None:
-    """Print a text with everything in it made safe but our own marks, and newlines where it has lines.
+    """Print a text, made safe except for marks of ``style``, and newlines if ``lines`` is set.
 
-    The work goes on where nobody reads it any more, as in ``probe … | head -1``.
+    Ignores that nothing reads the output any more, as in ``probe … | head -1``.
     """
     pieces = _MARK.split(text)
     keep = "\n" if lines else ""
@@ -67,28 +67,28 @@ def _print(text: str, *, err: bool, lines: bool) -> None:
 
 
 def show(text: str = "", *, lines: bool = False) -> None:
-    """A line of the result; several where ``lines`` is set, and the text holds no name with a newline."""
+    """Print a line of the result; several if ``lines`` is set, and no name in the text holds a newline."""
     _print(text, err=False, lines=lines)
 
 
 def note(text: str, *, lines: bool = False) -> None:
-    """A line about the work; several where ``lines`` is set."""
+    """Print a line about the work; several if ``lines`` is set."""
     _print(text, err=True, lines=lines)
 
 
 def show_json(value: Any) -> None:
-    """A result as JSON, which reads back as it is, whatever it holds."""
+    """Print a result as JSON that parses to the same value, whatever it holds."""
     with suppress(BrokenPipeError):
         click.echo(safe_json(value, indent=2))
 
 
 def warn(text: str) -> None:
-    """A warning."""
+    """Print a warning."""
     note(f"{style('warning', fg='yellow')}: {printable(text)}")
 
 
 def error(what: str, fix: str = "", choices: Sequence[str] = ()) -> None:
-    """A mistake of the user's: what, how to mend it, the choices."""
+    """Print a mistake in the input: what it is, how to mend it, the choices."""
     note(f"{style('error', fg='red', bold=True)}: {printable(what)}")
     if fix:
         note(f"  {printable(fix)}")
@@ -97,21 +97,24 @@ def error(what: str, fix: str = "", choices: Sequence[str] = ()) -> None:
 
 
 def usage(problem: click.ClickException) -> None:
-    """A command line that cannot be understood."""
+    """Print a mistake in the command line; of similar options, only the spellings that the help shows."""
     fix = ""
+    if isinstance(problem, click.NoSuchOption) and problem.ctx is not None and problem.possibilities:
+        shown = {flag for parameter in problem.ctx.command.params for flag in parameter.opts}
+        problem.possibilities[:] = [flag for flag in problem.possibilities if flag in shown]
     if isinstance(problem, click.UsageError) and problem.ctx is not None:
         fix = f"See '{problem.ctx.command_path} --help'."
     error(problem.format_message(), fix)
 
 
 def defect(where: str) -> None:
-    """A defect of probe itself."""
+    """Print a defect of probe, with its traceback."""
     note(traceback.format_exc().rstrip(), lines=True)
     error("This is a defect of probe.", f"Please report it with the lines above at {where}.")
 
 
 def is_of_output(problem: BrokenPipeError) -> bool:
-    """True for a pipe that broke when click printed to it."""
+    """Return True for a pipe that broke when click printed to it."""
     last = problem.__traceback__
     while last is not None and last.tb_next is not None:
         last = last.tb_next
@@ -119,7 +122,7 @@ def is_of_output(problem: BrokenPipeError) -> bool:
 
 
 def close_broken_pipes() -> None:
-    """Drop what is left to print where nobody reads it any more."""
+    """Drop unprinted output if nothing reads it any more."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -129,9 +132,9 @@ def close_broken_pipes() -> None:
 
 @contextmanager
 def progress(label: str = "") -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """A bar for each phase of the work on a terminal, nothing in a pipe.
+    """Show a bar for each phase of the work on a terminal, and nothing in a pipe.
 
-    Lines that are printed within the context that the block is given stand above the bar.
+    The block gets a context manager: lines that are printed within it appear above the bar.
     """
     if not sys.stderr.isatty():
         yield nullcontext
@@ -171,11 +174,11 @@ _LEVELS = (
     ("pass", "agree", "green"),
     ("skip", "not measured", None),
 )
-"""How the summary words and colours each level, gravest first."""
+"""Each level with its word and colour in the summary, gravest first."""
 
 
 def summary(report: Report, *, brief: bool = False, one_of_many: bool = False) -> None:
-    """What a comparison came to: counts, first suspects (not in brief; one of one among many), files."""
+    """Print counts, first suspects (none if brief, one for each of many ranks) and files of a comparison."""
     counts = report.counts
     head = f"{report.label}: " if report.label else ""
     show(
@@ -229,13 +232,13 @@ def _suspects(report: Report, count: int) -> None:
 
 
 def failed(finished: Finished) -> None:
-    """A rank that could not be compared."""
+    """Print why a rank could not be compared."""
     assert finished.error is not None
     error(f"{finished.pair.name}: {finished.error.what}", finished.error.fix, finished.error.choices)
 
 
 def ranks(pairing: Pairing, finished: Sequence[Finished], files: Sequence[Path]) -> None:
-    """What the comparison of many ranks came to."""
+    """Print the outcome of the comparison of many ranks."""
     whole = [one for one in finished if one.report is not None and not one.interrupted]
     differ = [one.pair.name for one in finished if one.report is not None and one.report.suspects]
     kept = sum(one.resumed for one in finished)

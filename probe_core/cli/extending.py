@@ -1,4 +1,4 @@
-"""Options that plugins add to commands: shown in their help, and handed to who gave them."""
+"""Options that plugins add to commands."""
 
 from __future__ import annotations
 
@@ -8,22 +8,23 @@ from typing import Any
 
 import click
 
+from probe_core.cli.spelling import Option as SpelledOption
 from probe_core.errors import UserError
 from probe_core.plugins.blame import blamed
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import Option, OptionSpec
 
 _GIVEN = "probe.given"
-"""Where a context keeps what was given: spec name to the values by the option's name."""
+"""The key under which a context keeps the given options: spec name to values by the option's name."""
 
 
 def extended(name: str, command: click.Command, manager: Manager) -> click.Command:
-    """A copy of a command with the options that plugins add to it."""
+    """Return a copy of a command with the options that plugins add to it."""
     more: list[click.Parameter] = []
     for item in manager.contributions("options"):
         spec = item.spec
         assert isinstance(spec, OptionSpec)
-        if spec.command == name:
+        if spec.command.replace("_", "-") == name.replace("_", "-"):
             with blamed(spec.title, spec.origin):
                 more += [_parameter(spec, option) for option in spec.options]
     if not more:
@@ -34,7 +35,7 @@ def extended(name: str, command: click.Command, manager: Manager) -> click.Comma
 
 
 def given(ctx: click.Context, manager: Manager) -> list[tuple[Any, Mapping[str, Any]]]:
-    """What plugins make of their options that were given, with the values.
+    """Return what each given option of a plugin calls, with the values.
 
     Raises:
         UserError: An option was given without one that it needs.
@@ -53,13 +54,13 @@ def given(ctx: click.Context, manager: Manager) -> list[tuple[Any, Mapping[str, 
 
 
 def asked(ctx: click.Context) -> frozenset[str]:
-    """The names of a command's own parameters that the command line holds."""
+    """Return the names of a command's own parameters that the command line sets."""
     default = click.core.ParameterSource.DEFAULT
     return frozenset(name for name in ctx.params if ctx.get_parameter_source(name) is not default)
 
 
 def _parameter(spec: OptionSpec, option: Option) -> click.Parameter:
-    from probe_core.cli.options import Location  # here: what lists commands reads no files
+    from probe_core.cli.options import Location  # here: a listing of commands needs no readers
 
     text: Any = click.Choice(option.choices) if option.choices else str
 
@@ -67,7 +68,7 @@ def _parameter(spec: OptionSpec, option: Option) -> click.Parameter:
         if value not in (None, False):
             ctx.meta.setdefault(_GIVEN, {}).setdefault(spec.name, {})[option.name] = value
 
-    return click.Option(
+    return SpelledOption(
         (*option.flags, f"{spec.name}_{option.name}"),
         is_flag=option.kind == "flag",
         type={"flag": None, "run": Location()}.get(option.kind, text),

@@ -1,29 +1,34 @@
-"""The group of commands, and what becomes of errors.
-
-Exit codes: 0 finished; 1 ``--fail-on`` found what it asks for; 2 the input is at fault, or a plugin that was
-asked for; 3 finished, but something was lost: a call that took its process with it, or a plugin's file; 70 a
-defect of probe; 130 interrupted.
-"""
+"""The group of commands, the exit codes, and the handling of errors."""
 
 from __future__ import annotations
 
 import sys
 import traceback
 import warnings
-from typing import Any, TextIO
+from typing import Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from probe_core import __version__
 from probe_core.cli import console
 from probe_core.cli.extending import extended
+from probe_core.cli.spelling import both
 from probe_core.errors import UserError, said
 from probe_core.plugins.blame import blamed, what_to_do
-from probe_core.plugins.distributions import provider
 from probe_core.plugins.manager import Manager, PluginWarning
 from probe_core.plugins.specs import CommandSpec
 
 FINISHED, FOUND, MISTAKE, LOST, DEFECT, INTERRUPTED = 0, 1, 2, 3, 70, 130
+EXIT_CODES = {
+    FINISHED: "The command finished, whatever it found.",
+    FOUND: "`--fail-on` was given, and a row or an API is this grave or graver.",
+    MISTAKE: "The command line, an input file or a plugin is at fault; or `--fail-on` cannot be judged.",
+    LOST: "The command finished, but lost something: a call that ended its process, a file, a record.",
+    DEFECT: "A defect of probe; a traceback is printed.",
+    INTERRUPTED: "The command was interrupted (Ctrl-C); finished files are kept.",
+}
+"""The meaning of each exit code (docs/command-line.md#exit-codes)."""
 ISSUES = "the project's issue tracker"
 
 
@@ -31,25 +36,33 @@ class Commands(click.Group):
     """The commands of all plugins; one is imported when it is called, and none for a listing."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order of the help."""
+        """Return the main names, in the order of the help."""
         return sorted(_manager(ctx).names("commands"))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command itself."""
+        """Return the command with a name, which may be an alias; an unknown one is a mistake."""
         manager = _manager(ctx)
-        if cmd_name not in manager.names("commands"):
-            if provider("commands", cmd_name) is not None:
-                raise manager.missing("commands", cmd_name)
-            return None
-        spec = manager.find("commands", cmd_name, CommandSpec)
+        name = _names(manager).get(cmd_name)
+        if name is None:
+            if ctx.resilient_parsing:  # a shell asks for completions
+                return None
+            raise manager.missing("commands", cmd_name)
+        spec = manager.find("commands", name, CommandSpec)
         command: object = spec.make()
         if not isinstance(command, click.Command):
             with blamed(spec.title, spec.origin):
                 raise TypeError(f"{spec.factory} is no click command")
-        return extended(cmd_name, command, manager)
+        return extended(name, command, manager)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        """Complete main names, from the specs alone, and options."""
+        specs = {item.spec.name: item.spec for item in _manager(ctx).contributions("commands")}
+        names = [name for name in sorted(specs) if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=specs[name].summary) for name in names]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command; a pipe that breaks is a defect, unless it is the one that we print to."""
+        """Run a command; a broken pipe is a defect, except that of the output."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError as error:
@@ -58,10 +71,24 @@ class Commands(click.Group):
             raise RuntimeError("a pipe to another process broke") from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """A line each, from the specs alone."""
-        lines = {item.spec.name: item.spec.summary for item in _manager(ctx).contributions("commands")}
+        """Write a line for each command, from the specs alone."""
+        names = _names(_manager(ctx))
+        lines = {}
+        for item in _manager(ctx).contributions("commands"):
+            also = ", ".join(name for name, main in names.items() if main == item.spec.name != name)
+            lines[item.spec.name] = f"{item.spec.summary} Also: {also}." if also else item.spec.summary
         with formatter.section("Commands"):
             formatter.write_dl(sorted(lines.items()))
+
+
+def _names(manager: Manager) -> dict[str, str]:
+    """Return the main name for each name of a command."""
+    found = {name: name for name in manager.names("commands")}
+    for item in manager.contributions("commands"):
+        for name in (item.spec.name, *getattr(item.spec, "aliases", ())):
+            for text in both(name):
+                found.setdefault(text, item.spec.name)
+    return found
 
 
 def _manager(ctx: click.Context) -> Manager:
@@ -72,11 +99,11 @@ def _manager(ctx: click.Context) -> Manager:
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("-f", "--framework", help="Framework of the runs; found out when left out.")
+@click.option("-f", "--framework", help="Framework of the runs; detected if not given.")
 @click.version_option(__version__, prog_name="probe")
 @click.pass_context
 def cli(ctx: click.Context, framework: str | None) -> None:
-    """Find the operator that went wrong first between two runs of a model."""
+    """Find the operator that diverged first between two runs of a model."""
     ctx.meta["probe.framework"] = framework
 
 
@@ -88,7 +115,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(arguments: list[str] | None = None) -> int:
-    """Run ``probe`` with ``arguments``; the exit code."""
+    """Run ``probe`` with ``arguments`` and return its exit code."""
     console.prepare()
     streams = sys.stdout, sys.stderr
     with warnings.catch_warnings():
@@ -102,11 +129,11 @@ def run(arguments: list[str] | None = None) -> int:
         except UserError as error:
             console.error(error.what, error.fix, error.choices)
             return MISTAKE
-        except click.exceptions.NoArgsIsHelpError as error:
-            console.note(error.format_message(), lines=True)
-            return MISTAKE
         except click.ClickException as error:
-            console.usage(error)
+            if type(error).__name__ == "NoArgsIsHelpError":  # which click before 8.2 lacks
+                console.note(error.format_message(), lines=True)
+            else:
+                console.usage(error)
             return MISTAKE
         except click.exceptions.Exit as stop:
             return int(stop.exit_code)
@@ -130,17 +157,9 @@ def run(arguments: list[str] | None = None) -> int:
             return MISTAKE
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    """Print a warning of probe's as the command line words them, one of others as Python does."""
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+    """Print a warning of probe in the style of the command line, any other as Python does."""
     if category.__module__.startswith("probe_"):
         console.warn(str(message))
     else:
-        shown = warnings.formatwarning(message, category, filename, lineno, line)
-        console.note(shown.rstrip("\n"), lines=True)
+        console.note(warnings.formatwarning(message, category, *place[:2]).rstrip("\n"), lines=True)

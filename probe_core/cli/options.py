@@ -1,4 +1,4 @@
-"""The compare file of the seed's command line, and the options' values, checked."""
+"""The compare file (docs/configuration.md#compare-file), and the types of the options' values."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ FUNCTION_KEYS = {
     "is_print_compare_log": "is_print_compare_log",
 }
 LARGEST_NUMBER = 1_000_000
-"""Behind which a number is no step or rank that anyone has."""
+"""The largest step or rank that is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompareFile:
-    """What a compare file says (spec/compare 1.2)."""
+    """The fields of a compare file."""
 
     target: Path
     golden: Path
@@ -35,12 +35,12 @@ class CompareFile:
 
 
 def read_compare_file(path: Path) -> CompareFile:
-    """The compare file ``path``; relative paths in it start from the working directory, as ever."""
+    """Read the compare file ``path``; its relative paths start from the working directory."""
     return parse_input(load_object(path, "compare file"), f"The compare file {path}", {k: k for k in KEYS})
 
 
 def parse_input(value: Mapping[str, Any], what: str, keys: Mapping[str, str]) -> CompareFile:
-    """The two runs and the rest that ``value`` names under ``keys``; ``what`` opens the messages."""
+    """Return the fields that ``value`` holds under ``keys``; ``what`` opens the messages."""
     found: dict[str, Any] = {}
     for key, item in value.items():
         if key not in keys:
@@ -73,25 +73,23 @@ def parse_input(value: Mapping[str, Any], what: str, keys: Mapping[str, str]) ->
     )
 
 
-class Location(click.ParamType):  # type: ignore[type-arg]
-    """A path, or the URL of a place that fsspec knows."""
-
-    name = "path"
+class Location(click.Path):
+    """A path, or the URL of a place that fsspec knows; completed as a path."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
-        """The path that the text means."""
+        """Return the path or URL."""
         return location(value)
 
 
 class Numbers(click.ParamType):  # type: ignore[type-arg]
-    """Whole numbers and ranges of them: ``0,2-4``."""
+    """Integers and ranges of them: ``0,2-4``."""
 
     name = "number[,number…]"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
-        """The numbers, each once, in order."""
+        """Return the numbers in ascending order, each once."""
         if isinstance(value, tuple):
             return value
         found: set[int] = set()

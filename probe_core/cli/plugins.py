@@ -1,4 +1,4 @@
-"""``probe plugins``: what is installed, what it gives, what is broken and how to mend it."""
+"""``probe plugins``: the installed plugins, their contributions, what is broken and how to mend it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from probe_core.plugins.manager import Manager, Plugin
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--check", "is_check", is_flag=True, help="Make whatever they offer; exit with 2 if any fails.")
+@click.option(
+    "--check", "is_check", is_flag=True, help="Create every contribution; exit with 2 if one fails."
+)
 @click.pass_context
 def plugins(ctx: click.Context, as_json: bool, is_check: bool) -> int:
-    """List the installed plugins, what each gives, and what is broken.
+    """List the installed plugins, their contributions, and what is broken.
 
-    PROBE_PLUGINS=a,b loads only those.
+    The environment variable PROBE_PLUGINS=a,b loads only the plugins a and b.
     """
     manager = ctx.find_object(Manager) or Manager()
     if is_check:
@@ -37,7 +39,7 @@ def plugins(ctx: click.Context, as_json: bool, is_check: bool) -> int:
 
 
 def _check(manager: Manager, as_json: bool) -> int:
-    """Show what of all that plugins offer cannot be made, or has a name that is taken."""
+    """Create every contribution, and print those that fail or share a name."""
     from probe_core.testing.check import check  # here: the conformance kits behind it load numpy
 
     found = check(manager)

@@ -1,4 +1,4 @@
-"""Running a plan at the command line: progress, summaries, and what exit code they come to."""
+"""Execution of a plan at the command line: progress, summaries, exit code."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def run_plan(plan: Plan, manager: Manager, fail_on: Level | None = None, *, brief: bool = False) -> int:
-    """Run a plan with progress and summary, rank by rank; the exit code.
+    """Run a plan rank by rank, print progress and summary, and return the exit code.
 
-    A rank that cannot be compared is said to, and the others are compared.
+    If a rank cannot be compared, its error is printed and the others are compared.
     """
     from probe_core.ranks.ranks import Ranks
 
@@ -81,8 +81,8 @@ def _run(ranks: Ranks, manager: Manager, fail_on: Level | None, brief: bool) -> 
     code = _code(reports, ranks.pairing.damaged, failed, fail_on)
     if fail_on and code == FINISHED and not is_judged:
         console.error(
-            "--fail-on cannot be judged: not all that was asked for was measured.",
-            "The warnings above say what was not, and why.",
+            "--fail-on cannot be judged: not everything that was asked for was measured.",
+            "The warnings above name what was not measured, and why.",
         )
         return MISTAKE
     return code

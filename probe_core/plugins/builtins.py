@@ -23,16 +23,16 @@ def probe_executors() -> list[ExecutorSpec]:
 
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
-    """Return the commands that need no framework."""
+    """Return the commands that need no plugin."""
     return [
         CommandSpec(
             "compare",
-            "Compare two recorded runs and say where they diverge.",
+            "Compare two recorded runs and say where they diverge first.",
             "probe_core.cli.compare:compare",
         ),
         CommandSpec(
             "plugins",
-            "List the installed plugins, what each gives, and what is broken.",
+            "List the installed plugins, their contributions, and what is broken.",
             "probe_core.cli.plugins:plugins",
         ),
     ]

@@ -28,6 +28,7 @@ def is_of_probe(distribution: str) -> bool:
 
 def provider(kind: str, name: str) -> str | None:
     """Return the distribution of this repository that gives a contribution; None if none does."""
+    name = name.replace("_", "-") if kind == "commands" else name
     return next((dist for dist, kinds in _listed().items() if name in kinds.get(kind, ())), None)
 
 

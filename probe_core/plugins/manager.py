@@ -271,9 +271,11 @@ class Manager:
         if known is not None:
             return missing(f'The {singular(kind)} "{name}"', known, ONLY)
         names = self.names(kind)
+        close = meant(name, names) or next((one for one in names if one.startswith(name)), None)
+        fix = f"Did you mean {close}? Use one of these:" if close else "Use one of these:"
         return UserError(
             f'There is no {singular(kind)} called "{name}".',
-            "Use one of these:" if names else "No installed plugin provides any; see probe plugins.",
+            fix if names else "No installed plugin provides any; see probe plugins.",
             names,
         )
 

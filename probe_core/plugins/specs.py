@@ -277,10 +277,15 @@ def _imported(spec: Spec) -> Any:
         return address(spec.factory) if isinstance(spec.factory, str) else spec.factory()
 
 
+@dataclass(frozen=True, slots=True)
 class CommandSpec(ImportedSpec):
-    """A command; the factory is the address of a click command."""
+    """A command; the factory is the address of a click command.
 
-    __slots__ = ()
+    Attributes:
+        aliases: Further names that it answers to; an underscore may replace each dash of a name.
+    """
+
+    aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,7 +162,7 @@ def test_options(refused: Any, good: Path, tmp_path: Path) -> None:
     for option in ("--match", "--matcher"):
         said = refused(good, good, "-f", option, "fuzzy")
         assert "exclude each other" in said and re.search(rf"{option}\b", said)
-    assert "--input_path" in refused(good, "--input_path", tmp_path / "compare.json")
+    assert "-i (--input)" in refused(good, "--input_path", tmp_path / "compare.json")
     assert 'There is no matcher called "nope"' in refused(good, good, "--matcher", "nope")
     assert 'There is no metric called "nope"' in refused(good, good, "--metric", "nope")
     assert 'There is no reporter called "doc"' in refused(good, good, "--format", "doc")

@@ -41,24 +41,24 @@ def probe_answers() -> list[AnswerSpec]:
 
 @hookimpl
 def probe_options() -> list[OptionSpec]:
-    """``-da`` of compare, ``--check-collectives`` of merge_result."""
+    """Return ``-da`` of compare, and ``--check-collectives`` of merge-result."""
     return [
         OptionSpec(
             DIFFERENCE, "finds the first difference over all ranks", "probe_diagnosis.difference.answer:ask",
             command="compare",
             options=(
-                Option("analyze", ("-da", "--diff_analyze", "--diff-analyze"), "Find the first difference "
-                       "over all ranks; writes JSON, and tables only with --format."),
+                Option("analyze", ("-da", "--diff-analyze"), "Find the first difference over all ranks; "
+                       "write JSON, and tables only with --format."),
             ),
         ),
         OptionSpec(
             "collectives", "checks the communication of a run", "probe_diagnosis.collectives.command:"
-            "check_collectives", command="merge_result",
+            "check_collectives", command="merge-result",
             options=(
-                Option("run", ("--check-collectives",), "Check the communication of the ranks of this run, "
-                       "recorded with tensors; with -i or without.", kind="run", metavar="RUN"),
-                Option("fail_on", ("--fail-on",), "With --check-collectives: exit with 1 where a call breaks "
-                       "its law, or (warning) was not checked; with 2 where none was checked.",
+                Option("run", ("--check-collectives",), "Check the communication between the ranks of this "
+                       "run, recorded with tensors; -i is not needed.", kind="run", metavar="RUN"),
+                Option("fail_on", ("--fail-on",), "With --check-collectives: exit with 1 if a call breaks "
+                       "its law, or (warning) was not checked; with 2 if none was checked.",
                        kind="text", choices=("warning", "error"), needs="run"),
             ),
         ),

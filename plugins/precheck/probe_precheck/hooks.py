@@ -1,4 +1,4 @@
-"""Hooks of the pre-check kit: its commands."""
+"""Hooks of probe-precheck: its commands."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from probe_core.plugins.specs import CommandSpec
 
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
-    """Return the commands of the pre-check, and the names that they have in msprobe 26."""
+    """Return the commands of the pre-check, with the names that the guides use as aliases."""
     return [
-        *(
-            CommandSpec(
-                name,
-                f"Run every recorded API alone, against a reference{note}.",
-                f"probe_precheck.cli.run_ut:{made}",
-            )
-            for name, made, note in (
-                ("run_ut", "run_ut", ""),
-                ("multi_run_ut", "multi_run_ut", ", in several processes"),
-                ("acc_check", "run_ut", " (run_ut)"),
-                ("multi_acc_check", "multi_run_ut", ", in several processes (multi_run_ut)"),
-            )
+        CommandSpec(
+            "run-ut",
+            "Run every recorded API alone and compare it with a high-precision reference.",
+            "probe_precheck.cli.run_ut:run_ut",
+            aliases=("acc-check",),
         ),
         CommandSpec(
-            "api_precision_compare",
-            "Judge what run_ut found on one device by what it found on another.",
+            "multi-run-ut",
+            "Run every recorded API alone, in several processes.",
+            "probe_precheck.cli.run_ut:multi_run_ut",
+            aliases=("multi-acc-check",),
+        ),
+        CommandSpec(
+            "api-precision-compare",
+            "Judge the pre-check of one device by that of a trusted device.",
             "probe_precheck.cli.api_precision_compare:api_precision_compare",
         ),
     ]

@@ -1,4 +1,4 @@
-"""``probe demo``: the main job, on two small training runs recorded on the spot, one with a fault."""
+"""``probe demo``: two small training runs, one with a fault, recorded and compared."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ import click
 
 from probe_core.cli import console
 from probe_core.cli.compare import time_stamp
+from probe_core.cli.main import FINISHED
+from probe_core.cli.spelling import option
 from probe_core.errors import UserError, printable
 from probe_core.files.atomic import make_directory, write_text
 from probe_core.model.plan import Plan
@@ -21,7 +23,8 @@ from probe_core.plugins.manager import Manager
 
 STORY = """\
 A one-block transformer was trained twice{how}. The golden divides attention scores by
-sqrt(16) = 4, the target by 16. The loss hardly tells. probe reads both runs and says where they part:
+sqrt(16) = 4, the target by 16. The loss hardly shows it.
+probe compares both runs and says where they diverge first:
 """
 LIVE = ", recorded just now by probe run"
 SHIPPED = ", recorded beforehand"
@@ -30,13 +33,13 @@ SIDES = {"golden": (), "target": ("wrong",)}
 
 @click.command()
 @click.argument("directory", default="probe-demo", type=click.Path(path_type=Path))
-@click.option("--format", "formats", default="xlsx,csv", show_default=True, help="Formats of the result.")
+@option("--format", "formats", default="xlsx,csv", show_default=True, help="Formats of the result.")
 @click.pass_context
 def demo(ctx: click.Context, directory: Path, formats: str) -> int:
-    """Record two small training runs, one with a fault, and let probe find it.
+    """Record two small training runs, one with a fault, and find the fault.
 
-    The runs go into DIRECTORY (./probe-demo), with the result beside them. Without torch, a pair
-    of runs that ships with probe is compared instead.
+    The runs and the result are written to DIRECTORY (./probe-demo). Without torch, two recorded runs
+    that come with probe are compared instead.
     """
     from probe_core.ranks.ranks import Ranks
 
@@ -45,7 +48,7 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
     problem = record_both(directory) if has_torch() else "torch is not installed"
     if problem:
         how = SHIPPED
-        console.note(f"{problem}: nothing is recorded, and the runs that ship with probe are compared.")
+        console.note(f"{problem}: nothing is recorded; two runs that come with probe are compared.")
         unpack(directory)
     target, golden = directory / "target" / "step0", directory / "golden" / "step0"
     output = directory / "output"
@@ -68,13 +71,13 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
             console.summary(report)
     console.show()
     console.show("The same with your runs:")
-    console.show("  probe run -o mine train.py                # records a script as it is")
+    console.show("  probe run -o mine train.py                # records an unchanged script")
     console.show(f"  probe compare {target} {golden} -o {output} -hl")
-    return 0
+    return FINISHED
 
 
 def headline(report: Report) -> str:
-    """The first suspect, on one line."""
+    """Return the first suspect, on one line."""
     if not report.suspects:
         return "probe found no suspect."
     first = report.suspects[0]
@@ -82,13 +85,13 @@ def headline(report: Report) -> str:
 
 
 def has_torch() -> bool:
-    """Is torch installed? What an uninstalled one leaves behind has no origin."""
+    """Return True if torch is installed; the remains of an uninstalled one have no origin."""
     found = importlib.util.find_spec("torch")
     return found is not None and found.origin is not None
 
 
 def record_both(directory: Path) -> str:
-    """Record the training script that ships with this package twice; why that failed, or an empty text."""
+    """Record the training script of this package twice; return why that failed, or an empty text."""
     script = directory / "train.py"
     write_text(script, (files("probe_pytorch") / "demo_data" / "train.py").read_text("utf-8"))
     for side, arguments in SIDES.items():
@@ -98,7 +101,7 @@ def record_both(directory: Path) -> str:
 
 
 def record(script: Path, path: Path, arguments: tuple[str, ...]) -> str:
-    """Record the training ``script`` into ``path``, as the command line would; why that failed, if it did."""
+    """Record the training ``script`` into ``path``; return why that failed, or an empty text."""
     command = [sys.executable, "-m", "probe_core.cli", "run", "-o", str(path), "--task", "tensor",
                "--step", "0", str(script), *arguments]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")

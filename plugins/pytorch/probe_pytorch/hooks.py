@@ -66,16 +66,16 @@ def probe_references() -> list[ReferenceSpec]:
 
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
-    """Recording a script, and the demonstration."""
+    """Return the commands run and demo."""
     return [
         CommandSpec(
             name="run",
-            summary="Record a PyTorch training script that was not touched.",
+            summary="Record a PyTorch training script that needs no change.",
             factory="probe_pytorch.run_command:run",
         ),
         CommandSpec(
             name="demo",
-            summary="Record two small training runs, one with a fault, and find it.",
+            summary="Record two small training runs, one with a fault, and find the fault.",
             factory="probe_pytorch.demo:demo",
         ),
     ]

@@ -1,4 +1,4 @@
-"""``probe run``: record a training script that was not touched."""
+"""``probe run``: the recording of an unchanged training script."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ import click
 from probe_recording import LEVELS, STAND_IN, TASKS, Config, load_config, parse_steps, spans
 
 from probe_core.cli import console
-from probe_core.cli.main import FINISHED, LOST
+from probe_core.cli.main import FINISHED, INTERRUPTED, LOST
+from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError
 
 if TYPE_CHECKING:
@@ -25,20 +26,19 @@ if TYPE_CHECKING:
 DEFAULT_STEPS = "0-2"
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option(
-    "-o", "--dump-path", "--dump_path", default=None, help="Directory of the run.  [default: ./probe-run]"
+@click.command(
+    cls=Command, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
-@click.option("-c", "--config", type=click.Path(), help="A config.json; the other options come before it.")
-@click.option("--task", type=click.Choice(TASKS), help="What is recorded of a value.  [default: statistics]")
-@click.option(
-    "--level",
-    type=click.Choice([level for level in LEVELS if level != "debug"]),
-    help="Modules (L0), APIs (L1), both (mix), aten operators (L2).  [default: mix]",
+@option(
+    "-o", "--output", "dump_path", also=["--dump_path"], help="Directory of the run.  [default: ./probe-run]"
 )
-@click.option("--step", help=f"Steps to record, such as 0,5-7, or all.  [default: {DEFAULT_STEPS}]")
-@click.option("--seed", type=int, help="Set all seeds to this, and choose deterministic algorithms.")
-@click.option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as of python -m.")
+@option("--config", silent=["-c"], type=click.Path(), help="A config.json; other options override it.")
+@option("--task", type=click.Choice(TASKS), help="Kind of data to record.  [default: statistics]")
+@option("--level", type=click.Choice([level for level in LEVELS if level != "debug"]),
+    help="Modules (L0), APIs (L1), both (mix), aten operators (L2).  [default: mix]")  # fmt: skip
+@option("--step", help=f"Steps to record, such as 0,5-7, or all.  [default: {DEFAULT_STEPS}]")
+@option("--seed", type=int, help="Set all seeds to this, and use deterministic algorithms.")
+@option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as in python -m.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -54,9 +54,9 @@ def run(
 ) -> int:
     """Record SCRIPT, a training script that needs no change.
 
-    A step ends when the script's first optimizer has stepped. The script runs as python would run
-    it, with its ARGUMENTS; its exit code is probe's. Where that is 0 and a part of the recording could
-    not be written, it is 3.
+    A step ends when the script's first optimizer has stepped. The script runs as with python, with
+    its ARGUMENTS, and probe exits with its exit code; with 3 if that is 0 and a part of the recording
+    could not be written.
     """
     found = _config(dump_path, config, task, level, step)
     if not module and not Path(script).is_file():
@@ -128,7 +128,7 @@ def _config(
 
 
 def _execute(script: str, arguments: tuple[str, ...], module: bool) -> int:
-    """Run the script; its exit code. What it raises is shown as python would, without our frames."""
+    """Run the script and return its exit code; print an error as Python does, without probe's frames."""
     before = sys.argv, sys.path[0]
     try:
         if module:
@@ -147,7 +147,7 @@ def _execute(script: str, arguments: tuple[str, ...], module: bool) -> int:
         return 1
     except KeyboardInterrupt:
         console.note("Interrupted; what was recorded is kept.")
-        return 130
+        return INTERRUPTED
     except UserError:
         raise  # a mistake in what the script asks of probe: one sentence, and how to mend it
     except Exception as error:
@@ -158,7 +158,7 @@ def _execute(script: str, arguments: tuple[str, ...], module: bool) -> int:
 
 
 def _run_file(script: str) -> None:
-    """Run a file as python runs it: as ``__main__``, its path absolute, ``sys.argv[0]`` as it was given."""
+    """Run a file as Python does: as ``__main__``, its path absolute, ``sys.argv[0]`` as it was given."""
     path = str(Path(script).absolute())
     main = types.ModuleType("__main__")
     main.__dict__.update(__file__=path, __builtins__=builtins)
@@ -183,7 +183,7 @@ def _show_error(error: Exception) -> None:
 
 
 def _report(config: Config, recorder: Recorder, stepped: bool) -> None:
-    """Say which steps were recorded, which of them are lost in part, and how to compare them."""
+    """Print the recorded steps, those that are lost in part, and the command that compares them."""
     lost = recorder.lost
     steps = recorder.whole
     if lost is not None:

@@ -37,11 +37,16 @@ def probe_tables() -> list[TableSpec]:
 
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
-    """Return the command that merges the results of several ranks."""
+    """Return the commands merge-result and completion."""
     return [
         CommandSpec(
-            name="merge_result",
-            summary="Merge the results of several ranks, all ranks of a metric side by side.",
+            name="merge-result",
+            summary="Merge the results of several ranks, so that each metric shows them side by side.",
             factory="probe_reporters.merge_command:merge_result",
-        )
+        ),
+        CommandSpec(
+            name="completion",
+            summary="Print or install the script that completes commands in your shell.",
+            factory="probe_reporters.completion_command:completion",
+        ),
     ]

@@ -1,4 +1,4 @@
-"""The command ``probe merge_result``."""
+"""``probe merge-result``: the results of several ranks, merged."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import click
 from probe_core.cli import console
 from probe_core.cli.extending import given
 from probe_core.cli.main import FINISHED, MISTAKE
+from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, meant
 from probe_core.files.given import parse_yaml, read_given, yaml_problem
 from probe_core.plugins.manager import Manager
@@ -29,43 +30,17 @@ LARGEST_CONFIG = 1 << 20
 """Largest size of a configuration in bytes."""
 
 
-@click.command()
-@click.option(
-    "-i",
-    "--input_dir",
-    "--input-dir",
-    "directory",
-    type=click.Path(path_type=Path),
+@click.command(cls=Command)
+@option("-i", "--input", "directory", also=["--input_dir"], type=click.Path(path_type=Path),
     help="Directory with the results of all ranks (compare_result_rank{n}_… .xlsx, .csv or .jsonl).",
-)
-@click.option(
-    "-o",
-    "--output_dir",
-    "--output-dir",
-    "output",
-    is_flag=False,
-    flag_value=DEFAULT_OUTPUT,
-    default=DEFAULT_OUTPUT,
-    type=click.Path(path_type=Path),
-    help="Directory of the merged result; created when absent.  [default: ./output]",
-)
-@click.option(
-    "-config",
-    "--config",
-    "--config_path",
-    "--config-path",
-    "config",
-    type=click.Path(path_type=Path),
-    help="Yaml file: a list api of APIs, and a list compare_index of metrics (all when left out).",
-)
-@click.option(
-    "--format",
-    "format_",
-    type=click.Choice(("xlsx", "csv", "jsonl")),
-    default="xlsx",
-    show_default=True,
-    help="One workbook, or a file for each metric.",
-)
+)  # fmt: skip
+@option("-o", "--output", also=["--output_dir"], is_flag=False, flag_value=DEFAULT_OUTPUT,
+    default=DEFAULT_OUTPUT, type=click.Path(path_type=Path),
+    help="Directory of the merged result; created if absent.  [default: ./output]")  # fmt: skip
+@option("--config", also=["-config", "--config_path"], type=click.Path(path_type=Path),
+    help="YAML file with two lists: api names APIs, compare_index metrics (default: all).")  # fmt: skip
+@option("--format", "format_", type=click.Choice(("xlsx", "csv", "jsonl")), default="xlsx", show_default=True,
+    help="One workbook, or a file for each metric.")  # fmt: skip
 @click.pass_context
 def merge_result(
     ctx: click.Context,
@@ -77,23 +52,23 @@ def merge_result(
     """Merge the results of several ranks, so that each metric shows all ranks side by side.
 
     \b
-    probe merge_result -i results -o merged -config config.yaml
-    probe merge_result --check-collectives npu_dump/step0 -o merged
+    probe merge-result -i results -o merged --config config.yaml
+    probe merge-result --check-collectives npu_dump/step0 -o merged
     """
     manager = ctx.find_object(Manager) or Manager()
     more = given(ctx, manager)
     if not more and (directory is None or config is None):
         raise UserError(
             "Results to merge are needed.",
-            "Give their directory with -i and what to merge with -config, or a run with --check-collectives.",
+            "Give a directory with -i and what to merge with --config, or a run with --check-collectives.",
         )
     if (directory is None) is not (config is None):
-        raise UserError("-i and -config go together.", "Give both, or leave both out.")
+        raise UserError("-i and --config go together.", "Give both, or leave both out.")
     code = FINISHED
     if directory is not None and config is not None:
         code = _merge(directory, output, config, format_)
-    for option, values in more:
-        code = option(manager, output, format_, values) or code
+    for action, values in more:
+        code = action(manager, output, format_, values) or code
     return code
 
 
@@ -163,7 +138,7 @@ def _load(path: Path) -> Any:
     except OSError as error:
         raise UserError(
             f'The configuration "{path}" cannot be read: {error.strerror or error}.',
-            "Check the path given with -config.",
+            "Check the path given with --config.",
         ) from None
     except UnicodeDecodeError:
         raise UserError(f'The configuration "{path}" is not UTF-8.', "Save it as UTF-8.") from None

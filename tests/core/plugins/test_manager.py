@@ -204,7 +204,8 @@ def test_the_list_of_our_distributions_is_what_they_give() -> None:
     given: dict[str, dict[str, list[str]]] = {}
     for kind in set(manager.kinds) - {"references"}:
         for item in manager.contributions(kind):
-            given.setdefault(item.plugin.distribution, {}).setdefault(kind, []).append(item.spec.name)
+            names = given.setdefault(item.plugin.distribution, {}).setdefault(kind, [])
+            names += [item.spec.name, *getattr(item.spec, "aliases", ())]
     listed = yaml.safe_load(files("probe_core.plugins").joinpath("distributions.yaml").read_text("utf-8"))
     for name, one in listed.items():
         directories = one.pop("directories")

@@ -86,7 +86,7 @@ def test_listings_import_nothing_heavy(probe: Any) -> None:
 
 def test_the_plugin_lists_it(probe: Any) -> None:
     assert probe("plugins") == 0
-    assert "merge_result" in probe.out
+    assert "merge-result" in probe.out
 
 
 def test_the_page_does_what_it_says(
@@ -270,7 +270,7 @@ def test_a_configuration_that_is_not_there_or_too_large(merge: Any, probe: Any, 
     two_ranks(tmp_path)
     for path in (tmp_path / "none.yaml", tmp_path):
         assert probe("merge_result", "-i", tmp_path, "-o", tmp_path / "out", "-config", path) == 2
-        assert "cannot be read" in probe.err and "Check the path given with -config." in probe.err
+        assert "cannot be read" in probe.err and "Check the path given with --config." in probe.err
     assert merge(b"#" * (1 << 20) + b"\n") == 2 and "larger than 1 MiB" in probe.err
 
 

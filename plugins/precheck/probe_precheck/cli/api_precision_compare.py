@@ -1,4 +1,4 @@
-"""``probe api_precision_compare``: the details of two machines, judged by the precision standards."""
+"""``probe api-precision-compare``: the details of two machines, judged by the precision standards."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import click
 from probe_core.cli import console
 from probe_core.cli.compare import time_stamp
 from probe_core.cli.main import FINISHED, FOUND, MISTAKE
+from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, printable
 from probe_core.files.claim import claimed
 from probe_core.plugins.manager import Manager
@@ -21,28 +22,21 @@ SHOWN = 5
 _PATH = click.Path(path_type=Path)
 
 
-@click.command()
-@click.option("-npu", "--npu_csv_path", "npu", type=_PATH, help="Details csv of the device under test.")
-@click.option("-gpu", "--gpu_csv_path", "gpu", type=_PATH, help="Details csv of the device that is trusted.")
-@click.option(
-    "-o", "--out_path", "output", type=_PATH, default="./", show_default=True, help="Directory of the result."
-)
-@click.option(
-    "--standard",
-    "release",
-    type=ReleaseChoice(),
-    default=RELEASES[0],
-    show_default=True,
-    help="Whose thresholds: those of the guide of 1.0.4, or of 8.3.",
-)
-@click.option("--assign", "standards", type=_PATH, help="A yaml file that maps standards to their APIs.")
-@click.option(
-    "--lang", "language", type=click.Choice(LANGUAGES), help="Language.  [default: that of the NPU csv]"
-)
-@click.option("--framework", help="Framework of the runs; makes no difference here.")
-@click.option(
-    "--fail-on", type=click.Choice(["warning", "error"]), help="Exit with 1 where an API comes to this."
-)
+@click.command(cls=Command)
+@option("--npu", also=["-npu", "--npu_csv_path"], type=_PATH,
+    help="Details csv of the device under test.  [default: the only one in this directory]")  # fmt: skip
+@option("--gpu", also=["-gpu", "--gpu_csv_path"], type=_PATH,
+    help="Details csv of the trusted device.  [default: the only one in this directory]")  # fmt: skip
+@option("-o", "--output", also=["--out_path"], type=_PATH, default="./", show_default=True,
+    help="Directory of the result files; created if absent.")  # fmt: skip
+@option("--standard", "release", type=ReleaseChoice(), default=RELEASES[0], show_default=True,
+    help="Thresholds of the msprobe 1.0.4 guide, or of 8.3.")  # fmt: skip
+@option("--assign", "standards", type=_PATH, help="YAML file that maps standards to the APIs they judge.")
+@option("--lang", "language", type=click.Choice(LANGUAGES),
+    help="Language of the csv files: Chinese or English.  [default: that of the NPU csv]")  # fmt: skip
+@option("--framework", help="Framework of the runs; has no effect here.")
+@option("--fail-on", type=click.Choice(["warning", "error"]),
+    help="Exit with 1 if an API is this grave or graver.")  # fmt: skip
 @click.pass_context
 def api_precision_compare(
     ctx: click.Context,
@@ -55,18 +49,18 @@ def api_precision_compare(
     framework: str | None,
     fail_on: str | None,
 ) -> int:
-    """Judge what run_ut found on one device by what it found on another.
+    """Judge the pre-check of one device by that of a trusted device.
 
     \b
-    probe api_precision_compare -npu npu/accuracy_checking_details_20260101120000.csv
-          -gpu gpu/accuracy_checking_details_20260101130000.csv -o out
+    probe api-precision-compare --npu npu/accuracy_checking_details_20260101120000.csv
+          --gpu gpu/accuracy_checking_details_20260101130000.csv -o out
     """
     from probe_precheck.assignment import Assignment
     from probe_precheck.comparison import compare_details, write_compared
 
-    npu, gpu = npu or _here("-npu"), gpu or _here("-gpu")
+    npu, gpu = npu or _here("--npu"), gpu or _here("--gpu")
     if npu.resolve() == gpu.resolve():
-        raise UserError(f"Both sides are {npu}.", "Give the details csv of two devices with -npu and -gpu.")
+        raise UserError(f"Both sides are {npu}.", "Give the details csv of two devices with --npu and --gpu.")
     assignment = Assignment(ctx.find_object(Manager) or Manager(), release, standards)
     found = compare_details(npu, gpu, assignment)
     for name in found.missing[:SHOWN]:
@@ -101,16 +95,16 @@ def api_precision_compare(
     console.show(f"  wrote {found.details}")
     is_judged = any(counts[level] for level in ("error", "warning", "pass"))
     if not is_judged:
-        console.warn("Nothing was judged: every API is skipped, so this says nothing about any of them.")
+        console.warn("Nothing was judged: every API is skipped, so the result says nothing about them.")
     if fail_on and not is_judged:
-        console.error("--fail-on cannot be judged: no API was.", "The messages in the result say why.")
+        console.error("--fail-on cannot be judged: no API was judged.", "The messages in the result say why.")
         return MISTAKE
     levels = {"error": ("error",), "warning": ("error", "warning")}.get(fail_on or "", ())
     return FOUND if any(counts[level] for level in levels) else FINISHED
 
 
 def _here(option: str) -> Path:
-    """The one details csv in the working directory (decision B23)."""
+    """Return the only details csv in the working directory (docs/standards.md#inputs)."""
     found = sorted(Path().glob(PATTERN))
     if len(found) != 1:
         what = "There is no" if not found else "There are several"

@@ -1,11 +1,10 @@
-"""``probe run_ut`` and ``probe multi_run_ut``: every recorded API alone, against a reference."""
+"""``probe run-ut`` and ``probe multi-run-ut``: the pre-check of every recorded API alone."""
 
 from __future__ import annotations
 
 import math
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import click
 from probe_core.cli import console
 from probe_core.cli.compare import time_stamp
 from probe_core.cli.main import DEFECT, FINISHED, FOUND, ISSUES, LOST, MISTAKE
+from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, printable
 from probe_core.plugins.manager import Manager
 from probe_precheck.cli import words
@@ -26,7 +26,7 @@ DEFAULT_PROCESSES = 8
 MOST_PROCESSES = 64
 
 
-class ManyValues(click.Command):
+class ManyValues(Command):
     """A command whose ``-d`` takes several values, as in ``-d 0 1 2 3``."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -35,7 +35,7 @@ class ManyValues(click.Command):
 
 
 def spread_values(arguments: Sequence[str], options: Sequence[str]) -> list[str]:
-    """``-d 0 1`` as ``-d 0 -d 1``; what follows is a value while it is an index or ``cpu``."""
+    """Return ``-d 0 1`` as ``-d 0 -d 1``: indices and ``cpu`` behind one of the options are its values."""
     found: list[str] = []
     inside = False
     for argument in arguments:
@@ -52,57 +52,42 @@ def spread_values(arguments: Sequence[str], options: Sequence[str]) -> list[str]
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Option:
-    """An option of both commands."""
-
-    names: tuple[str, ...]
-    settings: dict[str, Any]
-
-
 _PATH = click.Path(path_type=Path)
 _OPTIONS = (
-    _Option(("-api_info", "--api_info_file", "dump"), {
-        "type": _PATH, "required": True, "help": "The dump.json of a run (L1 or mix), or its directory."}),
-    _Option(("-o", "--out_path", "output"), {
-        "type": _PATH, "default": "./", "show_default": True, "help": "Directory of the result."}),
-    _Option(("-d", "--device", "devices"), {
-        "multiple": True, "metavar": "cpu | N…",
-        "help": "cpu, or indices of accelerators.  [default: 0; cpu where there is none]"}),
-    _Option(("-save_error_data", "--save_error_data"), {
-        "is_flag": True, "help": "Save the data of calls that do not pass, each with a script."}),
-    _Option(("-j", "--jit_compile"), {
-        "is_flag": True, "help": "Compile operators just in time, on an NPU of PyTorch."}),
-    _Option(("-csv_path", "--result_csv_path", "resume"), {
-        "type": _PATH, "help": "Go on with the run that wrote this accuracy_checking_result csv."}),
-    _Option(("-f", "--filter_api", "distinct"), {
-        "is_flag": True, "help": "Run calls with equal arguments once."}),
-    _Option(("-config", "--config_path", "config"), {
-        "type": _PATH, "help": "config.json with a section run_ut, or config.yaml."}),
-    _Option(("--framework",), {"help": "Framework of the run; found out when left out."}),
-    _Option(("--only",), {
-        "multiple": True, "metavar": "NAME", "help": "Run this call, or the calls of this API, alone."}),
-    _Option(("--timeout",), {
-        "type": click.FloatRange(min=0, min_open=True), "default": TIMEOUT, "show_default": True,
-        "help": "Seconds that one call may take."}),
-    _Option(("--standard", "release"), {
-        "type": ReleaseChoice(), "default": RELEASES[0], "show_default": True,
-        "help": "Whose thresholds: those of the guide of 1.0.4, or of 8.3."}),
-    _Option(("--assign", "standards"), {
-        "type": _PATH, "help": "A yaml file that maps standards to the APIs that they judge."}),
-    _Option(("--seed",), {
-        "type": int, "default": SEED, "show_default": True, "help": "What random inputs are made from."}),
-    _Option(("--lang", "language"), {
-        "type": click.Choice(LANGUAGES), "default": LANGUAGES[0], "show_default": True,
-        "help": "Language of the headers and messages in the csv files."}),
-    _Option(("--fail-on", "fail_on"), {
-        "type": click.Choice(["warning", "error"]), "help": "Exit with 1 where an API comes to this."}),
+    option("-i", "--input", "dump", also=["-api_info", "--api_info_file"], type=_PATH, required=True,
+        help="The dump.json of a run (L1 or mix), or its directory."),
+    option("-o", "--output", also=["--out_path"], type=_PATH, default="./", show_default=True,
+        help="Directory of the result files; created if absent."),
+    option("-d", "--device", "devices", multiple=True, metavar="cpu | N…",
+        help="cpu, or indices of accelerators.  [default: 0; cpu if there is none]"),
+    option("--save-error-data", also=["-save_error_data"], is_flag=True,
+        help="Save the data of calls that do not pass, each with a script."),
+    option("-j", "--jit-compile", is_flag=True, help="Compile operators just in time, on an NPU of PyTorch."),
+    option("--result-csv-path", "resume", also=["-csv_path"], type=_PATH,
+        help="Resume the check that wrote this accuracy_checking_result csv, in the language of that file."),
+    option("-f", "--filter-api", "distinct", is_flag=True, help="Run calls with equal arguments once."),
+    option("--config", also=["-config", "--config_path"], type=_PATH,
+        help="config.json with a section run_ut, or config.yaml."),
+    option("--framework", help="Framework of the run; detected if not given."),
+    option("--only", multiple=True, metavar="NAME",
+        help="Run only this call, or the calls of this API; may be repeated."),
+    option("--timeout", type=click.FloatRange(min=0, min_open=True), default=TIMEOUT, show_default=True,
+        help="Time limit of one call in seconds."),
+    option("--standard", "release", type=ReleaseChoice(), default=RELEASES[0], show_default=True,
+        help="Thresholds of the msprobe 1.0.4 guide, or of 8.3."),
+    option("--assign", "standards", type=_PATH, help="YAML file that maps standards to the APIs they judge."),
+    option("--seed", type=int, default=SEED, show_default=True, help="Seed of random inputs."),
+    option("--lang", "language", type=click.Choice(LANGUAGES), default=LANGUAGES[0], show_default=True,
+        help="Language of the csv files: Chinese or English."),
+    option("--fail-on", type=click.Choice(["warning", "error"]),
+        help="Exit with 1 if an API is this grave or graver."),
 )  # fmt: skip
+"""The options of both commands."""
 
 
 def _options(function: Callable[..., int]) -> Callable[..., int]:
-    for option in reversed(_OPTIONS):
-        function = click.option(*option.names, **option.settings)(function)
+    for add in reversed(_OPTIONS):
+        function = add(function)
     return function
 
 
@@ -110,37 +95,30 @@ def _options(function: Callable[..., int]) -> Callable[..., int]:
 @_options
 @click.pass_context
 def run_ut(ctx: click.Context, /, **given: Any) -> int:
-    """Run every recorded API alone and hold it against a high-precision reference.
+    """Run every recorded API alone and compare it with a high-precision reference.
 
     \b
-    probe run_ut --framework pytorch -api_info ./dump.json -o ./checker_result
-    probe run_ut -api_info ./dump.json -d cpu -save_error_data --only Functional.conv2d.0
+    probe run-ut -i dump.json -o checker_result
+    probe run-ut -i dump.json -d cpu --save-error-data --only Functional.conv2d.0
 
-    Writes accuracy_checking_result and accuracy_checking_details; the details of two machines are judged
-    by probe api_precision_compare.
+    Writes accuracy_checking_result and accuracy_checking_details. Judge the details of two machines
+    with probe api-precision-compare.
     """
     return _check(ctx, 1, **given)
 
 
 @click.command(cls=ManyValues)
 @_options
-@click.option(
-    "-n",
-    "--num_splits",
-    "workers",
-    type=click.IntRange(1, MOST_PROCESSES),
-    default=DEFAULT_PROCESSES,
-    show_default=True,
-    help=f"Processes, at most {PER_DEVICE} a device.",
-)
+@option("-n", "--num-splits", "workers", type=click.IntRange(1, MOST_PROCESSES), default=DEFAULT_PROCESSES,
+    show_default=True, help=f"Number of processes, at most {PER_DEVICE} per device.")  # fmt: skip
 @click.pass_context
 def multi_run_ut(ctx: click.Context, /, workers: int, **given: Any) -> int:
     """Run every recorded API alone, in several processes at a time.
 
     \b
-    probe multi_run_ut --framework pytorch -api_info ./dump.json -n 32 -d 0 1 2 3
+    probe multi-run-ut -i dump.json -o checker_result -n 32 -d 0 1 2 3
 
-    A call that crashes or hangs takes its process with it and nothing else; its row says so, and the exit
+    A call that crashes or hangs ends its process and nothing else: its row says so, and the exit
     code is 3.
     """
     return _check(ctx, workers, **given)
@@ -171,25 +149,25 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
         with console.progress():
             checked = check_run(plan, ctx.find_object(Manager) or Manager())
     except CheckInterrupted as stop:
-        console.note(f"To go on, add: -csv_path {shlex.quote(str(stop.result))}")
+        console.note(f"To resume, add: --result-csv-path {shlex.quote(str(stop.result))}")
         raise
     words.checked(checked)
     if checked.is_broken:
         console.error(
-            f"No call was run, for probe or its installation is at fault: {printable(checked.internal)}",
-            f"Install probe and its plugins again; if that does not help, report it at {ISSUES}.",
+            f"No call was run, because probe or its installation is broken: {printable(checked.internal)}",
+            f"Reinstall probe and its plugins; if that does not help, report it at {ISSUES}.",
         )
         return DEFECT
     if checked.lost:
         return LOST
     if fail_on and not words.is_judged(checked):
-        console.error("--fail-on cannot be judged: no call was checked.", "Above is why calls were skipped.")
+        console.error("--fail-on cannot be judged: no call was checked.", "The lines above say why.")
         return MISTAKE
     return FOUND if fail_on and words.reaches(checked, fail_on) else FINISHED
 
 
 def _dump_file(path: Path) -> Path:
-    """The ``dump.json`` that a path means: itself, or the one in or below a directory."""
+    """Return the ``dump.json`` that a path names: itself, or the only one in or below a directory."""
     if not path.is_dir():
         if not path.exists():
             raise UserError(f'There is no "{path}".', "Give the dump.json of a run.")

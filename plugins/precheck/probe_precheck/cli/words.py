@@ -1,4 +1,4 @@
-"""What the pre-check says at its end: how many APIs pass, the worst first, and how to look at one again."""
+"""Summary of a pre-check: how many calls pass, the worst ones, and the command that repeats each."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from probe_precheck.run import Checked, CheckPlan
 
 _REPEATED = {"framework": "--framework", "seed": "--seed", "release": "--standard", "standards": "--assign",
-             "timeout": "--timeout", "jit_compile": "--jit_compile"}  # fmt: skip
-"""Options of the run that a repetition of one call needs too, where they are not as they are by default."""
+             "timeout": "--timeout", "jit_compile": "--jit-compile"}  # fmt: skip
+"""Options that the repetition of one call takes over from the run, unless they have their default."""
 SHOWN = 5
 SHOWN_REASONS = 5
 _JUDGED = (Status.ERROR, Status.WARNING, Status.PASS)
@@ -31,7 +31,7 @@ _SHOWN_NUMBERS = (("cosine", "cosine"), ("max_abs_error", "max abs error"), ("th
 
 
 def checked(found: Checked) -> None:
-    """The summary of a pre-check."""
+    """Print the summary of a pre-check."""
     text = f"{found.total:,} calls checked, of {len(found.apis):,} APIs"
     show(f"{text}, {found.earlier:,} of them in an earlier run" if found.earlier else text)
     parts = [
@@ -40,9 +40,9 @@ def checked(found: Checked) -> None:
     ]
     show(f"  {', '.join(parts)}")
     if not is_judged(found):
-        warn(f"Nothing was checked: {_all_skipped(found)}, so this says nothing about any API.")
+        warn(f"Nothing was checked: {_all_skipped(found)}, so the result says nothing about any API.")
     if found.passing_standard:
-        show(f"  {found.passing_standard:,} of those that fail pass by their standard, which knows dtypes")
+        show(f"  {found.passing_standard:,} of those that fail pass by their standard, which heeds the dtype")
     by_api: dict[str, list[Result]] = {}
     for result in sorted(found.failed, key=badness, reverse=True):
         by_api.setdefault(api_name(result.name), []).append(result)
@@ -51,7 +51,7 @@ def checked(found: Checked) -> None:
     for api, results in islice(by_api.items(), SHOWN):
         _failed(results, found.apis[api], found.plan)
     if len(by_api) > SHOWN:
-        show(f"    and more of {len(by_api) - SHOWN:,} other API(s); see the result")
+        show(f"    and more calls, of {len(by_api) - SHOWN:,} other API(s); see the result")
     if found.reasons:
         show("  skipped because:")
     for reason, count in found.reasons.most_common(SHOWN_REASONS):
@@ -60,7 +60,7 @@ def checked(found: Checked) -> None:
         rest = sum(count for _, count in unshown)
         show(f"    {rest:,} for {len(unshown):,} other reason(s), which the result gives")
     if found.error_directory is not None:
-        show(f"  data of what did not pass: {found.error_directory}")
+        show(f"  data of calls that did not pass: {found.error_directory}")
     show(f"  wrote {found.files.result}")
     show(f"  wrote {found.files.details}")
     if found.lost:
@@ -69,7 +69,7 @@ def checked(found: Checked) -> None:
 
 
 def _failed(results: list[Result], calls: int, plan: CheckPlan) -> None:
-    """The worst call of an API, and how many of its calls did not pass."""
+    """Print the worst call of an API, and how many of its calls did not pass."""
     result = results[0]
     worst = worst_detail(result)
     name = worst.name if worst else result.name
@@ -92,28 +92,28 @@ def _failed(results: list[Result], calls: int, plan: CheckPlan) -> None:
 
 
 def again(result: Result, plan: CheckPlan) -> str:
-    """A command that shows a call again: its script where there is one, else this check of it alone."""
+    """Return the command that repeats a call: its script if there is one, else this check of it alone."""
     if result.script:
         return f"{shlex.quote(sys.executable)} {shlex.quote(result.script)}"
-    words = ["probe", "run_ut", "-api_info", str(plan.dump), "--only", result.name]
+    words = ["probe", "run-ut", "-i", str(plan.dump), "--only", result.name]
     if plan.devices:
         words += ["-d", *plan.devices]
     for field in fields(plan):
         option, value = _REPEATED.get(field.name), getattr(plan, field.name)
         if option and value != field.default:
             words += [option] if value is True else [option, str(value)]
-    return shlex.join([*words, "-save_error_data"])
+    return shlex.join([*words, "--save-error-data"])
 
 
 def badness(result: Result) -> tuple[int, float]:
-    """How bad an API is: its gravity, less if its standard passes it, and how far its worst output is off."""
+    """Return the gravity of a result, less if its standard passes it, and its worst distance."""
     detail = worst_detail(result)
     gravity = 2 * (Status.ERROR in result.statuses) - result.passes_standard_alone
     return gravity, _distance(detail) if detail else 0.0
 
 
 def worst_detail(result: Result) -> Detail | None:
-    """The output that is furthest off among those of the gravest status."""
+    """Return the output with the largest distance among those of the gravest status."""
     for status in (Status.ERROR, Status.WARNING):
         found = [detail for detail in result.details if status in detail.statuses]
         if found:
@@ -122,7 +122,7 @@ def worst_detail(result: Result) -> Detail | None:
 
 
 def _distance(detail: Detail) -> float:
-    """How far an output is off, for ordering: without numbers furthest, then by direction and size."""
+    """Return the distance of an output from its reference, for sorting: inf without numbers."""
     numbers = detail.numbers
     if not numbers:
         return math.inf
@@ -136,7 +136,7 @@ def _distance(detail: Detail) -> float:
 
 
 def is_judged(found: Checked) -> bool:
-    """Return True where a call was run and judged, in this run or an earlier one that it goes on with."""
+    """Return True if a call was run and judged, in this run or in the one that it resumes."""
     return bool(found.earlier) or any(count for status, count in found.counts.items() if status in _JUDGED)
 
 
@@ -149,6 +149,6 @@ def _all_skipped(found: Checked) -> str:
 
 
 def reaches(found: Checked, level: str) -> bool:
-    """Did any API come to ``warning`` or ``error``, or worse?"""
+    """Return True if any call has the status ``level``, or a graver one."""
     levels = (Status.ERROR,) if level == "error" else (Status.ERROR, Status.WARNING)
     return any(found.counts[status] for status in levels)

@@ -144,7 +144,7 @@ def test_a_timeout_that_is_no_number(refuses: Refuses, dump: Path) -> None:
 
 def test_a_run_must_be_given(probe: Any) -> None:
     assert probe("run_ut") == 2
-    assert "-api_info" in probe.err and "Traceback" not in probe.err
+    assert "'-i' / '--input'" in probe.err and "Traceback" not in probe.err
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has an accelerator")

@@ -171,7 +171,7 @@ def test_the_printed_command_has_the_options_of_the_run(
     dump = standin_run(tmp_path / "run", "Functional.far.0")
     assert probe("run_ut", "-api_info", dump, "-o", tmp_path / "out", *options) == 0
     words = shlex.split(next(line for line in probe.out.splitlines() if "--only" in line))
-    assert all(word in words or word.replace("-j", "--jit_compile") in words for word in options)
+    assert all(word in words or word.replace("-j", "--jit-compile") in words for word in options)
 
 
 def test_nothing_but_the_summary_in_a_pipe(tmp_path: Path) -> None:

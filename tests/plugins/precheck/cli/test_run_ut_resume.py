@@ -165,7 +165,7 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(
     workers = disturbed.workers()
     disturbed.started.interrupt()
     code, _, err = disturbed.started.wait()
-    assert code == 130 and "Traceback" not in err and "-csv_path" in err
+    assert code == 130 and "Traceback" not in err and "--result-csv-path" in err
     assert not any(alive(process) for process in workers)
     found = written(disturbed.out)
     assert 4 <= len(found.rows) < len(NAMES)

@@ -173,7 +173,7 @@ def plan(**fields: Any) -> CheckPlan:
 
 def test_the_command_that_runs_one_again() -> None:
     words = shlex.split(precheck_words.again(result("Torch.a.0", ERROR), plan(devices=("0", "1"))))
-    assert words[:4] == ["probe", "run_ut", "-api_info", "a run/dump.json"]
+    assert words[:4] == ["probe", "run-ut", "-i", "a run/dump.json"]
     assert words[words.index("--only") + 1] == "Torch.a.0"
     assert words[words.index("-d") + 1 :][:2] == ["0", "1"]
     assert "-d" not in shlex.split(precheck_words.again(result("Torch.a.0", ERROR), plan()))

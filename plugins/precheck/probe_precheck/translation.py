@@ -1,0 +1,84 @@
+"""Translation of messages that are copied from a csv file in another language."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from probe_precheck.model import Message
+
+SENTENCES = (
+    ("没有可比对的输出。", "It gives out nothing that can be compared."),
+    ("未能保存数据: {}", "Its data could not be saved: {}"),
+    ("bench与npu输出的shape不同: {}", "bench and npu output shape differ: {}"),
+    ("输出没有元素 (no elements)", "no elements"),
+    ("inf/nan不一致 (inf/nan differ)", "inf/nan differ"),
+    ("一侧的数据全为0，余弦相似度无意义", "One side is all zero: there is no cosine"),
+    ("随机数不逐元素比较", "Random numbers are not compared element by element"),
+    (
+        "两侧随机数的分布不同（不逐元素比较）",
+        "the random numbers of both sides are distributed differently (they are not compared element by "
+        "element)",
+    ),
+    ("余弦相似度不大于{}，最大绝对误差为{}。", "The cosine is not above {}; the max abs error is {}."),
+    ("相对误差小于{}的元素占比不大于{}。", "The share of relative errors below {} is not above {}."),
+    ("{}类型的数据仅以二进制一致错误率判定", "{} is judged by its error rate only"),
+    (
+        "NPU上topk的入参sorted=False不生效，始终返回有序结果，而CPU返回无序结果；"
+        "如用了sorted=False，请先排除该差异。",
+        "On the NPU topk ignores sorted=False and returns sorted values, on the CPU it does not: where the "
+        "call has sorted=False, that may be the difference.",
+    ),
+    (
+        "没有NPU，设备侧运行的是该融合算子的组合实现。",
+        "There is no NPU: the device ran the composed definition.",
+    ),
+    ("两侧均已关闭dropout。", "Its dropout is off on both sides."),
+    (
+        "输出数据类型的精度过低，按应有类型判定: {}。",
+        "Its dtype is narrower than torch's, by which it is judged: {}.",
+    ),
+    (
+        "测试对象为真实数据的输出；在本设备上重新运行，结果一致。",
+        "The recorded values were tested; run again here they are the same, up to rounding.",
+    ),
+    (
+        "未记录输出数据，测试对象为在本设备上重新运行的结果。",
+        "No values of its outputs were recorded: what it gives out here was tested.",
+    ),
+    (
+        "测试对象为真实数据的输出；无法在本设备上重新运行: {}",
+        "The recorded values were tested; it could not be run again here: {}",
+    ),
+    (
+        "测试对象为真实数据的输出；在本设备上重新运行，结果不同 ({})。",
+        "The recorded values were tested; RUN AGAIN HERE THEY DIFFER beyond rounding ({}): what was computed "
+        "then depended on more than these inputs.",
+    ),
+)
+"""Sentences of details in Chinese and English, as probe's runners and rules write them."""
+
+
+def copied(text: str, language: str) -> Message:
+    """Return a cell of a csv file in ``language`` as a message; unknown sentences stay the same."""
+    if language == "en":
+        return Message(_translated(text, 0), text)
+    return Message(text, _translated(text, 1))
+
+
+def _translated(text: str, language: int) -> str:
+    for pattern, template in _patterns(language):
+        text = pattern.sub(template, text)
+    return text
+
+
+@cache
+def _patterns(language: int) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Return each sentence as a pattern, and its replacement in Chinese (0) or English (1)."""
+    found = []
+    for pair in SENTENCES:
+        pattern = "(.*?)".join(map(re.escape, pair[1 - language].split("{}")))
+        pieces = pair[language].split("{}")
+        template = pieces[0] + "".join(rf"\g<{i}>{piece}" for i, piece in enumerate(pieces[1:], 1))
+        found.append((re.compile(pattern), template))
+    return tuple(found)
