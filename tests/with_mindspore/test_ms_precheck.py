@@ -305,7 +305,7 @@ ONE = leaf("Float32", [2, 3], -1.0, 1.0)
         ("MintDistributed.all_reduce.0", "collectives need other ranks"),
         ("Jit.net.0", "Jit is not run alone"),
         ("Mint.no_such_api.0", "Mint.no_such_api is not there in MindSpore"),
-        ("Mint.empty_like.0", "nobody computes what it gives out"),
+        ("Mint.empty_like.0", "its output is uninitialised memory"),
         ("Mint.norm.0", "MindSpore cannot run it on this device: The kernel LinalgVectorNorm unregistered"),
         ("Tensor.std.0", "another default"),
         ("Functional.fused_thing.0", "is not there in MindSpore"),
