@@ -83,7 +83,7 @@ def reference_function(scope: str, api: str, arguments: Arguments) -> Callable[.
 
     name = _called(f"{scope}.{api}", arguments)
     if name in rules("differ"):
-        raise NotRun(f"torch's function of the name {name} is another one: {rules('differ')[name]}. SKIP.")
+        raise NotRun(f"{name} means something else in torch: {rules('differ')[name]}. SKIP.")
     if name in rules("torch"):
         attribute = _within(torch, rules("torch")[name].removeprefix("torch."))
     elif scope in RENAMED:
