@@ -86,7 +86,7 @@ class Suspects:
 
     def _keep(self, kept: list[Suspect], op: Op, suspect: Suspect) -> None:
         """Keep a suspect, unless ``kept`` is full or the op is a module around a suspect in it."""
-        if len(kept) < KEPT and not any(op.key in self._around[suspect.op] for suspect in kept):
+        if len(kept) < KEPT and not any(op.key in self._around[other.op] for other in kept):
             self._around[op.key] = op.ancestors
             kept.append(suspect)
 
@@ -226,13 +226,14 @@ class Suspects:
             row, line = next((row, line) for relative, row, line in distances if relative == worst)
             why = f"is an input that differs by {worst:.2g} of the golden's {UNIT}, {explained}"
             return row, line, f"{why}; no earlier call is a suspect"
+        taken = f"its inputs differ by {worst:.2g}" if inputs else "no floating-point input was measured"
         scale = max((drift.scale for _, _, drift in inputs), default=0.0)
         for row, line, drift in outputs:
             relative = drift.relative_to(max(scale, drift.scale))
             if relative > self._noise and relative > drift.jump * worst:
                 whose = "golden's" if drift.scale >= scale else "golden inputs'"
                 why = f"differs by {relative:.2g} of the {whose} {UNIT}, {explained}"
-                return row, line, f"{why}, and its inputs differ by {worst:.2g}"
+                return row, line, f"{why}, and {taken}"
         return None
 
 
