@@ -1,5 +1,4 @@
-"""The verbs of this repository: ``python3 make.py demo | check | test | wheels | mindspore | lint | bench``
-and ``clean``.
+"""The verbs of this repository, as in ``python3 make.py test``: each function below that has no argument.
 
 Needs Python (3.10 to 3.13) with pip and venv, nothing else. Everything is installed into ``.venv``
 here (MindSpore into ``.venv-mindspore``): first the third-party packages, then our distributions from their

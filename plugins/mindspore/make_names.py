@@ -1,7 +1,7 @@
-"""Writes ``probe_mindspore/names/apis.yaml`` by reflection over both frameworks.
+"""Generator of ``probe_mindspore/names/apis.yaml``, by reflection over both frameworks.
 
-``python make_names.py`` needs mindspore and torch, and is run when either has a new release. What reflection
-cannot know stands in ``exceptions.yaml`` beside the result, with its reason.
+Run ``python make_names.py`` with mindspore and torch installed when either has a new release. Names that
+reflection cannot find are in ``exceptions.yaml`` beside the result, with their reasons.
 """
 
 from __future__ import annotations
@@ -20,35 +20,40 @@ from mindspore import mint, ops
 NAMES = Path(__file__).parent / "probe_mindspore" / "names"
 EXCEPTIONS = yaml.safe_load((NAMES / "exceptions.yaml").read_text("utf-8"))
 SCOPES: dict[str, Any] = {"Torch": torch, "Functional": torch.nn.functional, "Tensor": torch.Tensor}
-"""PyTorch's scopes; an operation is called by the first that has it."""
+"""Scopes of PyTorch; the common name of an operation is in the first scope that has it."""
+
 OWN: dict[str, Any] = {
     "Mint": mint,
     "MintFunctional": mint.nn.functional,
     "Functional": ops,
     "Tensor": mindspore.Tensor,
 }
+"""Scopes of MindSpore."""
+
 ALIAS = re.compile(r"Alias (?:for|of) :(?:func|meth):`~?\.?torch\.(\w+)`")
 RELEASE = torch.__version__.partition("+")[0]
 HEAD = 400
-"""Characters of a docstring within which an alias says that it is one."""
+"""Number of characters at the beginning of a docstring that are searched for ``ALIAS``."""
+
 Names = dict[str, dict[str, list[str]]]
+"""Names by two scopes: that of one framework, and the common one."""
 
 
 def is_function(owner: Any, name: str) -> bool:
-    """True for public functions, and for the operators of a tensor."""
-    found = getattr(owner, name, None)
-    if not callable(found) or inspect.isclass(found) or inspect.ismodule(found):
+    """Return True for a public function, and for an operator of tensors."""
+    attribute = getattr(owner, name, None)
+    if not callable(attribute) or inspect.isclass(attribute) or inspect.ismodule(attribute):
         return False
     return not name.startswith("_") or name in EXCEPTIONS["operators"]
 
 
 def functions(owner: Any) -> list[str]:
-    """The functions of a module, or the methods of a class, by name."""
+    """Return the names of the functions of a module, or of the methods of a class."""
     return sorted(name for name in dir(owner) if is_function(owner, name))
 
 
 def word(name: str) -> str | None:
-    """What PyTorch's operation of this bare name is called in common words."""
+    """Return the common name of PyTorch's operation with this name; None if there is none."""
     name = EXCEPTIONS["operators"].get(name, name)
     for scope, owner in SCOPES.items():
         if is_function(owner, name):
@@ -60,16 +65,16 @@ def word(name: str) -> str | None:
 
 
 def spellings() -> tuple[Names, dict[str, str]]:
-    """All spellings of PyTorch's operations: those of the same bare name by scope, and the others."""
-    found = ((f"{scope}.{name}", word(name)) for scope, owner in SCOPES.items() for name in functions(owner))
-    return sorted_names((own, common) for own, common in found if common and own != common)
+    """Return all other names of PyTorch's operations: those equal but for the scope, and the others."""
+    named = ((f"{scope}.{name}", word(name)) for scope, owner in SCOPES.items() for name in functions(owner))
+    return sorted_names((own, common) for own, common in named if common and own != common)
 
 
 def pairs() -> tuple[Names, dict[str, str]]:
-    """MindSpore's APIs that PyTorch has under the same bare name, and those with another."""
+    """Return MindSpore's APIs with PyTorch's names: those equal but for the scope, and the others."""
     renamed: dict[str, str] = EXCEPTIONS["renamed"]
     others = set(EXCEPTIONS["others"])
-    found: list[tuple[str, str]] = []
+    named: list[tuple[str, str]] = []
     for scope, owner in OWN.items():
         for name in functions(owner):
             own = f"{scope}.{name}"
@@ -77,15 +82,15 @@ def pairs() -> tuple[Names, dict[str, str]]:
                 continue
             common = word(renamed[own].partition(".")[2]) if own in renamed else word(name)
             if common is not None:
-                found.append((own, common))
-    return sorted_names(found)
+                named.append((own, common))
+    return sorted_names(named)
 
 
-def sorted_names(found: Iterable[tuple[str, str]]) -> tuple[Names, dict[str, str]]:
-    """Names by both scopes where the bare name is the same, and the other pairs."""
+def sorted_names(named: Iterable[tuple[str, str]]) -> tuple[Names, dict[str, str]]:
+    """Return pairs of names that are equal but for the scope, by both scopes, and the other pairs."""
     same: Names = {}
     renamed: dict[str, str] = {}
-    for own, common in found:
+    for own, common in named:
         (scope, name), (other, bare) = own.split("."), common.split(".")
         if name == bare:
             same.setdefault(scope, {}).setdefault(other, []).append(name)
@@ -98,31 +103,31 @@ def sorted_names(found: Iterable[tuple[str, str]]) -> tuple[Names, dict[str, str
 
 
 def signature(function: Callable[..., Any]) -> list[str] | None:
-    """The parameters of a Python function that may be given by position."""
+    """Return the positional parameters of a Python function; None if they are not known."""
     try:
         parameters = list(inspect.signature(function).parameters.values())
     except (ValueError, TypeError):
         return None
-    if any(one.kind is one.VAR_POSITIONAL for one in parameters):
+    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
         return None
-    return [one.name for one in parameters if one.kind is not one.KEYWORD_ONLY]
+    return [parameter.name for parameter in parameters if parameter.kind is not parameter.KEYWORD_ONLY]
 
 
 def schema(name: str) -> list[str] | None:
-    """The parameters of an operator of PyTorch by position, those of all overloads joined by ``|``."""
+    """Return the positional parameters of an operator of PyTorch; those of all overloads, joined by ``|``."""
     if name.endswith("_") or not hasattr(torch.ops.aten, name):
         return None
     packet = getattr(torch.ops.aten, name)
     columns: list[list[str]] = []
     for overload in packet.overloads():
         arguments = getattr(packet, overload)._schema.arguments
-        if not {"self", "input", "tensors", "condition"} & {one.name for one in arguments}:
+        if not {"self", "input", "tensors", "condition"} & {argument.name for argument in arguments}:
             continue
-        if any("Dimname" in str(one.type) for one in arguments) or "out" in overload:
+        if any("Dimname" in str(argument.type) for argument in arguments) or "out" in overload:
             continue
-        given = [one for one in arguments if not one.kwarg_only]
-        for position, one in enumerate(given):
-            own = "input" if one.name == "self" else one.name
+        given = [argument for argument in arguments if not argument.kwarg_only]
+        for position, argument in enumerate(given):
+            own = "input" if argument.name == "self" else argument.name
             if position == len(columns):
                 columns.append([])
             if own not in columns[position]:
@@ -131,21 +136,21 @@ def schema(name: str) -> list[str] | None:
 
 
 def parameters_of(owner: Any, name: str) -> list[str] | None:
-    """What PyTorch calls the arguments of one of its functions."""
-    found = signature(getattr(owner, name)) if owner is not torch.Tensor else None
-    found = found if found is not None else schema(name)
-    if found is None:
+    """Return the names of the arguments of a function of PyTorch; None if they are not known."""
+    words = signature(getattr(owner, name)) if owner is not torch.Tensor else None
+    words = words if words is not None else schema(name)
+    if words is None:
         return None
-    found = [EXCEPTIONS["words"].get(one, one) if one == "self" else one for one in found]
+    words = [EXCEPTIONS["words"].get(own, own) if own == "self" else own for own in words]
     if name in EXCEPTIONS["spread"]:
         at = EXCEPTIONS["spread"][name]
-        found = [*found[:at], f"{found[at]}*"]
-    return found
+        words = [*words[:at], f"{words[at]}*"]
+    return words
 
 
 def target_arguments() -> dict[str, list[str]]:
-    """The arguments of PyTorch's operations, by common name, and by others where they differ."""
-    found: dict[str, list[str]] = {}
+    """Return the arguments of PyTorch's operations by common name; by another name only if they differ."""
+    arguments_of: dict[str, list[str]] = {}
     for scope, owner in SCOPES.items():
         for name in functions(owner):
             own = parameters_of(owner, name)
@@ -153,21 +158,22 @@ def target_arguments() -> dict[str, list[str]]:
             if own is None or common is None or f"{scope}.{name}" in EXCEPTIONS["no_arguments"]:
                 continue
             if f"{scope}.{name}" == common:
-                found[common] = own
-            elif common in found and not agree(own, found[common]):
-                found[f"{scope}.{name}"] = own
-    return {name: own for name, own in found.items() if len(own) > 1}
+                arguments_of[common] = own
+            elif common in arguments_of and not agree(own, arguments_of[common]):
+                arguments_of[f"{scope}.{name}"] = own
+    return {name: own for name, own in arguments_of.items() if len(own) > 1}
 
 
 def agree(own: Sequence[str], other: Sequence[str]) -> bool:
-    """True where each position has a name in common."""
+    """Return True if two lists of arguments have a name in common at each position."""
     return all(
-        set(one.rstrip("*").split("|")) & set(two.rstrip("*").split("|")) for one, two in zip(own, other)
+        set(left.rstrip("*").split("|")) & set(right.rstrip("*").split("|"))
+        for left, right in zip(own, other)
     )
 
 
 def source_arguments(target: dict[str, list[str]]) -> dict[str, list[str]]:
-    """The arguments of MindSpore's APIs, where they are called or placed otherwise than PyTorch's."""
+    """Return the arguments of MindSpore's APIs whose names or positions differ from PyTorch's."""
     same, renamed = pairs()
     commons = {
         f"{scope}.{name}": f"{other}.{name}"
@@ -175,25 +181,25 @@ def source_arguments(target: dict[str, list[str]]) -> dict[str, list[str]]:
         for other, names in others.items()
         for name in names
     } | renamed
-    found: dict[str, list[str]] = {}
+    arguments_of: dict[str, list[str]] = {}
     for own, common in commons.items():
         scope, name = own.split(".")
-        theirs = target.get(common)
+        of_torch = target.get(common)
         given = signature(getattr(OWN[scope], name))
-        if theirs is None or given is None:
+        if of_torch is None or given is None:
             continue
-        words = [translated(one, theirs) for one in given]
+        words = [translated(parameter, of_torch) for parameter in given]
         if name in EXCEPTIONS["spread"]:
             at = EXCEPTIONS["spread"][name]
             words = [*words[:at], f"{words[at]}*"]
-        if not agree(words, theirs) or any("|" in one for one in words):
-            found[own] = words
-    return found
+        if not agree(words, of_torch) or any("|" in parameter for parameter in words):
+            arguments_of[own] = words
+    return arguments_of
 
 
-def translated(own: str, theirs: Sequence[str]) -> str:
-    """A parameter's name with the common one, where that is another."""
-    known = {one for column in theirs for one in column.rstrip("*").split("|")}
+def translated(own: str, of_torch: Sequence[str]) -> str:
+    """Return the name of a parameter, after the common one and ``|`` if that is another."""
+    known = {name for column in of_torch for name in column.rstrip("*").split("|")}
     if own in known:
         return own
     for common, others in EXCEPTIONS["synonyms"].items():
@@ -206,7 +212,7 @@ def translated(own: str, theirs: Sequence[str]) -> str:
 
 
 def main() -> None:
-    """Write the file."""
+    """Write ``apis.yaml``."""
     same, renamed = pairs()
     spelled, aliases = spellings()
     target = target_arguments()
@@ -216,7 +222,7 @@ def main() -> None:
     target = {name: own for name, own in target.items() if name in used or word(name.split(".")[1]) in used}
     lines = [
         f"# Written by make_names.py from mindspore {mindspore.__version__} and torch {RELEASE}.",
-        "# Names of one bare name, by scope; other pairs; the arguments by position (see exceptions.yaml).",
+        "# same: names equal but for the scope; renamed: other pairs; arguments: by position.",
         "mindspore:",
         *block("same", same),
         *mapping("renamed", renamed),
@@ -230,7 +236,7 @@ def main() -> None:
 
 
 def block(key: str, names: Names) -> Iterable[str]:
-    """Names by two scopes, as yaml."""
+    """Yield the lines of names by two scopes, as yaml."""
     yield f"  {key}:"
     for scope, others in names.items():
         yield f"    {scope}:"
@@ -240,7 +246,7 @@ def block(key: str, names: Names) -> Iterable[str]:
 
 
 def wrapped(names: Sequence[str], indent: str) -> Iterable[str]:
-    """A list over several lines."""
+    """Yield the lines of a list, as yaml."""
     line = f"{indent}["
     for name in names:
         piece = f"{quoted(name)}, "
@@ -252,21 +258,21 @@ def wrapped(names: Sequence[str], indent: str) -> Iterable[str]:
 
 
 def mapping(key: str, pairs: dict[str, str]) -> Iterable[str]:
-    """Pairs of names, a line each."""
+    """Yield the lines of pairs of names, as yaml."""
     yield f"  {key}:" if pairs else f"  {key}: {{}}"
     for own, common in pairs.items():
         yield f"    {own}: {common}"
 
 
 def arguments(key: str, lists: dict[str, list[str]]) -> Iterable[str]:
-    """The parameters of each API, a line each."""
+    """Yield the lines of the parameters of each API, as yaml."""
     yield f"  {key}:"
     for name, own in lists.items():
         yield f"    {name}: [{', '.join(map(quoted, own))}]"
 
 
 def quoted(text: str) -> str:
-    """A text that yaml does not take for something else."""
+    """Return a text that yaml reads as this text; quoted if need be."""
     return text if yaml.safe_load(text) == text and not text.endswith("*") else f'"{text}"'
 
 

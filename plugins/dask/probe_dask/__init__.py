@@ -1,1 +1,1 @@
-"""Comparisons on a dask cluster."""
+"""Executor of probe that runs comparisons on a dask cluster."""

@@ -1,4 +1,4 @@
-"""The workers of a dask cluster as a pool."""
+"""Executor that runs calls on the workers of a dask cluster."""
 
 from __future__ import annotations
 
@@ -12,23 +12,30 @@ from probe_core.errors import UserError
 from probe_core.plugins.specs import Place, Pool
 
 PATIENCE = 15
-"""Seconds until a scheduler that does not answer is given up."""
+"""Seconds to wait for an answer of the scheduler."""
 
 
 class Dask:
-    """Runs calls on the workers of the cluster whose scheduler is named."""
+    """Executor ``dask``: the workers of the cluster whose scheduler is given."""
 
     place = Place.CLUSTER
 
     def open(self, jobs: int, scheduler: str | None) -> Pool:
-        """Connect to the scheduler at an address such as ``tcp://host:8786``.
+        """Connect to a scheduler.
+
+        Args:
+            jobs: Largest number of calls at a time; 0 for one on each thread of the workers.
+            scheduler: Its address, such as ``tcp://host:8786``.
+
+        Returns:
+            The workers, and the number of calls that may run at a time.
 
         Raises:
-            UserError: No address, no answer, or a cluster without workers.
+            UserError: There is no address, no answer within ``PATIENCE``, or no worker.
         """
         if scheduler is None:
             raise UserError(
-                "The executor dask needs a scheduler.",
+                "The executor dask needs a scheduler, so nothing was compared.",
                 "Start one with 'dask scheduler', and give its address: --scheduler tcp://host:8786.",
             )
         client = _connect(scheduler)
@@ -38,18 +45,24 @@ class Dask:
         if not threads:
             client.close()
             raise UserError(
-                f"The scheduler at {scheduler} has no workers.",
-                f"Start some with 'dask worker {scheduler}', where probe is installed too.",
+                f"The scheduler at {scheduler} has no workers, so nothing was compared.",
+                f"Start one on a machine where probe is installed: dask worker {scheduler}",
             )
         return Pool(_Workers(client), min(jobs, threads) if jobs else threads)
 
 
 def _connect(scheduler: str) -> Any:
+    """Return a client of the scheduler at this address.
+
+    Raises:
+        UserError: The package distributed is not installed, or the scheduler does not answer.
+    """
     try:
         from distributed import Client
     except ImportError:
         raise UserError(
-            "The package distributed is not installed.", "Install it with: pip install distributed"
+            "The package distributed is not installed, so the executor dask cannot be used.",
+            "Install it with: pip install distributed",
         ) from None
     for name in ("distributed", "distributed.client", "distributed.core", "distributed.comm"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -62,27 +75,30 @@ def _connect(scheduler: str) -> Any:
         except Exception as error:
             answer.set_exception(error)
 
-    # of its own, for whoever listens there and is no scheduler may let us wait without end
+    # in a thread of its own: a server that is no dask scheduler may never answer
     threading.Thread(target=connect, name="probe-dask", daemon=True).start()
     try:
         return answer.result(PATIENCE)
     except Exception as error:
-        why = str(error).splitlines()[0] if str(error) else "no answer"
+        reason = str(error).splitlines()[0] if str(error) else "no answer"
         raise UserError(
-            f"There is no dask scheduler at {scheduler}: {why[:200]}.",
-            "Check the address, such as tcp://host:8786, and that the scheduler runs.",
+            f"There is no dask scheduler at {scheduler}, so nothing was compared: {reason[:200]}.",
+            "Check that the scheduler runs, and that its address is like tcp://host:8786.",
         ) from None
 
 
 class _Workers(concurrent.futures.Executor):
-    """The cluster with the interface of ``concurrent.futures``; shutting it down leaves the cluster alone."""
+    """Workers of a cluster with the interface of ``concurrent.futures``.
+
+    Shutting it down disconnects from the scheduler; the cluster goes on running.
+    """
 
     def __init__(self, client: Any) -> None:
         self._client = client
         self._under_way: set[Any] = set()
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Have a worker call the function."""
+        """Call the function on a worker; see ``concurrent.futures.Executor.submit``."""
         answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
         if self._client.status in ("closed", "closing"):
             _give_up(answer)
@@ -94,7 +110,10 @@ class _Workers(concurrent.futures.Executor):
         return answer
 
     def _settle(self, call: Any, answer: concurrent.futures.Future[Any]) -> None:
-        """Pass on what a call came to: its result, what it raised, or that the cluster lost it."""
+        """Copy the result of a call, or its exception, to the future that ``submit`` returned.
+
+        A call that the cluster lost ends in CancelledError.
+        """
         self._under_way.discard(call)
         if answer.cancelled() or not answer.set_running_or_notify_cancel():
             return
@@ -102,11 +121,11 @@ class _Workers(concurrent.futures.Executor):
             if call.status in ("cancelled", "lost"):
                 raise concurrent.futures.CancelledError
             answer.set_result(call.result(timeout=PATIENCE))
-        except BaseException as error:  # CancelledError is no Exception
+        except BaseException as error:  # CancelledError is not an Exception
             answer.set_exception(error)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Drop what has not ended, and let the scheduler go."""
+        """Cancel or await the calls that have not ended, and disconnect from the scheduler."""
         if self._client.status == "running" and self._under_way:
             if cancel_futures:
                 self._client.cancel(list(self._under_way))
@@ -116,4 +135,5 @@ class _Workers(concurrent.futures.Executor):
 
 
 def _give_up(answer: concurrent.futures.Future[Any]) -> None:
+    """End a future in CancelledError."""
     answer.set_exception(concurrent.futures.CancelledError())

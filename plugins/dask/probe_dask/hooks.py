@@ -1,4 +1,4 @@
-"""What probe-dask contributes."""
+"""Hooks of probe-dask: the executor ``dask``."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from probe_core.plugins.specs import ExecutorSpec
 
 @hookimpl
 def probe_executors() -> list[ExecutorSpec]:
-    """The workers of a dask cluster."""
+    """Return the executor that runs on the workers of a dask cluster."""
     return [
         ExecutorSpec(
             "dask",
-            "workers of a dask cluster, by --scheduler",
+            "workers of the dask cluster that --scheduler names",
             "probe_dask.executor:Dask",
             has_scheduler=True,
             killed=("KilledWorker",),

@@ -1,1 +1,1 @@
-"""Diagnosis: the first difference of two runs over their ranks, judges, suspects, collectives."""
+"""Diagnosis of two runs: judges, suspects, the first difference over all ranks, checks of collectives."""

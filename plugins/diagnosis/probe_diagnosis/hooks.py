@@ -7,32 +7,33 @@ from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.specs import AnswerSpec, FinderSpec, JudgeSpec, Option, OptionSpec
 
 DIFFERENCE = "first_difference"
+"""Name of the answer that ``-da`` asks for, and of the policy that it needs."""
 
 
 @hookimpl
 def probe_judges() -> list[JudgeSpec]:
-    """The judges of every comparison."""
+    """Return the judges of every comparison."""
     return [
-        JudgeSpec("requires_grad", "warns where values agree and requires_grad does not",
+        JudgeSpec("requires_grad", "warns if values agree and requires_grad does not",
                   "probe_diagnosis.judges.requires_grad:RequiresGrad", order=10),
         JudgeSpec("regions", "skips rows without a partner where the runs do not line up",
                   "probe_diagnosis.judges.regions:Regions", order=20),
-        JudgeSpec("rounding", "passes gradients that sums cancelled to rounding",
+        JudgeSpec("rounding", "passes gradients that are rounding of sums that cancel",
                   "probe_diagnosis.judges.rounding:Rounding", order=30),
-        JudgeSpec("uninitialised", "skips values of memory that nothing was written to yet",
+        JudgeSpec("uninitialised", "skips uninitialised memory",
                   "probe_diagnosis.judges.uninitialised:Uninitialised", order=40),
     ]  # fmt: skip
 
 
 @hookimpl
 def probe_finders() -> list[FinderSpec]:
-    """The suspects that the summary names."""
-    return [FinderSpec("suspects", "where the runs diverge first", "probe_diagnosis.suspects:Suspects")]
+    """Return the finder of the suspects that the summary lists."""
+    return [FinderSpec("suspects", "calls where the runs diverge first", "probe_diagnosis.suspects:Suspects")]
 
 
 @hookimpl
 def probe_answers() -> list[AnswerSpec]:
-    """The first difference over all ranks."""
+    """Return the answer of ``-da``: the first difference over all ranks."""
     return [
         AnswerSpec(DIFFERENCE, "the first difference over all ranks", "probe_diagnosis.difference.answer:"
                    "FirstDifferences", policies=(DIFFERENCE,), metrics={Mode.TENSOR: ("statistics",)}),
@@ -55,10 +56,11 @@ def probe_options() -> list[OptionSpec]:
             "collectives", "checks the communication of a run", "probe_diagnosis.collectives.command:"
             "check_collectives", command="merge-result",
             options=(
-                Option("run", ("--check-collectives",), "Check the communication between the ranks of this "
-                       "run, recorded with tensors; -i is not needed.", kind="run", metavar="RUN"),
-                Option("fail_on", ("--fail-on",), "With --check-collectives: exit with 1 if a call breaks "
-                       "its law, or (warning) was not checked; with 2 if none was checked.",
+                Option("run", ("--check-collectives",), "Check what the communication calls of this run, "
+                       "recorded with tensors, delivered; may be given with -i or alone.",
+                       kind="run", metavar="RUN"),
+                Option("fail_on", ("--fail-on",), "With --check-collectives: exit with 1 if a call delivered "
+                       "wrong values, or (warning) was not checked; with 2 if none was checked.",
                        kind="text", choices=("warning", "error"), needs="run"),
             ),
         ),

@@ -1,4 +1,4 @@
-"""probe for MindSpore: records runs, and reads and checks them; to read, mindspore is not imported."""
+"""MindSpore for probe: records, reads and checks runs; reading does not import mindspore."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["PrecisionDebugger"]
 
 
 def __getattr__(name: str) -> Any:
-    """What needs mindspore is imported when it is asked for."""
+    """Import ``PrecisionDebugger``, which needs mindspore, when it is first used."""
     if name != "PrecisionDebugger":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
@@ -20,7 +20,8 @@ def __getattr__(name: str) -> Any:
         if error.name != "mindspore":
             raise
         raise ImportError(
-            "To record MindSpore programs, mindspore must be installed: pip install mindspore.",
+            "The package mindspore, which recording MindSpore programs needs, is not installed. "
+            "Install it with: pip install mindspore",
             name="mindspore",
         ) from None
     from probe_mindspore.debugger import PrecisionDebugger

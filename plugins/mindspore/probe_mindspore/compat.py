@@ -1,6 +1,7 @@
-"""All private API of MindSpore that the recorder uses, written for 2.10.
+"""Private API of MindSpore that the recorder uses, written for MindSpore 2.10.
 
-MindSpore 2.7 has no nodes of the graph to look at (``Tensor._grad_node``): there no backward is seen.
+MindSpore 2.7 does not show the nodes of the autograd graph (``Tensor._grad_node``), so no backward calls are
+recorded there.
 """
 
 from __future__ import annotations
@@ -19,45 +20,48 @@ Node = Any
 """A node of the autograd graph."""
 
 ORIGINAL = "__probe_original__"
-"""The attribute of a wrapper that holds what it wraps."""
+"""Attribute of a wrapper that holds the wrapped function."""
 
 LEAF_NUMBER = 2**63
-"""Nodes of inputs and parameters are numbered above this."""
+"""Least number of the nodes of inputs and parameters; those of calls are numbered below."""
 
 
 def has_nodes() -> bool:
-    """Can gradients of single calls be seen with this MindSpore?"""
+    """Return True if this MindSpore shows the nodes of the graph, and so the gradients of single calls."""
     return hasattr(Tensor, "_grad_node")
 
 
 def node_of(tensor: Any) -> Node:
-    """The node that made ``tensor``; None where no gradient is wanted."""
+    """Return the node that made ``tensor``; None if it needs no gradient."""
     return getattr(tensor, "_grad_node", None)
 
 
 def place_of(tensor: Any) -> int:
-    """Which output of its node a tensor is."""
+    """Return the index of a tensor among the outputs of its node."""
     return int(tensor._output_index)
 
 
 def identity(node: Node) -> int:
-    """What tells a node from others, as long as it lives: each look at it makes another object."""
+    """Return a number that identifies a node as long as it lives; its Python object does not."""
     return int(node._unique_id())
 
 
 def number_of(node: Node) -> int:
-    """The number of a node, in the order in which they were made; 0 for inputs and parameters."""
+    """Return the number of a node, in the order in which nodes were made; 0 for inputs and parameters."""
     number = int(node._sequence_nr())
     return 0 if number >= LEAF_NUMBER else number + 1
 
 
 def edges_of(node: Node) -> list[tuple[Node, int]]:
-    """Where the gradients go that a node gives out: the next node and which of its outputs, or None."""
+    """Return the next node for each gradient that a node computes, and the index of that node's output.
+
+    The next node is None for a gradient that nobody needs.
+    """
     return [(following, int(place)) for following, place in node.next_functions]
 
 
 def no_grad() -> AbstractContextManager[Any]:
-    """Nothing computed inside is part of the graph."""
+    """Return a context in which computations are not part of the graph."""
     try:
         from mindspore.graph.api import _no_grad
     except ImportError:  # before 2.9
@@ -65,39 +69,45 @@ def no_grad() -> AbstractContextManager[Any]:
             from mindspore.common.api import _no_grad
         except ImportError:
             return nullcontext()
-    found: AbstractContextManager[Any] = _no_grad()
-    return found
+    context: AbstractContextManager[Any] = _no_grad()
+    return context
 
 
 def primitive_classes() -> list[type]:
-    """The classes of primitives that say themselves what calling one does."""
-    found: list[type] = []
+    """Return the classes of primitives that define ``__call__`` themselves."""
+    classes: list[type] = []
     waiting: list[type] = [ops.Primitive]
     seen = set(waiting)
     while waiting:
         kind = waiting.pop()
         if "__call__" in vars(kind):
-            found.append(kind)
+            classes.append(kind)
         child: type
         for child in kind.__subclasses__():
             if child not in seen:
                 seen.add(child)
                 waiting.append(child)
-    return found
+    return classes
 
 
 def primitives_of(cell: nn.Cell) -> dict[str, Any]:
-    """The primitives that are attributes of ``cell``."""
+    """Return the primitives that are attributes of ``cell``, by attribute."""
     return dict(getattr(cell, "_primitives", None) or {})
 
 
 def primitive_name(primitive: Any) -> str:
-    """What a primitive calls itself."""
+    """Return the name of a primitive; that of its class if it has none."""
     return str(getattr(primitive, "name", None) or type(primitive).__name__)
 
 
 def hook_forward(cell: nn.Cell, before: Callable[..., None], after: Callable[..., None]) -> list[Any]:
-    """Hook a Cell with keywords seen, and where possible its end by an exception too."""
+    """Hook the forward of a Cell, and return the handles of the hooks.
+
+    Args:
+        cell: The Cell.
+        before: Called before the forward, with keyword arguments.
+        after: Called after it, also if the forward raised (but not with MindSpore 2.7).
+    """
     handles = [cell.register_forward_pre_hook(before, with_kwargs=True)]
     try:
         handles.append(cell.register_forward_hook(after, with_kwargs=True, always_call=True))
@@ -107,7 +117,7 @@ def hook_forward(cell: nn.Cell, before: Callable[..., None], after: Callable[...
 
 
 def is_compiled_mode() -> bool:
-    """Is the whole program compiled (GRAPH_MODE)?"""
+    """Return True if the whole program is compiled (GRAPH_MODE)."""
     return bool(mindspore.get_context("mode") == mindspore.GRAPH_MODE)
 
 
@@ -116,33 +126,35 @@ _AGAIN = ("bprop", "recompute")
 
 
 def is_recompute(stack: Stack) -> bool:
-    """Does activation recomputation run this call a second time?"""
+    """Return True if activation recomputation runs the call with this stack a second time."""
     return any(name in _AGAIN and file.endswith(_RECOMPUTE) for file, name in frames_of(stack))
 
 
 class Eager:
-    """``jit`` functions run as they are written (the documented ``MS_JIT=0``), but for what needs a graph.
+    """A switch that makes ``jit`` functions run uncompiled, by the documented ``MS_JIT=0``.
+
+    Functions under ``vmap`` need a graph, and are still compiled.
 
     Args:
-        blind: Called around what is compiled all the same, for a compiler must not meet what is
-            patched; it returns what undoes it.
+        blind: Removes all patches while a function is compiled, because compilers must not meet them.
+            It returns a function that puts them back.
     """
 
     def __init__(self, blind: Callable[[], Callable[[], None]]) -> None:
         self._blind = blind
-        self._stood: str | None = None
+        self._former: str | None = None
         self._vmap: Any = None
 
     def install(self) -> None:
-        """From now on."""
+        """Run ``jit`` functions uncompiled from now on."""
         if self._vmap is not None:
             return
-        self._stood = os.environ.get("MS_JIT")
+        self._former = os.environ.get("MS_JIT")
         os.environ["MS_JIT"] = "0"
-        self._vmap = stood = base._Vmap.__call__
+        self._vmap = original = base._Vmap.__call__
 
         def call(vmap: Any, function: Any, *args: Any, **kwargs: Any) -> Any:
-            mapped = stood(vmap, getattr(function, ORIGINAL, function), *args, **kwargs)
+            mapped = original(vmap, getattr(function, ORIGINAL, function), *args, **kwargs)
 
             def run(*values: Any, **keywords: Any) -> Any:
                 with self._compiled():
@@ -153,28 +165,29 @@ class Eager:
         base._Vmap.__call__ = call
 
     def remove(self) -> None:
-        """As it was before."""
+        """Restore the former state."""
         if self._vmap is None:
             return
         base._Vmap.__call__, self._vmap = self._vmap, None
-        self._set(self._stood)
+        self._set(self._former)
 
     @contextmanager
     def _compiled(self) -> Iterator[None]:
-        """Compiled as ever, and seen by nobody."""
-        if self._vmap is None:  # the recording is over
+        """Return a context in which functions are compiled as without probe, and not recorded."""
+        if self._vmap is None:  # the recording has ended
             yield
             return
-        back = self._blind()
-        self._set(self._stood)
+        restore = self._blind()
+        self._set(self._former)
         try:
             yield
         finally:
             os.environ["MS_JIT"] = "0"
-            back()
+            restore()
 
     @staticmethod
     def _set(value: str | None) -> None:
+        """Set the environment variable ``MS_JIT``, or remove it."""
         if value is None:
             os.environ.pop("MS_JIT", None)
         else:
@@ -182,13 +195,13 @@ class Eager:
 
 
 TENSORS = (Tensor, Parameter)
-"""The classes that have the methods of tensors; neither inherits from the other."""
+"""Classes that have the methods of tensors; neither inherits from the other."""
 
 
 def wait_for(tensors: list[Any]) -> None:
-    """Let what makes ``tensors`` come to an end, so that its errors are raised here.
+    """Wait until the values of ``tensors`` are computed, so that errors of their operators are raised here.
 
-    A CPU knows no ``synchronize``; there, looking at a value waits, and costs no copy.
+    A CPU has no ``synchronize``; there, reading a value waits as well, and copies nothing.
     """
     if mindspore.get_context("device_target") != "CPU":
         mindspore.runtime.synchronize()

@@ -1,4 +1,4 @@
-"""``PrecisionDebugger``: what a MindSpore program says to record itself (spec/dump 3, 4)."""
+"""PrecisionDebugger, by which a MindSpore program is recorded (docs/configuration.md#debugger)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from probe_mindspore.recorder import Recorder
 
 
 class PrecisionDebugger(Debugger[Recorder, nn.Cell]):
-    """Records what every API and Cell of a training step takes in and gives out.
+    """Recorder of the inputs and outputs of all APIs and Cells in the training steps of a program.
 
     ::
 
@@ -21,20 +21,21 @@ class PrecisionDebugger(Debugger[Recorder, nn.Cell]):
         debugger.start(model=net)     # before the forward
         ...                           # value_and_grad, optimizer
         debugger.stop()
-        debugger.step()               # the next step gets a directory of its own
+        debugger.step()               # the next step is written to a directory of its own
 
-    There is one debugger in a process: another construction with the same settings, or with none, returns
-    the first; with other settings it raises. Its methods can be called on the class.
-    As a context manager it starts on entry, and stops and ends the step on exit.
+    A process has one debugger. Constructing it again with the same settings, or with none, returns the first
+    one; other settings raise an error. Its methods can be called on the class. As a context manager it starts
+    on entry, and stops and ends the step on exit.
 
     Args:
-        config_path: The configuration, in the peer's format; none for the defaults.
-        task, dump_path, level, step: These fields of it, which come before the file.
-        model: The Cell or Cells, for levels L0 and mix; at L1 it gives primitives the names of the attributes
-            that hold them. ``start(model=…)`` comes before it.
+        config_path: Path of the configuration, a ``config.json`` as for msprobe
+            (docs/configuration.md#config-json). Defaults are used without it.
+        task, dump_path, level, step: Fields of the configuration, which take precedence over the file.
+        model: The Cell or Cells to record at levels L0 and mix. At L1, primitives are named by the
+            attributes of these Cells. ``start(model=…)`` takes precedence.
 
     Raises:
-        UserError: A configuration that cannot be followed; the message says how to mend it.
+        UserError: The configuration cannot be followed; the message says how to correct it.
     """
 
     kind_of_module = nn.Cell
@@ -43,18 +44,27 @@ class PrecisionDebugger(Debugger[Recorder, nn.Cell]):
     variable = "net"
 
     def _new_recorder(self, config: Config) -> Recorder:
-        return Recorder(_followed(config))
+        return Recorder(_supported(config))
 
 
-def _followed(config: Config) -> Config:
-    """The configuration, if MindSpore can be recorded so; what is not done here is refused or said aloud."""
+def _supported(config: Config) -> Config:
+    """Return the configuration without the fields that MindSpore does not support; warn about each of them.
+
+    Raises:
+        UserError: A level or a mode of compiling that MindSpore does not support.
+    """
     if config.level == "L2":
         raise UserError(
-            'Level "L2" is not offered for MindSpore.', 'Set "level" to one of:', ("L0", "L1", "mix", "debug")
+            'Level "L2" is not supported for MindSpore, so nothing can be recorded.',
+            'Set "level" to one of:',
+            ("L0", "L1", "mix", "debug"),
         )
     if config.compile == "tap":
-        raise UserError('"compile": "tap" is for PyTorch only.', 'Leave "compile" out.')
-    asked = {
+        raise UserError(
+            '"compile": "tap" is supported for PyTorch only, so nothing can be recorded.',
+            'Remove "compile" from the configuration.',
+        )
+    unsupported = {
         "enable_dataloader": config.dataloader,
         "async_dump": config.asynchronous,
         "support_wrap_ops": config.wrap_ops is not None,
@@ -62,6 +72,7 @@ def _followed(config: Config) -> Config:
         "seed": config.seed is not None,
         "is_deterministic": config.deterministic,
     }
-    for name in (name for name, given in asked.items() if given):
-        warnings.warn(f'"{name}" is not supported for MindSpore and is ignored', ConfigWarning, stacklevel=4)
+    for name in (name for name, is_set in unsupported.items() if is_set):
+        text = f'"{name}" is not supported for MindSpore and is ignored; remove it from the configuration'
+        warnings.warn(text, ConfigWarning, stacklevel=4)
     return replace(config, dataloader=False, asynchronous=False, wrap_ops=None)

@@ -1,4 +1,4 @@
-"""What probe-mindspore contributes."""
+"""Hooks of probe-mindspore: its reader, recorder, names and runner."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def probe_readers() -> list[ReaderSpec]:
-    """The reader of MindSpore runs."""
+    """Return the reader of runs recorded from MindSpore."""
     return [
         ReaderSpec(
             name="mindspore",
@@ -28,11 +28,11 @@ def probe_readers() -> list[ReaderSpec]:
 
 @hookimpl
 def probe_dumpers() -> list[DumperSpec]:
-    """The recorder of MindSpore programs."""
+    """Return the recorder of MindSpore programs."""
     return [
         DumperSpec(
             name="mindspore",
-            summary="PrecisionDebugger for PyNative programs; jit functions run as they are written",
+            summary="PrecisionDebugger for PyNative programs; jit functions run uncompiled",
             framework="mindspore",
             levels=("L0", "L1", "mix", "debug"),
             tasks=("statistics", "tensor", "structure", "overflow_check"),
@@ -43,13 +43,13 @@ def probe_dumpers() -> list[DumperSpec]:
 
 @hookimpl
 def probe_name_rules() -> list[NameRule]:
-    """MindSpore's APIs, arguments, classes and parameters in PyTorch's words."""
+    """Return the table of MindSpore's APIs, arguments, classes and parameters by PyTorch's names."""
     from probe_matching import NameRule
 
     return [
         NameRule(
             name="mindspore-to-pytorch",
-            summary="mint, ops, Tensor and nn of MindSpore, by what PyTorch calls them",
+            summary="mint, ops, Tensor and nn of MindSpore by PyTorch's names",
             source="mindspore",
             target="pytorch",
             factory="probe_mindspore.names:table",
@@ -59,7 +59,7 @@ def probe_name_rules() -> list[NameRule]:
 
 @hookimpl
 def probe_runners() -> list[RunnerSpec]:
-    """What runs recorded calls of MindSpore alone."""
+    """Return the runner that runs recorded calls of MindSpore one by one."""
     from probe_precheck import RunnerSpec
 
     return [

@@ -12,30 +12,34 @@ from probe_core.files.mapped import check
 from probe_core.model import Value
 
 BFLOAT16 = "BFloat16"
+"""MindSpore's name of bfloat16."""
 
 
 class MindSporeReader:
-    """Opens runs whose header says mindspore."""
+    """Reader of runs whose header names MindSpore (docs/formats.md#dump-json)."""
 
     framework = "mindspore"
 
     def sniff(self, path: Path) -> int:
-        """How sure we are that ``path`` is ours, from 0 (no) to 100 (yes)."""
+        """Return the confidence that ``path`` was recorded from MindSpore, from 0 (no) to 100 (yes)."""
         return confidence(path, self.framework)
 
     def open(self, path: Path) -> DumpRun:
-        """The run whose records lie in ``path``."""
+        """Return the run whose records are in the file ``path``."""
         return MindSporeRun(path, self.framework, load_npy)
 
 
 class MindSporeRun(DumpRun):
-    """A run with its bfloat16 tensors as such: ``.npy`` files hold them wider, or as bits without a name."""
+    """A run recorded from MindSpore.
+
+    Its ``.npy`` files hold bfloat16 as float32, or as 16 bits without a name; both are returned as bfloat16.
+    """
 
     def tensor(self, value: Value) -> np.ndarray[Any, Any]:
-        """The data of a tensor value, mapped and not copied where the file allows it.
+        """Return the data of a tensor value, memory-mapped if the file allows it.
 
         Raises:
-            UnreadableTensor: no such file, or a file that is not what it claims.
+            UnreadableTensor: The file is missing or damaged.
         """
         array = super().tensor(value)
         if value.dtype != BFLOAT16:

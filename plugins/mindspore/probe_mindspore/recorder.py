@@ -1,4 +1,4 @@
-"""The recorder behind the debugger: which captures are at work in a step of a rank."""
+"""Recorder behind the debugger: installs and removes the captures of a step."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ Models = Union[nn.Cell, Sequence[nn.Cell], None]
 
 
 class Recorder(probe_recording.Recorder[Session]):
-    """Turns start, stop and step into sessions, and lets the captures see and go blind."""
+    """Recorder that turns start, stop and step into sessions, and switches the captures on and off.
+
+    Args:
+        config: The configuration.
+    """
 
     rank_variable, size_variable = "RANK_ID", "RANK_SIZE"
 
@@ -31,15 +35,22 @@ class Recorder(probe_recording.Recorder[Session]):
     # -- the life of a step ----------------------------------------------------------------
 
     def _can_record(self) -> bool:
+        """Return False if this program cannot be recorded, and warn about all that is not recorded."""
         if compat.is_compiled_mode():
-            self._tell("probe: GRAPH_MODE is not recorded; use mindspore.set_context(mode=PYNATIVE_MODE).")
+            self._tell(
+                "probe: nothing is recorded in GRAPH_MODE; before start(), call "
+                "mindspore.set_context(mode=mindspore.PYNATIVE_MODE)."
+            )
             return False
         if not compat.has_nodes():
-            self._tell("probe: this MindSpore is too old for gradients of calls; upgrade to 2.10 for them.")
+            self._tell(
+                "probe: this version of MindSpore does not show the gradients of calls, so backward calls "
+                "are not recorded; to record them, install MindSpore 2.10: pip install mindspore==2.10.0"
+            )
         return True
 
     def _see(self, session: Session, model: Models) -> None:
-        """Let the captures of this level see."""
+        """Install the captures of this level."""
         self._eager.install()
         if self.config.modules and model is not None:
             self._modules.begin_step(session)
@@ -65,7 +76,7 @@ class Recorder(probe_recording.Recorder[Session]):
     # -- sessions --------------------------------------------------------------------------
 
     def new_session(self, directory: StepDirectory, shown: str) -> Session:
-        """A session of this framework."""
+        """Return a session that records a step of MindSpore."""
         return Session(self.config, directory, shown, self._threads)
 
     def _group(self) -> tuple[int, int] | None:
@@ -73,20 +84,20 @@ class Recorder(probe_recording.Recorder[Session]):
             return None
         return int(communication.get_rank()), int(communication.get_group_size())
 
-    # -- functions of the user's -------------------------------------------------------------
+    # -- functions of the user --------------------------------------------------------------
 
     def register(self, holder: Any, attribute: str, name: str) -> None:
-        """Record calls of ``holder.attribute``."""
+        """Record calls of ``holder.attribute`` under ``name``."""
         self._functions.add(Patch(holder, attribute, name))
 
     def restore(self, holder: Any, attribute: str) -> bool:
-        """Record them no longer; False where they were not recorded."""
+        """Stop recording calls of ``holder.attribute``; return False if they were not recorded."""
         return self._functions.drop(holder, attribute)
 
     # -- single Cells ----------------------------------------------------------------------------
 
     def new_modules(self) -> Cells:
-        """A capture of Cells."""
+        """Return a capture of Cells."""
         return Cells(self._threads)
 
     def _pause_calls(self) -> None:
@@ -99,4 +110,5 @@ class Recorder(probe_recording.Recorder[Session]):
 
 
 def _roots(model: Any) -> list[nn.Cell]:
+    """Return the Cells that ``start`` was given."""
     return [model] if isinstance(model, nn.Cell) else list(model)

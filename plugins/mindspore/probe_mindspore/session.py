@@ -1,4 +1,4 @@
-"""One step of one rank of a MindSpore program, being recorded."""
+"""Recording of one step of one rank of a MindSpore program."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ belongs_to_recorder(Path(__file__).parent)
 
 
 class Session(probe_recording.Session):
-    """What is recorded of one step and rank; tensors come to host memory at once and are kept as ``.npy``."""
+    """Session that records one step of one rank.
+
+    Tensors are copied to host memory at once, and written as ``.npy`` files.
+    """
 
     framework = "mindspore"
     collector: Collector
@@ -30,11 +33,12 @@ class Session(probe_recording.Session):
         self.collector = Collector(self.failed, CHECKSUMS.get(config.summary), measured)
 
     def quiet(self) -> AbstractContextManager[None]:
-        """Nothing inside is recorded, or part of the graph."""
+        """Return a context in which calls are not recorded, and not part of the graph."""
         return self._quiet()
 
     @contextmanager
     def _quiet(self) -> Iterator[None]:
+        """Mark this thread as being inside the recorder."""
         self._threads.inside += 1
         try:
             with compat.no_grad():
@@ -43,14 +47,14 @@ class Session(probe_recording.Session):
             self._threads.inside -= 1
 
     def will_have_gradient(self, value: Any) -> bool:
-        """A tensor that stands in the graph."""
+        """Return True for a tensor that is part of the graph."""
         return isinstance(value, Tensor) and compat.node_of(value) is not None
 
     def new_store(self) -> NpyStore:
-        """A file a tensor."""
+        """Return a store that writes one file for each tensor."""
         return NpyStore(self.tensors)
 
     def copy_of(self, tensor: Array) -> Array:
-        """A copy, for the array may share its memory with a tensor."""
+        """Return a copy, because the array may share its memory with a tensor."""
         copied: Array = tensor.copy()
         return copied

@@ -1,4 +1,4 @@
-"""The leaves of a record: what tensors and dtypes of MindSpore become."""
+"""Leaves of a record made from tensors and dtypes of MindSpore (docs/formats.md#leaves)."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from mindspore import Tensor
 from probe_recording import Array, Plain, Save, TensorLeaf, Tree, Walk, measure
 
 TENSOR = "mindspore.Tensor"
+"""Type of a tensor's leaf."""
 
 
 def widened(bits: Array) -> Array:
-    """bfloat16, given as its 16 bits, as float32: exact."""
+    """Return bfloat16 numbers, given as their 16 bits, as float32, which is exact."""
     wide: Array = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
     return wide
 
 
 def array_of(tensor: Tensor) -> Array:
-    """The values of ``tensor`` in host memory; they may share its memory. bfloat16 comes as its 16 bits."""
+    """Return the values of ``tensor`` in host memory, which they may share with it; bfloat16 as bits."""
     if tensor.dtype != mindspore.bfloat16:
-        found: Array = tensor.asnumpy()
-        return found
+        values: Array = tensor.asnumpy()
+        return values
     try:
         raw: Array = np.ascontiguousarray(tensor.asnumpy()).view(np.uint16)
         return raw
@@ -34,18 +35,24 @@ def array_of(tensor: Tensor) -> Array:
 
 
 def values_of(tensor: Tensor) -> Array:
-    """The values of ``tensor`` in host memory, bfloat16 as float32; they may share its memory."""
+    """Return the values of ``tensor`` in host memory, which they may share with it; bfloat16 as float32."""
     array = array_of(tensor)
     return widened(array) if tensor.dtype == mindspore.bfloat16 else array
 
 
 class Collector(probe_recording.Collector):
-    """Turns values into trees of leaves; checksums are those of arrays."""
+    """Collector that turns values into trees of leaves; checksums are computed from arrays."""
 
     known = (Tensor,)
 
     def tensor(self, tensor: Tensor, name: str, save: Save | None) -> TensorLeaf:
-        """The leaf of a tensor."""
+        """Return the leaf of a tensor.
+
+        Args:
+            tensor: The tensor.
+            name: The name of its file.
+            save: Saves the values; None to save nothing.
+        """
         leaf = TensorLeaf(TENSOR, str(tensor.dtype), [int(size) for size in tensor.shape], None)
         if not self._measured or 0 in leaf.shape or getattr(tensor, "has_init", False):
             return leaf
@@ -59,5 +66,5 @@ class Collector(probe_recording.Collector):
         return leaf
 
     def other(self, value: Any, name: str, walk: Walk) -> Tree:
-        """The leaf of a dtype."""
+        """Return the leaf of a dtype; None for any other value."""
         return Plain(type="mindspore.dtype", value=str(value)) if isinstance(value, mindspore.Type) else None

@@ -196,7 +196,9 @@ def test_a_run_without_fault_has_nothing_to_advise(probe: Any, runs: Any, tmp_pa
 def test_the_demo_records_and_names_the_fault_on_its_first_line(probe: Any, tmp_path: Path) -> None:
     assert probe("demo", tmp_path / "demo") == 0
     headline = probe.out.splitlines()[0]
-    assert headline.startswith("Tensor.__mul__.0.forward.input.1 was called with another argument; 0.0625")
+    assert headline.startswith(
+        "Tensor.__mul__.0.forward.input.1 is an argument that differs between the runs; 0.0625"
+    )
     assert "train.py, line 26, in forward, scores" in headline
     assert "recorded just now" in probe.out
     assert (tmp_path / "demo/target/step0/rank/dump_tensor_data/tensors.safetensors").is_file()

@@ -1,4 +1,4 @@
-"""What this plugin contributes; imported at every start of probe, so nothing heavy here."""
+"""Hooks of the npz plugin; probe imports them at every start, so they import nothing heavy."""
 
 from probe_matching import NameRule
 
@@ -8,7 +8,7 @@ from probe_core.plugins.specs import ReaderSpec
 
 @hookimpl
 def probe_readers():
-    """One reader, of directories with a manifest.json."""
+    """Return one reader, for directories with a manifest.json."""
     return [
         ReaderSpec(
             name="npz",
@@ -22,11 +22,11 @@ def probe_readers():
 
 @hookimpl
 def probe_name_rules():
-    """A few functions of JAX by PyTorch's names."""
+    """Return a table that gives a few functions of JAX the names of PyTorch."""
     return [
         NameRule(
             name="jax-to-pytorch",
-            summary="jax.numpy and jax.nn, by what PyTorch calls them",
+            summary="jax.numpy and jax.nn by PyTorch's names",
             source="jax",
             target="pytorch",
             factory="probe_npz.reader:names",

@@ -1,4 +1,4 @@
-"""The reader itself, imported when a run is opened.
+"""The reader of npz runs, imported when a run is opened.
 
 ``manifest.json`` lists the calls in order, each with the file that ``numpy.savez`` wrote for it::
 
@@ -17,22 +17,23 @@ from probe_core.model import Kind, Mode, Record, Side, Slot, Statistics, Value
 from probe_core.model.run import Header, HeldRun
 
 NAMES = {"Jax.dot": "Torch.matmul", "Jax.exp": "Torch.exp", "Jax.relu": "Functional.relu"}
+"""APIs of JAX, and their names in PyTorch."""
 
 
 def names():
-    """The names of both frameworks."""
+    """Return the names of JAX and of PyTorch."""
     return NameTable(source=Dialect(apis=NAMES), target=Dialect())
 
 
 class NpzReader:
-    """Opens a directory of ``.npz`` files by its manifest."""
+    """Reader of directories with ``.npz`` files and a manifest."""
 
     def sniff(self, path):
-        """Sure of a manifest.json that names JAX."""
+        """Return 100 for a manifest.json that names JAX, 0 for any other file."""
         return 100 if path.name == "manifest.json" and '"jax"' in path.read_text("utf-8") else 0
 
     def open(self, path):
-        """The run whose manifest is ``path``."""
+        """Return the run whose manifest is ``path``."""
         try:
             calls = json.loads(path.read_text("utf-8"))["calls"]
             counts = Counter()
@@ -42,13 +43,13 @@ class NpzReader:
 
 
 class NpzRun(HeldRun):
-    """A run of JAX."""
+    """A run recorded from JAX."""
 
     def __init__(self, path, records):
         super().__init__(path, Header("tensor", "L1", "jax"), Mode.TENSOR, _numbered(records))
 
     def tensor(self, value):
-        """The array of a value."""
+        """Return the data of a value."""
         file, _, name = value.data_name.partition(":")
         try:
             return _load(self.path.parent / file, name)
@@ -66,7 +67,7 @@ def _numbered(records):
 
 
 def _record(directory, call, counts):
-    """The key and the slots of one call; calls of one name and phase are numbered in order."""
+    """Return the key and the slots of one call; calls of one name and phase are numbered in order."""
     count = counts[call["name"], call["phase"]]
     counts[call["name"], call["phase"]] += 1
     key = f"Jax.{call['name']}.{count}.{call['phase']}"

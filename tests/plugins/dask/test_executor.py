@@ -256,7 +256,7 @@ def test_ranks_at_fault(cluster: Cluster, probe: Any, pair: Any, tmp_path: Path)
 
 def test_the_executor_is_listed(probe: Any) -> None:
     assert probe("plugins") == 0
-    assert re.search(r"^    dask +workers of a dask cluster, by --scheduler$", probe.out, re.M)
+    assert re.search(r"^    dask +workers of the dask cluster that --scheduler names$", probe.out, re.M)
     assert probe("plugins", "--json") == 0
     (found,) = [plugin for plugin in json.loads(probe.out) if plugin["name"] == "dask"]
     assert list(found["contributes"]["executors"]) == ["dask"] and found["status"] == "ok"

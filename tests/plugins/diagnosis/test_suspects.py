@@ -20,11 +20,11 @@ def test_a_distance_has_its_unit() -> None:
     suspects = Suspects()
     suspects._noise = 1e-4
     assert suspects._first_apart(inputs, [])[2] == (  # type: ignore[index]
-        "takes in values that differ by 1.2 of their root mean square, where rounding explains 0.0001; "
-        "nothing before it does"
+        "is an input that differs by 1.2 of the golden's root mean square, where rounding explains 0.0001; "
+        "no earlier call is a suspect"
     )
     suspects._drifting.append(row)
     assert suspects._first_apart(inputs, outputs)[2] == (  # type: ignore[index]
-        "gives out values that differ by 30 of their root mean square, where rounding explains 0.0001 "
+        "differs by 30 of the golden's root mean square, where rounding explains 0.0001, "
         "and its inputs differ by 1.2"
     )

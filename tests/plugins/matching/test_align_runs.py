@@ -316,7 +316,7 @@ def test_a_region_does_not_inherit_the_inputs_of_an_earlier_one(task: str, tmp_p
     report, _ = aligned(written(tmp_path / "t", target, task), written(tmp_path / "g", golden, task))
     assert report.regions[-1] == CHANGED.format("Torch.c.0.forward", "Torch.d.0.forward")
     assert suspects(report)[0] == "Torch.middle.0.forward"
-    assert not any("into which went what agrees" in one.why for one in report.suspects)
+    assert not any("none of their compared inputs" in one.why for one in report.suspects)
 
 
 def test_a_long_region_is_one_line(tmp_path: Path) -> None:
@@ -492,7 +492,7 @@ def test_a_fault_in_a_live_run_is_named_while_calls_are_shifted(
     report, _ = aligned(target, record(tmp_path / "g", GOLDEN(), task, level))
     assert inserted(report) == EXTRA
     why = {one.op: one.why for one in report.suspects}
-    assert "another argument" in why["Torch.mul.3.forward"]
+    assert "is an argument" in why["Torch.mul.3.forward"]
     if task != "md5":
         assert next(iter(why)) == "Torch.mul.3.forward"
 
@@ -557,4 +557,4 @@ def test_another_argument_is_named_whatever_its_kind(tmp_path: Path) -> None:
     golden = start | op("Torch.mul.0", [1.0, scalar(1.5)], [1.5])
     report, _ = aligned(write_run(tmp_path / "t", target), write_run(tmp_path / "g", golden))
     assert [one.row for one in report.suspects] == ["Torch.mul.0.forward.input.1"]
-    assert "another argument" in report.suspects[0].why and not report.regions
+    assert "is an argument" in report.suspects[0].why and not report.regions

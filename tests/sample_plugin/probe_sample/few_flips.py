@@ -4,13 +4,16 @@ from probe_core.model import Level, Reason, Verdict
 
 
 class FewFlips:
-    """An error where more elements than ``share`` change their sign; nothing where none was counted."""
+    """Policy that fails a pair if a larger share of its elements than ``share`` changes its sign.
+
+    A pair whose signs were not counted is skipped.
+    """
 
     def __init__(self, share=0.0):
         self.share = share
 
     def judge(self, pair, measurements):
-        """The verdict by the metric sign_flips."""
+        """Return the verdict on a pair by the metric sign_flips."""
         flips = measurements["sign_flips.Sign flips"].number
         if flips is None:
             return Verdict(Level.SKIP, "", measured=False)

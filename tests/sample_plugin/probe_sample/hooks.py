@@ -1,4 +1,4 @@
-"""What this plugin contributes; imported at every start of probe, so nothing heavy here."""
+"""Hooks of the sample plugin; probe imports them at every start, so they import nothing heavy."""
 
 from probe_precheck import StandardSpec
 
@@ -10,7 +10,7 @@ from probe_core.plugins.specs import JudgeSpec, MetricSpec, PolicySpec, Reporter
 
 @hookimpl
 def probe_metrics():
-    """One metric with one column."""
+    """Return one metric with one column."""
     return [
         MetricSpec(
             name="sign_flips",
@@ -23,7 +23,7 @@ def probe_metrics():
 
 @hookimpl
 def probe_policies():
-    """One policy over that metric, for runs with tensors."""
+    """Return one policy that judges by that metric, for runs with tensors."""
     return [
         PolicySpec(
             name="few_flips",
@@ -32,20 +32,20 @@ def probe_policies():
             metrics=("sign_flips",),
             modes=(Mode.TENSOR,),
             factory="probe_sample.few_flips:FewFlips",
-            parameters=(Parameter("share", float, "the share that may, 0 unless given"),),
+            parameters=(Parameter("share", float, "largest share that may change, 0 unless given"),),
         )
     ]
 
 
 @hookimpl
 def probe_judges():
-    """One judge, after those of probe."""
-    return [JudgeSpec("masks", "random masks say nothing", "probe_sample.masks:Masks", order=200)]
+    """Return one judge that comes after those of probe."""
+    return [JudgeSpec("masks", "skips random masks", "probe_sample.masks:Masks", order=200)]
 
 
 @hookimpl
 def probe_reasons():
-    """What the policy's reason says in the tables: its detail."""
+    """Return the text that tables show for the policy's reason."""
     from probe_core.model.messages import Text
 
     return {"flipped": Text("Signs flip: {}.", rank=35)}
@@ -53,18 +53,18 @@ def probe_reasons():
 
 @hookimpl
 def probe_reporters():
-    """One format."""
+    """Return one reporter."""
     bold = Parameter("bold", bool, "bold headers, false unless given")
     return [ReporterSpec("markdown", "Markdown", "probe_sample.markdown:Markdown", ".md", parameters=(bold,))]
 
 
 @hookimpl
 def probe_standards():
-    """One standard of the pre-check, with a column of its own and a list of the APIs that it judges."""
+    """Return one standard of the pre-check, with a column of its own and a list of the APIs that it judges."""
     return [
         StandardSpec(
             name="same_signs",
-            summary="no more signs flip than on the device to trust",
+            summary="no more signs flip than on the trusted device",
             factory="probe_sample.sign_standard:SameSigns",
             label="符号比对法",
             english_label="Same Signs",

@@ -2,22 +2,22 @@
 
 
 class Markdown:
-    """Writes tables in Markdown; colours are not shown."""
+    """Reporter that writes tables in Markdown, without colours."""
 
     def __init__(self, bold=False):
         self.mark = "**" if bold else ""
 
     def open(self, path, headers, row_count):
-        """Begin a table at ``path``."""
+        """Return the writer of a table at ``path``."""
         return Writer(path, [f"{self.mark}{header}{self.mark}" for header in headers])
 
     def line(self, row, row_count):
-        """Two lines of head stand before the rows."""
+        """Return the line number of a row; the header takes two lines."""
         return str(row + 3)
 
 
 class Writer:
-    """One file being written."""
+    """A Markdown file that is being written."""
 
     def __init__(self, path, headers):
         self.file = path.open("w", encoding="utf-8")

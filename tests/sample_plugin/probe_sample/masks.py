@@ -1,13 +1,13 @@
-"""A third-party judge: signs of random masks say nothing."""
+"""A third-party judge: signs of random masks mean nothing."""
 
 from probe_core.model import Level, Reason, Ruling
 
 
 class Masks:
-    """Skips what dropout gives out."""
+    """Judge that skips the outputs of dropout."""
 
     def judge(self, op, rows):
-        """The outputs of a dropout that do not pass."""
+        """Return a ruling for each output of a dropout that does not pass."""
         if ".dropout." not in op.key:
             return {}
         return {

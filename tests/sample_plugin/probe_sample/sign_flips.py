@@ -1,4 +1,4 @@
-"""The metric itself, imported when it is asked for."""
+"""The metric sign_flips, imported when it is first used."""
 
 import numpy as np
 
@@ -6,10 +6,10 @@ from probe_core.model import Measurement
 
 
 class SignFlips:
-    """Share of elements where one side is above zero and the other below; nan never flips."""
+    """Metric: share of elements where one side is above zero and the other below; nan never flips."""
 
     def measure(self, pair):
-        """The share, from 0 to 1."""
+        """Return the share of a pair, from 0 to 1; complex tensors have none."""
         if pair.target.dtype.kind == "c":
             return [Measurement.absent("no_number")]
         with np.errstate(all="ignore"):

@@ -1,22 +1,24 @@
-"""A third-party standard of the pre-check, imported when it is asked for."""
+"""A third-party standard of the pre-check, imported when it is first used."""
 
 import numpy as np
 from probe_precheck import Judgement, Message, Status
 
 
 class SameSigns:
-    """No more elements on the wrong side of zero than on the device to trust."""
+    """Standard that allows no more elements on the wrong side of zero than the trusted device has."""
 
     def measure(self, output, release):
-        """The share of elements above zero on one side and below on the other."""
+        """Return the share of elements above zero on one side and below on the other."""
         flips = np.sign(output.bench.values) * np.sign(output.device.values) < 0
         return {"sign_flip_share": float(np.count_nonzero(flips) / flips.size)}
 
     def judge(self, npu, gpu, release):
-        """Pass, or an error with both shares."""
-        ours, theirs = npu["sign_flip_share"], gpu["sign_flip_share"]
-        if ours <= theirs:
+        """Return a pass, or an error with both shares."""
+        share, trusted = npu["sign_flip_share"], gpu["sign_flip_share"]
+        if share <= trusted:
             return Judgement(Status.PASS, {})
         return Judgement(
-            Status.ERROR, {}, (Message(f"ERROR: 符号错误 {ours}, {theirs}", f"signs flip: {ours}, {theirs}"),)
+            Status.ERROR,
+            {},
+            (Message(f"ERROR: 符号错误 {share}, {trusted}", f"signs flip: {share}, {trusted}"),),
         )

@@ -1,4 +1,4 @@
-"""The calls of mint and mint.nn.functional that run on a CPU, as the sweep of MindSpore 2.10.0 found them."""
+"""Calls of mint and mint.nn.functional that run on a CPU with MindSpore 2.10.0."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Call(NamedTuple):
 
 
 def call(api: str, *positional: Any, backward: bool = True, **keywords: Any) -> Call:
-    """A call of mint, or of ``F.`` for mint.nn.functional."""
+    """Return a call of mint, or of mint.nn.functional for a name that begins with ``F.``."""
     scope, _, name = api.rpartition("/")
     return Call(f"{'MintFunctional' if scope == 'F' else 'Mint'}.{name}", positional, keywords, backward)
 

@@ -1,4 +1,4 @@
-"""The pre-check of MindSpore in this process: the rows of a run, with or without faults in place of APIs."""
+"""Pre-check of a MindSpore run in this process, with or without faults in place of APIs."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Functions = Mapping[str, Callable[..., Any]]
 
 
 class Checks:
-    """Checks the calls of a run one by one.
+    """Checker of the calls of a run, one by one.
 
     Args:
         dump: Its ``dump.json``.
-        instead: What the device runs in place of MindSpore's APIs.
-        seed: Of random inputs.
+        instead: Functions that the device runs in place of MindSpore's.
+        seed: Seed of random inputs.
     """
 
     def __init__(self, dump: Path, instead: Functions | None = None, seed: int = 1234) -> None:
@@ -37,22 +37,22 @@ class Checks:
         self._judge = Judge(rule_of(manager, "mindspore"), Assignment(manager, "seed"))
 
     def outcome(self, name: str) -> Outcome:
-        """What both sides of a call gave out."""
+        """Run a call, and return the outputs of both sides."""
         call = self.calls.call(self.calls.names.index(name), Settings())
         return skipped(call, call.problem) if call.problem else outcome_of(self.runner, call)
 
     def result(self, name: str) -> Result:
-        """The rows of a call."""
+        """Return the rows of a call."""
         call = self.calls.call(self.calls.names.index(name), Settings())
         return self._judge.result(call, self.outcome(name))
 
     def all(self) -> dict[str, Result]:
-        """The rows of all calls."""
+        """Return the rows of all calls."""
         return {name: self.result(name) for name in self.calls.names}
 
 
 def texts(result: Result) -> str:
-    """All that a result says, in English."""
+    """Return all messages of a result in English."""
     found = [*result.messages]
     for detail in result.details:
         found += [*detail.messages, *detail.standard_messages]

@@ -1,4 +1,4 @@
-"""A small writer of records: calls of mint run once, and put down as the recorder puts them down."""
+"""A small writer of runs: calls of mint are run once, and written in the format of the recorder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Functions = Mapping[str, Callable[..., Any]]
 
 
 def T(*shape: int, low: float = -2.0, high: float = 2.0, dtype: str = "", seed: int = 0) -> Made:
-    """A tensor argument; without a dtype it is that of the run."""
+    """Return a random tensor argument; without a dtype it has that of the run."""
     generator = np.random.default_rng([seed, *shape, int(abs(low) * 100), int(abs(high) * 100)])
     values = generator.uniform(low, high, shape)
     if dtype == "Bool":
@@ -29,17 +29,17 @@ def T(*shape: int, low: float = -2.0, high: float = 2.0, dtype: str = "", seed: 
 
 
 def V(values: Any, dtype: str = "") -> Made:
-    """A tensor argument with these values."""
+    """Return a tensor argument with these values."""
     return Made(np.asarray(values, np.float64), dtype)
 
 
 def D(name: str) -> DType:
-    """A dtype argument."""
+    """Return a dtype argument."""
     return DType(name)
 
 
 def typed(value: Any, dtype: str) -> Any:
-    """Arguments of a call in a run of this dtype."""
+    """Return the arguments of a call, in a run of this dtype."""
 
     def change(item: Any) -> Any:
         if not isinstance(item, Made):
@@ -51,13 +51,13 @@ def typed(value: Any, dtype: str) -> Any:
 
 
 class Recording:
-    """A run being written.
+    """A run that is being written.
 
     Args:
-        directory: Where ``dump.json`` goes.
-        task: ``tensor`` keeps the values, ``statistics`` does not.
-        dtype: Of floating-point tensors that name none.
-        instead: Functions run in place of MindSpore's, by the name of a record without its count.
+        directory: Directory of its ``dump.json``.
+        task: ``tensor`` to write the values, ``statistics`` to leave them out.
+        dtype: Dtype of floating-point tensors that have none of their own.
+        instead: Functions to run in place of MindSpore's, by the name of a record without its count.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Recording:
     def call(
         self, api: str, *positional: Any, backward: bool = True, keywords: Mapping[str, Any] | None = None
     ) -> str:
-        """Run a call and put it down with its backward; its name."""
+        """Run a call, write it with its backward, and return its name."""
         count = self._counts[api] = self._counts.get(api, -1) + 1
         name = f"{api}.{count}"
         arguments = Arguments(typed(positional, self._dtype), typed(dict(keywords or {}), self._dtype))

@@ -91,7 +91,7 @@ def batch(seed: int, size: int = 2) -> tuple[Tensor, Tensor]:
 
 
 def training(net: nn.Cell) -> Any:
-    """``step(x, y)``: (loss, output), gradients; the parameters are updated by Adam."""
+    """Return ``step(x, y)``, which updates the parameters by Adam and returns (loss, output), gradients."""
     optimizer = nn.Adam(net.trainable_params(), learning_rate=0.01)
 
     def forward(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""Recording MindSpore in tests: a debugger of one's own, and what it left behind."""
+"""Recording of MindSpore in tests: a debugger for each test, and the files that it wrote."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from probe_mindspore import PrecisionDebugger
 
 
 class Recording:
-    """A debugger that is the only one while it is used, and the files of its run."""
+    """A debugger that is the only one of the process while it is used, and the files of its run."""
 
     def __init__(self, path: Path, **fields: Any) -> None:
         self.path = path
@@ -64,7 +64,7 @@ class Recording:
 
 @contextmanager
 def recording(path: Path, **fields: Any) -> Iterator[Recording]:
-    """A recording that is finished at the end; the recorder must not have failed inside."""
+    """Record what runs inside, finish the recording, and check that the recorder did not fail."""
     found = Recording(path, **fields)
     try:
         yield found
@@ -74,14 +74,14 @@ def recording(path: Path, **fields: Any) -> Iterator[Recording]:
 
 
 def tensor(*shape: int, seed: int = 0, dtype: str = "float32") -> Tensor:
-    """Normal random numbers, times four."""
+    """Return a tensor of normal random numbers, times four."""
     return Tensor((np.random.RandomState(seed).normal(size=shape) * 4).astype(dtype))
 
 
 def recorded(
     path: Path, function: Any, *inputs: Any, model: Any = None, grad: bool = True, **fields: Any
 ) -> Recording:
-    """``function`` recorded once, with the gradient of all ``inputs`` where it gives one number."""
+    """Record one call of ``function``, with the gradients of all ``inputs`` if it returns one number."""
     with recording(path / "run", **{"task": "tensor", **fields}) as found:
         found.start(model)
         if grad:
@@ -94,12 +94,12 @@ def recorded(
 
 
 def outputs_of(found: Recording, key: str) -> list[Any]:
-    """The arrays among the outputs of a record."""
+    """Return the arrays among the outputs of a record."""
     return [None if leaf is None else found.array(leaf) for leaf in found.records()[key]["output"]]
 
 
 def step_of_the_net(path: Path) -> Recording:
-    """One step of the net at level mix, with tensors."""
+    """Record one training step of the net at level mix, with tensors."""
     from support.on_mindspore.ms_net import Net, batch, training
 
     with recording(path / "run", task="tensor", level="mix") as found:

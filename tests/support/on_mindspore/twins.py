@@ -1,6 +1,6 @@
-"""Two nets in both frameworks, of each one's own layers and methods: a transformer and a convolutional net.
+"""A transformer and a convolutional net, each in both frameworks, with each framework's own layers and methods.
 
-They share their weights, by name and position, and what they compute is the same.
+Both versions of a net share their weights, by name and position, and compute the same.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MASK = np.triu(np.ones((LENGTH, LENGTH), bool), 1)
 
 
 def values(name: str, shape: Any) -> np.ndarray[Any, Any]:
-    """The weight of a name, the same for both frameworks."""
+    """Return the weight with this name, the same for both frameworks."""
     path, _, own = name.rpartition(".")
     name = f"{path}.{NAMES.get(own, own)}"
     random = np.random.RandomState(zlib.crc32(name.encode()) % 2**31).normal(0, 0.1, shape)
@@ -95,7 +95,7 @@ class MsConvolutional(nn.Cell):
 
 
 def mindspore_training(net: nn.Cell) -> Any:
-    """``step(inputs, labels)``: the loss; the parameters are updated by Adam."""
+    """Return ``step(inputs, labels)``, which updates the parameters by Adam and returns the loss."""
     for name, parameter in net.parameters_and_names():
         if "moving" not in name:
             parameter.set_data(Tensor(values(name, parameter.shape)))
@@ -181,7 +181,7 @@ class Convolutional(tnn.Module):
 
 
 def torch_training(net: tnn.Module) -> Any:
-    """The same step, of PyTorch."""
+    """Return the same step in PyTorch."""
     with torch.no_grad():
         for name, parameter in net.named_parameters():
             parameter.copy_(torch.from_numpy(values(name, parameter.shape)))
@@ -200,7 +200,7 @@ def torch_training(net: tnn.Module) -> Any:
 
 
 def batch(name: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """What a net takes in, and what it should say to it."""
+    """Return the inputs and the labels of a net."""
     random = np.random.RandomState(3)
     if name == "transformer":
         words = random.randint(0, WORDS, (3, LENGTH)).astype(np.int32)

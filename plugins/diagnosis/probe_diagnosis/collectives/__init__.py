@@ -1,1 +1,1 @@
-"""What is known of communication between ranks: the APIs, their calls on record, the law of each."""
+"""Communication between ranks: the APIs, their recorded calls, and the law that each must keep."""

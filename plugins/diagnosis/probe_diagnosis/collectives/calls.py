@@ -1,4 +1,4 @@
-"""A communication call on record: what it does, in which group, and with whom."""
+"""Recorded communication calls: their API, their group, and the ranks that they exchange values with."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from typing import Any, NamedTuple
 from probe_core.model import Kind, Record, Side, Slot
 
 SCOPES = ("Distributed", "MintDistributed", "communication")
+"""Beginnings of the keys of communication calls."""
+
 _KEY = re.compile(r"(?:Distributed|MintDistributed|communication\.comm_func)\.(\w+)\.\d+\.forward$")
 _NUMBERS = re.compile(r"\d+")
 
 
 class Flow(str, Enum):
-    """Who learns from whom in a call."""
+    """Direction in which a call moves values between ranks; see ``apis.yaml``."""
 
     ALL = "all"
     FROM_ROOT = "from_root"
@@ -31,7 +33,16 @@ class Flow(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """A communication API, as ``apis.yaml`` describes it."""
+    """A communication API, as described in ``apis.yaml``.
+
+    Attributes:
+        name: The name within its scope.
+        arguments: Names of its arguments, in order.
+        flow: Direction in which it moves values.
+        fills: The argument that it overwrites; empty for none.
+        gives: The argument that it sends; empty for none.
+        law: Name of the rule by which ``fills`` follows from all ranks' ``gives``; empty if it has none.
+    """
 
     name: str
     arguments: tuple[str, ...]
@@ -42,7 +53,12 @@ class Api:
 
 
 class Peer(NamedTuple):
-    """One side of a transfer between two ranks: the other rank, and whether we send to it."""
+    """One side of a transfer between two ranks.
+
+    Attributes:
+        rank: The other rank.
+        sends: True if this rank sends to the other, False if it receives.
+    """
 
     rank: int
     sends: bool
@@ -53,10 +69,10 @@ class Call:
     """A communication call of one rank.
 
     Attributes:
-        api: What was called.
-        group: The ranks that take part, ascending as recorded; empty where the default group was meant.
-        root: The rank that ``src`` or ``dst`` names; None where there is none.
-        peers: The transfers that a send, a receive or a list of both makes.
+        api: The API that was called.
+        group: The ranks that take part, in the order of the record; empty for the default group.
+        root: The rank that ``src`` or ``dst`` names; None for a call without a root.
+        peers: The transfers of a send, a receive, or a list of both.
     """
 
     api: Api
@@ -67,26 +83,26 @@ class Call:
 
 @cache
 def apis() -> dict[str, Api]:
-    """The communication APIs by name."""
+    """Return the communication APIs by name."""
     import yaml
 
     loaded: dict[str, Any] = yaml.safe_load(files(__package__).joinpath("apis.yaml").read_text("utf-8"))
     return {
-        name: Api(name, tuple(one.pop("arguments")), Flow(one.pop("flow")), **one)
-        for name, one in loaded.items()
+        name: Api(name, tuple(entry.pop("arguments")), Flow(entry.pop("flow")), **entry)
+        for name, entry in loaded.items()
     }
 
 
 def api_of(key: str) -> Api | None:
-    """The communication API that a record is a call of; None for any other record."""
+    """Return the communication API that the record with this key calls; None for any other record."""
     if not key.startswith(SCOPES):
         return None
-    found = _KEY.match(key)
-    return apis().get(found[1]) if found else None
+    match = _KEY.match(key)
+    return apis().get(match[1]) if match else None
 
 
 def argument_of(api: Api, slot: Slot) -> str:
-    """The name of the argument that an input is, or belongs to."""
+    """Return the name of the argument that an input is, or is part of; empty if it has none."""
     head = slot.path.partition(".")[0]
     if not head.isdecimal():
         return head
@@ -94,7 +110,7 @@ def argument_of(api: Api, slot: Slot) -> str:
 
 
 def call_of(record: Record) -> Call | None:
-    """The communication call that a record is; None for any other record."""
+    """Return the communication call that a record holds; None for any other record."""
     api = api_of(record.key)
     if api is None:
         return None
@@ -115,7 +131,7 @@ def call_of(record: Record) -> Call | None:
 
 
 def _group(slot: Slot | None) -> tuple[int, ...]:
-    """The ranks of a group, written ``[0, 1]`` or ``tp-0-1``."""
+    """Return the ranks of a group that is recorded as ``[0, 1]`` or ``tp-0-1``."""
     if slot is None or slot.value.kind is not Kind.SCALAR:
         return ()
     text = slot.value.statistics.max
@@ -123,23 +139,25 @@ def _group(slot: Slot | None) -> tuple[int, ...]:
 
 
 def _root(named: dict[str, Slot], group: Sequence[int]) -> int | None:
+    """Return the rank that ``src``, ``dst``, ``group_src`` or ``group_dst`` names; None if none was given."""
     for name in ("src", "dst"):
         number = _number(named.get(name))
         if number is not None:
             return number
-        inside = _number(named.get(f"group_{name}"))
-        if inside is not None:
-            return group[inside] if 0 <= inside < len(group) else inside
+        position = _number(named.get(f"group_{name}"))
+        if position is not None:
+            return group[position] if 0 <= position < len(group) else position
     return None
 
 
 def _number(slot: Slot | None) -> int | None:
+    """Return an argument that is an integer; None for any other."""
     value = slot.value.statistics.max if slot is not None else None
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def is_buffer(api: Api, slot: Slot) -> bool:
-    """True for an input that the call overwrites without looking at it."""
+    """Return True for an input that the call overwrites without reading it."""
     if slot.value.p2p is not None:
         return "recv" in slot.value.p2p.op
     return slot.side is Side.INPUT and argument_of(api, slot) == api.fills != api.gives

@@ -1,4 +1,4 @@
-"""Do the communication calls of a run keep their laws? What each rank received, against what all gave."""
+"""Check of communication calls: the values that each rank received, against those that all ranks sent."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """A rank that received something else than it should have.
+    """A call that delivered wrong values to a rank.
 
     Attributes:
         rank: The rank.
-        op: Its call.
-        law: What it should have received, in words.
-        evidence: What it received.
+        op: The key of its call.
+        law: The values that it should have received, in words.
+        evidence: The values that it did receive, in words.
     """
 
     rank: int
@@ -37,12 +37,12 @@ class Breach:
 
 @dataclass(slots=True)
 class Check:
-    """What came of checking a run's calls.
+    """Result of checking the communication calls of a run.
 
     Attributes:
-        kept: Calls of single ranks that keep their law.
-        breaches: Those that do not, in the order of the calls.
-        unchecked: Calls that could not be checked, by the reason.
+        kept: Number of calls of single ranks that delivered the right values.
+        breaches: Calls that delivered wrong values, in the order of the record.
+        unchecked: Number of calls that could not be checked, by the reason.
     """
 
     kept: int = 0
@@ -51,8 +51,8 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class _Made:
-    """A communication call on record."""
+class _Recorded:
+    """A recorded communication call of one rank."""
 
     rank: int
     run: Run
@@ -60,7 +60,7 @@ class _Made:
     call: Call
 
     def slots(self, argument: str, side: Side) -> list[Slot]:
-        """The values of one argument, as they were before the call or, on the output side, behind it."""
+        """Return the values of one argument, before the call (input side) or after it (output side)."""
         inputs = [slot for slot in self.record.slots if slot.side is Side.INPUT]
         if side is Side.INPUT:
             return [slot for slot in inputs if argument_of(self.call.api, slot) == argument]
@@ -68,41 +68,47 @@ class _Made:
         names = [self._name(head) for head in heads]
         if argument not in names:
             return []
-        number = str(names.index(argument))
+        position = str(names.index(argument))
         outputs = (slot for slot in self.record.slots if slot.side is Side.OUTPUT)
-        return [slot for slot in outputs if slot.path.partition(".")[0] == number]
+        return [slot for slot in outputs if slot.path.partition(".")[0] == position]
 
     def _name(self, head: str) -> str:
+        """Return the name of an argument given by its position or its name."""
         arguments = self.call.api.arguments
         return arguments[int(head)] if head.isdecimal() and int(head) < len(arguments) else head
 
     def arrays(self, argument: str, side: Side) -> list[Array]:
-        """The tensors of one argument; raises _Unknown where they are not to be had."""
+        """Return the tensors of one argument, before the call (input side) or after it (output side).
+
+        Raises:
+            _Unknown: They were not recorded, or cannot be read.
+        """
         slots = self.slots(argument, side)
         tensors = [slot for slot in slots if slot.value.kind is Kind.TENSOR]
         if not tensors or len(tensors) != len(slots):
-            raise _Unknown("a rank's values are not on record")
+            raise _Unknown("the values of a rank were not recorded")
         return [self._tensor(slot) for slot in tensors]
 
     def _tensor(self, slot: Slot) -> Array:
+        """Return the data of one tensor."""
         if slot.value.is_empty:
             return np.empty(slot.value.shape or (0,), np.float32)
         if slot.value.data_name is None:
-            raise _Unknown("tensors are not on record")
+            raise _Unknown("the data of tensors were not recorded")
         try:
             return self.run.tensor(slot.value)
         except UnreadableTensor as error:
             raise _Unknown("a tensor cannot be read") from error
 
     def text(self, argument: str) -> str:
-        """A scalar argument as text; empty where it was left out."""
+        """Return a scalar argument as text; empty if it was not given."""
         for slot in self.slots(argument, Side.INPUT):
             return str(slot.value.statistics.max)
         return ""
 
 
 class _Unknown(Exception):
-    """Why a call cannot be checked."""
+    """Reason why a call cannot be checked."""
 
 
 def check(runs: Mapping[int, Run]) -> Check:
@@ -111,31 +117,31 @@ def check(runs: Mapping[int, Run]) -> Check:
     Args:
         runs: The opened ranks by number.
     """
-    found = Check()
+    result = Check()
     world = _world(runs)
     for members in _meetings(runs):
         try:
-            results = list(_judge(members, world))
+            received = list(_judge(members, world))
         except _Unknown as reason:
-            found.unchecked[str(reason)] = found.unchecked.get(str(reason), 0) + len(members)
+            result.unchecked[str(reason)] = result.unchecked.get(str(reason), 0) + len(members)
             continue
         except (ValueError, TypeError, IndexError) as error:
-            text = f"their arguments do not fit together ({error})"
-            found.unchecked[text] = found.unchecked.get(text, 0) + len(members)
+            text = f"the arguments of its ranks do not fit together ({error})"
+            result.unchecked[text] = result.unchecked.get(text, 0) + len(members)
             continue
-        for made, law, evidence in results:
+        for call, law, evidence in received:
             if evidence:
-                found.breaches.append(Breach(made.rank, made.record.key, law, evidence))
+                result.breaches.append(Breach(call.rank, call.record.key, law, evidence))
             else:
-                found.kept += 1
-    return found
+                result.kept += 1
+    return result
 
 
-def _meetings(runs: Mapping[int, Run]) -> Iterator[list[_Made]]:
-    """The calls that belong together: the k-th of a kind in a group, the k-th from one rank to another."""
-    meetings: dict[object, list[_Made]] = {}
+def _meetings(runs: Mapping[int, Run]) -> Iterator[list[_Recorded]]:
+    """Yield the calls that belong together: the k-th of an API in a group, or from one rank to another."""
+    meetings: dict[object, list[_Recorded]] = {}
     counts: dict[object, int] = {}
-    taking = {rank for rank, run in runs.items() if _takes_from_anyone(run)}
+    undirected = {rank for rank, run in runs.items() if _takes_from_anyone(run)}
     for rank, run in sorted(runs.items()):
         for record in run.records():
             call = call_of(record)
@@ -149,18 +155,18 @@ def _meetings(runs: Mapping[int, Run]) -> Iterator[list[_Made]]:
                 }
                 tag = named["tag"].value.statistics.max if "tag" in named else 0
                 kind: object = ("transfer", ends, tag)
-                if ends[1] in taking or ends[0] == -1:
+                if ends[1] in undirected or ends[0] == -1:
                     kind = ("anyone", rank, record.key)
             else:
                 kind = (call.api.name, call.group)
             number = counts.get((rank, kind), 0)
             counts[rank, kind] = number + 1
-            meetings.setdefault((kind, number), []).append(_Made(rank, run, record, call))
+            meetings.setdefault((kind, number), []).append(_Recorded(rank, run, record, call))
     yield from meetings.values()
 
 
 def _world(runs: Mapping[int, Run]) -> range:
-    """All ranks there must have been: those on record, named, or with a place in a list (one a rank)."""
+    """Return all ranks of the run: those recorded, those named by calls, and those with a place in a list."""
     last = max(runs)
     for run in runs.values():
         for record in run.records():
@@ -177,92 +183,107 @@ def _world(runs: Mapping[int, Run]) -> range:
 
 
 def _takes_from_anyone(run: Run) -> bool:
+    """Return True if a rank receives from any sender, so that its transfers cannot be matched."""
     calls = (call_of(record) for record in run.records() if api_of(record.key))
     return any(call and call.api.flow is Flow.RECEIVE and not call.peers for call in calls)
 
 
-def _judge(members: Sequence[_Made], world: Sequence[int]) -> Iterator[tuple[_Made, str, str]]:
-    """Each rank that receives in a call, what it should receive in words, and how it does not."""
+def _judge(members: Sequence[_Recorded], world: Sequence[int]) -> Iterator[tuple[_Recorded, str, str]]:
+    """Yield the call of each receiving rank, the values due in words, and the deviation in words.
+
+    The deviation is empty if the rank received the right values.
+    """
     call = members[0].call
     if call.api.flow in (Flow.SEND, Flow.RECEIVE):
         yield from _transferred(members)
         return
     group = call.group or world
-    by_rank = {made.rank: made for made in members}
+    by_rank = {member.rank: member for member in members}
     if set(group) != set(by_rank):
-        raise _Unknown("a rank of the group is not on record")
+        raise _Unknown("a rank of the group has no record of the call")
     ranks = [by_rank[rank] for rank in group]
     law = _LAWS[call.api.law]
-    for number, made in enumerate(ranks):
-        if call.api.flow is Flow.TO_ROOT and made.rank != call.root:
+    for number, member in enumerate(ranks):
+        if call.api.flow is Flow.TO_ROOT and member.rank != call.root:
             continue
         words, expected = law(ranks, number)
-        received = made.arrays(call.api.fills, Side.OUTPUT)
+        received = member.arrays(call.api.fills, Side.OUTPUT)
         flat = np.concatenate([array.reshape(-1) for array in received]) if len(received) > 1 else received[0]
-        yield made, words, laws.breach(flat, expected)
+        yield member, words, laws.breach(flat, expected)
 
 
-def _transferred(members: Sequence[_Made]) -> Iterator[tuple[_Made, str, str]]:
-    sent = [made for made in members if made.call.api.flow is Flow.SEND]
-    received = [made for made in members if made.call.api.flow is Flow.RECEIVE]
+def _transferred(members: Sequence[_Recorded]) -> Iterator[tuple[_Recorded, str, str]]:
+    """Yield the receiving side of a transfer between two ranks, as ``_judge`` does."""
+    sent = [member for member in members if member.call.api.flow is Flow.SEND]
+    received = [member for member in members if member.call.api.flow is Flow.RECEIVE]
     if len(sent) != 1 or len(received) != 1:
-        raise _Unknown("the other side of a transfer is not on record")
+        raise _Unknown("the matching send or receive is not known")
     expected = laws.gather(sent[0].arrays("tensor", Side.INPUT))
     arrived = received[0].arrays("tensor", Side.OUTPUT)
-    words = f"what rank {sent[0].rank} sent"
+    words = f"the values that rank {sent[0].rank} sent"
     yield received[0], words, laws.breach(arrived[0], expected)
 
 
 # -- the laws --------------------------------------------------------------------------------------
 
 
-def _given(made: _Made) -> list[Array]:
-    return made.arrays(made.call.api.gives, Side.INPUT)
+def _given(recorded: _Recorded) -> list[Array]:
+    """Return the tensors that a rank sends."""
+    return recorded.arrays(recorded.call.api.gives, Side.INPUT)
 
 
-def _flat(made: _Made) -> Array:
-    return np.concatenate([array.reshape(-1) for array in _given(made)])
+def _flat(recorded: _Recorded) -> Array:
+    """Return the values that a rank sends, as one flat array."""
+    return np.concatenate([array.reshape(-1) for array in _given(recorded)])
 
 
-def _operation(made: _Made) -> str:
-    text = made.text("op").rpartition(".")[2].upper()
+def _operation(recorded: _Recorded) -> str:
+    """Return the operation of a reduction, such as ``SUM``."""
+    text = recorded.text("op").rpartition(".")[2].upper()
     if text in ("", "NONE"):
         return "SUM"
     if text not in ("SUM", "AVG", "PRODUCT", "MAX", "MIN", "BAND", "BOR", "BXOR"):
-        raise _Unknown(f"the operation {text[:30]} is not known")
+        raise _Unknown(f"the operation {text[:30]} is not known to probe")
     return text
 
 
-def _names(ranks: Sequence[_Made]) -> str:
-    return ", ".join(str(made.rank) for made in ranks)
+def _names(ranks: Sequence[_Recorded]) -> str:
+    """Return the numbers of ranks as text."""
+    return ", ".join(str(member.rank) for member in ranks)
 
 
-def _reduce(ranks: Sequence[_Made], number: int) -> tuple[str, Expected]:
+def _reduce(ranks: Sequence[_Recorded], number: int) -> tuple[str, Expected]:
+    """Return the values due to each rank of a reduction, in words and as numbers."""
     operation = _operation(ranks[0])
-    expected = laws.reduce([_flat(made) for made in ranks], operation)
+    expected = laws.reduce([_flat(member) for member in ranks], operation)
     return f"the {operation.lower()} over ranks {_names(ranks)}", expected
 
 
-def _gather(ranks: Sequence[_Made], number: int) -> tuple[str, Expected]:
-    return f"the values of ranks {_names(ranks)} one behind the other", laws.gather([_flat(r) for r in ranks])
+def _gather(ranks: Sequence[_Recorded], number: int) -> tuple[str, Expected]:
+    """Return the values due to each rank of a gather, in words and as numbers."""
+    words = f"the values of ranks {_names(ranks)}, concatenated"
+    return words, laws.gather([_flat(member) for member in ranks])
 
 
-def _copy(ranks: Sequence[_Made], number: int) -> tuple[str, Expected]:
+def _copy(ranks: Sequence[_Recorded], number: int) -> tuple[str, Expected]:
+    """Return the values due to each rank of a broadcast, in words and as numbers."""
     root = _root(ranks)
-    return f"what rank {root.rank} holds", laws.gather(_given(root))
+    return f"the values of rank {root.rank}", laws.gather(_given(root))
 
 
-def _scatter(ranks: Sequence[_Made], number: int) -> tuple[str, Expected]:
+def _scatter(ranks: Sequence[_Recorded], number: int) -> tuple[str, Expected]:
+    """Return the values due to the rank at place ``number`` of a scatter, in words and as numbers."""
     root = _root(ranks)
     given = _given(root)
     if len(given) != len(ranks):
-        raise _Unknown("a rank's values are not on record")
-    return f"piece {number} of what rank {root.rank} holds", laws.gather([given[number]])
+        raise _Unknown("the values of a rank were not recorded")
+    return f"piece {number} of the values of rank {root.rank}", laws.gather([given[number]])
 
 
-def _reduce_scatter(ranks: Sequence[_Made], number: int) -> tuple[str, Expected]:
+def _reduce_scatter(ranks: Sequence[_Recorded], number: int) -> tuple[str, Expected]:
+    """Return the values due to the rank at place ``number``, in words and as numbers."""
     operation = _operation(ranks[0])
-    whole = laws.reduce([_flat(made) for made in ranks], operation)
+    whole = laws.reduce([_flat(member) for member in ranks], operation)
     pieces = _given(ranks[number])
     size = whole.values.size
     sizes = (
@@ -272,35 +293,37 @@ def _reduce_scatter(ranks: Sequence[_Made], number: int) -> tuple[str, Expected]
     return words, laws.part(whole, sizes, number)
 
 
-def _transpose(ranks: Sequence[_Made], number: int) -> tuple[str, Expected]:
-    pieces = [_pieces(made, len(ranks))[number] for made in ranks]
-    return f"piece {number} of each of ranks {_names(ranks)}", laws.gather(pieces)
+def _transpose(ranks: Sequence[_Recorded], number: int) -> tuple[str, Expected]:
+    """Return the values due to the rank at place ``number`` of an all_to_all, in words and as numbers."""
+    pieces = [_pieces(member, len(ranks))[number] for member in ranks]
+    return f"piece {number} of the values of each of ranks {_names(ranks)}, concatenated", laws.gather(pieces)
 
 
-def _pieces(made: _Made, count: int) -> list[Array]:
-    """What a rank gives to each of ``count`` ranks."""
-    given = _given(made)
-    if len(given) == count and made.call.api.name == "all_to_all":
+def _pieces(recorded: _Recorded, count: int) -> list[Array]:
+    """Return the values that a rank sends to each of ``count`` ranks."""
+    given = _given(recorded)
+    if len(given) == count and recorded.call.api.name == "all_to_all":
         return given
     sizes = [
         int(slot.value.statistics.max)
-        for slot in made.slots("input_split_sizes", Side.INPUT)
+        for slot in recorded.slots("input_split_sizes", Side.INPUT)
         if isinstance(slot.value.statistics.max, int)
     ]
     tensor = given[0]
     if not sizes:
         if not tensor.shape or tensor.shape[0] % count:
-            raise ValueError(f"{tensor.shape} among {count} ranks")
+            raise ValueError(f"shape {tensor.shape} for {count} ranks")
         sizes = [tensor.shape[0] // count] * count
     return np.split(tensor, np.cumsum(sizes)[:-1])
 
 
-def _root(ranks: Sequence[_Made]) -> _Made:
+def _root(ranks: Sequence[_Recorded]) -> _Recorded:
+    """Return the call of the rank that sends in a broadcast or scatter."""
     wanted = ranks[0].call.root
-    for made in ranks:
-        if made.rank == wanted:
-            return made
-    raise _Unknown("the rank that gives is not on record")
+    for member in ranks:
+        if member.rank == wanted:
+            return member
+    raise _Unknown("the sending rank has no record of the call")
 
 
 _LAWS = {
@@ -311,3 +334,4 @@ _LAWS = {
     "reduce_scatter": _reduce_scatter,
     "transpose": _transpose,
 }
+"""Laws of the calls with a group, by their names in ``apis.yaml`` (docs/collectives.md#laws)."""

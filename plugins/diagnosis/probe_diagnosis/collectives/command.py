@@ -1,4 +1,4 @@
-"""``merge_result --check-collectives``: check the communication of a run, print and write what was found."""
+"""The option ``--check-collectives`` of merge_result: check the communication of a run."""
 
 from __future__ import annotations
 
@@ -16,52 +16,63 @@ from probe_core.plugins.specs import ReporterSpec
 from probe_diagnosis.collectives.run_check import StepCheck, check_run, write_check
 
 SHOWN_BREACHES = 10
+"""Largest number of wrong calls that are printed for a step."""
 
 
 def check_collectives(manager: Manager, output: Path, format: str, values: Mapping[str, Any]) -> int:
-    """Check the run that the option names; the exit code.
+    """Check the run that the option names, print the result, and write the wrong calls to a file.
+
+    Args:
+        manager: The plugins.
+        output: The output directory.
+        format: Name of the reporter that writes the file.
+        values: The values of the options ``run`` and ``fail_on``.
+
+    Returns:
+        The exit code.
 
     Raises:
-        UserError: A run that cannot be checked.
+        UserError: The run cannot be checked, or the output directory cannot be written to.
     """
     fail_on = values.get("fail_on")
     with console.progress():
         checks = check_run(values["run"], manager)
-    for one in checks:
-        _show(one)
+    for result in checks:
+        _show(result)
     spec = manager.find("reporters", format, ReporterSpec)
-    if any(one.check.breaches for one in checks):
+    if any(result.check.breaches for result in checks):
         with claimed(output, time.strftime(FORM)) as time_stamp:
             console.show(f"  wrote {write_check(checks, output, time_stamp, spec)}")
         return FOUND if fail_on else FINISHED
     if not fail_on:
         return FINISHED
-    if not any(one.check.kept for one in checks):
+    if not any(result.check.kept for result in checks):
         console.error(
             "--fail-on cannot be judged: no communication call was checked.",
             "Record the communication calls of all ranks with task tensor and level L1 or mix.",
         )
         return MISTAKE
-    return FOUND if fail_on == "warning" and any(one.check.unchecked for one in checks) else FINISHED
+    return FOUND if fail_on == "warning" and any(result.check.unchecked for result in checks) else FINISHED
 
 
-def _show(one: StepCheck) -> None:
-    """Print the result of checking the communication of one step."""
-    found = one.check
-    where = f"{one.step}: " if one.step else ""
-    if not found.kept and not found.breaches:
-        what = "none could be checked" if found.unchecked else "the run holds no communication calls"
+def _show(result: StepCheck) -> None:
+    """Print the result of checking one step."""
+    check, ranks = result.check, len(result.ranks)
+    where = f"{result.step}: " if result.step else ""
+    if not check.kept and not check.breaches:
+        why = "none could be checked" if check.unchecked else "the run holds no communication calls"
         console.warn(
-            f"{where}nothing was checked on {len(one.ranks)} rank(s): {what}, so this says nothing about them"
+            f"{where}nothing was checked on {ranks} rank(s): {why}, so nothing is known about them; "
+            "record all ranks with task tensor and level L1 or mix"
         )
     console.show(
-        f"{where}{found.kept + len(found.breaches):,} communication calls of {len(one.ranks)} ranks checked, "
-        f"{len(found.breaches):,} break their law"
+        f"{where}{check.kept + len(check.breaches):,} communication calls of {ranks} ranks checked, "
+        f"{len(check.breaches):,} delivered wrong values"
     )
-    for breach in found.breaches[:SHOWN_BREACHES]:
+    for breach in check.breaches[:SHOWN_BREACHES]:
         console.show(f"  rank {breach.rank}: {console.style(printable(breach.op), bold=True)}")
         console.show(f"      should have received {printable(f'{breach.law}; {breach.evidence}')}")
-    if len(found.breaches) > SHOWN_BREACHES:
-        console.show(f"  and {len(found.breaches) - SHOWN_BREACHES} more")
-    for reason, count in found.unchecked.items():
+    if len(check.breaches) > SHOWN_BREACHES:
+        console.show(f"  and {len(check.breaches) - SHOWN_BREACHES} more")
+    for reason, count in check.unchecked.items():
         console.show(f"  {count:,} call(s) not checked: {reason}")

@@ -1,8 +1,9 @@
-"""What a collective must deliver, worked out from what all ranks gave (spec/compare 13).
+"""Laws of collectives: the values that a rank must receive, computed from those that all ranks sent.
 
 Values that are only moved must arrive bit by bit. Sums may be added in any order and in the precision of the
-data: they may be off by ``(n + 1) * eps`` times the sum of the moduli, for n addends (Higham, "Accuracy and
-Stability of Numerical Algorithms", section 4.2, first order, and the rounding of the result).
+data: with n addends they may be off by ``(n + 1) * eps`` times the sum of the moduli (Higham, "Accuracy and
+Stability of Numerical Algorithms", section 4.2, to first order, and the rounding of the result). See
+docs/collectives.md#laws.
 """
 
 from __future__ import annotations
@@ -19,13 +20,14 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The flat content of a buffer after a call.
+    """Values that a buffer must hold after a call, flattened.
 
     Attributes:
-        values: What is due, element by element.
-        tolerance: How far from it each element may be; None where it must arrive bit by bit.
-        reach: The largest modulus that adding up may have come by; inf may stand where the dtype ends before.
-        other: What may stand as well where nan is due: some devices drop a nan in MAX and MIN.
+        values: The values due, one for each element.
+        tolerance: Largest distance that each element may have from these; None if every bit must be equal.
+        reach: Largest modulus that any order of adding may have reached. If it lies beyond the largest number
+            of the dtype, inf and nan are accepted.
+        other: Values that are accepted in place of nan: some devices drop nan in MAX and MIN.
     """
 
     values: Array
@@ -35,27 +37,27 @@ class Expected:
 
 
 def gather(given: Sequence[Array]) -> Expected:
-    """Every rank's values, one behind the other, in the order of the group."""
+    """Return the values of all ranks, concatenated in the order of the group."""
     return Expected(np.concatenate([array.reshape(-1) for array in given]))
 
 
 def reduce(given: Sequence[Array], operation: str) -> Expected:
-    """All ranks' values taken together, element by element.
+    """Return the values of all ranks, reduced element by element.
 
     Args:
-        given: An array of each rank, alike in shape and dtype.
+        given: One array for each rank, all of the same shape and dtype.
         operation: ``SUM``, ``AVG``, ``PRODUCT``, ``MAX``, ``MIN``, ``BAND``, ``BOR`` or ``BXOR``.
 
     Raises:
-        ValueError: An operation that is not known.
+        ValueError: The operation is none of these.
     """
     flat = [array.reshape(-1) for array in given]
     if operation in _EXACT:
-        found = other = flat[0]
+        reduced = without_nan = flat[0]
         for array in flat[1:]:
-            found = _EXACT[operation](found, array)
-            other = _WITHOUT_NAN.get(operation, _EXACT[operation])(other, array)
-        return Expected(found, 0.0, 0.0, other)
+            reduced = _EXACT[operation](reduced, array)
+            without_nan = _WITHOUT_NAN.get(operation, _EXACT[operation])(without_nan, array)
+        return Expected(reduced, 0.0, 0.0, without_nan)
     if operation not in ("SUM", "AVG", "PRODUCT"):
         raise ValueError(operation)
     if flat[0].dtype.kind in "iub":
@@ -69,8 +71,8 @@ def reduce(given: Sequence[Array], operation: str) -> Expected:
             reach = np.maximum(np.abs(stack), 1).prod(axis=0)
             small = reach
         else:
-            share = len(flat) if operation == "AVG" else 1
-            values, size = stack.sum(axis=0) / share, np.abs(stack).sum(axis=0) / share
+            divisor = len(flat) if operation == "AVG" else 1
+            values, size = stack.sum(axis=0) / divisor, np.abs(stack).sum(axis=0) / divisor
             reach, small = np.abs(stack).sum(axis=0), 1.0
         tolerance = size * (len(flat) + 1) * eps(flat[0].dtype) + len(flat) * small * tiny(flat[0].dtype)
         finite = np.isfinite(stack).all(axis=0)
@@ -78,16 +80,16 @@ def reduce(given: Sequence[Array], operation: str) -> Expected:
 
 
 def _whole(stack: Array, operation: str) -> Array:
-    """Sums and products of whole numbers, which wrap around as they do on every device."""
+    """Return the reduction of integers or booleans; integers wrap around as they do on every device."""
     if stack.dtype.kind == "b":
-        found: Array = np.asarray(stack.all(axis=0) if operation == "PRODUCT" else stack.any(axis=0))
+        reduced: Array = np.asarray(stack.all(axis=0) if operation == "PRODUCT" else stack.any(axis=0))
     elif operation == "PRODUCT":
-        found = stack.prod(axis=0, dtype=stack.dtype)
+        reduced = stack.prod(axis=0, dtype=stack.dtype)
     elif operation == "AVG":
-        found = np.trunc(stack.sum(axis=0) / len(stack)).astype(stack.dtype)
+        reduced = np.trunc(stack.sum(axis=0) / len(stack)).astype(stack.dtype)
     else:
-        found = stack.sum(axis=0, dtype=stack.dtype)
-    return found
+        reduced = stack.sum(axis=0, dtype=stack.dtype)
+    return reduced
 
 
 _EXACT: dict[str, Callable[[Array, Array], Array]] = {
@@ -97,70 +99,85 @@ _EXACT: dict[str, Callable[[Array, Array], Array]] = {
     "BOR": np.bitwise_or,
     "BXOR": np.bitwise_xor,
 }
+"""Operations that round nothing."""
 
 
 _WITHOUT_NAN: dict[str, Callable[[Array, Array], Array]] = {"MAX": np.fmax, "MIN": np.fmin}
+"""The same operations on devices that drop nan."""
 
 
 def part(expected: Expected, sizes: Sequence[int], number: int) -> Expected:
-    """The stretch of a buffer that is rank ``number``'s, where ranks get ``sizes`` elements each."""
+    """Return the part of a buffer that one rank receives.
+
+    Args:
+        expected: The whole buffer.
+        sizes: Number of elements that each rank receives.
+        number: Place of the rank in the group.
+    """
     start = sum(sizes[:number])
-    stretch = slice(start, start + sizes[number])
+    place = slice(start, start + sizes[number])
 
     def cut(array: Array | float | None) -> Any:
-        return array[stretch] if isinstance(array, np.ndarray) else array
+        return array[place] if isinstance(array, np.ndarray) else array
 
     return Expected(*map(cut, (expected.values, expected.tolerance, expected.reach, expected.other)))
 
 
 def breach(found: Array, expected: Expected) -> str:
-    """How what was delivered breaks the law, in words; empty where it keeps it."""
+    """Return the deviation of a received buffer in words; empty if it holds the values due.
+
+    Args:
+        found: The buffer, of any shape.
+        expected: The values due.
+    """
     flat = found.reshape(-1)
     if flat.size != expected.values.size:
-        return f"{flat.size} values where {expected.values.size} were due"
+        return f"{flat.size} values instead of {expected.values.size}"
     if not flat.size:
         return ""
     wide = np.complex128 if "c" in (flat.dtype.kind, expected.values.dtype.kind) else np.float64
     with np.errstate(all="ignore"):
-        ours, theirs = flat.astype(wide), expected.values.astype(wide)
-        apart = np.abs(ours - theirs)
-        same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
+        received, due = flat.astype(wide), expected.values.astype(wide)
+        distance = np.abs(received - due)
+        same = (received == due) | (np.isnan(received) & np.isnan(due))
         if expected.tolerance is None:
             allowed = _identical(flat, expected.values)
         else:
-            allowed = same | (apart <= expected.tolerance) | _overflown(flat.dtype, ours, expected.reach)
+            overflown = _overflown(flat.dtype, received, expected.reach)
+            allowed = same | (distance <= expected.tolerance) | overflown
         if expected.other is not None:
-            allowed = allowed | (np.isnan(theirs) & (ours == expected.other.astype(wide)))
+            allowed = allowed | (np.isnan(due) & (received == expected.other.astype(wide)))
     if allowed.all():
         return ""
     wrong = np.flatnonzero(~allowed)
-    sizes = np.where(np.isnan(apart[wrong]), np.inf, apart[wrong])
+    sizes = np.where(np.isnan(distance[wrong]), np.inf, distance[wrong])
     worst = wrong[int(np.argmax(sizes))]
     return (
-        f"{len(wrong)} of {flat.size} values are wrong; the worst, at {worst}, "
-        f"is {flat[worst]!s:.24} where {expected.values[worst]!s:.24} was due"
+        f"{len(wrong)} of {flat.size} values are wrong; the worst, at flat index {worst}, "
+        f"is {flat[worst]!s:.24} instead of {expected.values[worst]!s:.24}"
     )
 
 
-def _identical(ours: Array, theirs: Array) -> Array:
-    """Where two arrays are the same bit by bit; of other dtypes, the same number."""
-    if ours.dtype.kind in "iub" or ours.dtype != theirs.dtype:
-        return np.asarray(ours == theirs)
-    one, two = (
-        np.ascontiguousarray(array).view(np.uint8).reshape(array.size, -1) for array in (ours, theirs)
+def _identical(received: Array, due: Array) -> Array:
+    """Return True for each element whose bits are equal; for arrays of two dtypes, whose numbers are."""
+    if received.dtype.kind in "iub" or received.dtype != due.dtype:
+        return np.asarray(received == due)
+    received_bytes, due_bytes = (
+        np.ascontiguousarray(array).view(np.uint8).reshape(array.size, -1) for array in (received, due)
     )
-    return np.asarray((one == two).all(axis=1))
+    return np.asarray((received_bytes == due_bytes).all(axis=1))
 
 
-def _overflown(dtype: np.dtype[Any], ours: Array, reach: Any) -> Any:
-    """Sums that left the range of the data's dtype: inf where the wide sum is finite, or nan behind it."""
+def _overflown(dtype: np.dtype[Any], received: Array, reach: Any) -> Any:
+    """Return True for each inf or nan that a sum beyond the range of the dtype may have caused."""
     largest = limits(dtype)
     if largest is None:
         return False
-    return (reach * (1 + 8 * eps(dtype)) >= largest) & ~np.isfinite(ours)
+    return (reach * (1 + 8 * eps(dtype)) >= largest) & ~np.isfinite(received)
 
 
 def _wide(dtype: np.dtype[Any]) -> type[Any]:
+    """Return the dtype that sums of this dtype are computed in."""
     if dtype.kind in "iub":
         return np.int64
     return np.complex128 if dtype.kind == "c" else np.float64
@@ -168,31 +185,32 @@ def _wide(dtype: np.dtype[Any]) -> type[Any]:
 
 @lru_cache(maxsize=64)
 def eps(dtype: np.dtype[Any]) -> float:
-    """The distance from 1 to the next number of a dtype; 0 for whole numbers."""
-    found = _finfo(dtype)
-    return float(found.eps) if found is not None else 0.0
+    """Return the distance from 1 to the next number of a dtype; 0 for integers and booleans."""
+    finfo = _finfo(dtype)
+    return float(finfo.eps) if finfo is not None else 0.0
 
 
 @lru_cache(maxsize=64)
 def tiny(dtype: np.dtype[Any]) -> float:
-    """The smallest number above 0 of a dtype; 0 for whole numbers."""
-    found = _finfo(dtype)
-    return float(found.smallest_subnormal) if found is not None else 0.0
+    """Return the smallest number above 0 of a dtype; 0 for integers and booleans."""
+    finfo = _finfo(dtype)
+    return float(finfo.smallest_subnormal) if finfo is not None else 0.0
 
 
 @lru_cache(maxsize=64)
 def limits(dtype: np.dtype[Any]) -> float | None:
-    """The largest number of a floating dtype; None for whole numbers."""
-    found = _finfo(dtype)
-    return float(found.max) if found is not None else None
+    """Return the largest number of a dtype; None for integers and booleans."""
+    finfo = _finfo(dtype)
+    return float(finfo.max) if finfo is not None else None
 
 
 def _finfo(dtype: np.dtype[Any]) -> Any:
+    """Return the limits of a floating-point dtype; None for integers and booleans."""
     if dtype.kind in "iub":
         return None
     if dtype.kind in "fc":
         return np.finfo(dtype)
-    import ml_dtypes  # what reads bfloat16 brings it
+    import ml_dtypes  # installed with every reader of bfloat16
 
     finfo: Any = ml_dtypes.finfo
     return finfo(dtype)

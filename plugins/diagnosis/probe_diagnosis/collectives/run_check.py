@@ -1,4 +1,4 @@
-"""Check the communication of a run on disk, and write what was found."""
+"""Check of the communication calls of a run on disk, and its result file (docs/collectives.md#files)."""
 
 from __future__ import annotations
 
@@ -20,11 +20,18 @@ from probe_core.store.layout import ranks_of
 from probe_diagnosis.collectives.check import Check, check
 
 HEADERS = ("Step", "Rank", "Call", "Should have received", "Received")
+"""Columns of the result file."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepCheck:
-    """What came of checking one step: its place below the path that was given, its ranks, the check."""
+    """Result of checking one step.
+
+    Attributes:
+        step: The directory of the step below the run; empty for the run itself.
+        ranks: The ranks that were checked.
+        check: The result.
+    """
 
     step: str
     ranks: tuple[int, ...]
@@ -34,10 +41,15 @@ class StepCheck:
 def check_run(path: Path, manager: Manager, steps: Collection[int] = ()) -> list[StepCheck]:
     """Check the communication calls of all ranks of a run, step by step.
 
+    Args:
+        path: The directory of the run, or of one of its steps.
+        manager: The plugins, among them the readers of runs.
+        steps: Numbers of the steps to check; all if empty.
+
     Raises:
-        UserError: A path that is no run, a rank that cannot be read, or a run without tensors.
+        UserError: The path is no run, a rank cannot be read, or a rank has no tensors.
     """
-    found: list[StepCheck] = []
+    checks: list[StepCheck] = []
     for step, files in ranks_of(path, steps, manager.record_files()).items():
         with ExitStack() as stack:
             runs = {}
@@ -46,22 +58,31 @@ def check_run(path: Path, manager: Manager, steps: Collection[int] = ()) -> list
                 stack.callback(runs[rank].close)
                 if runs[rank].mode is not Mode.TENSOR:
                     raise UserError(
-                        f"{file} holds no tensors, which the laws of communication are checked on.",
-                        "Record with task tensor; the list of the configuration may name Distributed alone.",
+                        f"{file} holds no tensors, so its communication calls cannot be checked.",
+                        'Record again with task tensor; "list": ["Distributed"] keeps the files small.',
                     )
-            found.append(StepCheck(step, tuple(runs), check(runs)))
-    return found
+            checks.append(StepCheck(step, tuple(runs), check(runs)))
+    return checks
 
 
 def write_check(checks: Sequence[StepCheck], output: Path, time_stamp: str, spec: ReporterSpec) -> Path:
-    """Write the calls that break their law, a row each, to ``collectives_check_{time_stamp}``.
+    """Write the calls that delivered wrong values to ``collectives_check_{time_stamp}``, one row for each.
+
+    Args:
+        checks: The results of all steps.
+        output: The output directory, which is made if it does not exist.
+        time_stamp: Time of the check, part of the file's name.
+        spec: The reporter that writes the file.
+
+    Returns:
+        The path of the file.
 
     Raises:
-        UserError: The output directory takes no file.
+        UserError: The output directory cannot be written to.
     """
     make_directory(output)
     remove_leftovers(output)
-    rows = [(one.step, breach) for one in checks for breach in one.check.breaches]
+    rows = [(result.step, breach) for result in checks for breach in result.check.breaches]
     reporter: Reporter = spec.make()
     file = AtomicFile(output / f"collectives_check_{time_stamp}{spec.suffix}")
     try:

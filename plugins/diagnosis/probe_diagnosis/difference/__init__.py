@@ -1,1 +1,1 @@
-"""The first difference over all ranks (``-da``): the file of each rank, and the search over all of them."""
+"""The first difference over all ranks (``-da``): a file for each rank, and the search over all files."""

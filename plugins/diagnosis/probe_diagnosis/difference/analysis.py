@@ -1,4 +1,4 @@
-"""The first difference of a comparison that is finished: found in its ranks' files, and written."""
+"""Search for the first difference in the files of all ranks (docs/first-difference.md#search)."""
 
 from __future__ import annotations
 
@@ -22,33 +22,33 @@ SHOWN = (
     "NPU max", "NPU min", "NPU mean", "NPU l2norm", "Bench max", "Bench min", "Bench mean", "Bench l2norm",
     "NPU MD5", "BENCH MD5", "NPU P2POp peer",
 )  # fmt: skip
-"""The columns of a value that ``diff_analyze`` repeats; of the golden's, which the seed's file lacks, too."""
+"""Columns of a value that ``diff_analyze`` repeats; msprobe has only those of the target."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An op where the runs part, with its rows as its rank's file has them."""
+    """An op where the runs diverge, with its rows from the file of its rank."""
 
     node: Node
     items: tuple[Item, ...]
 
     @property
     def stack(self) -> tuple[str, ...]:
-        """Where the op was called, innermost first; empty where that is not on record."""
+        """Frames of the call, innermost first; empty if they were not recorded."""
         return next((item.stack for item in self.items if item.stack), ())
 
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """What was found among the ranks of one step.
+    """Result of the search among the ranks of one step.
 
     Attributes:
         part: The directory of the step below the output; empty for the output itself.
         ranks: The ranks that were searched.
         found: The ops that no other difference explains, earliest first.
-        judged: How many values could be judged.
-        unjudged: How many could not: without a partner, not recorded, not computed yet.
-        file: The file that says so; None where nothing was found.
+        judged: Number of values that could be judged.
+        unjudged: Number of values that could not: without a partner, not recorded, or uninitialised.
+        file: The ``diff_analyze`` file; None if no op was found.
     """
 
     part: str
@@ -60,19 +60,22 @@ class Analysis:
 
 
 def rank_file_of(plan: Plan, pair: RunPair) -> Path:
-    """The file that ``-da`` writes for one rank."""
+    """Return the path of the file that ``-da`` writes for one rank."""
     return plan.output / pair.part / f"compare_result_rank{pair.rank}_{plan.time_stamp}.json"
 
 
 def analyze(plan: Plan, pairs: Sequence[RunPair]) -> list[Analysis]:
-    """Search the ranks that were compared, step by step, and write what was found.
+    """Search the ranks of each step for the first difference, and write the result.
 
     Args:
-        plan: The comparison, which has been made.
-        pairs: Its pairs; those without a file, which could not be compared, are left out.
+        plan: The comparison, which is finished.
+        pairs: Its pairs of runs; those that could not be compared have no file and are left out.
+
+    Returns:
+        One result for each step.
 
     Raises:
-        UserError: A file that is damaged, or an output directory that takes none.
+        UserError: A rank's file is damaged, or the output directory cannot be written to.
     """
     steps: dict[str, dict[int, Path]] = {}
     for pair in pairs:
@@ -83,39 +86,44 @@ def analyze(plan: Plan, pairs: Sequence[RunPair]) -> list[Analysis]:
 
 
 def _analyze(plan: Plan, part: str, ranks: Mapping[int, Path]) -> Analysis:
+    """Search one step, whose ranks have these files."""
     ops = {rank: list(read(path)) for rank, path in ranks.items()}
     nodes = first_differences(ops)
-    states = Counter(value.state == UNJUDGED for own in ops.values() for op in own for value in op.values)
-    found = tuple(Found(node, items_at(ranks[node.rank], node.facts.place)) for node in nodes)
-    file = plan.output / part / f"diff_analyze_{plan.time_stamp}.json" if found else None
+    unjudged = Counter(value.state == UNJUDGED for rank in ops.values() for op in rank for value in op.values)
+    differences = tuple(Found(node, items_at(ranks[node.rank], node.facts.place)) for node in nodes)
+    file = plan.output / part / f"diff_analyze_{plan.time_stamp}.json" if differences else None
     if file is not None:
-        write_text(file, json.dumps(_content(found), indent=2) + "\n")
-    return Analysis(part, tuple(ranks), found, states[False], states[True], file)
+        write_text(file, json.dumps(_content(differences), indent=2) + "\n")
+    return Analysis(part, tuple(ranks), differences, unjudged[False], unjudged[True], file)
 
 
-def _content(found: Sequence[Found]) -> dict[str, list[dict[str, Any]]]:
-    """The file's content (spec/compare 12.3), with the reason and the modules around the op added."""
+def _content(differences: Sequence[Found]) -> dict[str, list[dict[str, Any]]]:
+    """Return the content of ``diff_analyze`` (docs/first-difference.md#files).
+
+    ``reason`` and ``module`` are additions to msprobe's file.
+    """
     content: dict[str, list[dict[str, Any]]] = {}
-    for one in found:
+    for difference in differences:
         data = {
             side: {
                 _row_name(item): {column: item.cells[column] for column in SHOWN if column in item.cells}
-                for item in one.items
+                for item in difference.items
                 if (item.apart.side in (Side.INPUT, Side.PARAMETERS)) is (side == "input")
             }
             for side in ("input", "output")
         }
-        content.setdefault(f"rank_{one.node.rank}", []).append(
+        content.setdefault(f"rank_{difference.node.rank}", []).append(
             {
-                "op_name": one.node.facts.op,
-                "reason": one.node.why,
+                "op_name": difference.node.facts.op,
+                "reason": difference.node.why,
                 "data_info": data,
-                "module": list(one.node.facts.within),
-                "stack_info": list(one.stack),
+                "module": list(difference.node.facts.within),
+                "stack_info": list(difference.stack),
             }
         )
     return content
 
 
 def _row_name(item: Item) -> str:
+    """Return the name of the target's value; that of the golden's if the target has none."""
     return item.golden if item.apart.row == NOT_AVAILABLE else item.apart.row

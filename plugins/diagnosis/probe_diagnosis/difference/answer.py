@@ -1,4 +1,4 @@
-"""``-da``: the first difference over all ranks, as an answer that ``compare`` can be asked for."""
+"""The answer of ``compare -da``: the first difference over all ranks (docs/first-difference.md#files)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from probe_diagnosis.difference.rank_file import RankFile
 
 
 class FirstDifferences:
-    """Writes a file a rank while rows pass by, and searches the files of all ranks at the end."""
+    """Answer that writes a file for each rank during the comparison, and searches all files at the end."""
 
     def witness(self, opened: Opened, pair: RunPair) -> RankFile | None:
-        """The file of one rank; variables saved on their own have no first one."""
+        """Return the writer of one rank's file.
+
+        None for a debug.json: variables saved on their own have no order of cause and effect.
+        """
         if opened.is_debug:
             return None
         find = opened.target.find
@@ -28,19 +31,25 @@ class FirstDifferences:
         return RankFile(path, _table(opened), lambda op: find(op) is not None)
 
     def conclude(self, plan: Plan, pairs: Sequence[RunPair]) -> list[Shown]:
-        """The first differences of each step."""
+        """Return the first differences of each step, ready to be printed."""
         return [Shown(analysis) for analysis in analyze(plan, pairs)]
 
 
 def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
-    """The plan with ``-da``: tables and advice only where a format was asked for."""
+    """Return the plan with ``-da`` added; tables and advice are written only if ``--format`` was given.
+
+    Args:
+        plan: The plan without ``-da``.
+        values: The values of the option's flags.
+        asked: The names of the options that the user gave.
+    """
     formats = plan.formats if "formats" in asked else ()
     answers = (*plan.answers, "first_difference")
     return replace(plan, answers=answers, formats=formats, advise=plan.advise and bool(formats))
 
 
 def _table(opened: Opened) -> Table:
-    """The columns of the file: those of statistics or checksums, and with tensors their metrics."""
+    """Return the columns of a rank's file: statistics or checksums, and for tensors their metrics as well."""
     if opened.mode is not Mode.TENSOR:
         return Table(opened.mode, opened.columns(opened.mode), stack=opened.has_stacks)
     columns = opened.columns(Mode.STATISTICS)

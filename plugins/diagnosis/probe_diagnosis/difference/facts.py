@@ -1,4 +1,4 @@
-"""What the search for the first difference wants to know of an op: how far its values are apart, its call."""
+"""Facts about an op that the search for the first difference needs: the distance of its values, its call."""
 
 from __future__ import annotations
 
@@ -11,23 +11,25 @@ from probe_core.model import Kind, Level, Row, Side
 from probe_diagnosis.collectives.calls import Call
 
 SAME, DIFFERS, UNJUDGED = "same", "differs", "unjudged"
+"""States of a value, as the file of a rank spells them."""
+
 POLICY = "first_difference"
-"""The policy that says whether two values differ."""
+"""Name of the policy that decides if two values differ."""
 
 
 class Apart(NamedTuple):
-    """How far the two sides of one value are apart.
+    """Distance between both sides of one value.
 
     Attributes:
-        row: The name of its row.
-        side: Where in its op it stands.
-        state: Whether it is the same, differs, or cannot be judged.
-        distance: The size of the difference; infinite where it is no matter of size.
-        scale: The size of the golden.
-        noise: Relative distance that rounding explains.
-        jump: How many times its past a difference must be to be an op's own.
-        is_scalar: True for an argument that is no tensor.
-        why: The evidence, in words.
+        row: The name of the value's row.
+        side: Its side: input, output, parameters, gradients of parameters.
+        state: ``SAME``, ``DIFFERS`` or ``UNJUDGED``.
+        distance: Size of the difference; inf if it cannot be measured, as for shapes and checksums.
+        scale: Size of the golden, in the unit of ``distance``.
+        noise: Largest relative distance that rounding explains; 0 if nothing is rounded.
+        jump: Factor by which a difference must exceed earlier ones to count as the op's own.
+        is_scalar: True for an argument that is not a tensor.
+        why: The evidence, as text.
     """
 
     row: str
@@ -42,11 +44,19 @@ class Apart(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """True where nothing is rounded, so that any difference is one."""
+        """True if nothing is rounded, so that every difference counts."""
         return not self.noise and math.isfinite(self.distance)
 
     def times(self, scale: float, noise: float) -> float:
-        """How many times what rounding explains the distance is, relative to ``scale``."""
+        """Return the distance as a multiple of rounding.
+
+        Args:
+            scale: The size that the distance is divided by.
+            noise: The largest relative distance that rounding explains; the value's own if that is larger.
+
+        Returns:
+            0 for no difference or an unjudged value; inf for a difference that rounding cannot cause.
+        """
         if self.state == UNJUDGED or not self.distance:
             return 0.0
         if not scale or self.is_exact:
@@ -57,14 +67,14 @@ class Apart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OpFacts:
-    """An op of one rank.
+    """Facts about one op of one rank.
 
     Attributes:
         op: Its key.
-        values: Its judged and unjudged values.
-        call: The communication call that it is, if any.
-        within: The modules around it, innermost first.
-        place: Where its entry lies in the rank's file: first byte, and the byte behind.
+        values: All its values, judged or not.
+        call: The communication call that it is; None for any other op.
+        within: The keys of the modules around it, innermost first.
+        place: Place of its entry in the rank's file: offset of its first byte, and of the byte after it.
     """
 
     op: str
@@ -74,20 +84,20 @@ class OpFacts:
     place: tuple[int, int] = (0, 0)
 
     def inputs(self) -> Iterable[Apart]:
-        """What the op took in: tensors, and no scalars."""
+        """Return the input tensors of the op, parameters included."""
         return (value for value in self.values if value.side.is_source and not value.is_scalar)
 
     def outputs(self) -> Iterable[Apart]:
-        """What the op gave out."""
+        """Return the values that the op computed."""
         return (value for value in self.values if not value.side.is_source)
 
     def arguments(self) -> Iterable[Apart]:
-        """The scalars that the op was called with."""
+        """Return the scalars that the op was called with."""
         return (value for value in self.values if value.side.is_source and value.is_scalar)
 
 
 def apart(row: Row) -> Apart:
-    """How far the two sides of a row are apart."""
+    """Return the distance between both sides of a row, by the verdict of ``POLICY``."""
     slot = row.pair.target or row.pair.golden
     assert slot is not None
     verdict = row.further.get(POLICY)
@@ -102,5 +112,5 @@ def apart(row: Row) -> Apart:
     if drift is None:
         distance = math.inf if state == DIFFERS else 0.0
         return Apart(slot.name, slot.side, state, distance, 1.0, 0.0, 0.0, is_scalar, why)
-    apart_by = drift.difference, drift.scale, drift.noise, drift.jump
-    return Apart(slot.name, slot.side, state, *apart_by, is_scalar, why)
+    measured = drift.difference, drift.scale, drift.noise, drift.jump
+    return Apart(slot.name, slot.side, state, *measured, is_scalar, why)

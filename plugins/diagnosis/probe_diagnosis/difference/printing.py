@@ -1,4 +1,4 @@
-"""The first difference, printed."""
+"""The first difference, printed on the terminal."""
 
 from __future__ import annotations
 
@@ -14,22 +14,25 @@ from probe_diagnosis.difference.analysis import Analysis, Found
 from probe_diagnosis.difference.facts import DIFFERS, UNJUDGED, Apart
 
 SHOWN_NODES = 5
+"""Largest number of ops that are printed for a step."""
+
 SHOWN_FRAMES = 3
+"""Largest number of lines of code that are printed for an op."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The first differences of one step, for a person."""
+    """First differences of one step, which can be printed."""
 
     analysis: Analysis
 
     @property
     def is_judged(self) -> bool:
-        """True where there was a value to judge."""
+        """True if at least one value could be judged."""
         return bool(self.analysis.judged)
 
     def show(self) -> None:
-        """Print the ops where ranks diverge first: why each is first, its values side by side."""
+        """Print the ops where the ranks diverge first, each with its reason and its values side by side."""
         analysis = self.analysis
         where = f"{analysis.part}: " if analysis.part else ""
         if not analysis.found:
@@ -37,30 +40,33 @@ class Shown:
                 console.show(f"{where}no difference beyond rounding in {len(analysis.ranks)} rank(s)")
             else:
                 console.warn(
-                    f"{where}no value could be judged in {len(analysis.ranks)} rank(s): this is no agreement"
+                    f"{where}no value could be judged in {len(analysis.ranks)} rank(s), so this does not say "
+                    "that they agree; check that both runs were recorded with statistics or tensors"
                 )
             if analysis.unjudged:
-                text = f"{analysis.judged:,} values judged, {analysis.unjudged:,} not"
-                console.show(f"  {text}: without a partner, without data, or in calls that may be mispaired")
+                text = f"{analysis.judged:,} values judged, {analysis.unjudged:,} not: without a partner, "
+                console.show(f"  {text}without data, or in calls that may be paired wrongly")
             return
         console.show(f"{where}first difference among {len(analysis.ranks)} rank(s):")
-        for one in analysis.found[:SHOWN_NODES]:
-            _node(one)
+        for difference in analysis.found[:SHOWN_NODES]:
+            _print_op(difference)
         if len(analysis.found) > SHOWN_NODES:
-            console.show(f"  and {len(analysis.found) - SHOWN_NODES} more that no other explains")
+            rest = len(analysis.found) - SHOWN_NODES
+            console.show(f"  and {rest} more call(s) that no other difference explains")
         console.show(f"  wrote {analysis.file}")
 
 
-def _node(one: Found) -> None:
-    facts = one.node.facts
-    console.show(f"  rank {one.node.rank}: {console.style(printable(facts.op), bold=True)}")
-    console.show(f"      {printable(one.node.why)}")
+def _print_op(difference: Found) -> None:
+    """Print an op, the reason why it is named, the code that called it, and its values."""
+    facts = difference.node.facts
+    console.show(f"  rank {difference.node.rank}: {console.style(printable(facts.op), bold=True)}")
+    console.show(f"      {printable(difference.node.why)}")
     if facts.within:
         console.show(f"      in {printable(facts.within[0], 200)}")
-    for frame in islice(own_frames(one.stack), SHOWN_FRAMES):
+    for frame in islice(own_frames(difference.stack), SHOWN_FRAMES):
         console.show(f"      {printable(frame, 200)}")
     lines = [("", "NPU", "Bench", "")]
-    for item in one.items:
+    for item in difference.items:
         name = printable(item.apart.row.removeprefix(f"{facts.op}."), 100)
         lines.append((name, _values(item.cells, "NPU"), _values(item.cells, "Bench"), _mark(item.apart)))
     widths = [max(len(line[column]) for line in lines) for column in range(3)]
@@ -70,7 +76,7 @@ def _node(one: Found) -> None:
 
 
 def _values(cells: Mapping[str, Cell], side: str) -> str:
-    """One side of a value on a line: its statistics or its checksum."""
+    """Return one side of a value as text: its checksum, or its statistics."""
     checksum = cells.get("NPU MD5" if side == "NPU" else "BENCH MD5")
     if checksum is not None:
         return printable(str(checksum), 40)
@@ -82,6 +88,7 @@ def _values(cells: Mapping[str, Cell], side: str) -> str:
 
 
 def _mark(value: Apart) -> str:
+    """Return the remark at the end of a value's line; empty if both sides agree."""
     if value.state == DIFFERS:
         return console.style("differs", fg="red")
     return value.why or "not judged" if value.state == UNJUDGED else ""

@@ -1,7 +1,7 @@
-"""``compare_result_rank{r}_{ts}.json``: the rows of one rank, op by op, with what the search goes by.
+"""Files of single ranks, ``compare_result_rank{r}_{ts}.json``, written and read.
 
-Layout and names are the seed's (spec/compare 12.1); ``difference``, ``communication`` and ``module`` are
-additions of this project's.
+A file holds the rows of a rank, op by op (docs/first-difference.md#files). Layout and names are those of
+msprobe; ``difference``, ``communication`` and ``module``, which the search needs, are additions.
 """
 
 from __future__ import annotations
@@ -24,20 +24,23 @@ from probe_diagnosis.collectives.calls import Call, Peer, api_of, apis, call_of
 from probe_diagnosis.difference.facts import DIFFERS, POLICY, Apart, OpFacts, apart
 
 NONE = "None"
+"""Text for a value that is no transfer between two ranks."""
+
 INDENT = "    "
-"""That of the seed's file; a row stands on one line, which is a third of the bytes and of the time."""
+"""Indentation of msprobe's file; but a row is on one line, which takes a third of the bytes and the time."""
+
 _OP = re.compile(r"(.+?\.(?:forward|backward)(?:\.\d+)?)\.(?:input|output|parameters|kwargs)\b")
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A row as the file has it.
+    """A row as it is in the file.
 
     Attributes:
-        apart: How far its two sides are apart; its name is the target's.
+        apart: The distance between its two sides; its name is that of the target's value.
         golden: The name of the golden's value.
-        cells: What the columns of the table hold, by their headers.
-        stack: Where its op was called, innermost first; empty where that is not on record.
+        cells: The cells of the table, by the headers of their columns.
+        stack: Frames of the call, innermost first; empty if they were not recorded.
     """
 
     apart: Apart
@@ -47,9 +50,16 @@ class Item:
 
 
 class RankFile:
-    """Writes the file of one rank as its rows pass by.
+    """Writer of the file of one rank.
 
-    ``is_known`` says whether the target has an op of that name; one of the golden alone stands for itself.
+    Args:
+        path: The path of the file.
+        table: The columns of the file.
+        is_known: Returns True for the key of an op that the target has. An op of the golden alone gets an
+            entry of its own.
+
+    Raises:
+        UserError: The output directory cannot be written to.
     """
 
     def __init__(self, path: Path, table: Table, is_known: Callable[[str], bool]) -> None:
@@ -64,22 +74,23 @@ class RankFile:
         self._between = "{"
 
     def write(self, described: Op, rows: Sequence[Row]) -> None:
-        """Append an op with its rows; where its calls may be mispaired none is judged."""
+        """Append an op with its rows; they are not judged if its calls may be paired wrongly."""
         ops: dict[str, list[Row]] = {}
         for row in rows:
-            own = self._own_op(row, described.key)
-            ops.setdefault(own, []).append(_mispaired(row) if described.shifted else row)
+            key = self._own_op(row, described.key)
+            ops.setdefault(key, []).append(_mispaired(row) if described.shifted else row)
         for op, own_rows in ops.items():
             self._write(op, own_rows, described.ancestors if op == described.key else ())
 
     def _own_op(self, row: Row, op: str) -> str:
-        """The op that a row is of: of the golden's, which stands behind the target's, the golden's own."""
+        """Return the op key of a row; rows of the golden alone use the golden's key."""
         if row.pair.target is not None or row.pair.golden is None:
             return op
-        found = _OP.match(row.pair.golden.name)
-        return op if found is None or self._is_known(found[1]) else found[1]
+        match = _OP.match(row.pair.golden.name)
+        return op if match is None or self._is_known(match[1]) else match[1]
 
     def _write(self, op: str, rows: Sequence[Row], within: Sequence[str]) -> None:
+        """Append the entry of one op, which is within these modules."""
         values = [apart(row) for row in rows]
         head: dict[str, Any] = {"is_same": all(value.state != DIFFERS for value in values)}
         call = _call(op, rows)
@@ -99,7 +110,11 @@ class RankFile:
         self._between = ","
 
     def close(self, *, interrupted: bool = False) -> Path:
-        """Complete the file; that of an interrupted comparison says so in its name."""
+        """Complete the file, and return its path.
+
+        Args:
+            interrupted: True to put ``_interrupted`` into the file's name, for it lacks the remaining ops.
+        """
         path = self._file.path
         try:
             self._out.write("{}\n" if self._between == "{" else "\n}\n")
@@ -114,7 +129,7 @@ class RankFile:
         return self._file.commit(partial if interrupted else path)
 
     def discard(self) -> None:
-        """Leave nothing behind."""
+        """Delete the unfinished file."""
         try:
             self._out.close()
         except OSError:
@@ -123,43 +138,49 @@ class RankFile:
             self._file.discard()
 
     def _item(self, op: str, row: Row, value: Apart) -> dict[str, Any]:
+        """Return the entry of one row."""
         item: dict[str, Any] = dict(zip(self._table.headers, map(_finite, self._table.cells(row))))
         if row.stack is not None:
             item["NPU_Stack_Info"] = list(row.stack)
-        ours, theirs = (_transfer(slot) for slot in row.pair[:2])
+        target, golden = (_transfer(slot) for slot in row.pair[:2])
         item |= {
             "state": value.side.value,
             "api_origin_name": op,
-            "NPU P2POp op": ours[0],
-            "Bench P2POp op": theirs[0],
-            "NPU P2POp peer": ours[1],
-            "Bench P2POp peer": theirs[1],
+            "NPU P2POp op": target[0],
+            "Bench P2POp op": golden[0],
+            "NPU P2POp peer": target[1],
+            "Bench P2POp peer": golden[1],
             "difference": _plain_apart(value),
         }
         return item
 
 
 def _mispaired(row: Row) -> Row:
-    why = Reason("evidence", "calls may be mispaired; see --match align")
-    return row._replace(further={**row.further, POLICY: Verdict(Level.SKIP, "", (why,))})
+    """Return a row that is not judged, because its call may be paired with the wrong one."""
+    reason = Reason("evidence", "this call may be paired with the wrong one; compare with --match align")
+    return row._replace(further={**row.further, POLICY: Verdict(Level.SKIP, "", (reason,))})
 
 
 def _finite(cell: Cell) -> Cell:
+    """Return a cell that JSON can hold: inf and nan as text."""
     return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell
 
 
 def _transfer(slot: Slot | None) -> tuple[str, str]:
+    """Return the operation and the other rank of a transfer between two ranks."""
     p2p = slot.value.p2p if slot is not None else None
     return (p2p.op, str(p2p.peer)) if p2p else (NONE, NONE)
 
 
 def _call(op: str, rows: Sequence[Row]) -> Call | None:
+    """Return the communication call that an op of the target is; None for any other op."""
     if api_of(op) is None:
         return None
     return call_of(Record(0, op, tuple(row.pair.target for row in rows if row.pair.target is not None)))
 
 
 def _plain_call(call: Call) -> dict[str, Any]:
+    """Return a communication call as JSON."""
     return {
         "api": call.api.name,
         "group": list(call.group),
@@ -169,6 +190,7 @@ def _plain_call(call: Call) -> dict[str, Any]:
 
 
 def _plain_apart(value: Apart) -> dict[str, Any]:
+    """Return the distance of a value as JSON."""
     return {
         "state": value.state,
         "distance": "inf" if math.isinf(value.distance) else value.distance,
@@ -184,10 +206,10 @@ def _plain_apart(value: Apart) -> dict[str, Any]:
 
 
 def read(path: Path) -> Iterator[OpFacts]:
-    """The ops in the file of one rank, in its order.
+    """Read the facts about all ops from the file of one rank, in its order.
 
     Raises:
-        UserError: The file is not what ``RankFile`` writes.
+        UserError: The file cannot be read, or is not one that ``RankFile`` writes.
     """
     try:
         with path.open("rb") as file:
@@ -197,20 +219,37 @@ def read(path: Path) -> Iterator[OpFacts]:
                 yield _facts(op, entry, (start, end))
     except (JsonError, LookupError, TypeError, ValueError, AttributeError) as error:
         raise UserError(
-            f"{path} is no result of -da that can be analysed: {error}.", "Compare that rank again."
+            f"{path} is damaged, so the first difference cannot be searched: {error}.",
+            "Compare that rank again with -da.",
         ) from None
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}.", "Compare again.") from None
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: OSError) -> UserError:
+    """Return the error for the file of a rank that the operating system does not let us read."""
+    return UserError(
+        f"{path} cannot be read, so the first difference cannot be searched: {error.strerror or error}.",
+        "Check that the output directory is still there, and compare again with -da.",
+    )
 
 
 def items_at(path: Path, place: tuple[int, int]) -> tuple[Item, ...]:
-    """The rows of the op that lies at ``place`` in the file of one rank."""
+    """Read the rows of one op from the file of one rank.
+
+    Args:
+        path: The file.
+        place: Offset of the first byte of the op's entry, and of the byte after it.
+
+    Raises:
+        UserError: The file cannot be read.
+    """
     try:
         with path.open("rb") as file:
             file.seek(place[0])
             entry = parse(file.read(place[1] - place[0]))
     except OSError as error:
-        raise UserError(f"{path} cannot be read: {error.strerror or error}.", "Compare again.") from None
+        raise _unreadable(path, error) from None
     return tuple(
         Item(_apart(item), item["Bench Name"], item, tuple(stack) if isinstance(stack, list) else ())
         for item in entry["op_items"]
@@ -219,21 +258,23 @@ def items_at(path: Path, place: tuple[int, int]) -> tuple[Item, ...]:
 
 
 def _apart(item: dict[str, Any]) -> Apart:
-    found = item["difference"]
+    """Return the distance of a value, from its entry in the file."""
+    difference = item["difference"]
     return Apart(
         item["NPU Name"],
         Side(item["state"]),
-        found["state"],
-        float(found["distance"]),
-        float(found["scale"]),
-        float(found["noise"]),
-        float(found["jump"]),
-        found["scalar"],
-        found["why"],
+        difference["state"],
+        float(difference["distance"]),
+        float(difference["scale"]),
+        float(difference["noise"]),
+        float(difference["jump"]),
+        difference["scalar"],
+        difference["why"],
     )
 
 
 def _facts(op: str, entry: dict[str, Any], place: tuple[int, int]) -> OpFacts:
+    """Return the facts about an op, from its entry in the file."""
     values = tuple(map(_apart, entry["op_items"]))
     plain = entry.get("communication")
     call = None

@@ -1,1 +1,1 @@
-"""Judges, which may change a verdict after the policy; one a file."""
+"""Judges, which may change a verdict after the policy; each is a file of its own."""

@@ -1,4 +1,4 @@
-"""Rows without a partner where two runs do not line up."""
+"""A judge for rows without a partner where two aligned runs do not line up (docs/pairing.md#alignment)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ REGION = Reason("region")
 
 
 class Regions:
-    """Skips rows without a partner in a region: the region is one finding, not one a row."""
+    """Judge that skips rows without a partner in a region, because the region is reported as a whole."""
 
     def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
-        """The rows that are part of a region's finding."""
+        """Return a ruling that skips the row, for each row without a partner in a region."""
         return {
             place: Ruling(row.verdict._replace(level=Level.SKIP), REGION)
             for place, row in enumerate(rows)

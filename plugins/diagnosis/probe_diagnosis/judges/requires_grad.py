@@ -1,4 +1,4 @@
-"""Values that agree while only one side requires a gradient."""
+"""A judge for values that agree while only one of both runs requires a gradient for them."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ REQUIRES_GRAD = Reason("requires_grad")
 
 
 class RequiresGrad:
-    """Makes a warning of a row that passes although ``requires_grad`` differs."""
+    """Judge that turns a pass into a warning if ``requires_grad`` differs between both sides."""
 
     def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
-        """The rows to look at."""
+        """Return a ruling with a warning for each row that passes although ``requires_grad`` differs."""
         return {
             place: Ruling(row.verdict._replace(level=Level.WARNING), REQUIRES_GRAD)
             for place, row in enumerate(rows)

@@ -1,7 +1,7 @@
-"""Gradients that sums cancelled: what is left is rounding, and its cosine says nothing.
+"""A judge for gradients that are nothing but rounding, because a sum of large numbers cancelled.
 
-A bias in front of a normalisation has no influence, and its gradient is a sum of large numbers that comes to
-nothing. Two runs round it otherwise, so its cosine is as good as random, however right both are.
+The gradient of a bias in front of a normalisation is an example: it is zero in theory, and each run computes
+it as a sum of large numbers that rounds differently. Its cosine is random, however right both runs are.
 """
 
 from __future__ import annotations
@@ -12,19 +12,23 @@ from math import isfinite, prod, sqrt
 from probe_core.model import How, Level, Op, Reason, Row, Ruling, Side, Slot
 from probe_core.store.names import is_gradient
 
-CANCELLED = Reason("evidence", "what is left of a sum that cancelled")
+CANCELLED = Reason("evidence", "differs by no more than rounding of the largest tensor of its call")
 
 
 class Rounding:
-    """Passes gradients that are rounding, whatever the table's label says.
+    """Judge that passes gradients that are rounding, whatever the label in the table says.
 
-    A failing row comes with ``drift`` where its cosine alone fails. It is rounding where it is a sum, smaller
-    than the largest tensor of its op, and differs by no more than rounding explains of the largest scale.
-    Where calls do not line up, tensors without a partner count, too.
+    Only rows that fail by their cosine alone are considered; the policy gives them a ``drift``. Such a row is
+    rounding if it is an output or gradient of a backward op, has fewer elements than another tensor of the
+    op, and differs by no more than rounding explains of the largest scale among these. In regions where calls
+    do not line up, tensors without a partner count as well.
     """
 
     def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
-        """The failing rows of an op that may be rounding; those that are not lose their drift alone."""
+        """Return a ruling for each row that fails by its cosine alone.
+
+        Rows that are rounding pass; the others keep their level, and lose their drift.
+        """
         drifts = [row.verdict.drift for row in rows]
         doubtful = [n for n, row in enumerate(rows) if drifts[n] and row.verdict.level is Level.ERROR]
         if not doubtful:
@@ -35,17 +39,17 @@ class Rounding:
         for place in doubtful:
             row, drift, size = rows[place], drifts[place], sizes[place]
             assert drift is not None
-            scale = max((_scale(other) for other, more in zip(rows, sizes) if more > size), default=0.0)
+            scale = max((_scale(other) for other, count in zip(rows, sizes) if count > size), default=0.0)
             verdict = row.verdict._replace(drift=None)
-            is_given = row.pair.side in (Side.OUTPUT, Side.PARAMETERS_GRAD)
-            if is_backward and is_given and drift.relative_to(scale) <= drift.noise:
+            is_output = row.pair.side in (Side.OUTPUT, Side.PARAMETERS_GRAD)
+            if is_backward and is_output and drift.relative_to(scale) <= drift.noise:
                 verdict = verdict._replace(level=Level.PASS, failed=False)
             rulings[place] = Ruling(verdict, CANCELLED)
         return rulings
 
 
 def _scale(row: Row) -> float:
-    """The root mean square of the golden; of a value without partner its own, by its recorded norm."""
+    """Return the root mean square of the golden, or of a target without partner by its recorded norm."""
     if row.verdict.drift is not None:
         return row.verdict.drift.scale
     slot = row.pair.target
@@ -56,6 +60,7 @@ def _scale(row: Row) -> float:
 
 
 def _size(row: Row) -> int:
+    """Return the number of elements of a row's tensor; 1 for a scalar."""
     slot: Slot | None = row.pair.target or row.pair.golden
     assert slot is not None
     return prod(slot.value.shape or ())

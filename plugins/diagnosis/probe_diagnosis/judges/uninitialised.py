@@ -1,8 +1,10 @@
-"""Values that were recorded before anything was computed: buffers to receive into, ``empty``.
+"""A judge for uninitialised memory: outputs of ``empty``, buffers to receive into, overwritten arguments.
 
-They differ from run to run and mean nothing. A value is one where it comes out of an API that only makes
-room, where an API overwrites it without looking, or where the same pair of values was one before and has
-merely passed through an API that had nothing else to work on.
+Such values differ from run to run without meaning anything. A value counts as uninitialised if
+
+* an API returns it that only allocates memory, such as ``empty``,
+* an API overwrites it without reading it, such as the first argument of ``copy_``, or
+* the same pair of values was uninitialised before, and passed through APIs that had no other input.
 """
 
 from __future__ import annotations
@@ -28,58 +30,68 @@ from probe_core.model import (
 )
 from probe_diagnosis.collectives.calls import Flow, api_of, call_of, is_buffer
 
-NOT_COMPUTED = Reason("evidence", "not computed yet")
+NOT_COMPUTED = Reason("evidence", "uninitialised memory, or overwritten before it is read")
+"""Evidence in the verdict of a value that was not computed."""
+
 REMEMBERED = 4096
-"""Values kept at a time; memory that is never written to is rare."""
+"""Largest number of uninitialised pairs that are remembered; the oldest is forgotten first."""
 
 
 @cache
 def _apis() -> dict[str, frozenset[str]]:
+    """Return the sections of ``uninitialised.yaml``: names of APIs by what they do to memory."""
     import yaml
 
     text = files(__package__).joinpath("uninitialised.yaml").read_text("utf-8")
-    return {kind: frozenset(names) for kind, names in yaml.safe_load(text).items()}
+    return {section: frozenset(names) for section, names in yaml.safe_load(text).items()}
 
 
 class Uninitialised:
-    """Skips such values as the rows of each op pass by, in the order of the run; their cells stay."""
+    """Judge that skips uninitialised values.
+
+    Ops must be judged in the order of the run, because uninitialised values are recognised when a later call
+    takes them in. The numbers and labels of a skipped row stay in the table.
+    """
 
     def __init__(self) -> None:
         self._rank = 0
         self._known: dict[Any, None] = {}
 
     def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
-        """Rulings that say nothing, for the values that were not computed yet."""
-        if not any(_is_doubtful(row) for row in rows):  # what agrees misleads nobody
+        """Return a ruling that skips the row, for each uninitialised value."""
+        if not any(_is_doubtful(row) for row in rows):  # values that agree need no excuse
             return {}
         further = Verdict(Level.SKIP, "", (NOT_COMPUTED,))
         rulings: dict[int, Ruling] = {}
         for place in self.among(op.key, rows, op.rank):
-            silent = rows[place].verdict._replace(level=Level.SKIP, failed=False, drift=None)
-            rulings[place] = Ruling(silent, NOT_COMPUTED, further)
+            skipped = rows[place].verdict._replace(level=Level.SKIP, failed=False, drift=None)
+            rulings[place] = Ruling(skipped, NOT_COMPUTED, further)
         return rulings
 
     def among(self, op: str, rows: Sequence[Row], rank: int = 0) -> frozenset[int]:
-        """The positions in ``rows`` of values that were not computed yet.
+        """Return the positions in ``rows`` of uninitialised values.
 
-        ``rank`` is the number of the rank whose run it is: what a broadcast overwrites depends on it.
+        Args:
+            op: The key of the op.
+            rows: Its rows.
+            rank: The rank that ran the op; a broadcast overwrites the buffers of all ranks but its root.
         """
         self._rank = rank
         name = _name(op)
         inputs = [position for position, row in enumerate(rows) if _is_input(row)]
-        found = {position for position in inputs if self._is_room(op, name, rows[position], rows)}
+        positions = {position for position in inputs if self._is_room(op, name, rows[position], rows)}
         apis = _apis()
-        passes_on = bool(inputs) and found.issuperset(inputs)
+        passes_on = bool(inputs) and positions.issuperset(inputs)
         passes_on = passes_on and name not in apis["overwrites"] and name not in apis["takes_the_shape"]
         if name in apis["creates"] or name in apis["overwrites_a_part"] or (passes_on and not api_of(op)):
             for position, row in enumerate(rows):
                 if row.pair.side is Side.OUTPUT and _is_tensor(row.pair):
-                    found.add(position)
+                    positions.add(position)
                     self._remember(row.pair)
-        return frozenset(found)
+        return frozenset(positions)
 
     def _is_room(self, op: str, name: str, row: Row, rows: Sequence[Row]) -> bool:
-        """Whether an input is memory that nothing was written to."""
+        """Return True if an input is uninitialised, or overwritten by the op."""
         pair = row.pair
         slot = pair.target or pair.golden
         assert slot is not None
@@ -94,7 +106,7 @@ class Uninitialised:
         return bool(self._known) and _print(pair) in self._known
 
     def _is_filled(self, op: str, slot: Slot, rows: Sequence[Row]) -> bool:
-        """Whether a communication call overwrites an input: a buffer, or what another rank broadcasts."""
+        """Return True if a communication call overwrites an input, as a broadcast from another rank does."""
         api = api_of(op)
         if api is None:
             return False
@@ -106,41 +118,47 @@ class Uninitialised:
         return call is not None and call.root != self._rank
 
     def _remember(self, pair: Pair) -> None:
-        ours, theirs = _print(pair)
-        if ours == theirs:  # zeros, as likely as not; what is equal misleads nobody
+        """Remember a pair of uninitialised values, unless both are equal."""
+        target, golden = _print(pair)
+        if target == golden:  # often zeros, which other values may equal by chance
             return
-        self._known[ours, theirs] = None
+        self._known[target, golden] = None
         if len(self._known) > REMEMBERED:
             del self._known[next(iter(self._known))]
 
 
 def _is_doubtful(row: Row) -> bool:
+    """Return True for a row that does not pass, by the policy of the table or by another one."""
     if row.verdict.level is not Level.PASS:
         return True
-    return bool(row.further) and any(one.level is not Level.PASS for one in row.further.values())
+    return bool(row.further) and any(verdict.level is not Level.PASS for verdict in row.further.values())
 
 
 def _name(op: str) -> str:
-    """``empty_like`` of ``Functional.empty_like.0.forward``; of other names what no API is called."""
+    """Return the API's name in the key of a forward call, such as ``empty_like``; empty for other keys."""
     parts = op.split(".")
     return parts[-3] if len(parts) >= 4 and parts[-1] == "forward" else ""
 
 
 def _is_input(row: Row) -> bool:
+    """Return True for a tensor that an op takes in."""
     return row.pair.side is Side.INPUT and _is_tensor(row.pair)
 
 
 def _is_tensor(pair: Pair) -> bool:
+    """Return True if either side of a pair is a tensor."""
     return any(slot is not None and slot.value.kind is Kind.TENSOR for slot in pair[:2])
 
 
 def _print(pair: Pair) -> Any:
+    """Return fingerprints of both sides, by which the same pair of values is recognised later."""
     return _value_print(pair.target), _value_print(pair.golden)
 
 
 def _value_print(slot: Slot | None) -> Any:
+    """Return the fingerprint of a value: dtype, extent, checksum and statistics."""
     if slot is None:
         return None
     value: Value = slot.value
-    numbers = tuple(map(repr, value.statistics))  # nan equals nan here
+    numbers = tuple(map(repr, value.statistics))  # as text, nan equals nan
     return value.dtype, value.extent, value.checksum, numbers

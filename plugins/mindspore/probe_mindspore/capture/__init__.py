@@ -1,1 +1,1 @@
-"""What a MindSpore program does, seen while it runs: API calls, Cells, and the gradients of both."""
+"""Captures of a running MindSpore program: API calls, Cells, and the gradients of both."""

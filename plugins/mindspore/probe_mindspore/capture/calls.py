@@ -1,4 +1,4 @@
-"""One call of an API, recorded: its inputs before it runs, its outputs after, its gradients later."""
+"""Recording of API calls: inputs before the call, outputs after it, gradients when they arrive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from probe_mindspore.session import Session
 
 
 class Calls(probe_recording.Calls[Session]):
-    """Records calls into a session."""
+    """Writer of calls into a session.
+
+    Args:
+        session: The step that is recorded.
+        threads: State of the recorder in each thread.
+    """
 
     fleeting = True
 
@@ -27,15 +32,20 @@ class Calls(probe_recording.Calls[Session]):
         self, prefix: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
         stack: Stack, in_place: bool = False,
     ) -> Any:  # fmt: skip
-        """Run ``function`` and record the call; a call without any tensor is no record.
+        """Run ``function`` and record the call; a call without any tensor is not recorded.
 
-        Errors that its operators raise later are raised here, and say which call it was.
+        Operators run asynchronously. Their errors are raised here, with the name of the call.
 
         Args:
-            prefix: What the call is called, without its count.
-            function: What is called, with ``args`` and ``kwargs``.
-            stack: Where from.
-            in_place: The call writes its first argument.
+            prefix: The name of the record, without its count.
+            function: The function to call.
+            args: Its positional arguments.
+            kwargs: Its keyword arguments.
+            stack: The frames of the caller.
+            in_place: True if the function writes its first argument.
+
+        Returns:
+            The result of the function.
         """
         given = (*args, *kwargs.values())
         call = self.begin(prefix, args, kwargs, stack)
@@ -55,21 +65,21 @@ class Calls(probe_recording.Calls[Session]):
         return result
 
     def _wait(self, call: Call, tensors: list[Any]) -> None:
-        """Let the operators of the call come to an end; an error of theirs is the call's."""
+        """Wait for the operators of the call; if one raises an error, add the name of the call to it."""
         try:
             with self.session.quiet():
                 compat.wait_for(tensors)
         except Exception as error:
             place = lines_of(call.stack)[0].replace(" \n", "")
-            said = f"{error}\n\nprobe: raised by {call.name}.forward, called at {place}"
-            error.args = (said, *error.args[1:])
+            message = f"{error}\n\nprobe: raised by {call.name}.forward, called at {place}"
+            error.args = (message, *error.args[1:])
             raise
 
     def _take_sources(self, call: Call, values: tuple[Any, ...]) -> None:
         call.sources = sources_of(values)
 
     def _expect_gradients(self, call: Call, outputs: tuple[Any, ...]) -> None:
-        """Have the gradients told: there is a place for each tensor that the call gave out and took in."""
+        """Record the gradients of the call's outputs and inputs when they arrive."""
         tensors = tensors_in(outputs)
         size = len(tensors), len(call.sources)
         key = f"{call.name}.backward"

@@ -1,4 +1,4 @@
-"""Level L0: the Cells of a model by hooks on their forwards, their gradients from the graph's nodes."""
+"""Level L0: capture of the Cells of a model by hooks on their forward, and on nodes of the graph."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from probe_mindspore.session import Session
 
 
 class Cells(ModuleHooks[Session]):
-    """Hooks on the Cells of a model, and on their parameters."""
+    """Capture of the Cells of a model and their parameters by hooks."""
 
     scope = "Cell"
     fleeting = True
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Cells:
-        return self  # a copied model keeps its hooks, which do not know it
+        return self  # a copied model keeps its hooks, which belong to the original
 
     def _hook(self, cell: nn.Cell) -> None:
         self._handles += compat.hook_forward(cell, self._before, self._after)
@@ -52,9 +52,12 @@ class Cells(ModuleHooks[Session]):
 
 
 def named_cells(models: nn.Cell | Sequence[nn.Cell]) -> list[tuple[str, nn.Cell]]:
-    """The Cells inside a model as ``{path}.{Class}``; of several, the index of each stands in front.
+    """Return the Cells inside a model with their names, ``{path}.{Class}``.
 
-    The model itself is no node; a Cell shared by two parents has the first one's name.
+    The model itself is not among them. A Cell shared by two parents has the name of the first.
+
+    Args:
+        models: A model, or several; the names of several begin with the index of their model.
     """
     several = [("", models)] if isinstance(models, nn.Cell) else [(f"{i}.", m) for i, m in enumerate(models)]
     return [

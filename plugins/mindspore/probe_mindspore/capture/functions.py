@@ -1,7 +1,7 @@
-"""Level L1: functions, methods and primitives, wrapped where they stand, while recording only.
+"""Level L1: capture of functions, methods and primitives, which are wrapped while recording.
 
-Many function objects are known by several names (``mint.exp`` is ``ops.exp``), so what is wrapped is a
-name in a module, not a function. A name that a script imported before is a copy of its own, and not seen.
+Many functions have several names (``mint.exp`` is ``ops.exp``), so the names in modules are replaced. A name
+that a script imported from a module before recording started is not replaced, and its calls are not recorded.
 """
 
 from __future__ import annotations
@@ -23,11 +23,20 @@ from probe_mindspore import compat
 from probe_mindspore.capture.calls import Calls
 
 _INHERITED = object()
+"""Mark of an attribute that its holder inherits."""
+
 _METHODS = (FunctionType, type(str.join), type(object.__repr__))
 
 
 class Patch(NamedTuple):
-    """A function to wrap: what holds it, its name there, and what its records are called."""
+    """A function to wrap.
+
+    Attributes:
+        holder: The module or class that holds it.
+        attribute: Its name there.
+        name: The name of its records, without the count.
+        in_place: True if it writes its first argument.
+    """
 
     holder: Any
     attribute: str
@@ -36,7 +45,14 @@ class Patch(NamedTuple):
 
 
 class Functions:
-    """The wrapped functions; quiet while ``calls`` is None."""
+    """Wrappers around functions, methods and primitives.
+
+    Args:
+        threads: State of the recorder in each thread.
+
+    Attributes:
+        calls: Records the calls; None to record nothing.
+    """
 
     def __init__(self, threads: Threads) -> None:
         self.calls: Calls | None = None
@@ -46,10 +62,10 @@ class Functions:
         self._made: dict[tuple[int, str], tuple[Any, Any]] = {}
         self._primitives: dict[int, tuple[str, Any]] | None = None
 
-    # -- being there -----------------------------------------------------------------------
+    # -- installing ------------------------------------------------------------------------
 
     def install(self) -> None:
-        """Put the wrappers in place."""
+        """Install the wrappers."""
         if self._placed:
             return
         for patch in (*known(), *self._custom):
@@ -58,23 +74,23 @@ class Functions:
             self._place(kind, "__call__", self._wrap_primitive)
 
     def remove(self) -> None:
-        """Put back what stood there, unless someone else put something else there since."""
+        """Remove the wrappers, except where another package has replaced one since."""
         placed, self._placed = self._placed, []
-        for holder, attribute, stood, wrapper in reversed(placed):
+        for holder, attribute, original, wrapper in reversed(placed):
             if vars(holder).get(attribute) is not wrapper:
                 continue
-            if stood is _INHERITED:
+            if original is _INHERITED:
                 delattr(holder, attribute)
             else:
-                setattr(holder, attribute, stood)
+                setattr(holder, attribute, original)
 
     @property
     def is_there(self) -> bool:
-        """Are the wrappers in place?"""
+        """True if the wrappers are installed."""
         return bool(self._placed)
 
     def blind(self) -> Callable[[], None]:
-        """Take everything away, until what is returned is called."""
+        """Remove all wrappers, and return a function that installs them again."""
         if not self._placed:
             return lambda: None
         self.remove()
@@ -83,22 +99,26 @@ class Functions:
     def add(self, patch: Patch) -> None:
         """Wrap one more function, now and at every start."""
         self._custom.append(patch)
-        self._made.pop((id(patch.holder), patch.attribute), None)  # it may have another name now
+        self._made.pop((id(patch.holder), patch.attribute), None)  # its records may have another name now
         if self._placed:
             self._place(patch.holder, patch.attribute, functools.partial(self._wrap, patch))
 
     def drop(self, holder: Any, attribute: str) -> bool:
-        """Let go of a function that was added; False where it was not."""
-        found = [p for p in self._custom if p.holder is holder and p.attribute == attribute]
-        for patch in found:
+        """Stop wrapping a function that was added; return False if it was not added."""
+        patches = [p for p in self._custom if p.holder is holder and p.attribute == attribute]
+        for patch in patches:
             self._custom.remove(patch)
-        if found and self._placed:
+        if patches and self._placed:
             self.remove()
             self.install()
-        return bool(found)
+        return bool(patches)
 
     def know(self, named: list[tuple[str, Any]]) -> None:
-        """The primitives of these Cells are called by their attribute; those of others are not recorded."""
+        """Record the primitives of these Cells alone, each under the attribute that holds it.
+
+        Args:
+            named: The Cells, with their names.
+        """
         self._primitives = {
             id(primitive): (f"Primitive.{attribute}.{type(primitive).__name__}", primitive)
             for _, cell in named
@@ -106,18 +126,20 @@ class Functions:
         }
 
     def _place(self, holder: Any, attribute: str, wrap: Callable[[Any], Any]) -> None:
-        stood = vars(holder).get(attribute, _INHERITED)
+        """Replace an attribute by its wrapper."""
+        own = vars(holder).get(attribute, _INHERITED)
         original = getattr(holder, attribute)
-        known, wrapper = self._made.get((id(holder), attribute), (None, None))
-        if known is not original:  # made once, for there are some thousand and start comes every step
+        wrapped, wrapper = self._made.get((id(holder), attribute), (None, None))
+        if wrapped is not original:  # made only once: there are thousands, and each step installs them
             wrapper = wrap(original)
             self._made[id(holder), attribute] = original, wrapper
         setattr(holder, attribute, wrapper)
-        self._placed.append((holder, attribute, stood, wrapper))
+        self._placed.append((holder, attribute, own, wrapper))
 
-    # -- seeing ----------------------------------------------------------------------------
+    # -- wrapping --------------------------------------------------------------------------
 
     def _wrap(self, patch: Patch, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a wrapper of a function that records its calls."""
         threads = self._threads
         name, in_place = patch.name, patch.in_place
         inner = threads.outermost(original)
@@ -131,6 +153,7 @@ class Functions:
         return _named_like(recorded, original)
 
     def _wrap_primitive(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a wrapper of a primitive's ``__call__`` that records its calls."""
         threads = self._threads
 
         def recorded(primitive: Any, *args: Any, **kwargs: Any) -> Any:
@@ -144,13 +167,14 @@ class Functions:
         return _named_like(recorded, original)
 
     def _name_of(self, primitive: Any) -> str | None:
+        """Return the name of a primitive's records; None if it is not recorded."""
         if self._primitives is None:
             return f"Primitive.{compat.primitive_name(primitive)}.{type(primitive).__name__}"
         return self._primitives.get(id(primitive), (None, None))[0]
 
 
 def _named_like(recorded: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
-    """The wrapper named like what it wraps; without ``__wrapped__``, which compilers follow."""
+    """Give a wrapper the name of its function; but no ``__wrapped__``, which compilers follow."""
     for attribute in ("__module__", "__name__", "__qualname__", "__doc__"):
         value = getattr(original, attribute, None)
         if isinstance(value, str):
@@ -161,21 +185,22 @@ def _named_like(recorded: Callable[..., Any], original: Callable[..., Any]) -> C
 
 @functools.cache
 def known() -> tuple[Patch, ...]:
-    """Everything that is wrapped, found by looking."""
+    """Return all functions and methods to wrap in this MindSpore, by the rules in ``families.yaml``."""
     rules = yaml.safe_load((files("probe_mindspore.capture") / "families.yaml").read_text("utf-8"))
-    found: dict[tuple[int, str], Patch] = {}
+    patches: dict[tuple[int, str], Patch] = {}
     for prefix, module, path in rules["families"]:
         for patch in _functions(rules, prefix, module, path):
-            found.setdefault((id(patch.holder), patch.attribute), patch)
-    for patch in _elsewhere(rules, [*found.values()]):
-        found.setdefault((id(patch.holder), patch.attribute), patch)
-    return (*found.values(), *_methods(rules))
+            patches.setdefault((id(patch.holder), patch.attribute), patch)
+    for patch in _elsewhere(rules, [*patches.values()]):
+        patches.setdefault((id(patch.holder), patch.attribute), patch)
+    return (*patches.values(), *_methods(rules))
 
 
 def _functions(rules: Any, prefix: str, module: str, path: str) -> Iterator[Patch]:
+    """Yield the functions of one family; see ``families.yaml``."""
     try:
         holder = importlib.import_module(module)
-    except ImportError:  # a part that this MindSpore does not have
+    except ImportError:  # this MindSpore has no such module
         return
     left_out = frozenset(rules["not_recorded"][prefix])
     exported = frozenset(getattr(holder, "__all__", ()))
@@ -189,9 +214,9 @@ def _functions(rules: Any, prefix: str, module: str, path: str) -> Iterator[Patc
 
 
 def _elsewhere(rules: Any, functions: Iterable[Patch]) -> Iterator[Patch]:
-    """The same functions where layers of MindSpore find them, be it under names of their own."""
+    """Yield the same functions in modules of layers, where they may have other names."""
     names: dict[int, str] = {}
-    for patch in sorted(functions, key=lambda one: one.attribute not in getattr(one.holder, "__all__", ())):
+    for patch in sorted(functions, key=lambda p: p.attribute not in getattr(p.holder, "__all__", ())):
         names.setdefault(id(getattr(patch.holder, patch.attribute)), patch.name)
     for module in _modules(rules):
         for attribute, function in vars(module).items():
@@ -201,7 +226,7 @@ def _elsewhere(rules: Any, functions: Iterable[Patch]) -> Iterator[Patch]:
 
 
 def _modules(rules: Any) -> Iterator[ModuleType]:
-    """The modules of layers, and those that define operators."""
+    """Yield the modules of layers, and those that define operators."""
     for package in map(importlib.import_module, rules["layers"]):
         yield package
         for part in pkgutil.iter_modules(package.__path__):
@@ -209,11 +234,12 @@ def _modules(rules: Any) -> Iterator[ModuleType]:
     for name in rules["operators"]:
         try:
             yield importlib.import_module(name)
-        except ImportError:  # a part that this MindSpore does not have
+        except ImportError:  # this MindSpore has no such module
             continue
 
 
 def _methods(rules: Any) -> Iterator[Patch]:
+    """Yield the methods and operators of tensors."""
     left_out = frozenset(rules["not_recorded"]["Tensor"])
     public = (name for name in dir(Tensor) if not name.startswith("_") and name not in left_out)
     for name in (*public, *rules["tensor_operators"]):

@@ -1,9 +1,9 @@
-"""The gradients of one call, exactly, without changing the graph.
+"""Capture of the exact gradients of one call, without changing the graph.
 
-The nodes that a call created lie between its outputs and its inputs. Hooks on them see the gradient of
-each output as it comes in, and the call's own share of the gradient of each input as it goes out, before
-it is added to what other uses of the same tensor give. Nothing is put in the way: a Cell's backward hook
-would hand the call new tensors, and would not see those in lists and keywords.
+The nodes that a call creates lie between its outputs and its inputs. Hooks on these nodes see the gradient of
+each output when it arrives, and the call's own share of the gradient of each input, before the shares of
+other uses of the same tensor are added. The backward hook of a Cell would replace the tensors of the call,
+and would miss those in lists and keyword arguments.
 """
 
 from __future__ import annotations
@@ -19,30 +19,39 @@ from probe_mindspore import compat
 from probe_mindspore.values import values_of
 
 LARGEST_WALK = 1_000_000
+"""Largest number of nodes that are searched for the inputs of a call."""
+
 DEEPEST = 8
+"""Depth of lists, tuples and dicts up to which tensors are found."""
 
 
 def tensors_in(values: Iterable[Any]) -> list[Any]:
-    """All tensors, in the order of the arguments, through lists, tuples and dicts."""
-    found: list[Any] = []
-    _gather(values, found, 0)
-    return found
+    """Return all tensors in the order of the arguments, including those in lists, tuples and dicts."""
+    tensors: list[Any] = []
+    _gather(values, tensors, 0)
+    return tensors
 
 
-def _gather(values: Iterable[Any], found: list[Any], depth: int) -> None:
+def _gather(values: Iterable[Any], tensors: list[Any], depth: int) -> None:
+    """Append the tensors among ``values`` to ``tensors``."""
     for value in values:
         if isinstance(value, Tensor):
-            found.append(value)
+            tensors.append(value)
         elif depth < DEEPEST and isinstance(value, (list, tuple)):
-            _gather(value, found, depth + 1)
+            _gather(value, tensors, depth + 1)
         elif depth < DEEPEST and isinstance(value, dict):
-            _gather(value.values(), found, depth + 1)
+            _gather(value.values(), tensors, depth + 1)
 
 
 class Source:
-    """Where the gradient of an input goes: a node and which of its outputs, taken before the call.
+    """Destination of an input's gradient: a node, and the index of the node's output.
 
-    Taken before, because a call in place moves its input to another node.
+    It is made before the call, because a call in place moves its input to another node.
+
+    Attributes:
+        key: Identity of the node, and the index of its output; zeros if the input needs no gradient.
+        node: The node; None if the input needs no gradient.
+        number: Number of the node, in the order in which nodes were made.
     """
 
     __slots__ = ("key", "node", "number")
@@ -54,35 +63,42 @@ class Source:
 
 
 def sources_of(values: Iterable[Any]) -> list[Source]:
-    """The sources of all tensors, with an empty one for each that needs no gradient."""
+    """Return the source of each tensor; it is empty for a tensor that needs no gradient."""
     return [Source(tensor) for tensor in tensors_in(values)]
 
 
 Quiet = Callable[[], AbstractContextManager[Any]]
-"""Makes a context in which nothing is recorded."""
+"""Function that returns a context in which nothing is recorded."""
 
 
 def attach(
     outputs: Sequence[Any], sources: Sequence[Source], arrived: Callable[[], Arrived], quiet: Quiet
 ) -> bool:
-    """Have the gradients of a call told as they arrive; False where there will be none.
+    """Hook the nodes of a call, so that its gradients are recorded when they arrive.
 
     Args:
         outputs: The tensors that the call returned.
-        sources: Where its inputs come from.
-        arrived: Makes the receiver, once there is something to receive.
-        quiet: For what is computed when gradients arrive.
+        sources: The sources of its inputs.
+        arrived: Returns the receiver of the gradients; called only if there will be any.
+        quiet: Returns the context for computations with gradients.
+
+    Returns:
+        False if there will be no gradients.
     """
-    own = {source.key: i for i, source in reversed(list(enumerate(sources))) if source.node is not None}
+    inputs = {source.key: i for i, source in reversed(list(enumerate(sources))) if source.node is not None}
     made = [(i, tensor, node) for i, tensor in enumerate(outputs) if (node := compat.node_of(tensor))]
-    roots = {compat.identity(n): n for _, t, n in made if (compat.identity(n), compat.place_of(t)) not in own}
+    roots = {
+        compat.identity(node): node
+        for _, tensor, node in made
+        if (compat.identity(node), compat.place_of(tensor)) not in inputs
+    }
     if not roots:
-        return False  # nothing was computed, or nothing that a gradient passes
+        return False  # the call computed nothing that needs a gradient
     gathering = _Gathering(arrived(), len(sources), quiet)
     hooked: dict[int, list[tuple[int, Callable[[Any], None]]]] = {}
     for position, tensor, node in made:
         place = compat.place_of(tensor)
-        same = own.get((compat.identity(node), place), -1)
+        same = inputs.get((compat.identity(node), place), -1)
         hooked.setdefault(compat.identity(node), []).append((place, gathering.output(position, same)))
     for number, node in {compat.identity(node): node for _, _, node in made}.items():
         node.register_prehook(_once(hooked[number]))
@@ -95,16 +111,20 @@ def attach(
 def _edges(
     roots: dict[int, compat.Node], sources: Sequence[Source]
 ) -> list[tuple[compat.Node, list[tuple[int, int]]]]:
-    """Nodes whose edges lead to inputs of the call: (position of the edge, number of the input).
+    """Return the nodes of a call with edges to its inputs, with (position of the edge, index of the input).
 
-    Nodes that were made before the newest of the inputs are no part of the call.
+    Nodes that were made before the newest of the inputs are not part of the call, and are not searched.
+
+    Args:
+        roots: The nodes of the call's outputs, by identity.
+        sources: The sources of the call's inputs.
     """
     wanted: dict[tuple[int, int], list[int]] = {}
     for i, source in enumerate(sources):
         if source.node is not None:
             wanted.setdefault(source.key, []).append(i)
     newest = max((source.number for source in sources), default=0)
-    found: list[tuple[compat.Node, list[tuple[int, int]]]] = []
+    nodes: list[tuple[compat.Node, list[tuple[int, int]]]] = []
     seen = set(roots)
     waiting = list(roots.values())
     while waiting and len(seen) < LARGEST_WALK:
@@ -120,19 +140,22 @@ def _edges(
                 seen.add(key[0])
                 waiting.append(following)
         if edges:
-            found.append((node, [pair for key, at in edges.items() for pair in _paired(at, wanted[key])]))
-    return found
+            nodes.append((node, [pair for key, at in edges.items() for pair in _paired(at, wanted[key])]))
+    return nodes
 
 
 def _paired(positions: list[int], inputs: list[int]) -> list[tuple[int, int]]:
-    """Edges and inputs; one tensor given twice has an edge each, or both shares count as the first's."""
+    """Return pairs of edge and input.
+
+    A tensor that is given twice has an edge for each; if it has not, all shares count for the first input.
+    """
     if len(positions) == len(inputs):
         return list(zip(positions, inputs))
     return [(position, inputs[0]) for position in positions]
 
 
 class _Gathering(Gathering):
-    """Adds up gradients in host memory: arrays, with the dtype of the last share."""
+    """Sum of gradients in host memory: an array, with the dtype of the last share."""
 
     def __init__(self, tell: Arrived, inputs: int, quiet: Quiet) -> None:
         super().__init__(tell, inputs)
@@ -152,10 +175,10 @@ class _Gathering(Gathering):
 
 
 def _once(outputs: list[tuple[int, Callable[[Any], None]]]) -> Callable[[tuple[Any, ...]], None]:
-    """Return a hook that hands each gradient on; a second pass over the same graph is not this one.
+    """Return a hook that passes each gradient on once; a second pass over the same graph is ignored.
 
     Args:
-        outputs: Which output of the node each is of, and what takes it.
+        outputs: Index of the node's output, and the function that takes its gradient.
     """
 
     def hook(gradients: tuple[Any, ...]) -> None:

@@ -1,7 +1,7 @@
-"""MindSpore's names in PyTorch's words, as data: which API, argument, class and parameter is which.
+"""Table of MindSpore's names and PyTorch's: APIs, arguments, classes and parameters.
 
-``apis.yaml`` is written by ``make_names.py`` by reflection over both frameworks; the other files say what
-reflection cannot know.
+``apis.yaml`` is written by ``make_names.py``, by reflection over both frameworks; the other files hold the
+names that reflection cannot find. See docs/pairing.md#frameworks.
 """
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ from probe_matching import (
 
 
 def table() -> NameTable:
-    """The names of both frameworks."""
+    """Return the table of names of both frameworks."""
     names, modules = _load("apis.yaml"), _load("modules.yaml")
-    ours, theirs = names["mindspore"], names["pytorch"]
+    mindspore, pytorch = names["mindspore"], names["pytorch"]
     built_in = NameTable(
         source=Dialect(
-            apis=_pairs(ours),
-            arguments=ours["arguments"],
+            apis=_pairs(mindspore),
+            arguments=mindspore["arguments"],
             slots={name: _parameters(pairs) for name, pairs in modules["parameters"].items()},
             classes=modules["classes"],
-            overloads={one["api"]: Overload(one["above"], one["is"]) for one in _load("overloads.yaml")},
+            overloads={
+                entry["api"]: Overload(entry["above"], entry["is"]) for entry in _load("overloads.yaml")
+            },
         ),
         target=Dialect(
-            apis=_pairs(theirs),
-            arguments=theirs["arguments"],
+            apis=_pairs(pytorch),
+            arguments=pytorch["arguments"],
             composites={name: 0 for name in modules["composites"]}
             | {name: 3 for name in modules["composites_of_stacks"]},
         ),
@@ -49,7 +51,7 @@ def table() -> NameTable:
 
 
 def _pairs(names: dict[str, Any]) -> dict[str, str]:
-    """Own names and common ones, from lists by scope and single pairs."""
+    """Return the common name of each API of a framework, from lists by scope and single pairs."""
     same = {
         f"{scope}.{name}": f"{other}.{name}"
         for scope, others in names["same"].items()
@@ -61,11 +63,12 @@ def _pairs(names: dict[str, Any]) -> dict[str, str]:
 
 
 def _parameters(pairs: dict[str, str]) -> SlotMap:
-    """Parameters under either framework's names, for ``mint.nn`` has classes with PyTorch's."""
+    """Return a map of a class's parameters that knows both names; ``mint.nn`` has classes with PyTorch's."""
     return SlotMap(parameters=pairs | {name: name for name in pairs.values()})
 
 
 def _load(name: str) -> Any:
+    """Return the content of a yaml file beside this module."""
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

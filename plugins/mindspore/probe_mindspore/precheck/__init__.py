@@ -1,1 +1,1 @@
-"""The pre-check of MindSpore: recorded calls run alone here, held against torch in raised precision."""
+"""Pre-check of MindSpore: recorded calls, run one by one and compared with torch in a raised precision."""

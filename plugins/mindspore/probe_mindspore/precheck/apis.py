@@ -1,4 +1,4 @@
-"""From the name of a record to the functions that it is a call of: MindSpore's and torch's."""
+"""Functions of MindSpore and torch that the calls of a record's name stand for."""
 
 from __future__ import annotations
 
@@ -21,93 +21,97 @@ PLACES = {
     "Tensor": ("mindspore.Tensor", "torch.Tensor"),
     "Functional": ("mindspore.ops", ""),
 }
-"""Where the APIs of a type lie, and those of torch by the same names."""
+"""Modules and classes that hold the APIs of each type: MindSpore's, and torch's for the same names."""
+
 RENAMED = ("Functional", "Tensor")
-"""Types whose functions may name and order their arguments otherwise than torch."""
+"""Types of APIs whose arguments may have other names or another order than in torch."""
+
 WHY_NOT = {
     "Primitive": "what a primitive was built with is not recorded",
-    "Cell": "a Cell is no single API; the APIs that it calls are checked one by one",
-    "Jit": "a compiled graph is no single API",
+    "Cell": "a Cell is not a single API; the APIs that it calls are checked one by one",
+    "Jit": "a compiled graph is not a single API",
     "Distributed": "collectives need other ranks",
     "MintDistributed": "collectives need other ranks",
 }
-"""Why calls of other types have no reference."""
+"""Reasons why calls of other types are not run, for the message."""
 
 
 def device_function(scope: str, api: str) -> Callable[..., Any]:
-    """The function of MindSpore that the calls ``{scope}.{api}.{count}`` are calls of.
+    """Return the function of MindSpore that the records ``{scope}.{api}.{count}`` are calls of.
 
     Raises:
-        NotRun: The type is none that is run, or this MindSpore has no such function.
+        NotRun: APIs of this type are not run, or this MindSpore has no such function.
     """
     if scope not in PLACES:
         raise NotRun(f"{scope} is not run alone: {WHY_NOT.get(scope, 'no reference is known for it')}. SKIP.")
     if api in rules("not_run"):
-        raise NotRun(f"{scope}.{api} is not run: nobody computes what it gives out. SKIP.")
-    found = _within(_place(PLACES[scope][0]), api)
-    if callable(found) and not _may_be_named(f"{scope}.{api}"):
+        raise NotRun(f"{scope}.{api} is not run: its output is uninitialised memory. SKIP.")
+    attribute = _within(_place(PLACES[scope][0]), api)
+    if callable(attribute) and not _may_be_named(f"{scope}.{api}"):
         raise NotRun(unknown_function(f"{scope}.{api}"))
-    if not callable(found):
+    if not callable(attribute):
         import mindspore
 
         raise NotRun(f"{scope}.{api} is not there in MindSpore {mindspore.__version__}. SKIP.")
-    function: Callable[..., Any] = found
+    function: Callable[..., Any] = attribute
     return function
 
 
 def _may_be_named(name: str) -> bool:
-    """Return True for what computes: what the recorder records, and what our tables of names hold.
+    """Return True for an API that computes: one that the recorder records, or that a table of names holds.
 
-    Names come from files, and modules of MindSpore hold functions that seed, save and load.
+    Names come from files, and must not run functions of MindSpore that seed, save or load.
     """
     return name in rules("torch") or name in names().source.apis or name in _recorded()
 
 
 @cache
 def _recorded() -> frozenset[str]:
-    """The names of all functions and methods that the recorder wraps in this MindSpore."""
+    """Return the names of all functions and methods that the recorder wraps in this MindSpore."""
     from probe_mindspore.capture.functions import known
 
     return frozenset(patch.name for patch in known())
 
 
 def reference_function(scope: str, api: str, arguments: Arguments) -> Callable[..., Any]:
-    """The function of torch that means the same, called with these arguments.
+    """Return the function of torch that means the same as an API called with these arguments.
 
     Raises:
-        NotRun: None is known.
+        NotRun: No such function is known.
     """
     import torch
 
     name = _called(f"{scope}.{api}", arguments)
     if name in rules("differ"):
-        raise NotRun(f"{name} is not what torch has by that name: {rules('differ')[name]}. SKIP.")
+        raise NotRun(f"{name} means something else in torch: {rules('differ')[name]}. SKIP.")
     if name in rules("torch"):
-        found = _within(torch, rules("torch")[name].removeprefix("torch."))
+        attribute = _within(torch, rules("torch")[name].removeprefix("torch."))
     elif scope in RENAMED:
         bare = names().source.apis.get(name, name if scope == "Tensor" else "").partition(".")[2]
         places = (torch.Tensor, torch) if scope == "Tensor" else (torch.nn.functional, torch, torch.Tensor)
-        found = next((one for place in places if bare and (one := getattr(place, bare, None))), None)
+        attributes = (getattr(place, bare, None) for place in places if bare)
+        attribute = next(filter(None, attributes), None)
     else:
-        found = _within(_place(PLACES[scope][1]), name.removeprefix(f"{scope}."))
-    if not callable(found):
+        attribute = _within(_place(PLACES[scope][1]), name.removeprefix(f"{scope}."))
+    if not callable(attribute):
         raise NotRun(f"No counterpart of {name} is known in torch {torch.__version__}. SKIP.")
-    function: Callable[..., Any] = found
+    function: Callable[..., Any] = attribute
     return function
 
 
 def reference_arguments(scope: str, api: str, arguments: Arguments) -> Arguments:
-    """The arguments as torch spells them: the first tensors by position, the others by torch's keywords."""
+    """Return the arguments for torch: the first tensors by position, the others by torch's keywords."""
     name = _called(f"{scope}.{api}", arguments)
     positional, keywords = arguments.positional, dict(arguments.keywords)
-    ours = names().source.arguments.get(name)
-    theirs = names().target.arguments.get(names().source.apis.get(name, ""), ())
-    columns = rules("order").get(name) or ((ours or theirs) if scope in RENAMED else ())
-    words = [_torchs(column, theirs) for column in columns]
-    own = {part: word for word, column in zip(words, columns) for part in column.split("|")}
-    keywords = {own.get(key, key): value for key, value in keywords.items()}
+    of_mindspore = names().source.arguments.get(name)
+    of_torch = names().target.arguments.get(names().source.apis.get(name, ""), ())
+    columns = rules("order").get(name) or ((of_mindspore or of_torch) if scope in RENAMED else ())
+    words = [_torch_name(column, of_torch) for column in columns]
+    renamed = {part: word for word, column in zip(words, columns) for part in column.split("|")}
+    keywords = {renamed.get(key, key): value for key, value in keywords.items()}
     if 0 < len(positional) <= len(words) and not columns[-1].endswith("*"):
-        kept = 1 if ours else sum(1 for _ in takewhile(lambda item: isinstance(item, Made), positional))
+        tensors = takewhile(lambda item: isinstance(item, Made), positional)
+        kept = 1 if of_mindspore else sum(1 for _ in tensors)
         keywords = dict(zip(words[kept:], positional[kept:])) | keywords
         positional = positional[:kept]
     if name in rules("dtypes_as_texts"):
@@ -120,34 +124,34 @@ def reference_arguments(scope: str, api: str, arguments: Arguments) -> Arguments
 
 @cache
 def names() -> NameTable:
-    """The names of both frameworks."""
+    """Return the table of names of both frameworks."""
     return table()
 
 
 def _called(name: str, arguments: Arguments) -> str:
-    """The API that is called with these arguments, for some are another one with more of them."""
+    """Return the API that is called with these arguments; some names mean another API with more arguments."""
     overload = names().source.overloads.get(name)
     if overload is None:
         return name
-    beside = sum(not isinstance(item, Made) for item in leaves((arguments.positional, arguments.keywords)))
-    return overload.api if beside > overload.above else name
+    others = sum(not isinstance(item, Made) for item in leaves((arguments.positional, arguments.keywords)))
+    return overload.api if others > overload.above else name
 
 
 def _dtype(item: Any) -> Any:
-    """A dtype where a text names one."""
+    """Return a dtype for a text that names one; anything else unchanged."""
     is_dtype = isinstance(item, str) and dtype_name(item) in STORED
     return DType(dtype_name(item)) if is_dtype else item
 
 
-def _torchs(word: str, theirs: Sequence[str]) -> str:
-    """Of the names of one argument, joined by ``|``, torch's own; the first where torch has none of them."""
-    known = {part for column in theirs for part in column.rstrip("*").split("|")}
+def _torch_name(word: str, of_torch: Sequence[str]) -> str:
+    """Return torch's name of an argument, of several joined by ``|``; the first if torch has none of them."""
+    known = {part for column in of_torch for part in column.rstrip("*").split("|")}
     parts = word.rstrip("*").split("|")
     return next((part for part in parts if part in known), parts[0])
 
 
 def writes(api: str) -> bool:
-    """Does the API write into its first argument?"""
+    """Return True if an API writes into its first argument."""
     in_place = (
         api.startswith("__i") and api.endswith("__") and api not in ("__init__", "__int__", "__invert__")
     )
@@ -155,6 +159,7 @@ def writes(api: str) -> bool:
 
 
 def _place(address: str) -> Any:
+    """Return the module or class with this dotted name."""
     try:
         return importlib.import_module(address)
     except ModuleNotFoundError:
@@ -163,6 +168,7 @@ def _place(address: str) -> Any:
 
 
 def _within(place: Any, dotted: str) -> Any:
+    """Return an attribute by its dotted name; None if there is none."""
     for part in dotted.split("."):
         place = getattr(place, part, None)
     return place

@@ -1,6 +1,6 @@
-"""The device side: calls run by MindSpore, forward and backward, what they give out without MindSpore.
+"""Device side of the pre-check: calls run by MindSpore, forward and backward, with outputs as plain arrays.
 
-Kernels are launched one by one and waited for, so that an error is raised where it was made.
+Kernels are launched one by one and waited for, so that an error is raised by the call that caused it.
 """
 
 from __future__ import annotations
@@ -17,23 +17,30 @@ from probe_mindspore.precheck.random_arrays import rounded
 from probe_mindspore.precheck.tensors import STORED, Arguments, DType, Made, leaves, mapped
 
 CPU = "cpu"
+"""Name of the CPU on the command line."""
+
 ACCELERATORS = ("Ascend", "GPU")
+"""Kinds of accelerators, in the order in which they are tried."""
 
 
 def open_device(text: str) -> str:
-    """Make the device that ``text`` means the one that calls run on; its name.
+    """Select the device that calls run on.
 
-    ``cpu``, an index of an accelerator, or nothing for what MindSpore takes by itself.
+    Args:
+        text: ``cpu``, the index of an accelerator, or empty for MindSpore's default device.
+
+    Returns:
+        MindSpore's name of the device.
 
     Raises:
         UserError: There is no such device.
     """
     mindspore.set_context(mode=mindspore.PYNATIVE_MODE)
     if text == CPU:
-        if mindspore.get_context("device_target") != "CPU":  # which cannot be said twice
+        if mindspore.get_context("device_target") != "CPU":  # set_device can be called only once
             mindspore.set_device("CPU")
     elif text:
-        kind = next((one for one in ACCELERATORS if mindspore.hal.is_available(one)), None)
+        kind = next((name for name in ACCELERATORS if mindspore.hal.is_available(name)), None)
         if kind is None:
             raise missing_device(text)
         count = mindspore.hal.device_count(kind)
@@ -45,7 +52,7 @@ def open_device(text: str) -> str:
 
 
 def run_forward(function: Callable[..., Any], arguments: Arguments, seed: int) -> Any:
-    """What the call gives out, plain; where it gives out nothing, its first tensor, which it has written."""
+    """Run a call, and return its output as plain arrays; its first tensor if it returns None."""
     mindspore.set_seed(seed)
     positional, keywords = _built(arguments, tensor_of)
     output = function(*positional, **keywords)
@@ -57,10 +64,16 @@ def run_forward(function: Callable[..., Any], arguments: Arguments, seed: int) -
 def run_backward(
     function: Callable[..., Any], api: str, arguments: Arguments, gradients: Sequence[Made | None], seed: int
 ) -> list[Array | None]:
-    """The gradients of all floating-point tensors of a call, in lists and keywords, too.
+    """Return the gradients of all floating-point tensors of a call, including those in lists and keywords.
 
-    ``gradients`` are those of its outputs, flat; outputs with None take no part. The tensors become the
-    positional arguments of one function, which is what MindSpore can differentiate.
+    MindSpore differentiates functions of positional arguments, so the tensors become those of one function.
+
+    Args:
+        function: The function to call.
+        api: Its name, which shows if it writes its first argument.
+        arguments: Its arguments.
+        gradients: The gradients of its outputs, flat; None for an output that takes no part.
+        seed: Seed of random numbers.
     """
     wanted = [i for i, gradient in enumerate(gradients) if gradient is not None]
 
@@ -71,7 +84,7 @@ def run_backward(
             if not made.is_float:
                 return tensor_of(made)
             tensor = next(given)
-            return tensor * 1 if writes(api) else tensor  # what is written must be no argument
+            return tensor * 1 if writes(api) else tensor  # MindSpore cannot differentiate writes to arguments
 
         positional, keywords = _built(arguments, built)
         output = function(*positional, **keywords)
@@ -84,37 +97,40 @@ def run_backward(
     inputs = [tensor_of(made) for made in arguments.tensors if made.is_float]
     given = tuple(tensor_of(gradient) for gradient in gradients if gradient is not None)
     gradient_of = mindspore.ops.GradOperation(get_all=True, sens_param=True)(run)
-    found = gradient_of(*inputs, given if len(given) > 1 else given[0])
-    return [plain(one) for one in found]
+    results = gradient_of(*inputs, given if len(given) > 1 else given[0])
+    return [plain(gradient) for gradient in results]
 
 
 def tensor_of(made: Made) -> Any:
-    """A new tensor with the values."""
+    """Return a new tensor with the values of an argument."""
     if made.dtype == "BFloat16":
         return mindspore.Tensor(made.values).astype(mindspore.bfloat16)
     return mindspore.Tensor(np.array(made.values))
 
 
 def plain(value: Any) -> Any:
-    """``value`` without MindSpore: tensors as arrays, with copies of their values."""
+    """Return ``value`` with arrays in place of tensors, which hold copies of their values."""
     return plain_output(value, _without_mindspore)
 
 
 def _without_mindspore(value: Any) -> Any:
+    """Return a tensor as an array, and any other object of MindSpore as a number or text."""
     if isinstance(value, mindspore.Tensor):
         dtype = str(value.dtype)
         if dtype == "BFloat16":
             return Array(np.array(value.float().asnumpy()), dtype)
         return Array(np.array(value.asnumpy()), dtype)
-    return float(value) if "float" in type(value).__name__ else str(value)  # a number of MindSpore's bfloat16
+    return float(value) if "float" in type(value).__name__ else str(value)  # a bfloat16 number of MindSpore
 
 
 def narrowed(array: Array) -> Made:
-    """An array as a tensor argument, such as a gradient made for an output."""
+    """Return an array as a tensor argument, such as a gradient made for an output."""
     return Made(rounded(array.values.astype(STORED[array.dtype]), array.dtype), array.dtype)
 
 
 def _built(arguments: Arguments, tensor: Callable[[Made], Any]) -> tuple[Any, Any]:
+    """Return the arguments by position and by keyword, with tensors and dtypes of MindSpore."""
+
     def change(item: Any) -> Any:
         if isinstance(item, Made):
             return tensor(item)

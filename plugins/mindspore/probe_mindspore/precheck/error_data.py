@@ -1,4 +1,7 @@
-"""The data of a call that did not pass, and a script that shows how far it is off, without probe."""
+"""Files of a call that did not pass: its data, and a script without probe that shows its deviation.
+
+See docs/standards.md#error-data.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,14 @@ from probe_mindspore.precheck.tensors import Arguments, DType, Made, leaves
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What saving a call's data takes."""
+    """Data of a call that may be saved.
+
+    Attributes:
+        arguments: Its arguments, as they were before the call.
+        gradients: The gradients of its outputs, flat; None for an output without one.
+        forward: The outputs of both sides.
+        backward: The gradients of its inputs on both sides; None if there are none.
+    """
 
     arguments: Arguments
     gradients: Sequence[Made | None]
@@ -26,9 +36,15 @@ class Kept:
 
 
 def save(call: Call, kept: Kept, directory: Path) -> Path:
-    """Write the tensors of a call as ``.npy`` files, and a script beside them; the script's path.
+    """Write the tensors of a call as ``.npy`` files, with bfloat16 as float32, and a script beside them.
 
-    bfloat16 is stored as float32. Inputs are as they were before the call.
+    Args:
+        call: The call.
+        kept: Its data.
+        directory: The directory to write to.
+
+    Returns:
+        The path of the script.
     """
     name = file_name(call.name)
     for made in kept.arguments.tensors:
@@ -47,22 +63,25 @@ def save(call: Call, kept: Kept, directory: Path) -> Path:
 
 
 def _save(path: Path, values: Any) -> None:
+    """Write an array as a ``.npy`` file."""
     with replacing(path) as file:
         np.save(file, values)
 
 
 def _file(made: Made) -> str:
+    """Return the name of an argument's file, without its suffix."""
     return file_name(made.place)
 
 
 def _of_mindspore(value: Any, _: str) -> str | None:
-    """Python for tensors, loaded from the files beside the script, and for dtypes."""
+    """Return Python code for a tensor, which the script loads from its file, or for a dtype."""
     if isinstance(value, Made):
         return f"load({_file(value) + '.npy'!r}, {value.dtype!r})"
     return f"dtype({value.name!r})" if isinstance(value, DType) else None
 
 
 def _script(call: Call, name: str, kept: Kept) -> str:
+    """Return the text of the script."""
     scope, api, _ = call.parts
     values = {
         "@NAME@": name,

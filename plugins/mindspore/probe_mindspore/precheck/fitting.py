@@ -1,4 +1,7 @@
-"""Random inputs that an API takes: indices within range, sorted boundaries, and so on (``rules.yaml``)."""
+"""Random inputs that fit an API: indices within range, sorted boundaries and others, by ``rules.yaml``.
+
+See docs/standards.md#inputs.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,18 @@ from probe_mindspore.precheck.tensors import Values
 def fitted(
     values: Values, api: str, rule: Mapping[str, Any], given: Given, generator: np.random.Generator
 ) -> Values:
-    """``values``, changed so that the API takes them; as they are where nothing is known."""
+    """Return random values, changed so that an API accepts them.
+
+    Args:
+        values: The random values.
+        api: The name of the API.
+        rule: The rule for the argument.
+        given: All arguments of the call.
+        generator: Draws more random numbers.
+
+    Returns:
+        The values unchanged if the rule cannot be applied.
+    """
     is_index = values.dtype.kind in "iu"
     if "index_of" in rule and is_index:
         size, dim = size_of(rules, api, rule["index_of"], given)
@@ -30,8 +44,8 @@ def fitted(
     if "sorted" in rule:
         return np.sort(values, -1) if values.ndim else values
     if "extremes" in rule and values.dtype.kind == "f" and values.size:
-        either = np.array([values.min(), values.max()])
-        chosen: Values = either[generator.integers(0, 2, values.shape)]
+        extremes = np.array([values.min(), values.max()])
+        chosen: Values = extremes[generator.integers(0, 2, values.shape)]
         return chosen
     if "probabilities" in rule and values.dtype.kind == "f":
         return np.clip(values, 0, 1)
@@ -39,7 +53,7 @@ def fitted(
 
 
 def _without_repeats(values: Values, size: int, dim: int, generator: np.random.Generator) -> Values:
-    """Indices along ``dim`` of which none stands twice in its line, as far as there are enough."""
+    """Return random indices without repeats along ``dim``; with repeats if ``size`` is too small."""
     if values.ndim <= 1:
         dim = 0
     if not values.ndim or values.shape[dim] > size:

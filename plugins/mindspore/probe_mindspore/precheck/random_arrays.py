@@ -1,7 +1,7 @@
-"""Tensors made from what was recorded of them: dtype, shape, largest and smallest value (guide 4.2).
+"""Random tensors made from a recorded dtype, shape, maximum and minimum (docs/standards.md#inputs).
 
-Each has a generator of its own, seeded by the call and the place in it, so that a call gives the same tensors
-whatever ran before it, and no two inputs of one shape are alike.
+Each tensor has a generator of its own, seeded by its call and its place in the call. So a call has the same
+tensors whatever ran before it, and no two inputs of one shape are alike.
 """
 
 from __future__ import annotations
@@ -16,40 +16,43 @@ from probe_precheck import Range, need_finite, never_random, range_of, seed_at
 from probe_mindspore.precheck.tensors import STORED, Values
 
 LARGEST = {"BFloat16": 3.3895313892515355e38}
-"""The largest number of a dtype that numpy lacks."""
+"""Largest numbers of dtypes that numpy lacks."""
 
 
 def generator_for(seed: int, place: str) -> np.random.Generator:
-    """The generator of the tensor at ``place``, such as ``Mint.add.0.forward.input.1``."""
+    """Return the generator of the tensor at ``place``, such as ``Mint.add.0.forward.input.1``."""
     return np.random.default_rng(seed_at(seed, place, 16))
 
 
 def random_array(
     leaf: Mapping[str, Any], dtype: str, shape: tuple[int, ...], generator: np.random.Generator
 ) -> Values:
-    """Values of the recorded range; bfloat16 rounded, in float32.
+    """Return random values of the recorded range; the first is the minimum, the last the maximum.
 
-    The first is the recorded minimum, the last the maximum. Whole numbers come from the whole range, truth
-    values from what was recorded of them.
+    Args:
+        leaf: The recorded description of the tensor.
+        dtype: MindSpore's name of its dtype; bfloat16 is rounded, and returned as float32.
+        shape: Its shape.
+        generator: Draws the values.
 
     Raises:
-        Unbuildable: No range was recorded, or the dtype is none that can be drawn.
+        Unbuildable: No range was recorded, or values of the dtype cannot be drawn.
     """
     stored = np.dtype(STORED[dtype])
     if 0 in shape:
         return np.empty(shape, stored)
     if stored.kind == "c":
         raise never_random(dtype)
-    found = range_of(leaf)
+    limits = range_of(leaf)
     if stored.kind == "f":
-        values = _floats(found, dtype, stored, shape, generator)
+        values = _floats(limits, dtype, stored, shape, generator)
     else:
-        values = _integers(found, stored, shape, generator)
-    return rounded(_edged(values, found), dtype)
+        values = _integers(limits, stored, shape, generator)
+    return rounded(_edged(values, limits), dtype)
 
 
 def rounded(values: Values, dtype: str) -> Values:
-    """The values as the dtype holds them: bfloat16 in float32, all else as it is."""
+    """Return values rounded to bfloat16, as float32, if that is their dtype; others unchanged."""
     if dtype != "BFloat16":
         return values
     import ml_dtypes
@@ -60,26 +63,26 @@ def rounded(values: Values, dtype: str) -> Values:
 
 
 def _integers(
-    found: Range, stored: np.dtype[Any], shape: tuple[int, ...], generator: np.random.Generator
+    limits: Range, stored: np.dtype[Any], shape: tuple[int, ...], generator: np.random.Generator
 ) -> Values:
-    """Whole numbers and truth values."""
-    need_finite("an integer", *found)
+    """Return random integers, evenly distributed, or booleans among the recorded ones."""
+    need_finite("an integer", *limits)
     if stored.kind == "b":
-        ends = sorted((int(found.low), int(found.high)))
+        ends = sorted((int(limits.low), int(limits.high)))
         drawn: Values = generator.integers(ends[0], ends[1], shape, endpoint=True)
         return np.asarray(drawn > 0)
     info = np.iinfo(stored)
-    least = min(max(int(found.low), info.min), info.max)
-    most = min(max(int(found.high), least), info.max)
+    least = min(max(int(limits.low), info.min), info.max)
+    most = min(max(int(limits.high), least), info.max)
     whole: Values = generator.integers(least, most, shape, stored, endpoint=True)
     return whole
 
 
 def _floats(
-    found: Range, dtype: str, stored: np.dtype[Any], shape: tuple[int, ...], generator: np.random.Generator
+    limits: Range, dtype: str, stored: np.dtype[Any], shape: tuple[int, ...], generator: np.random.Generator
 ) -> Values:
-    """Evenly spread numbers; an infinite end is the end of the dtype."""
-    low, high = found.clean_low, found.clean_high
+    """Return random floating-point numbers, evenly distributed; an infinite end is that of the dtype."""
+    low, high = limits.clean_low, limits.clean_high
     if math.isnan(high):
         return np.full(shape, math.nan, stored)
     if math.isinf(high) and high == low:
@@ -92,20 +95,20 @@ def _floats(
     return np.clip(values, first, last).astype(stored)
 
 
-def _edged(values: Values, found: Range) -> Values:
-    """The recorded extremes, inf and nan where the guide puts them: first, second and last."""
-    flat = values.reshape(-1)  # a view: values were just made
+def _edged(values: Values, limits: Range) -> Values:
+    """Put the recorded extremes, inf and nan at the first, second and last place, as msprobe does."""
+    flat = values.reshape(-1)  # a view, for values are contiguous
     is_float = values.dtype.kind == "f"
-    if math.isnan(found.high) or math.isnan(found.low):
+    if math.isnan(limits.high) or math.isnan(limits.low):
         flat[min(1, flat.size - 1)] = math.nan
         if flat.size <= 2:
             flat[0] = math.nan
-        if flat.size > 1 and not math.isnan(found.clean_high):
-            flat[-1] = found.clean_high
-        if flat.size > 2 and not math.isnan(found.clean_low):
-            flat[0] = found.clean_low
+        if flat.size > 1 and not math.isnan(limits.clean_high):
+            flat[-1] = limits.clean_high
+        if flat.size > 2 and not math.isnan(limits.clean_low):
+            flat[0] = limits.clean_low
         return values
-    ends = {0: (found.clean_low, found.low), -1: (found.clean_high, found.high)}
+    ends = {0: (limits.clean_low, limits.low), -1: (limits.clean_high, limits.high)}
     for place, (clean, original) in ends.items():
         if is_float:
             flat[place] = original if math.isinf(original) else clean
@@ -115,6 +118,7 @@ def _edged(values: Values, found: Range) -> Values:
 
 
 def _within(value: int, dtype: np.dtype[Any]) -> int:
+    """Return an integer limited to the range of a dtype."""
     if dtype.kind == "b":
         return int(value > 0)
     info = np.iinfo(dtype)

@@ -1,4 +1,4 @@
-"""The arguments of a recorded call, rebuilt: tensors from files or statistics, all else as it was."""
+"""Rebuilding of the arguments of a recorded call: tensors from files or statistics, scalars as recorded."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ from probe_mindspore.precheck.rules import rules
 from probe_mindspore.precheck.tensors import STORED, Arguments, DType, Made, Values, dtype_name, leaves
 
 DTYPES = ("mindspore.dtype", "mindspore.type", "torch.dtype")
+"""Types of leaves that describe a dtype."""
 
 
 class Rebuilder:
-    """Rebuilds what calls of one run were given, and what they gave out.
+    """Rebuilder of the inputs and outputs of the calls of one run.
 
     Args:
-        tensors: Where the recorded data are.
-        seed: What random tensors are made from.
-        most: Bytes that one tensor may take.
+        tensors: The recorded data.
+        seed: Seed of random tensors.
+        most: Largest size of a tensor in bytes.
     """
 
     def __init__(self, tensors: Tensors, seed: int, most: int) -> None:
@@ -45,24 +46,30 @@ class Rebuilder:
         self._most = most
 
     def arguments(self, call: Call) -> Arguments:
-        """The arguments of the call's forward.
+        """Return the arguments of a call's forward.
 
         Raises:
-            Unbuildable: One that cannot be rebuilt, and why.
+            Unbuildable: An argument cannot be rebuilt; the message says why.
         """
         given = arguments_of(call)
         positional, keywords = self._walk(call, given).arguments(call, given)
         return Arguments(tuple(positional), keywords)
 
     def gradients(self, call: Call) -> list[Made | None]:
-        """The gradients that the call's backward was given, one an output; None where none was recorded."""
+        """Return the gradient of each output that a call's backward took in; None if none was recorded."""
         assert call.backward is not None
         walk = self._walk(call, Given([], {}))
-        found = walk.value(call.backward.get("input", []), f"{call.name}.backward.input")
-        return [item if isinstance(item, Made) else None for item in leaves(found)]
+        gradients = walk.value(call.backward.get("input", []), f"{call.name}.backward.input")
+        return [item if isinstance(item, Made) else None for item in leaves(gradients)]
 
     def gradient_like(self, call: Call, index: int, shape: tuple[int, ...]) -> Made:
-        """A gradient of another shape than was recorded, of the recorded range."""
+        """Return a random gradient of the recorded range with another shape.
+
+        Args:
+            call: The call.
+            index: Index of the recorded gradient.
+            shape: The shape to use.
+        """
         assert call.backward is not None
         described = described_leaves(call.backward.get("input", []))
         leaf = {**described[index], "shape": list(shape)}
@@ -70,10 +77,14 @@ class Rebuilder:
         return self.tensor(leaf, f"{call.name}.backward.input.{index}")
 
     def tensor(self, leaf: Mapping[str, Any], place: str) -> Made:
-        """One tensor: from its file where it has one, else made up.
+        """Return a tensor, from its file or else with random values of the recorded range.
+
+        Args:
+            leaf: The recorded description of the tensor.
+            place: Its place in the call, such as ``Mint.add.0.forward.input.1``.
 
         Raises:
-            Unbuildable: It cannot be.
+            Unbuildable: The tensor cannot be rebuilt; the message says why.
         """
         value = value_of(leaf, place, leaf_of)
         dtype = dtype_name(str(leaf.get("dtype")))
@@ -87,25 +98,26 @@ class Rebuilder:
         return Made(_stored(array, dtype, value.data_name), dtype, place)
 
     def _walk(self, call: Call, given: Given) -> Walk:
+        """Return the walk that rebuilds the values of a call."""
         return Walk(partial(self._made, call.api, given), lambda item, _: plain_value(item), tuple)
 
     def _made(
         self, api: str, given: Given, leaf: Mapping[str, Any], place: str, at: int | str | None
     ) -> Made:
-        """A tensor argument as the API takes it."""
-        found = self.tensor(leaf, place)
+        """Return a tensor argument; random values are made to fit the API."""
+        tensor = self.tensor(leaf, place)
         rule = rule_for(rules, api, at) if leaf.get("data_name") is None else None
         if rule is None:
-            return found
+            return tensor
         generator = generator_for(self._seed, f"{place}/fitted")
-        return Made(fitted(found.values, api, rule, given, generator), found.dtype, place)
+        return Made(fitted(tensor.values, api, rule, given, generator), tensor.dtype, place)
 
 
 def plain_value(item: Mapping[str, Any]) -> Any:
-    """The value that a description of something other than a tensor stands for.
+    """Return the value that a recorded description of anything but a tensor stands for.
 
     Raises:
-        Unbuildable: It is of a kind that cannot be rebuilt.
+        Unbuildable: Values of this type cannot be rebuilt.
     """
     kind, value = item["type"], item.get("value")
     if kind in DTYPES:
@@ -113,12 +125,12 @@ def plain_value(item: Mapping[str, Any]) -> Any:
         if name not in STORED:
             raise Unbuildable(f"There is no dtype {value}. SKIP.")
         return DType(name)
-    found = common_value(item)
-    return found.item() if isinstance(found, np.generic) else found
+    plain = common_value(item)
+    return plain.item() if isinstance(plain, np.generic) else plain
 
 
 def _stored(array: Values, dtype: str, name: str) -> Values:
-    """A copy of recorded values as numpy holds the dtype.
+    """Return a copy of recorded values, in the dtype that numpy holds them in.
 
     Raises:
         Unbuildable: The file holds another dtype.
@@ -126,6 +138,6 @@ def _stored(array: Values, dtype: str, name: str) -> Values:
     stored = np.dtype(STORED[dtype])
     if array.dtype.name == dtype.lower() or array.dtype == stored:
         return np.array(array.astype(stored), order="C")
-    if dtype == "BFloat16" and array.dtype.kind == "V" and array.dtype.itemsize == 2:  # MindSpore's own
+    if dtype == "BFloat16" and array.dtype.kind == "V" and array.dtype.itemsize == 2:  # by MindSpore
         return (np.array(array).view(np.uint16).astype(np.uint32) << 16).view(np.float32)
     raise Unbuildable(f"{name} holds {array.dtype.name} where {dtype} was recorded. SKIP.")

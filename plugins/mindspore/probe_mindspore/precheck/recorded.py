@@ -1,4 +1,4 @@
-"""What a run recorded of a call's outputs and gradients, and whether running it again gives the same."""
+"""Recorded outputs and gradients of calls, and their comparison with running the calls again."""
 
 from __future__ import annotations
 
@@ -16,34 +16,44 @@ SAME = Message(
     "测试对象为真实数据的输出；在本设备上重新运行，结果一致。",
     "The recorded values were tested; run again here they are the same, up to rounding.",
 )
+"""Note on recorded values that running the call again reproduces."""
+
 AGAIN = Message(
     "未记录输出数据，测试对象为在本设备上重新运行的结果。",
-    "No values of its outputs were recorded: what it gives out here was tested.",
+    "No values of its outputs were recorded: the outputs of running it again here were tested.",
 )
+"""Note on a call whose inputs alone were recorded with values."""
 
 
 def has_recorded(call: Call) -> bool:
-    """Were the values of the call's inputs and outputs kept?"""
+    """Return True if the values of all outputs of a call were recorded."""
     described = described_leaves(call.forward.get("output"))
     tensors = [leaf for leaf in described if isinstance(leaf, Mapping) and "dtype" in leaf]
-    kept = [leaf for leaf in tensors if is_recorded(leaf)]
-    return bool(kept) and all(is_recorded(leaf) or 0 in leaf.get("shape", ()) for leaf in tensors)
+    recorded = [leaf for leaf in tensors if is_recorded(leaf)]
+    return bool(recorded) and all(is_recorded(leaf) or 0 in leaf.get("shape", ()) for leaf in tensors)
 
 
 def recorded_outputs(rebuilder: Rebuilder, call: Call, like: Any) -> Any:
-    """The recorded outputs in the structure of ``like``, the outputs of the reference.
+    """Return the recorded outputs in the structure of the reference's.
 
-    Records keep one list of all that a call gives out, be it a tuple or a single value.
+    Records hold a list of all outputs of a call, be it a tuple or a single value.
+
+    Args:
+        rebuilder: Reads the values.
+        call: The call.
+        like: The outputs of the reference.
     """
-    found = [_value(rebuilder, leaf, f"{call.name}.forward.output") for leaf in _outputs(call)]
-    return found[0] if len(found) == 1 and not isinstance(like, list) else found
+    outputs = [_value(rebuilder, leaf, f"{call.name}.forward.output") for leaf in _outputs(call)]
+    return outputs[0] if len(outputs) == 1 and not isinstance(like, list) else outputs
 
 
 def _outputs(call: Call) -> list[Any]:
+    """Return the descriptions of a call's outputs."""
     return described_leaves(call.forward.get("output"))
 
 
 def _value(rebuilder: Rebuilder, leaf: Any, place: str) -> Any:
+    """Return the value of a recorded leaf; tensors as arrays."""
     if isinstance(leaf, Mapping) and "dtype" in leaf:
         return rebuilder.tensor(leaf, place).array
     return leaf.get("value") if isinstance(leaf, Mapping) else leaf
@@ -52,13 +62,21 @@ def _value(rebuilder: Rebuilder, leaf: Any, place: str) -> Any:
 def recorded_gradients(
     rebuilder: Rebuilder, call: Call, tensors: Sequence[Made]
 ) -> list[Array | None] | None:
-    """The recorded gradients of the floating-point tensors of a call, one each; None where none was kept.
+    """Return the recorded gradient of each floating-point tensor of a call.
 
-    A recorder lists them for all tensors or for those by position alone, those without a gradient as null;
-    which it was shows in their number and shapes.
+    Recorders list gradients for all tensors, or for those by position alone, with null for a tensor without a
+    gradient. The owners are found by the number and the shapes of the gradients.
+
+    Args:
+        rebuilder: Reads the values.
+        call: The call.
+        tensors: All tensors among its arguments.
+
+    Returns:
+        None in place of a gradient that was not recorded; None in place of the list if none was.
 
     Raises:
-        Unbuildable: They cannot be told to be whose, or not be read.
+        Unbuildable: The owners are not known, or a gradient cannot be read.
     """
     assert call.backward is not None
     described = described_leaves(call.backward.get("output"))
@@ -68,16 +86,17 @@ def recorded_gradients(
     by_position = [made for made in tensors if ".input." in made.place]
     for owners in (tensors, by_position, floats, [made for made in by_position if made.is_float]):
         if _fits(described, owners):
-            found = {
+            gradients = {
                 id(made): rebuilder.tensor(leaf, f"{call.name}.backward.output").array
                 for made, leaf in zip(owners, described)
                 if is_recorded(leaf)
             }
-            return [found.get(id(made)) for made in floats]
+            return [gradients.get(id(made)) for made in floats]
     raise Unbuildable("The recorded gradients do not fit its inputs in number and shape. SKIP.")
 
 
 def _fits(described: Sequence[Any], owners: Sequence[Made]) -> bool:
+    """Return True if gradients have the number and the shapes of these tensors."""
     if len(described) != len(owners):
         return False
     return all(
@@ -87,7 +106,7 @@ def _fits(described: Sequence[Any], owners: Sequence[Made]) -> bool:
 
 
 def compared_again(recorded: Any, again: Any) -> Message:
-    """What is to be said of values that were recorded, and those of the same call run again here."""
+    """Return the note on recorded values, compared with those of the same call run again here."""
     worst = 0.0
     pairs = list(zip(leaves(recorded), leaves(again)))
     for first, second in pairs:
@@ -102,7 +121,7 @@ def compared_again(recorded: Any, again: Any) -> Message:
 
 
 def not_again(reason: str) -> Message:
-    """That the recorded values were tested, and the call could not be run again here."""
+    """Return the note that recorded values were tested, but the call could not be run again here."""
     return Message(
         f"测试对象为真实数据的输出；无法在本设备上重新运行: {reason}",
         f"The recorded values were tested; it could not be run again here: {reason}",
@@ -110,27 +129,28 @@ def not_again(reason: str) -> Message:
 
 
 def _differs(how: str) -> Message:
+    """Return the note that running the call again gives values that differ, by or in ``how``."""
     return Message(
         f"测试对象为真实数据的输出；在本设备上重新运行，结果不同 ({how})。",
-        f"The recorded values were tested; RUN AGAIN HERE THEY DIFFER beyond rounding ({how}): what was "
-        "computed then depended on more than these inputs.",
+        f"The recorded values were tested; RUN AGAIN HERE THEY DIFFER beyond rounding ({how}), so the "
+        "recorded values depend on more than the recorded inputs.",
     )
 
 
 def _distance(first: Array, second: Array) -> float:
-    """The largest difference, 0 where it may be rounding."""
+    """Return the largest difference of two arrays; 0 if it may be rounding, by the rule ``again``."""
     limits = rules("again")
     wide = np.complex128 if first.values.dtype.kind == "c" else np.float64
-    one, other = (np.asarray(side.values.reshape(-1), wide) for side in (first, second))
+    left, right = (np.asarray(side.values.reshape(-1), wide) for side in (first, second))
     with np.errstate(all="ignore"):
-        kept = np.isfinite(one) & np.isfinite(other)
-        if not np.array_equal(np.isfinite(one), np.isfinite(other)):
+        finite = np.isfinite(left) & np.isfinite(right)
+        if not np.array_equal(np.isfinite(left), np.isfinite(right)):
             return float("inf")
-        one, other = one[kept], other[kept]
-        if not one.size:
+        left, right = left[finite], right[finite]
+        if not left.size:
             return 0.0
-        largest = float(np.abs(one - other).max())
-        scale = max(float(np.abs(one).max()), float(np.abs(other).max()))
+        largest = float(np.abs(left - right).max())
+        scale = max(float(np.abs(left).max()), float(np.abs(right).max()))
     if first.values.dtype.kind not in "fc":
         return largest
     eps = 2.0**-7 if first.kind == "bfloat16" else float(np.finfo(first.values.dtype).eps)

@@ -1,4 +1,7 @@
-"""The reference: calls run by torch on the CPU in raised precision, what they give out without torch."""
+"""Reference of the pre-check: calls run by torch on the CPU in a raised precision, with plain outputs.
+
+See docs/standards.md#raised-precision.
+"""
 
 from __future__ import annotations
 
@@ -13,20 +16,22 @@ from probe_precheck import Array, plain_output
 from probe_mindspore.precheck.tensors import Arguments, DType, Made, Values, leaves, mapped
 
 WIDE = (torch.float64, torch.float32)
-"""Floating-point numbers are raised to the first that torch has kernels for."""
+"""Dtypes that floating-point numbers are raised to; the first that torch has kernels for is used."""
+
 INDEX = {"Int32": torch.int64, "Int16": torch.int64}
-"""Whole numbers are widened where torch does not take them as they are."""
+"""Dtypes that integers are raised to if torch does not accept their own."""
+
 NAMES = {"bool": "Bool", "bfloat16": "BFloat16", "uint8": "UInt8", "uint16": "UInt16", "uint32": "UInt32",
          "uint64": "UInt64"}  # fmt: skip
 
 
 @dataclass(slots=True, eq=False)
 class Reference:
-    """A call being run.
+    """A call that torch has run.
 
     Attributes:
-        leaves: Its floating-point tensors, in order, which gradients are asked of.
-        output: What it gave out.
+        leaves: Its floating-point tensors in order, for which gradients can be computed.
+        output: Its output.
     """
 
     leaves: list[torch.Tensor] = field(default_factory=list)
@@ -39,7 +44,7 @@ class Reference:
 
     @property
     def plain(self) -> Any:
-        """What it gave out, without torch."""
+        """Its output with arrays in place of tensors."""
         return plain(self.output)
 
 
@@ -50,17 +55,24 @@ def run_forward(
     seed: int,
     is_raised: bool = True,
 ) -> Reference:
-    """The call in the highest precision that torch has kernels for; or in that of its arguments.
+    """Run a call in the highest precision that torch has kernels for.
+
+    Args:
+        function: The function of torch.
+        arguments: Its arguments.
+        with_gradients: True if gradients will be computed.
+        seed: Seed of random numbers.
+        is_raised: False to keep the precision of the arguments.
 
     Raises:
-        Exception: What torch said to the first try.
+        Exception: The error of the first attempt, if no precision is accepted.
     """
     failure: Exception | None = None
     for wide in WIDE if is_raised else (None,):
         for integers in ({}, INDEX):
             try:
                 return _run(function, arguments, wide, integers, with_gradients, seed)
-            except Exception as error:  # whatever torch raises for what it does not take
+            except Exception as error:  # torch raises many types for arguments that it does not accept
                 failure = failure or error
     assert failure is not None
     raise failure
@@ -74,7 +86,8 @@ def _run(
     with_gradients: bool,
     seed: int,
 ) -> Reference:
-    found = Reference()
+    """Run a call with floating-point numbers and integers in these dtypes."""
+    reference = Reference()
 
     def change(item: Any) -> Any:
         if isinstance(item, DType):
@@ -85,21 +98,22 @@ def _run(
         tensor = tensor.to(integers.get(item.dtype, _raised(tensor.dtype, wide)))
         if not with_gradients or not item.is_float:
             return tensor
-        found.leaves.append(tensor.requires_grad_())
-        return tensor * 1  # no leaf, which a call in place could not write
+        reference.leaves.append(tensor.requires_grad_())
+        return tensor * 1  # calls in place cannot write to a leaf of the graph
 
     positional, keywords = mapped(arguments.positional, change), mapped(arguments.keywords, change)
     torch.manual_seed(seed)
-    found.output = function(*positional, **keywords)
-    if found.output is None:
-        found.output = next((item for item in leaves(positional) if isinstance(item, torch.Tensor)), None)
-    return found
+    reference.output = function(*positional, **keywords)
+    if reference.output is None:
+        reference.output = next((item for item in leaves(positional) if isinstance(item, torch.Tensor)), None)
+    return reference
 
 
 def expected_dtypes(function: Callable[..., Any], arguments: Arguments) -> list[str]:
-    """MindSpore's names of the dtypes that the call gives out when nothing is raised; none for unknown.
+    """Return the dtypes of a call's outputs in the precision of its arguments, by MindSpore's names.
 
-    No values are computed: tensors are torch's meta tensors.
+    No values are computed, because the arguments are meta tensors of torch. A name is empty for an output
+    that is no tensor; the list is empty if the dtypes cannot be found.
     """
 
     def change(item: Any) -> Any:
@@ -110,34 +124,40 @@ def expected_dtypes(function: Callable[..., Any], arguments: Arguments) -> list[
         return torch.empty(item.values.shape, dtype=getattr(torch, item.dtype.lower()), device="meta")
 
     try:
-        found = function(*mapped(arguments.positional, change), **mapped(arguments.keywords, change))
-    except Exception:  # such as what depends on values
+        output = function(*mapped(arguments.positional, change), **mapped(arguments.keywords, change))
+    except Exception:  # such as functions whose outputs depend on values
         return []
-    return [name_of(item.dtype) if isinstance(item, torch.Tensor) else "" for item in leaves(found)]
+    return [name_of(item.dtype) if isinstance(item, torch.Tensor) else "" for item in leaves(output)]
 
 
 def run_backward(reference: Reference, gradients: Sequence[Made | None]) -> list[Array]:
-    """The gradients of the call's floating-point tensors; zeros where its outputs do not depend on one."""
+    """Return the gradients of a call's floating-point tensors; zeros if no output depends on a tensor.
+
+    Args:
+        reference: The call.
+        gradients: The gradient of each output; None for an output that takes no part.
+    """
     flat = reference.tensors
     pairs = [(flat[i], gradient) for i, gradient in enumerate(gradients) if gradient is not None]
-    found = torch.autograd.grad(
+    computed = torch.autograd.grad(
         [output for output, _ in pairs],
         reference.leaves,
-        [torch.from_numpy(np.array(one.values)).to(output.dtype) for output, one in pairs],
+        [torch.from_numpy(np.array(gradient.values)).to(output.dtype) for output, gradient in pairs],
         allow_unused=True,
     )
     return [
-        array_of(torch.zeros_like(leaf) if one is None else one) for leaf, one in zip(reference.leaves, found)
+        array_of(torch.zeros_like(leaf) if gradient is None else gradient)
+        for leaf, gradient in zip(reference.leaves, computed)
     ]
 
 
 def plain(value: Any) -> Any:
-    """``value`` without torch: tensors as arrays."""
-    return plain_output(value, lambda own: array_of(own) if isinstance(own, torch.Tensor) else str(own))
+    """Return ``value`` with arrays in place of tensors."""
+    return plain_output(value, lambda item: array_of(item) if isinstance(item, torch.Tensor) else str(item))
 
 
 def array_of(tensor: torch.Tensor) -> Array:
-    """The values of a tensor, with MindSpore's name of its dtype."""
+    """Return the values of a tensor, with MindSpore's name of its dtype."""
     name = name_of(tensor.dtype)
     tensor = tensor.detach().resolve_conj().resolve_neg()
     if tensor.dtype is torch.bfloat16:
@@ -147,12 +167,13 @@ def array_of(tensor: torch.Tensor) -> Array:
 
 
 def name_of(dtype: torch.dtype) -> str:
-    """MindSpore's name of a dtype."""
+    """Return MindSpore's name of a dtype."""
     name = str(dtype).removeprefix("torch.")
     return NAMES.get(name, name.capitalize())
 
 
 def _raised(dtype: torch.dtype, wide: torch.dtype | None) -> torch.dtype:
+    """Return the dtype that a dtype is raised to; itself if ``wide`` is None."""
     if wide is None:
         return dtype
     if dtype.is_complex:

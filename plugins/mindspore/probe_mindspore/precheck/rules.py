@@ -1,7 +1,8 @@
-"""What the pre-check knows of single APIs: ``rules.yaml``, by section."""
+"""Rules of the pre-check for single APIs, by the sections of ``rules.yaml``."""
 
 from __future__ import annotations
 
 from probe_precheck import Rules
 
 rules = Rules(__package__)
+"""Sections of ``rules.yaml``, loaded when first needed."""

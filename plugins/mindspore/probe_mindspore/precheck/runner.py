@@ -1,4 +1,4 @@
-"""Runs recorded calls of MindSpore alone, on this device, and by torch on the CPU as the reference."""
+"""Runner of recorded calls of MindSpore: on this device, and by torch on the CPU as the reference."""
 
 from __future__ import annotations
 
@@ -54,41 +54,50 @@ if TYPE_CHECKING:
     from probe_mindspore.precheck.reference import Reference
 
 NEEDED = {"mindspore": 'mindspore==2.10.0 "numpy<2"', "torch": "torch"}
-"""What the pre-check imports, and what pip is asked for."""
+"""Packages that the pre-check imports, and the arguments of pip that install them."""
 
 
 class MindSporeRunner:
-    """The runner of MindSpore; both frameworks are imported when it is opened.
+    """Runner of MindSpore's calls; both frameworks are imported when it is opened.
 
     Args:
-        instead: Functions that the device runs in place of MindSpore's, by the name of a record without its
-            count (``Mint.softmax``): kernels under development, or faults in tests.
+        instead: Functions that the device runs in place of MindSpore's, such as kernels under development,
+            by the name of a record without its count (``Mint.softmax``).
     """
 
     def __init__(self, instead: Mapping[str, Callable[..., Any]] | None = None) -> None:
         self._instead = instead or {}
-        rules.load()  # a file that the installation lacks is known before any call is run
+        rules.load()  # a file that the installation lacks is reported before any call is run
         package_text(__package__, "script.txt")
 
     def apis(self) -> Set[str]:
-        """The bare names of all APIs that can be recorded: all of an installed MindSpore, and ours."""
-        found = {name.partition(".")[2] for name in (*names().source.apis, *rules("torch"))}
+        """Return the names, without their type, of all APIs that can be recorded.
+
+        They are those in the tables of names, and those of MindSpore if it is installed.
+        """
+        apis = {name.partition(".")[2] for name in (*names().source.apis, *rules("torch"))}
         try:
             mint = importlib.import_module("mindspore.mint")
         except ModuleNotFoundError:
-            return found
+            return apis
         for place in (mint, mint.nn.functional):
-            found |= set(place.__all__)
+            apis |= set(place.__all__)
         for prefix in ("special", "linalg"):
-            found |= {f"{prefix}.{name}" for name in getattr(mint, prefix).__all__}
+            apis |= {f"{prefix}.{name}" for name in getattr(mint, prefix).__all__}
         mindspore = importlib.import_module("mindspore")
-        return found | set(dir(mindspore.Tensor)) | set(mindspore.ops.__all__)
+        return apis | set(dir(mindspore.Tensor)) | set(mindspore.ops.__all__)
 
     def open(self, options: RunnerOptions) -> str:
-        """Get ready: both frameworks, the device, the recorded data.
+        """Import both frameworks, select the device and open the recorded data.
+
+        Args:
+            options: The options of the pre-check.
+
+        Returns:
+            The name of the device.
 
         Raises:
-            UserError: A framework or the device is not there.
+            UserError: A framework or the device is missing.
         """
         _import_frameworks()
         import torch
@@ -106,17 +115,21 @@ class MindSporeRunner:
     # -- running ---------------------------------------------------------------------------
 
     def run(self, call: Call) -> Outcome:
-        """Run one call on both sides."""
+        """Run one call on both sides.
+
+        Raises:
+            NotRun: The call cannot be run; the message says why.
+        """
         from probe_mindspore.precheck import reference
 
         scope, api, _ = call.parts
         function = self._instead.get(f"{scope}.{api}") or device_function(scope, api)
         arguments = self._rebuilder.arguments(call)
-        trusted = reference_function(scope, api, arguments)
+        of_torch = reference_function(scope, api, arguments)
         seed = self._options.seed
         try:
             bench = reference.run_forward(
-                trusted,
+                of_torch,
                 reference_arguments(scope, api, arguments),
                 call.backward is not None,
                 seed,
@@ -126,24 +139,28 @@ class MindSporeRunner:
             raise NotRun(f"torch does not take the arguments of {call.name}: {brief(error)} SKIP.") from None
         plain = bench.plain
         device, notes = self._forward(call, function, arguments, plain)
-        expected = reference.expected_dtypes(trusted, reference_arguments(scope, api, arguments))
+        expected = reference.expected_dtypes(of_torch, reference_arguments(scope, api, arguments))
         device, narrow = widened(device, expected)
         notes += too_narrow(narrow)
         outputs = Outputs(bench=plain, device=device)
-        backward, gradients, more = self._backward(call, function, arguments, bench)
+        backward, gradients, backward_notes = self._backward(call, function, arguments, bench)
         kept = Kept(arguments, gradients, outputs, backward if isinstance(backward, Outputs) else None)
         return Outcome(
             outputs,
             backward,
             rules.is_random(api, arguments.keywords),
             kept=kept,
-            notes_of={FORWARD: notes, BACKWARD: more},
+            notes_of={FORWARD: notes, BACKWARD: backward_notes},
         )
 
     def _forward(
         self, call: Call, function: Callable[..., Any], arguments: Arguments, like: Any
     ) -> tuple[Any, tuple[Message, ...]]:
-        """What is tested: the recorded outputs where they were kept, else those of this device."""
+        """Return the outputs to test, recorded or else of this device, and the notes on them.
+
+        Raises:
+            NotRun: No outputs were recorded, and the call cannot be run on this device.
+        """
         from probe_mindspore.precheck import device
 
         if not has_recorded(call):
@@ -164,6 +181,10 @@ class MindSporeRunner:
     def _backward(
         self, call: Call, function: Callable[..., Any], arguments: Arguments, bench: Reference
     ) -> tuple[Outputs | Skipped | None, Sequence[Made | None], tuple[Message, ...]]:
+        """Return the gradients of both sides, those of the outputs that they come from, and the notes.
+
+        In place of the first there is the reason for skipping them; None if no backward was recorded.
+        """
         from probe_mindspore.precheck import device, reference
 
         if call.backward is None:
@@ -176,7 +197,7 @@ class MindSporeRunner:
         if not any(gradient is not None for gradient in gradients):
             return Skipped(NEEDS_NONE if any(self._rebuilder.gradients(call)) else NOT_RECORDED), (), ()
         try:
-            found: list[Array | None] = [*reference.run_backward(bench, gradients)]
+            expected_gradients: list[Array | None] = [*reference.run_backward(bench, gradients)]
         except Exception as error:
             return Skipped(f"torch cannot run its backward: {brief(error)} SKIP."), gradients, ()
         again: list[Array | None] | None = None
@@ -192,14 +213,16 @@ class MindSporeRunner:
                 return Skipped(reason), gradients, ()
             notes = (AGAIN,) if has_recorded(call) else ()
             tested, narrow = widened(again, expected)
-            return Outputs(bench=found, device=tested), gradients, (*notes, *too_narrow(narrow))
-        found = [one if tested is not None else None for one, tested in zip(found, recorded)]
+            return Outputs(bench=expected_gradients, device=tested), gradients, (*notes, *too_narrow(narrow))
+        expected_gradients = [
+            gradient if other is not None else None for gradient, other in zip(expected_gradients, recorded)
+        ]
         note = not_again(problem) if again is None else compared_again(recorded, again)
         tested, narrow = widened(recorded, expected)
-        return Outputs(bench=found, device=tested), gradients, (note, *too_narrow(narrow))
+        return Outputs(bench=expected_gradients, device=tested), gradients, (note, *too_narrow(narrow))
 
     def _gradients(self, call: Call, bench: Reference) -> list[Made | None]:
-        """The gradient of each output, flat, as the reference has them; None for those that have none."""
+        """Return the gradient of each output of the reference, flat; None for an output without one."""
         outputs = bench.tensors
         recorded = self._rebuilder.gradients(call)
         wanted = [i for i, output in enumerate(outputs) if output.requires_grad]
@@ -207,23 +230,23 @@ class MindSporeRunner:
         pairs = (
             dict(zip(wanted, known)) if len(wanted) == len(known) else {i: i for i in wanted if i in known}
         )
-        found: list[Made | None] = []
+        gradients: list[Made | None] = []
         for i, output in enumerate(outputs):
             gradient = recorded[pairs[i]] if i in pairs else None
             if gradient is not None and gradient.values.shape != tuple(output.shape):
                 gradient = self._rebuilder.gradient_like(call, pairs[i], tuple(output.shape))
-            found.append(gradient)
-        return found
+            gradients.append(gradient)
+        return gradients
 
     def _has_data(self, arguments: Arguments, call: Call) -> bool:
-        """Were the values of its inputs kept, though not those of its outputs?"""
+        """Return True if a call has tensors, and the values of any of them were recorded."""
         given = [call.forward.get("input_args"), list((call.forward.get("input_kwargs") or {}).values())]
         return bool(arguments.tensors) and any(is_recorded(leaf) for leaf in described_leaves(given))
 
     # -- saving ----------------------------------------------------------------------------
 
     def save(self, call: Call, outcome: Outcome) -> str:
-        """Save the data of a call that did not pass, and the script that shows it."""
+        """Save the data of a call that did not pass, and return the path of its script; empty for no data."""
         assert self._options.error_directory is not None
         if not isinstance(outcome.kept, Kept):
             return ""
@@ -231,7 +254,11 @@ class MindSporeRunner:
 
 
 def too_narrow(found: Sequence[str]) -> tuple[Message, ...]:
-    """That outputs have narrower dtypes than they should have, and are judged by those."""
+    """Return a note that outputs have narrower dtypes than torch's, and are judged by the wider ones.
+
+    Args:
+        found: The changes that ``widened`` returned.
+    """
     if not found:
         return ()
     text = ", ".join(dict.fromkeys(found))
@@ -240,24 +267,30 @@ def too_narrow(found: Sequence[str]) -> tuple[Message, ...]:
 
 
 def brief(error: BaseException) -> str:
-    """The first words of an error; MindSpore's go on for pages behind a line of dashes."""
+    """Return the beginning of an error's message, without the pages that MindSpore adds after dashes."""
     text = re.split(r"- C\+\+ Call Stack|\bnode: @", str(error))[0]
     text = " ".join(re.sub(r"-{2,}\s*(- )?", " ", text).split())
     return (text or type(error).__name__).rstrip("-. ")[:600] + "."
 
 
 def _import_frameworks() -> None:
-    for module, wanted in NEEDED.items():
-        found = importlib.util.find_spec(module)
-        if found is None or found.origin is None:  # the latter for a directory that has its name by chance
+    """Import both frameworks.
+
+    Raises:
+        UserError: One of them is not installed.
+    """
+    for module, package in NEEDED.items():
+        spec = importlib.util.find_spec(module)
+        if spec is None or spec.origin is None:  # a directory of this name has no origin
             raise UserError(
                 f"Running APIs of MindSpore needs {module}, which is not installed.",
-                f"Install it with: pip install {wanted}",
+                f"Install it with: pip install {package}",
             )
         importlib.import_module(module)
 
 
 def _load(path: str) -> Any:
+    """Return the array in a ``.npy`` file."""
     from pathlib import Path
 
     return load_npy(Path(path))

@@ -1,4 +1,4 @@
-"""Tensors between the frameworks: values as numpy has them, with MindSpore's name of their dtype."""
+"""Tensors exchanged between both frameworks: numpy arrays, with MindSpore's name of their dtype."""
 
 from __future__ import annotations
 
@@ -17,15 +17,24 @@ STORED = {
     "Float16": np.float16, "Float32": np.float32, "Float64": np.float64, "BFloat16": np.float32,
     "Complex64": np.complex64, "Complex128": np.complex128,
 }  # fmt: skip
-"""MindSpore's dtypes, and what numpy holds them in: bfloat16, which it lacks, in float32."""
+"""Numpy dtypes that hold MindSpore's dtypes; numpy lacks bfloat16, which is held in float32."""
 
 FLOATS = ("Float16", "BFloat16", "Float32", "Float64")
+"""Dtypes of tensors that can have a gradient."""
+
 BITS = {"Float16": 16, "BFloat16": 16, "Float32": 32, "Float64": 64}
+"""Sizes of floating-point dtypes in bits."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Made:
-    """A tensor argument, rebuilt: its values, not to be written, MindSpore's dtype, its place in the call."""
+    """A rebuilt tensor argument.
+
+    Attributes:
+        values: Its values, which must not be written to.
+        dtype: MindSpore's name of its dtype.
+        place: Its place in the call, such as ``Mint.add.0.forward.input.1``.
+    """
 
     values: Values
     dtype: str
@@ -33,37 +42,37 @@ class Made:
 
     @property
     def is_float(self) -> bool:
-        """Can it have a gradient?"""
+        """True if it can have a gradient."""
         return self.dtype in FLOATS
 
     @property
     def array(self) -> Array:
-        """The same as the core judges it."""
+        """The tensor in the form that the standards of the pre-check judge."""
         return Array(self.values, self.dtype)
 
 
 @dataclass(frozen=True, slots=True)
 class DType:
-    """A dtype argument, by MindSpore's name."""
+    """A dtype argument, given by MindSpore's name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What a call is made with: ``Made`` for tensors, ``DType`` for dtypes, all else as it is."""
+    """Arguments of a call: ``Made`` for tensors, ``DType`` for dtypes, other values unchanged."""
 
     positional: tuple[Any, ...]
     keywords: dict[str, Any]
 
     @property
     def tensors(self) -> list[Made]:
-        """All tensors: those by position first, lists depth first."""
+        """All tensors, those by position first; lists are walked depth first."""
         return [item for item in leaves((self.positional, self.keywords)) if isinstance(item, Made)]
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """What tuples, lists and dicts hold, depth first."""
+    """Yield the values in tuples, lists and dicts, depth first."""
     if isinstance(value, (list, tuple)) and not isinstance(value, Array):
         for item in value:
             yield from leaves(item)
@@ -75,7 +84,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """``value`` with everything in its tuples, lists and dicts changed."""
+    """Return ``value`` with ``change`` applied to each value in its tuples, lists and dicts."""
     if isinstance(value, (list, tuple)) and not isinstance(value, Array):
         changed = [mapped(item, change) for item in value]
         return changed if isinstance(value, list) else tuple(changed)
@@ -85,18 +94,24 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def dtype_name(text: str) -> str:
-    """MindSpore's name of a dtype, however it was written: ``Float32`` of ``mindspore.float32``, too."""
+    """Return MindSpore's name of a dtype in any spelling, such as ``Float32`` for ``mindspore.float32``."""
     bare = text.rpartition(".")[2].removesuffix("_").lower()
     return next((name for name in STORED if name.lower() == bare), text)
 
 
 def widened(value: Any, expected: Sequence[str]) -> tuple[Any, list[str]]:
-    """``value`` with its arrays in their expected dtypes where their own are narrower, and what these were.
+    """Return ``value`` with arrays in their expected dtypes if their own are narrower.
 
-    By a wider dtype an output is judged that was computed in too narrow a one. Dtypes that are not known are
-    left as they are.
+    An output that was computed in too narrow a dtype is judged by the thresholds of the expected one.
+
+    Args:
+        value: The output of a call.
+        expected: MindSpore's names of the expected dtypes; empty for an unknown one.
+
+    Returns:
+        The new output, and one text for each change, such as ``Float16 → Float32``.
     """
-    found: list[str] = []
+    changes: list[str] = []
     names = iter(expected if len(list(leaves(value))) == len(expected) else ())
 
     def change(item: Any) -> Any:
@@ -108,7 +123,7 @@ def widened(value: Any, expected: Sequence[str]) -> tuple[Any, list[str]]:
             or BITS[item.dtype] >= BITS[name]
         ):
             return item
-        found.append(f"{item.dtype} → {name}")
+        changes.append(f"{item.dtype} → {name}")
         return Array(item.values.astype(STORED[name]), name)
 
-    return mapped(value, change), found
+    return mapped(value, change), changes

@@ -56,7 +56,7 @@ class Said:
         step = ""
         for line in text.splitlines():
             if found := re.match(
-                r"(?:(.*): )?([\d,]+) communication calls of (\d+) ranks checked, ([\d,]+) b", line
+                r"(?:(.*): )?([\d,]+) communication calls of (\d+) ranks checked, ([\d,]+) d", line
             ):
                 step = found[1] or ""
                 self.kept[step] = int(found[2].replace(",", "")) - int(found[4].replace(",", ""))
@@ -230,11 +230,11 @@ def test_what_is_broken_is_written_in_the_format_asked_for(
         sheet = openpyxl.load_workbook(path).active
         rows = [list(row) for row in sheet.iter_rows(values_only=True)]
         assert rows[0] == ["Step", "Rank", "Call", "Should have received", "Received"]
-        assert rows[1][1:4] == [1, "Distributed.recv.0.forward", "what rank 0 sent"]
+        assert rows[1][1:4] == [1, "Distributed.recv.0.forward", "the values that rank 0 sent"]
         return
     text = path.read_text("utf-8")
-    assert "Distributed.recv.0.forward" in text and "what rank 0 sent" in text
-    assert "1 of 2 values are wrong; the worst, at 1, is 2.25 where 1.0 was due" in text
+    assert "Distributed.recv.0.forward" in text and "the values that rank 0 sent" in text
+    assert "1 of 2 values are wrong; the worst, at flat index 1, is 2.25 instead of 1.0" in text
     assert len(text.splitlines()) == (2 if format_ == "csv" else 1)
 
 
@@ -256,7 +256,7 @@ def test_tensors_that_were_not_recorded_cost_their_call(copy: Path, check: Any) 
     path = copy / "rank0" / "dump.json"
     path.write_text(path.read_text().replace('"Distributed.broadcast.0.forward.input.0.pt"', '"-1"'))
     said = check(copy)
-    assert said.unchecked[""] == {"tensors are not on record": 2} and said.kept[""] == 13
+    assert said.unchecked[""] == {"the data of tensors were not recorded": 2} and said.kept[""] == 13
 
 
 def test_a_rank_that_is_missing_costs_the_calls_of_its_groups(live: Path, check: Any, tmp_path: Path) -> None:
@@ -274,8 +274,8 @@ def test_a_rank_that_is_missing_costs_the_calls_of_its_groups(live: Path, check:
     said = check(run)
     assert said.kept[""] == 0 and not said.named[""]
     assert set(said.unchecked[""]) == {
-        "a rank of the group is not on record",
-        "the other side of a transfer is not on record",
+        "a rank of the group has no record of the call",
+        "the matching send or receive is not known",
     }
 
 
@@ -333,7 +333,7 @@ def test_many_breaches_are_all_written_and_some_are_shown(copy: Path, probe: Any
             spoil(copy / f"rank{rank}" / "dump_tensor_data" / name)
     out = tmp_path / "o"
     assert probe("merge_result", "--check-collectives", copy, "-o", out, "--format", "jsonl") == 0
-    assert "15 communication calls of 2 ranks checked, 15 break their law" in probe.out
+    assert "15 communication calls of 2 ranks checked, 15 delivered wrong values" in probe.out
     assert "  and 5 more" in probe.out
     (path,) = out.iterdir()
     rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
@@ -346,4 +346,4 @@ def test_values_that_are_not_finite_are_told(copy: Path, probe: Any, tmp_path: P
             copy / "rank1" / "dump_tensor_data" / "Distributed.broadcast.0.forward.output.0.pt", number, value
         )
     assert probe("merge_result", "--check-collectives", copy, "-o", tmp_path / "o") == 0
-    assert "2 of 3 values are wrong; the worst, at 0, is nan where 1.0 was due" in probe.out
+    assert "2 of 3 values are wrong; the worst, at flat index 0, is nan instead of 1.0" in probe.out

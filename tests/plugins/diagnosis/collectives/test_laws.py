@@ -117,7 +117,7 @@ def test_more_than_rounding_breaks_the_law(dtype: np.dtype[Any], operation: str)
         wrong = right.copy()
         wrong[place] *= 1 + 12 * eps
         text = laws.breach(wrong.astype(dtype), laws.reduce(given, operation))
-        assert text.startswith("1 of 40 values are wrong") and f"at {place}," in text
+        assert text.startswith("1 of 40 values are wrong") and f"index {place}," in text
 
 
 @by_float
@@ -147,7 +147,7 @@ def test_whole_numbers_are_exact(dtype: np.dtype[Any], operation: str) -> None:
     assert not broken(found, given, operation)
     found[11] += 1
     assert laws.breach(found, laws.reduce(given, operation)).startswith(
-        "1 of 30 values are wrong; the worst, at 11"
+        "1 of 30 values are wrong; the worst, at flat index 11"
     )
 
 
@@ -361,7 +361,7 @@ def test_nothing_at_all_keeps_every_law() -> None:
     empty = np.empty((0, 3), np.float32)
     assert not laws.breach(empty, laws.gather([empty, empty]))
     assert not laws.breach(empty, laws.reduce([empty, empty], "SUM"))
-    assert laws.breach(np.ones(3), laws.gather([empty])) == "3 values where 0 were due"
+    assert laws.breach(np.ones(3), laws.gather([empty])) == "3 values instead of 0"
 
 
 def test_a_part_has_its_own_tolerance() -> None:
@@ -670,7 +670,7 @@ def test_who_received_something_else_is_named_with_its_call(api: str) -> None:
         ranks[victim].arrays[name] = spoilt
         found = checked(ranks)
         assert named(found) == [(victim, record.key)]
-        assert "values are wrong; the worst, at 0, is " in found.breaches[0].evidence
+        assert "values are wrong; the worst, at flat index 0, is " in found.breaches[0].evidence
         assert not found.unchecked and found.kept == 4 * len(receive) - 1
 
 
@@ -702,7 +702,7 @@ def test_tensors_that_are_missing_are_counted(api: str, is_recorded: bool) -> No
             ]
             rank.found[number] = Record(record.index, record.key, tuple(slots))
     found = checked(ranks)
-    why = "a tensor cannot be read" if is_recorded else "tensors are not on record"
+    why = "a tensor cannot be read" if is_recorded else "the data of tensors were not recorded"
     assert (found.kept, found.breaches, found.unchecked) == (0, [], {why: 2})
 
 
@@ -713,7 +713,7 @@ def test_a_rank_of_the_group_that_is_missing_is_counted(api: str) -> None:
     del ranks[1]
     found = checked(ranks)
     assert (found.kept, found.breaches) == (0, [])
-    assert found.unchecked == {"a rank of the group is not on record": 2}
+    assert found.unchecked == {"a rank of the group has no record of the call": 2}
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2])
@@ -734,7 +734,7 @@ def test_one_rank_lacks_a_call() -> None:
     ranks[0].call("all_reduce", [values(0)], [values(0)], group=Group((0, 1)))
     found = checked(ranks)
     assert found.kept == 2 and not found.breaches
-    assert found.unchecked == {"a rank of the group is not on record": 1}
+    assert found.unchecked == {"a rank of the group has no record of the call": 1}
 
 
 @pytest.mark.parametrize("operation", ["PREMUL_SUM", "UNUSED", "x" * 500])
@@ -853,7 +853,7 @@ def test_what_was_sent_arrives_in_its_order(send: str, receive: str, wrong: int 
             keys += [(to, key)] if number == wrong and to == 2 else []
     found = checked(ranks)
     assert named(found) == keys and found.kept == 6 - len(keys) and not found.unchecked
-    assert all(breach.law == "what rank 0 sent" for breach in found.breaches)
+    assert all(breach.law == "the values that rank 0 sent" for breach in found.breaches)
 
 
 @pytest.mark.parametrize("lost", [0, 1])
@@ -864,7 +864,7 @@ def test_a_transfer_with_one_side_is_counted(lost: int) -> None:
     ranks[lost].found.clear()
     found = checked(ranks)
     assert (found.kept, found.breaches) == (0, [])
-    assert found.unchecked == {"the other side of a transfer is not on record": 1}
+    assert found.unchecked == {"the matching send or receive is not known": 1}
 
 
 def test_what_is_received_from_anyone_is_counted() -> None:

@@ -129,7 +129,7 @@ def test_without_difference_nothing_is_named() -> None:
 def test_the_op_whose_inputs_agree_and_whose_outputs_do_not() -> None:
     ops = [GOOD, BAD, BEHIND, GOOD]
     assert named(ops) == [(0, "bad")]
-    assert why(ops) == "gives out values that differ although its inputs agree (output.0: rms 10000 apart)"
+    assert why(ops) == "returns values that differ, although its inputs agree (output.0: rms 10000 apart)"
 
 
 def test_the_worst_output_is_told() -> None:
@@ -143,18 +143,20 @@ def test_an_op_without_inputs() -> None:
 def test_another_argument_is_part_of_the_evidence() -> None:
     ops = [torch("mul", [0, argument()], [FAULT]), BEHIND]
     assert named(ops) == [(0, "mul")]
-    assert why(ops).startswith("was called with another argument (input.1: 1.05 against 1.0) and gives out")
+    assert why(ops).startswith("was called with a different argument (input.1: 1.05 against 1.0) and returns")
 
 
 def test_an_argument_that_changes_nothing_is_not_named() -> None:
     assert named([torch("relu", [0, argument()], [0]), GOOD]) == []
-    assert why([torch("mul", [0, argument(False)], [FAULT])]).startswith("gives out values that differ")
+    assert why([torch("mul", [0, argument(False)], [FAULT])]).startswith("returns values that differ")
 
 
 def test_values_that_differ_out_of_nowhere_are_named_where_they_are_taken_in() -> None:
     ops = [GOOD, torch("linear", [0, FAULT], [FAULT]), BEHIND]
     assert named(ops) == [(0, "linear")]
-    assert why(ops).startswith("takes in values that differ, and nothing before it does (input.1: ")
+    assert why(ops).startswith(
+        "takes in values that differ, and no earlier difference explains them (input.1: "
+    )
 
 
 def test_only_the_first_of_two_faults_of_one_rank() -> None:
@@ -288,7 +290,7 @@ def test_gradients_are_made_last_wherever_they_are_recorded(name: str) -> None:
     gradient = op(name, [], [FAULT])
     assert named([gradient, BAD, BEHIND]) == named([BAD, BEHIND, gradient]) == [(0, "bad")]
     assert named([gradient, GOOD]) == [(0, name)]
-    assert why([gradient, GOOD]).startswith("differs, and nothing before it does (")
+    assert why([gradient, GOOD]).startswith("differs, and no earlier difference explains it (")
 
 
 def test_gradients_of_a_rank_that_learnt_of_a_fault() -> None:
@@ -344,7 +346,9 @@ def test_a_collective_that_delivers_wrong_values_is_named(api: str) -> None:
     right = [GOOD, call(api, [0], [0]), GOOD]
     assert named(wrong, wrong) == [(0, api), (1, api)]
     assert named(right, wrong) == [(1, api)]
-    assert why(right, wrong).startswith("delivers values that differ although all that was sent agrees (")
+    assert why(right, wrong).startswith(
+        "delivers values that differ, although no difference was found in what was sent ("
+    )
 
 
 def test_a_collective_whose_own_input_differs_out_of_nowhere() -> None:
@@ -359,7 +363,7 @@ def test_a_collective_whose_own_input_differs_out_of_nowhere() -> None:
 def test_another_argument_of_a_collective_is_part_of_the_evidence() -> None:
     """Sum on one side, mean on the other."""
     wrong = [call("all_reduce", [0, argument()], [FAULT])]
-    assert "was called with another argument (input.1: 1.05 against 1.0)" in why(
+    assert "was called with a different argument (input.1: 1.05 against 1.0)" in why(
         wrong, [call("all_reduce", [0], [0])]
     )
 
@@ -564,7 +568,7 @@ def test_values_of_a_rank_that_was_not_compared() -> None:
         other = [] if len(ops[0].call.group) == 0 else [call(short_api(ops[0]), [0], [0], [0, 1, 5], ops[0].call.root)]  # type: ignore[union-attr]  # fmt: skip
         (node,) = first_differences({0: [*ops, BEHIND], 1: other})
         assert (node.rank, node.facts) == (0, ops[0])
-        assert "rank 5, which may have sent them, is not compared" in node.why
+        assert "rank 5 may have sent them, and was not compared" in node.why
 
 
 def short_api(facts: OpFacts) -> str:

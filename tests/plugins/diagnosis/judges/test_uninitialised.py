@@ -243,7 +243,9 @@ def test_values_not_computed_yet_get_verdicts_that_say_nothing() -> None:
         verdict, further = ruling.verdict, ruling.further
         assert (verdict.level, verdict.label, verdict.failed) == (Level.SKIP, "No", False)
         assert further is not None and further.level is Level.SKIP
-        assert [reason.detail for reason in further.reasons] == ["not computed yet"]
+        assert [reason.detail for reason in further.reasons] == [
+            "uninitialised memory, or overwritten before it is read"
+        ]
 
 
 def test_a_null_in_place_of_a_buffer(finder: Uninitialised) -> None:

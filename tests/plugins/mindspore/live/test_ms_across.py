@@ -1,4 +1,4 @@
-"""Recorded live: the gradient that MindSpore 2.10 gets wrong is named first against PyTorch."""
+"""A gradient that MindSpore 2.10 gets wrong is the first suspect in a comparison with PyTorch, recorded live."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ C = np.arange(6, dtype=np.float32)
 
 
 def program(api: Any, c: Any, *, split: bool) -> Callable[[Any, Any], Any]:
-    """One program for both frameworks, whose APIs have the same names."""
+    """Return one program for both frameworks, whose APIs have the same names."""
 
     def run(x: Any, w: Any) -> Any:
         h = api.matmul(api.tanh(x), w)

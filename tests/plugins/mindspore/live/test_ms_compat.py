@@ -1,4 +1,4 @@
-"""The private API that the recorder of MindSpore uses; written for MindSpore 2.10."""
+"""Private API of MindSpore 2.10 that the recorder uses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def seen(look: Any) -> Any:
-    """What ``look`` finds inside a function that is differentiated."""
+    """Return the result of ``look``, called inside a function that is differentiated."""
     found: list[Any] = []
     weight = Parameter(Tensor(X), name="w")
 

@@ -1,4 +1,4 @@
-"""Rebuilding, both modes, the forms of backward, and why calls are skipped, on MindSpore itself."""
+"""Pre-check on MindSpore itself: rebuilding, both modes, forms of backward, reasons for skipping calls."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ NO_GRADIENT = (
     "MintFunctional.binary_cross_entropy_with_logits",
     "Tensor.__setitem__",
 )
-"""There is none, or it is lost: MindSpore 2.10.0 loses that of kl_div's target on a CPU."""
+"""Arguments without a gradient; MindSpore 2.10.0 loses that of kl_div's target on a CPU."""
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_arguments_by_position_mean_what_mindspore_means(
 
 
 def test_gradients_agree_with_finite_differences() -> None:
-    """So that both sides are not wrong in the same way."""
+    """Finite differences show that both sides are not wrong in the same way."""
     values = np.linspace(0.5, 2.0, 6, dtype=np.float32).reshape(2, 3)
     made = [Made(values, "Float32", "a"), Made(values[::-1].copy(), "Float32", "b")]
     ones = Made(np.ones((2, 3), np.float32), "Float32")
@@ -273,7 +273,7 @@ def test_gradients_that_were_not_recorded(kept: list[Any], tmp_path: Path) -> No
 
 
 def test_gradients_by_position_alone(tmp_path: Path) -> None:
-    """The peer's recorder sees no gradient of a keyword."""
+    """msprobe records no gradients of keyword arguments."""
     recording = Recording(tmp_path, "tensor")
     name = recording.call("Mint.add", X, keywords={"other": Y})
     recording.data[f"{name}.backward"]["output"].pop()
@@ -305,7 +305,7 @@ ONE = leaf("Float32", [2, 3], -1.0, 1.0)
         ("MintDistributed.all_reduce.0", "collectives need other ranks"),
         ("Jit.net.0", "Jit is not run alone"),
         ("Mint.no_such_api.0", "Mint.no_such_api is not there in MindSpore"),
-        ("Mint.empty_like.0", "nobody computes what it gives out"),
+        ("Mint.empty_like.0", "its output is uninitialised memory"),
         ("Mint.norm.0", "MindSpore cannot run it on this device: The kernel LinalgVectorNorm unregistered"),
         ("Tensor.std.0", "another default"),
         ("Functional.fused_thing.0", "is not there in MindSpore"),
@@ -323,7 +323,7 @@ def test_reasons(name: str, says: str, tmp_path: Path) -> None:
 
 
 def test_an_error_belongs_to_the_call_that_made_it(tmp_path: Path) -> None:
-    """Kernels run asynchronously by default, and their errors come up in whatever is asked next."""
+    """Kernels run asynchronously by default, and their errors are raised by a later call."""
     checks = written(tmp_path, {"Mint.norm.0.forward": forward(ONE), "Mint.neg.0.forward": forward(ONE)})
     found = checks.all()
     assert found["Mint.norm.0"].forward is SKIP and found["Mint.neg.0"].forward is PASS

@@ -1,4 +1,4 @@
-"""The pre-check on runs of mindstudio-probe 26.2.0: the real bug is found, the good run passes, nothing is lost."""
+"""Pre-check on runs of msprobe 26.2.0: the real bug is found, the good run passes, no call is lost."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ BETTER_THAN_SKIPPED = {
     "Mint.exp.3": ("pass", "", "pass"), "Mint.exp.4": ("pass", "", "pass"), "Mint.exp.2": ("pass", "", "pass"),
     "MintFunctional.flatten.0": ("pass", "", "pass"), "Mint.item.0": ("pass", "", "pass"),
 }  # fmt: skip
-"""What the peer skips, or calls wrong: gradients of lists, outputs that are indices, inf and nan."""
+"""Calls that msprobe skips or fails: gradients of lists, outputs that are indices, inf and nan."""
 
 
 def test_edge_cases(fixtures: Path, tmp_path: Path, probe: Callable[..., int]) -> None:

@@ -1,4 +1,4 @@
-"""The recorder of MindSpore programs: filters, steps, tasks, programs of many kinds, and what users do wrong."""
+"""Recorder of MindSpore programs: filters, steps, tasks, programs of many kinds, mistakes of users."""
 
 from __future__ import annotations
 

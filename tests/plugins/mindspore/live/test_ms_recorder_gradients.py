@@ -1,4 +1,4 @@
-"""The gradients of single calls of MindSpore, as they are recorded."""
+"""Recorded gradients of single calls of MindSpore."""
 
 from __future__ import annotations
 

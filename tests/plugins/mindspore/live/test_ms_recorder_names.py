@@ -1,4 +1,4 @@
-"""What the recorder of MindSpore programs calls what it sees: names, levels, parents, the head of the run."""
+"""Names that the recorder of MindSpore programs writes: records, levels, parents, the header of the run."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_levels(tmp_path: Path, level: str, cells: bool, calls: bool) -> None:
 
 
 def test_everything_of_mint_is_seen(tmp_path: Path) -> None:
-    """Names that no list has: those of mint, its functional, special and linalg, in ``__all__`` or not."""
+    """Functions of mint, its functional, special and linalg are recorded, in ``__all__`` or not."""
     x = tensor(3, 3)
 
     def calls() -> None:
@@ -121,7 +121,7 @@ def test_everything_of_mint_is_seen(tmp_path: Path) -> None:
 
 
 def test_calls_of_layers_of_mint_are_seen(tmp_path: Path) -> None:
-    """They find functions under names of their own, and in the modules that define them."""
+    """Layers import functions under other names, and from the modules that define them."""
     layers = mint.nn
     net = nn.SequentialCell(
         layers.Linear(3, 4), layers.Tanh(), layers.Softmax(-1), layers.SiLU(), layers.Flatten(), layers.GLU()

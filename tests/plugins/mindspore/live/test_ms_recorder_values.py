@@ -1,4 +1,4 @@
-"""What the recorder of MindSpore programs writes of a value: statistics, checksums, files, other kinds."""
+"""Values that the recorder of MindSpore programs writes: statistics, checksums, files, other kinds."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The real bug: the gradient of ``mint.split`` followed by permute is wrong in MindSpore 2.10.0 on a CPU.
+"""A real bug: the gradient of ``mint.split`` followed by permute is wrong in MindSpore 2.10.0 on a CPU.
 
-Three lines, recorded: what the recorder says must be what happened, and what happened is wrong.
+A program of three lines is recorded. The record must hold the wrong gradient that was computed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Acceptance 5: correct calls of mint pass, planted errors do not (in every dtype that the CPU has kernels for)."""
+"""Correct calls of mint pass, and planted errors fail, in every dtype that the CPU has kernels for."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PASS, ERROR, SKIP = Status.PASS, Status.ERROR, Status.SKIP
 
 
 def supported() -> set[str]:
-    """The APIs that run on a CPU, forward and in float32, by the sweep of MindSpore 2.10.0."""
+    """Return the APIs whose forward runs on a CPU in float32 with MindSpore 2.10.0."""
     with (DATA / "mindspore_cpu_support.csv").open(encoding="utf-8") as file:
         found = {row["api"] for row in csv.DictReader(file) if row["fwd_210"] == "ok"}
     places = {"mint": "Mint.", "F": "MintFunctional.", "special": "Mint.special."}
@@ -84,17 +84,17 @@ def test_the_standard_passes_correct_calls_in_16_bits(dtype: str, least: int, tm
 
 
 def narrow(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Computed in float16."""
+    """Return a function that computes in float16."""
     return lambda x, *more, **keywords: function(x.astype(ms.float16), *more, **keywords).astype(ms.float32)
 
 
 def silent_gradient(x: Any, y: Any) -> Any:
-    """Right forward, the gradient of the second factor lost."""
+    """Multiply, but lose the gradient of the second factor."""
     return mint.mul(x, ops.stop_gradient(y))
 
 
 def layer(x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Any:
-    """group_norm without its eps."""
+    """Compute group_norm without its eps."""
     return F.group_norm(x, groups, weight, bias, 1e-12)
 
 
@@ -150,7 +150,7 @@ def test_there_are_twenty_planted_errors_at_least() -> None:
 
 
 def test_the_rule_alone_misses_a_factor_of_two_and_fails_what_is_right(tmp_path: Path) -> None:
-    """Why there is a second judgement."""
+    """The second judgement is needed, because the rule of the guide alone is wrong about both."""
     recording = Recording(tmp_path)
     small = recording.call("Mint.mul", TINY, T(5, 7))
     large = recording.call("Mint.mul", T(64, 64, low=-64, high=64), T(64, 64, low=-64, high=64, seed=1))
@@ -184,12 +184,12 @@ def test_what_the_recorder_records_passes(tmp_path: Path) -> None:
 
 
 def is_recorded(one: Any) -> bool:
-    """Does it take a tensor, and compute something?"""
+    """Return True if a call takes a tensor and computes."""
     return one.api != "Mint.item" and bool(Arguments(one.positional, one.keywords).tensors)
 
 
 def run(one: Any, arguments: Arguments) -> None:
-    """A call as a user writes it, differentiated where it can be."""
+    """Make a call as a user writes it, and differentiate it if that is possible."""
     scope, _, name = one.api.partition(".")
 
     def call(*tensors: Any) -> Any:
@@ -214,7 +214,7 @@ NOT_DIFFERENTIATED = {
     f"Mint.{name}" for name in ("isfinite", "isinf", "isnan", "eq", "ne", "not_equal", "gt", "greater", "ge",
     "greater_equal", "lt", "less", "le", "less_equal", "allclose", "isclose", "item", "searchsorted")
 }  # fmt: skip
-"""What gives out no real number."""
+"""APIs that return no real number."""
 
 
 def built_of(item: Any, given: Any) -> Any:

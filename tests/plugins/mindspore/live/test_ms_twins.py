@@ -1,4 +1,4 @@
-"""One net in both frameworks, each in its own words, recorded live: what both have pairs, and nothing is wrong."""
+"""The same net in both frameworks, recorded live: calls that both have are paired, and none fails."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Rows = list[dict[str, Any]]
 
 
 def recorded(net: str, level: str, directory: Path, rel: float = 1e-5) -> list[Path]:
-    """Both runs, of one step of training."""
+    """Record one training step in each framework."""
     ours, theirs = (make() for make in NETS[net])
     step = mindspore_training(ours)
     recording = Recording(directory / "ms", task="tensor", level=level)
@@ -55,7 +55,7 @@ def recorded(net: str, level: str, directory: Path, rel: float = 1e-5) -> list[P
 
 
 def word(name: str, is_target: bool) -> str:
-    """What a row's call is, in common words: the path of a module, or an API."""
+    """Return the common name of a row's call: the path of a module, or an API."""
     key = name.partition(".input.")[0].partition(".output.")[0].partition(".parameters.")[0]
     if "parameters_grad" in key:
         key = key.partition(".parameters_grad")[0] + ".parameters_grad"
@@ -106,7 +106,7 @@ def test_what_both_have_pairs_and_nothing_is_wrong(net: str, level: str, tmp_pat
 
 
 class Default(NamedTuple):
-    """A layer built with its own default where PyTorch's is another: what is named first, and what is told."""
+    """A layer whose default differs from PyTorch's: the call named first, and the hint."""
 
     net: str
     layer: str

@@ -1,4 +1,4 @@
-"""The table of names against both frameworks: what it pairs exists, and gives the same values on this CPU."""
+"""Table of names, checked with both frameworks: paired APIs exist, and return the same values on this CPU."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("Tensor.swapaxes", (X, 0, 1), {}),
 ]  # fmt: skip
 UNEQUAL = [("Tensor.std", (X,), {}), ("Tensor.var", (X,), {}), ("Functional.var", (X,), {"axis": 1})]
-"""Defaults that differ, of which a hint tells."""
+"""Calls whose defaults differ, which a hint mentions."""
 
 
 def function(scopes: dict[str, Any], name: str) -> Callable[..., Any]:
@@ -145,7 +145,7 @@ def arrays(value: Any) -> list[np.ndarray[Any, Any]]:
 
 
 def in_torch(api: str, positional: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-    """The call that the table says PyTorch has instead: its name, and each argument in its place."""
+    """Run the call that the table gives for PyTorch, with each argument at its place."""
     word = TABLE.source.word(api)
     columns = [column.rstrip("*").split("|") for column in TABLE.target.arguments.get(word, ())]
     found: dict[int, Any] = {}
@@ -169,7 +169,7 @@ def in_torch(api: str, positional: tuple[Any, ...], keywords: dict[str, Any]) ->
 
 
 def common(api: str, own: str, column: list[str]) -> str:
-    """PyTorch's word for a parameter, of those that its overloads have in one place."""
+    """Return PyTorch's name of a parameter, of those that its overloads have at one position."""
     words = (item.rstrip("*").split("|") for item in TABLE.source.arguments.get(api, ()))
     known = next((item for item in words if own in item), [own])
     return next(word for word in known if word in column)
