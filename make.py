@@ -1,4 +1,4 @@
-"""The verbs of this repository, as in ``python3 make.py test``: each function below that has no argument.
+"""The verbs of this repository, such as ``python3 make.py test``; alone, it lists them.
 
 Needs Python (3.10 to 3.13) with pip and venv, nothing else. Everything is installed into ``.venv``
 here (MindSpore into ``.venv-mindspore``): first the third-party packages, then our distributions from their
