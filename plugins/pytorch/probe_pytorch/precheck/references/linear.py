@@ -1,4 +1,4 @@
-"""The linear layer (spec: pre-check guide 6)."""
+"""The definition of the linear layer (docs/standards.md#fused-operators)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from probe_pytorch.precheck.references.checks import check
 
 
 def npu_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x Wᵀ + b for ``x`` (…, in), ``weight`` (out, in) and ``bias`` (out,).
+    """Return x Wᵀ + b for ``x`` (…, in), ``weight`` (out, in) and ``bias`` (out,).
 
     Raises:
         ValueError: The shapes do not fit.
