@@ -143,7 +143,10 @@ def test_a_compiled_model_is_said_to_run_as_written(
                 found.stop()
                 found.step()
         error = capsys.readouterr().err
-        assert error.count("the model is compiled by torch.compile, but runs uncompiled while it is recorded") == said
+        assert (
+            error.count("the model is compiled by torch.compile, but runs uncompiled while it is recorded")
+            == said
+        )
     torch._dynamo.reset()
 
 

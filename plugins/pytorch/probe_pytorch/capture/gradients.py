@@ -44,23 +44,23 @@ def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
     return tensors
 
 
-def _gather(values: Iterable[Any], found: list[torch.Tensor], depth: int) -> None:
+def _gather(values: Iterable[Any], tensors: list[torch.Tensor], depth: int) -> None:
     for value in values:
         if isinstance(value, torch.Tensor):
             if value.requires_grad:
-                found.append(value)
+                tensors.append(value)
         elif isinstance(value, (list, tuple)):
             if depth < 8:
                 _gather(
                     tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value),
-                    found,
+                    tensors,
                     depth + 1,
                 )
         elif isinstance(value, dict) and depth < 8:
-            _gather(dict.values(value), found, depth + 1)
+            _gather(dict.values(value), tensors, depth + 1)
         elif hasattr(type(value), "__dataclass_fields__") and depth < 8:
             _gather(
-                (getattr(value, name, None) for name in type(value).__dataclass_fields__), found, depth + 1
+                (getattr(value, name, None) for name in type(value).__dataclass_fields__), tensors, depth + 1
             )
 
 
