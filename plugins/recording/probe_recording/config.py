@@ -90,14 +90,14 @@ class Config:
         parameter_gradients: True to record the gradients of parameters.
         summary: ``statistics``, or a checksum to record beside them: ``md5`` (a CRC-32) or ``xxh3``.
         asynchronous: True to keep data on the device until the end of the step (``async_dump``).
-        precision: ``high`` computes the statistics of half types in float32, ``low`` in their own type.
+        precision: ``high`` accumulates statistics on a device in float64, ``low`` in float32.
         extra_info: True to write ``stack.json`` and ``construct.json``.
         risk_level: The family of APIs to record, one of ``RISK_LEVELS``.
         enabled: The value of ``dump_enable`` when the file was first read; None if it has none.
         dataloader: True to begin and end steps by the data loader (``enable_dataloader``).
-        acl_config: The kernel configuration of level L2.
+        acl_config: A dump configuration of ACL for level L2 on an NPU; empty for a default one.
         seed: The random seed to set at the start; None to set none.
-        deterministic: True to demand deterministic algorithms, if ``seed`` is set.
+        deterministic: True to use deterministic algorithms; the random seed is then set, too.
         overflow_count: Number of overflowing records after which the search stops; -1 for never.
         store: ``packed`` for one tensor file per rank and step, ``files`` for one file per tensor.
         compile: ``eager`` to run compiled code uncompiled while it is recorded, ``tap`` to keep it compiled.
@@ -467,7 +467,7 @@ def _dump_path(reader: _Fields) -> Path:
         bad = next(c for c in str(path) if not _PATH.fullmatch(c))
         raise reader._wrong(
             "dump_path",
-            f'stands for "{path}", which contains the character {bad!r}',
+            f'is "{path}" in full, which contains the character {bad!r}',
             "Use only letters, digits, _ - . and /, also in the name of the working directory.",
         )
     return path

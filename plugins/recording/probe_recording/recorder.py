@@ -452,7 +452,7 @@ class Recorder(ABC, Generic[S]):
         return SINGLE
 
     def _size(self) -> int:
-        """Return the number of processes of the run, as far as is known; 0 for a malformed variable."""
+        """Return the number of processes of the run; 1 if nothing is known about it."""
         if (group := self._group()) is not None:
             return group[1]
         size = os.environ.get(self.size_variable, "")

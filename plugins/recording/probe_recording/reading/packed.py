@@ -106,7 +106,7 @@ Memory = Union[Mapped, _Stretches]
 
 
 class _Content(NamedTuple):
-    """The content of an opened file; in place of a wrong entry stands a text on its error."""
+    """The content of an opened file; a wrong entry is replaced by a text on its error."""
 
     memory: Memory
     entries: dict[str, _Entry | str]
