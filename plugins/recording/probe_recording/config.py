@@ -467,7 +467,7 @@ def _dump_path(reader: _Fields) -> Path:
         bad = next(c for c in str(path) if not _PATH.fullmatch(c))
         raise reader._wrong(
             "dump_path",
-            f'is "{path}" in full, which contains the character {bad!r}',
+            f'is "{path}" in full, which holds {bad!r}, a character that the path of a run cannot have',
             "Use only letters, digits, _ - . and /, also in the name of the working directory.",
         )
     return path
