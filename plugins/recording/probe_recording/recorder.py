@@ -1,4 +1,4 @@
-"""The steps and ranks of a recording and its open session, for recorders of all frameworks."""
+"""The steps and ranks of a recording and its open session (docs/configuration.md#steps-and-ranks)."""
 
 from __future__ import annotations
 
