@@ -1,9 +1,9 @@
-"""Wall time of checking 500 calls with one worker and with two: ``python check_calls.py [CALLS]``.
+"""Benchmark of checking 500 calls with one and with two workers: ``python check_calls.py [CALLS]``.
 
-The calls are those of a transformer of WIDTH, forward and backward, inputs made up from statistics. Both
-commands run REPEATS times, in turn; a line gives the medians and how many times faster two workers are.
+The calls are those of a transformer of width WIDTH, forward and backward, with random inputs made from
+statistics. The two commands run in turn. One line shows the median wall times and their ratio.
 
-REPEATS       how often each command runs (3)
+Environment variable: REPEATS, the number of runs of each command (default 3).
 """
 
 from __future__ import annotations
@@ -22,17 +22,18 @@ WIDTH, LENGTH, HEADS = 512, 128, 8
 
 
 def tensor(*shape: int, grad: bool = True) -> dict[str, Any]:
-    """A recorded tensor of values from -1 to 1."""
+    """Return the leaf of a tensor of values from -1 to 1."""
     return {"type": "torch.Tensor", "dtype": "torch.float32", "shape": list(shape), "Max": 1.0, "Min": -1.0,
             "Mean": 0.0, "Norm": 1.0, "requires_grad": grad}  # fmt: skip
 
 
 def number(value: float) -> dict[str, Any]:
+    """Return the leaf of a number."""
     return {"type": type(value).__name__, "value": value}
 
 
 def layer() -> list[tuple[str, list[Any], dict[str, Any]]]:
-    """The calls of one layer: name, arguments, output."""
+    """Return name, arguments and output of each call of one layer."""
     x, wide = tensor(1, LENGTH, WIDTH), tensor(1, LENGTH, 4 * WIDTH)
     heads, scores = tensor(1, HEADS, LENGTH, WIDTH // HEADS), tensor(1, HEADS, LENGTH, LENGTH)
     square, vector = tensor(WIDTH, WIDTH), tensor(WIDTH)
@@ -54,11 +55,11 @@ def layer() -> list[tuple[str, list[Any], dict[str, Any]]]:
 
 
 def write_run(path: Path, calls: int) -> None:
-    """A ``dump.json`` with so many calls."""
+    """Write a ``dump.json`` with ``calls`` calls."""
     data: dict[str, Any] = {}
-    one = layer()
+    calls_of_layer = layer()
     for i in range(calls):
-        name, arguments, output = one[i % len(one)]
+        name, arguments, output = calls_of_layer[i % len(calls_of_layer)]
         key = f"{name}.{i}"
         data[f"{key}.forward"] = {"input_args": arguments, "input_kwargs": {}, "output": [output]}
         data[f"{key}.backward"] = {"input": [output], "output": [arguments[0]]}
@@ -67,19 +68,20 @@ def write_run(path: Path, calls: int) -> None:
 
 
 def main() -> None:
-    """Print the table."""
+    """Run the benchmark and print its result."""
     calls = int(sys.argv[1]) if sys.argv[1:] else CALLS
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory)
         write_run(home / "dump.json", calls)
         times: dict[int, list[float]] = {1: [], 2: []}
         for _ in range(REPEATS):
-            for workers, found in times.items():
+            for workers, walls in times.items():
                 command = [*PROBE, "multi_run_ut", "-n", str(workers), "-d", "cpu", "-api_info",
                            str(home / "dump.json"), "-o", str(home / "out")]  # fmt: skip
-                found.append(measure(command).wall)
-    one, two = (statistics.median(times[workers]) for workers in (1, 2))
-    print(f"{calls} calls: 1 worker {one:.1f} s, 2 workers {two:.1f} s, {one / two:.2f} times as fast")
+                walls.append(measure(command).wall)
+    single, double = (statistics.median(times[workers]) for workers in (1, 2))
+    ratio = single / double
+    print(f"{calls} calls: 1 worker {single:.1f} s, 2 workers {double:.1f} s, {ratio:.2f} times as fast")
 
 
 if __name__ == "__main__":

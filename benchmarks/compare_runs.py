@@ -1,12 +1,13 @@
-"""Time and memory of ``probe compare``, beside those of the peer: ``python compare_runs.py [KIND …]``.
+"""Benchmark of time and memory of ``probe compare`` and msprobe: ``python compare_runs.py [KIND …]``.
 
-KIND is big, small, packed, stat (see make_runs.py), help or growth. Each command runs in a process of
-its own, REPEATS times, with the peer's in turn; a line gives the medians of CPU and wall seconds and the
-largest resident set of one process, then how many times as much each peer takes.
+KIND is big, small, packed, stat (see make_runs.py), help or growth. The commands of probe and msprobe run in
+turn, each in a process of its own. A line shows the medians of CPU seconds, wall seconds and the largest
+resident set of one process; the lines of msprobe also show the ratios to probe.
 
-PROBE_BENCH   where the runs are kept between calls; else they are made in a temporary directory
-PROBE_PEERS   msprobe executables to measure beside (mindstudio-probe 8.3 or 26), parted by colons
-REPEATS       how often each command runs (3)
+Environment variables:
+    PROBE_BENCH: A directory that keeps the runs between calls; by default a temporary one.
+    MSPROBES: Paths of msprobe executables (mindstudio-probe 8.3 or 26), separated by colons.
+    REPEATS: Number of runs of each command (default 3).
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PROBE = (sys.executable, "-m", "probe_core.cli")
 
 @dataclass(frozen=True)
 class Cost:
-    """What a command took: CPU and wall seconds, MiB of its largest process."""
+    """The cost of a command: CPU seconds, wall seconds, and MiB of its largest process."""
 
     cpu: float
     wall: float
@@ -40,7 +41,7 @@ class Cost:
 
 
 def measure(command: list[str]) -> Cost:
-    """The cost of one run of ``command``, the processes that it starts and waits for included."""
+    """Run a command and return its cost, including the processes that it starts and waits for."""
     started = time.monotonic()
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         _, status, usage = os.wait4(process.pid, 0)
@@ -50,7 +51,10 @@ def measure(command: list[str]) -> Cost:
 
 
 def medians(commands: dict[str, list[str]]) -> dict[str, Cost]:
-    """The median cost of each command, run in turn; probe once more before, so that files are in memory."""
+    """Return the median cost of each command.
+
+    The commands run in turn, after one run of probe that brings the files into memory.
+    """
     measure(commands["probe"])
     costs: dict[str, list[Cost]] = {name: [] for name in commands}
     for _ in range(REPEATS):
@@ -58,28 +62,28 @@ def medians(commands: dict[str, list[str]]) -> dict[str, Cost]:
             costs[name].append(measure(command))
     return {
         name: Cost(
-            *(statistics.median(getattr(cost, part) for cost in found) for part in ("cpu", "wall", "memory"))
+            *(statistics.median(getattr(cost, part) for cost in runs) for part in ("cpu", "wall", "memory"))
         )
-        for name, found in costs.items()
+        for name, runs in costs.items()
     }
 
 
-def peers() -> dict[str, str]:
-    """The peers' executables by version."""
-    found: dict[str, str] = {}
+def msprobes() -> dict[str, str]:
+    """Return the msprobe executables by their versions."""
+    executables: dict[str, str] = {}
     ask = "import importlib.metadata as m; print(m.version('mindstudio-probe'))"
-    for executable in filter(None, os.environ.get("PROBE_PEERS", "").split(":")):
+    for executable in filter(None, os.environ.get("MSPROBES", "").split(":")):
         python = Path(executable).with_name("python")
-        found[subprocess.check_output([python, "-c", ask], text=True).strip()] = executable
-    return found
+        executables[subprocess.check_output([python, "-c", ask], text=True).strip()] = executable
+    return executables
 
 
-def peer_command(version: str, executable: str, home: Path, kind: str, form: str) -> list[str] | None:
-    """How a peer compares the runs of a kind; None where it cannot, or not within minutes."""
+def msprobe_command(version: str, executable: str, home: Path, kind: str, form: str) -> list[str] | None:
+    """Return msprobe's command that compares the runs of a kind; None if it cannot, or takes too long."""
     out = str(home / f"out-{version}")
     if version.startswith("8.3"):
         if kind == "small" or (kind, form) == ("stat", "csv"):
-            return None  # more than 300 s; it writes xlsx alone
+            return None  # small takes more than 300 s; msprobe 8.3 writes no csv
         return [
             executable,
             "-f",
@@ -106,7 +110,7 @@ def peer_command(version: str, executable: str, home: Path, kind: str, form: str
 
 
 def probe_command(runs: Path, home: Path, form: str) -> list[str]:
-    """How probe compares the runs in a directory."""
+    """Return probe's command that compares the runs in a directory."""
     return [
         *PROBE,
         "compare",
@@ -121,10 +125,10 @@ def probe_command(runs: Path, home: Path, form: str) -> list[str]:
 
 
 def made(home: Path, kind: str, calls: int | None = None) -> Path:
-    """The runs of a kind, made if they are not there."""
+    """Return the directory of the runs of a kind, which are made if necessary."""
     runs = home / (kind if calls is None else f"{kind}-{calls}")
     if not runs.exists():
-        maker = Path(__file__).with_name("make_runs.py")  # not imported: torch would count as our memory
+        maker = Path(__file__).with_name("make_runs.py")  # not imported, to keep torch out of this process
         subprocess.run(
             [sys.executable, maker, runs, kind, *([] if calls is None else [str(calls)])], check=True
         )
@@ -132,29 +136,29 @@ def made(home: Path, kind: str, calls: int | None = None) -> Path:
 
 
 def show(label: str, costs: dict[str, Cost]) -> None:
-    """Print the line of one command, and one for each peer."""
-    ours = costs.pop("probe")
-    print(f"{label:12} probe  {ours}", flush=True)
+    """Print one line for probe and one for each version of msprobe."""
+    probe = costs.pop("probe")
+    print(f"{label:12} probe  {probe}", flush=True)
     for version, cost in costs.items():
-        ratio = f"{cost.cpu / ours.cpu:5.1f}x CPU {cost.wall / ours.wall:5.1f}x wall"
+        ratio = f"{cost.cpu / probe.cpu:5.1f}x CPU {cost.wall / probe.wall:5.1f}x wall"
         print(f"{label:12} {version:6} {cost}  {ratio}", flush=True)
 
 
 def compare_kind(home: Path, kind: str) -> None:
-    """Measure one workload in its formats."""
+    """Measure one kind of runs in its formats."""
     runs = made(home, kind)
     for form in FORMATS[kind]:
         commands = {"probe": probe_command(runs, home, form)}
         if kind != "packed":
-            for version, executable in peers().items():
-                command = peer_command(version, executable, home, kind, form)
+            for version, executable in msprobes().items():
+                command = msprobe_command(version, executable, home, kind, form)
                 if command:
                     commands[version] = command
         show(f"{kind} {form}", medians(commands))
 
 
 def growth(home: Path) -> None:
-    """Measure runs of one, four and sixteen times a size."""
+    """Measure runs of 1, 4 and 16 times a size."""
     for kind, sizes in GROWTH.items():
         for calls in sizes:
             show(
@@ -164,11 +168,11 @@ def growth(home: Path) -> None:
 
 
 def main() -> None:
-    """Print the table."""
+    """Run the benchmark and print its results."""
     home = Path(os.environ.get("PROBE_BENCH") or tempfile.mkdtemp(prefix="probe-bench-"))
     for kind in sys.argv[1:] or KINDS:
         if kind == "help":
-            others = {version: [executable, "--help"] for version, executable in peers().items()}
+            others = {version: [executable, "--help"] for version, executable in msprobes().items()}
             show("--help", medians({"probe": [*PROBE, "--help"], **others}))
         elif kind == "growth":
             growth(home)

@@ -1,8 +1,9 @@
-"""The pass over a pair of tensors against naive numpy and the machine's read limit: ``python kernel.py``.
+"""Benchmark of the metrics' pass over a pair of tensors in memory: ``python kernel.py``.
 
-A line a dtype and size of each side: microseconds a pair on one thread and GB/s, both sides counted, of the
-compiled engine and of numpy's; how many times as fast as naive numpy in float64 the compiled one is; its
-share of what one core reads. All are medians of thread CPU time within one run, arrays in memory.
+Each line is for one dtype and one size per side. It shows microseconds per pair and GB/s (of both sides
+together) on one thread for the compiled engine, the numpy engine and naive numpy in float64, the speed of the
+compiled engine relative to naive numpy, and its share of one core's read bandwidth. All numbers are medians
+of thread CPU time.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy is imported: the read limit is that of one core
+os.environ["OPENBLAS_NUM_THREADS"] = "1"  # before numpy is imported: one core's read limit is measured
 
 import ml_dtypes
 import numpy as np
@@ -30,7 +31,7 @@ SIZES = {"4 KiB": 4 << 10, "1 MiB": 1 << 20, "64 MiB": 64 << 20}
 
 
 def naive(target: Any, golden: Any) -> tuple[float, ...]:
-    """The same metrics as one writes them down: whole arrays in float64."""
+    """Compute the same metrics in the most direct way, with whole arrays in float64."""
     n, b = target.astype(np.float64), golden.astype(np.float64)
     if not (np.isfinite(n).all() and np.isfinite(b).all()):
         raise ValueError("the benchmark has no special values")
@@ -49,9 +50,9 @@ def naive(target: Any, golden: Any) -> tuple[float, ...]:
 
 
 def seconds(run: Callable[[], object], at_least: float) -> float:
-    """The median thread CPU time of ``run``, called for ``at_least`` seconds and three times or more."""
+    """Return the median thread CPU time of ``run``, measured for ``at_least`` seconds and three times."""
     calls = 1
-    while True:  # as many calls in a measurement as the clock can tell
+    while True:  # find a number of calls that the clock can measure
         begun = time.thread_time()
         for _ in range(calls):
             run()
@@ -69,7 +70,10 @@ def seconds(run: Callable[[], object], at_least: float) -> float:
 
 
 def read_limit(size: int) -> float:
-    """Bytes a second that one core reads of two arrays of ``size`` bytes: by sums or by a dot product."""
+    """Return the bytes per second that one core reads from two arrays of ``size`` bytes each.
+
+    It is the faster of two ways: sums and a dot product.
+    """
     first, second = (np.ones(size // 8) for _ in range(2))
     by_sums = seconds(lambda: (first.sum(), second.sum()), 0.3)
     by_dot = seconds(lambda: np.dot(first, second), 0.3)
@@ -77,7 +81,7 @@ def read_limit(size: int) -> float:
 
 
 def pair(dtype: Any, size: int) -> tuple[Any, Any]:
-    """A golden and a target a thousandth apart."""
+    """Return a target and a golden array that differ by about a thousandth."""
     count = size // np.dtype(dtype).itemsize
     generator = np.random.default_rng(0)
     golden = generator.standard_normal(count, np.float32) * (100 if np.dtype(dtype).kind == "i" else 1)
@@ -86,7 +90,7 @@ def pair(dtype: Any, size: int) -> tuple[Any, Any]:
 
 
 def main() -> None:
-    """Print the table."""
+    """Run the benchmark and print its table."""
     engine.use_threads(1)
     print("dtype     a side    compiled            numpy              naive        times  of the read limit")
     for name, dtype in DTYPES.items():
@@ -97,11 +101,11 @@ def main() -> None:
             def by(measure: Callable[..., Tally]) -> float:
                 return seconds(lambda: measure(target, golden, None), 0.5)  # noqa: B023  # called at once
 
-            ours, plain = by(compiled.measure), by(blocked.measure)
+            fast, plain = by(compiled.measure), by(blocked.measure)
             slow = seconds(lambda: naive(target, golden), 0.5)  # noqa: B023  # called at once
-            share = 2 * size / ours / read_limit(size)
-            rates = (f"{spent * 1e6:9.1f} us {2 * size / spent / 1e9:5.2f}" for spent in (ours, plain, slow))
-            print(f"{name:9} {label:7} {'  '.join(rates)} GB/s {slow / ours:6.0f}x {share:5.0%}", flush=True)
+            share = 2 * size / fast / read_limit(size)
+            rates = (f"{spent * 1e6:9.1f} us {2 * size / spent / 1e9:5.2f}" for spent in (fast, plain, slow))
+            print(f"{name:9} {label:7} {'  '.join(rates)} GB/s {slow / fast:6.0f}x {share:5.0%}", flush=True)
     engine.use_threads(0)
 
 

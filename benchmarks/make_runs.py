@@ -1,9 +1,11 @@
-"""Write a synthetic pair of runs, for timing: ``python make_runs.py OUT KIND [CALLS]`` (needs torch).
+"""Writer of synthetic pairs of runs for benchmarks: ``python make_runs.py OUT KIND [CALLS]``.
 
-big: 128 calls of 4 float32 tensors of 1 MiB a side, 1 GiB in all.
-small: 5000 calls of 5 tensors of 16x16 a side, 25,000 rows, a file each.
-packed: the same in one file a side, as probe records by default.
-stat: 20,000 calls of 5 rows and no tensors, 100,000 rows.
+It needs torch. The kinds are:
+
+* big: 128 calls with 4 float32 tensors of 1 MiB each; 1 GiB in all.
+* small: 5000 calls with 5 tensors of 16x16 each; 25,000 rows, one file per tensor.
+* packed: the same with one file per side, as probe records by default.
+* stat: 20,000 calls with 5 rows each and no tensors; 100,000 rows.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ APIS = (
 
 
 def leaf(tensor: torch.Tensor, name: str | None, requires_grad: bool) -> dict[str, Any]:
+    """Return the leaf of a tensor; ``name`` is its file, or None."""
     record = {
         "type": "torch.Tensor", "dtype": str(tensor.dtype), "shape": list(tensor.shape),
         "Max": tensor.max().item(), "Min": tensor.min().item(), "Mean": tensor.mean().item(),
@@ -38,7 +41,16 @@ def leaf(tensor: torch.Tensor, name: str | None, requires_grad: bool) -> dict[st
 
 
 def make(out: Path, kind: str, calls: int | None = None) -> tuple[Path, Path]:
-    """Write the runs of a kind below ``out``; the rank directories of target and golden."""
+    """Write the two runs of a kind.
+
+    Args:
+        out: The directory to write to.
+        kind: One of ``KINDS``.
+        calls: Number of calls; None for that of the kind.
+
+    Returns:
+        The rank directories of target and golden.
+    """
     usual, shape, count, save = KINDS[kind]
     calls = calls or usual
     torch.set_num_threads(1)

@@ -1,10 +1,12 @@
-"""Wall time of comparing eight ranks with ``--jobs 1`` and with more: ``python many_ranks.py [CALLS]``.
+"""Benchmark of comparing eight ranks with one and with more jobs: ``python many_ranks.py [CALLS]``.
 
-Eight ranks of the runs *big* (see make_runs.py) with CALLS calls each (96: 384 MiB a side and rank), compared
-to csv REPEATS times for each number of jobs, in turn; a line gives the medians and their ratio to one job.
+The ranks are copies of the runs *big* (see make_runs.py) with CALLS calls (default 96: 384 MiB per side and
+rank). They are compared to csv with each number of jobs in turn. A line shows the median wall time of one
+number of jobs and its ratio to the time of one job.
 
-PROBE_BENCH   where the runs are kept between calls; else they are made in a temporary directory
-REPEATS       how often each command runs (3)
+Environment variables:
+    PROBE_BENCH: A directory that keeps the runs between calls; by default a temporary one.
+    REPEATS: Number of runs of each command (default 3).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ RANKS = 8
 
 
 def made(home: Path, calls: int) -> Path:
-    """The runs below ``home``, made unless they are there: one rank, and copies of it under other numbers."""
+    """Return the directory of the runs, which are made if necessary: one rank, and seven copies of it."""
     out = home / f"ranks-{calls}"
     if not (out / "whole").exists():
         sides = make(out, "big", calls)
@@ -37,13 +39,13 @@ def made(home: Path, calls: int) -> Path:
 
 
 def main() -> None:
-    """Print the table."""
+    """Run the benchmark and print its results."""
     calls = int(sys.argv[1]) if len(sys.argv) > 1 else 96
     with tempfile.TemporaryDirectory() as temporary:
         runs = made(Path(os.environ.get("PROBE_BENCH", temporary)), calls)
         numbers = sorted({1, 2, engine.cores()})
         walls: dict[int, list[float]] = {jobs: [] for jobs in numbers}
-        for attempt in range(REPEATS + 1):  # the first fills the page cache
+        for attempt in range(REPEATS + 1):  # the first one fills the page cache and is not counted
             for jobs in numbers:
                 out = Path(temporary) / "out"
                 command = [*PROBE, "compare", str(runs / "npu"), str(runs / "bench"), "-o", str(out)]
@@ -51,10 +53,12 @@ def main() -> None:
                 shutil.rmtree(out)
                 if attempt:
                     walls[jobs].append(cost.wall)
-    one = statistics.median(walls[1])
-    for jobs, found in walls.items():
-        wall = statistics.median(found)
-        print(f"{RANKS} ranks of {calls} calls, --jobs {jobs}: {wall:6.2f} s  {wall / one:5.2f} of one job")
+    single = statistics.median(walls[1])
+    for jobs, times in walls.items():
+        wall = statistics.median(times)
+        print(
+            f"{RANKS} ranks of {calls} calls, --jobs {jobs}: {wall:6.2f} s  {wall / single:5.2f} of one job"
+        )
 
 
 if __name__ == "__main__":

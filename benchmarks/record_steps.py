@@ -1,10 +1,13 @@
-"""What recording a training step costs: ``python record_steps.py [MODE …]``, MODE such as statistics-L1.
+"""Benchmark of recording a training step: ``python record_steps.py [MODE …]``, MODE such as statistics-L1.
 
-A Llama of 4 layers, hidden size 128, sequence 64, batch 4: forward, backward and AdamW(foreach) on one
-thread. A mode is a process of its own that steps without and with the recorder in turn; the figure is
-the ratio of their median CPU times, of three processes the median. With ``PEER_PYTHON`` naming a Python
-that has mindstudio-probe 26.2.0 and transformers, the peer is measured beside it in the same run, at the
-same ``risk_level``. ``import`` is what importing the recorder adds to importing torch.
+The step is forward, backward and AdamW(foreach) of a Llama with 4 layers, hidden size 128, sequence 64 and
+batch 4, on one thread. For each mode a process runs steps without and with the recorder in turn; the result
+is the ratio of their median CPU times, the median of three processes. ``import`` is the CPU time that
+importing the recorder adds to importing torch.
+
+Environment variables:
+    MSPROBE_PYTHON: A Python with mindstudio-probe 26.2.0 and transformers, to measure msprobe as well.
+    RISK_LEVEL: The ``risk_level`` of both (default ALL).
 """
 
 from __future__ import annotations
@@ -53,14 +56,19 @@ def cost(run):
 for _ in range(3):
     step()
 times = [(cost(step), cost(recorded), cost(step), cost(step)) for _ in range(steps)][1:]
-# the third finds caches that recording left cold; the fourth is what a step costs with the recorder there
+# the third warms the caches that recording left cold; the fourth is a step while the recorder is stopped
 print(json.dumps({"bare": [a for a, _, _, _ in times], "recorded": [b for _, b, _, _ in times],
                   "after": [d for _, _, _, d in times], "import": imported}))
 """
 
 
 def measure(python: str, recorder: str, mode: str, folder: Path) -> tuple[float, float, float, float]:
-    """Milliseconds bare, ratio recorded, ratio afterwards, seconds of import: of one process."""
+    """Run one process.
+
+    Returns:
+        Milliseconds of a step without the recorder, the ratio of a recorded step, the ratio of a step
+        afterwards, and seconds of import.
+    """
     task, level, *store = mode.split("-")
     run = folder / "run"
     config = folder / "config.json"
@@ -73,27 +81,27 @@ def measure(python: str, recorder: str, mode: str, folder: Path) -> tuple[float,
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{recorder} failed:\n{done.stderr[-2000:]}")
-    found = json.loads(done.stdout.splitlines()[-1])
-    bare, recorded, after = (statistics.median(found[name]) for name in ("bare", "recorded", "after"))
-    return bare * 1e3, recorded / bare, after / bare, found["import"]
+    times = json.loads(done.stdout.splitlines()[-1])
+    bare, recorded, after = (statistics.median(times[name]) for name in ("bare", "recorded", "after"))
+    return bare * 1e3, recorded / bare, after / bare, times["import"]
 
 
 def main() -> None:
-    """Print a line a mode and recorder."""
+    """Run the benchmark and print one line per mode and recorder."""
     recorders = [("probe", sys.executable, "probe_pytorch")]
-    if peer := os.environ.get("PEER_PYTHON"):
-        recorders.append(("peer", peer, "msprobe.pytorch"))
+    if msprobe := os.environ.get("MSPROBE_PYTHON"):
+        recorders.append(("msprobe", msprobe, "msprobe.pytorch"))
     print(f"risk_level {RISK_LEVEL}; median of {REPEATS} processes")
     for mode in sys.argv[1:] or MODES:
         for label, python, recorder in recorders:
-            if label == "peer" and mode.endswith("-files"):
+            if label == "msprobe" and mode.endswith("-files"):
                 continue
             results = []
             for _ in range(REPEATS):
                 with tempfile.TemporaryDirectory() as folder:
                     results.append(measure(python, recorder, mode, Path(folder)))
             bare, ratio, after, imported = map(statistics.median, zip(*results))
-            print(f"{mode:16} {label:5} {ratio:6.2f}x of {bare:5.1f} ms CPU; not recording {after:4.2f}x; "
+            print(f"{mode:16} {label:7} {ratio:6.2f}x of {bare:5.1f} ms CPU; not recording {after:4.2f}x; "
                   f"import {imported:4.2f} s", flush=True)  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""The compiled part of probe-pytorch; where it cannot be built, torch does its work."""
+"""The build of probe-pytorch's optional C extension; if it cannot be built, torch is used instead."""
 
 from setuptools import Extension, setup
 

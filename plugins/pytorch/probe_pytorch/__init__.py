@@ -1,4 +1,7 @@
-"""probe for PyTorch: records runs, and reads them without importing torch."""
+"""The PyTorch plugin of probe: recording, reading and pre-checking of PyTorch runs.
+
+Reading and comparing runs never imports torch.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ _NEED_TORCH = {"PrecisionDebugger": "probe_pytorch.debugger", "seed_all": "probe
 
 
 def __getattr__(name: str) -> Any:
-    """What needs torch is imported when it is asked for."""
+    """Import the names that need torch on first use."""
     if name not in _NEED_TORCH:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

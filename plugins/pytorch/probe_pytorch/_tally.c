@@ -1,6 +1,6 @@
 /* Maximum, minimum, mean and L2 norm of an array in one pass, accumulated in double.
  *
- * measure(address, count, code) -> (max, min, mean, norm); code says the element type (the table in
+ * measure(address, count, code) -> (max, min, mean, norm); code is the element type (the table in
  * statistics.py). Floating: NaN among the elements makes all four NaN. Whole numbers: max and min are
  * exact ints. The caller vouches that `count` elements can be read at `address`.
  */
@@ -133,7 +133,7 @@ DEFINE_WHOLE(tally_int16, int16_t)
 DEFINE_WHOLE(tally_int8, int8_t)
 DEFINE_WHOLE(tally_uint8, uint8_t)
 
-/* A norm whose squares leave the range of double is found again with the elements scaled. */
+/* Compute a norm whose squares leave the range of double again, with the elements scaled. */
 static double scaled_norm(const double *data, Py_ssize_t count, double scale) {
     double squares = 0.0;
     for (Py_ssize_t i = 0; i < count; i++) {

@@ -1,6 +1,6 @@
-"""All private API of torch that probe uses, each use with a test that names the version.
+"""All uses of torch's private API, each with a test that names the version of torch.
 
-Written for torch 2.1 to 2.13. Where a name is missing, the function says what then holds.
+They are written for torch 2.1 to 2.13; a function says what it does if its version lacks a name.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from torch import _C
 
 
 def graph_task() -> int:
-    """The number of the running backward pass of this thread; -1 outside of one."""
+    """Return the number of the running backward pass of this thread; -1 outside of one."""
     return int(_C._current_graph_task_id())
 
 
 def sequence_number() -> int:
-    """What the next node of the autograd graph of this thread is numbered; 0 where that cannot be told."""
+    """Return the sequence number of this thread's next autograd node; 0 if torch does not tell it."""
     try:
         return int(_C._autograd._get_sequence_nr())
     except AttributeError:
@@ -30,32 +30,32 @@ def sequence_number() -> int:
 
 
 def number_of(node: Any) -> int:
-    """What a node of the autograd graph is numbered, in the order in which nodes were made."""
+    """Return the sequence number of an autograd node, which counts nodes in the order of their creation."""
     return int(node._sequence_nr())
 
 
 def stored_values(tensor: torch.Tensor) -> torch.Tensor:
-    """The values that a sparse COO tensor stores, coalesced or not."""
+    """Return the stored values of a sparse COO tensor, coalesced or not."""
     return tensor._values()
 
 
 def no_functions() -> AbstractContextManager[Any]:
-    """No function mode and no ``__torch_function__`` inside."""
+    """Return a context without function modes and ``__torch_function__``."""
     return _C.DisableTorchFunction()
 
 
 def low_level_functions() -> Any:
-    """What the layers of torch call for recurrent networks and the like; records call it ``VF``."""
+    """Return ``torch._VF``, whose functions torch's recurrent layers call; records call it ``VF``."""
     return torch._VF
 
 
 def is_torch_function(name: str) -> bool:
-    """Is it the name of a function that torch makes of an operator?"""
+    """Return True for the name of a function that torch generates from an operator."""
     return name in dir(_C._VariableFunctions)
 
 
 def quiet() -> AbstractContextManager[Any]:
-    """No mode of either kind inside: what the recorder computes is nobody else's business."""
+    """Return a context without function and dispatch modes, in which the recorder computes unseen."""
     if not _C._len_torch_dispatch_stack():
         return no_functions()
     return _quiet_everywhere()
@@ -70,45 +70,45 @@ def _quiet_everywhere() -> Iterator[None]:
 
 
 def enter_below(mode: Any) -> None:
-    """Put a function mode under all others of this thread, save that of the default device.
+    """Put a function mode below all others of this thread except the mode of the default device.
 
-    That one must stay lowest: ``torch.set_default_device`` looks for it there.
+    ``torch.set_default_device`` expects its own mode at the bottom.
     """
     above = [_C._pop_torch_function_stack() for _ in range(_C._len_torch_function_stack())]
     lowest = [above.pop()] if above and above[-1] is _default_device() else []
-    for one in (*lowest, mode, *reversed(above)):
-        _C._push_on_torch_function_stack(one)
+    for each in (*lowest, mode, *reversed(above)):
+        _C._push_on_torch_function_stack(each)
 
 
 def _default_device() -> Any:
-    """The mode that ``torch.set_default_device`` has put on this thread's stack; None without one."""
+    """Return the mode that ``torch.set_default_device`` put on this thread's stack, or None."""
     context = getattr(torch, "_GLOBAL_DEVICE_CONTEXT", None)
     return getattr(context, "device_context", None)
 
 
 def take_out(mode: Any) -> None:
-    """Take a function mode from under others of this thread."""
+    """Remove a function mode from this thread's stack, also from below others."""
     if mode not in function_modes():
         return
     above = [_C._pop_torch_function_stack() for _ in range(_C._len_torch_function_stack())]
     above.remove(mode)
-    for one in reversed(above):
-        _C._push_on_torch_function_stack(one)
+    for each in reversed(above):
+        _C._push_on_torch_function_stack(each)
 
 
 def function_modes() -> list[Any]:
-    """The function modes of this thread, outermost first."""
+    """Return the function modes of this thread, outermost first."""
     return [_C._get_function_stack_at(i) for i in range(_C._len_torch_function_stack())]
 
 
 def is_fake(tensor: torch.Tensor) -> bool:
-    """True for a tensor that has a shape and no data."""
+    """Return True for a FakeTensor, which has a shape but no data."""
     fake = sys.modules.get("torch._subclasses.fake_tensor")
     return fake is not None and isinstance(tensor, fake.FakeTensor)
 
 
 def is_dense(tensor: torch.Tensor) -> bool:
-    """True where the elements lie in memory without gaps, in whatever order."""
+    """Return True if the elements lie in memory without gaps, in any order."""
     if tensor.is_contiguous():
         return True
     expected = 1
@@ -129,7 +129,12 @@ _NEVER = {
 
 
 class _Instead:
-    """A module in which some names stand for something else."""
+    """A stand-in for a module in which some names are replaced.
+
+    Args:
+        module: The module.
+        names: The replacements.
+    """
 
     def __init__(self, module: Any, **names: Any) -> None:
         self.__dict__.update(names, _module=module)
@@ -142,22 +147,22 @@ _UNCHECKED = _Instead(torch, overrides=_Instead(torch.overrides, **_NEVER))
 
 
 def hands_itself_over(function: Any) -> bool:
-    """Does a Python function of torch hand itself to function modes? Its decorators are looked through."""
+    """Return True if a Python function of torch, under its decorators, passes itself to function modes."""
     while hasattr(function, "__wrapped__"):
         function = function.__wrapped__
     return isinstance(function, FunctionType) and not _NEVER.keys().isdisjoint(function.__code__.co_names)
 
 
 def without_check(function: Any) -> Any:
-    """A private copy of a Python function of torch whose body runs without handing itself to a mode.
+    """Return a copy of a Python function of torch that does not pass itself to function modes.
 
-    Called with a mode on, the calls inside it are seen one by one. None for what is no such function.
-    The copy is made anew each time, for it takes the module's names as they are at that moment.
+    If the copy is called while a mode is on, the mode sees the calls inside it. The result is None for other
+    functions. A new copy is made each time, because it takes over the current names of its module.
     """
     if not isinstance(function, FunctionType) or _NEVER.keys().isdisjoint(function.__code__.co_names):
         return None
     names = {**function.__globals__, **_NEVER}
-    if "overrides" in function.__code__.co_names:  # it asks torch.overrides, as those of torch.nn.init do
+    if "overrides" in function.__code__.co_names:  # it checks by torch.overrides, as in torch.nn.init
         names["torch"] = _UNCHECKED
     copy = FunctionType(
         function.__code__, names, function.__name__, function.__defaults__, function.__closure__
@@ -167,7 +172,7 @@ def without_check(function: Any) -> Any:
 
 
 def is_wrapper(tensor: torch.Tensor) -> bool:
-    """True for a tensor whose data lie elsewhere, in tensors that its class keeps."""
+    """Return True for a tensor without data of its own, whose class keeps them in other tensors."""
     try:
         return tensor.untyped_storage().data_ptr() == 0 and tensor.numel() > 0
     except Exception:
@@ -175,21 +180,22 @@ def is_wrapper(tensor: torch.Tensor) -> bool:
 
 
 def may_have_compiled() -> bool:
-    """True once torch.compile may have been used: it loads what compiles."""
+    """Return True if torch.compile may have been used in this process, because its compiler is imported."""
     return "torch._dynamo" in sys.modules
 
 
 def is_compiled(module: torch.nn.Module) -> bool:
-    """True for a module that ``torch.compile`` made of another, or that was compiled in place."""
-    made = getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", None)
+    """Return True for a module that ``torch.compile`` returned or that was compiled in place."""
+    wrapper = getattr(sys.modules.get("torch._dynamo.eval_frame"), "OptimizedModule", None)
     in_place = getattr(module, "_compiled_call_impl", None) is not None
-    return in_place or (made is not None and isinstance(module, made))
+    return in_place or (wrapper is not None and isinstance(module, wrapper))
 
 
 def force_eager() -> Callable[[], None] | None:
-    """Let compiled code run as it was written; what undoes it. None before torch 2.6, which cannot.
+    """Make compiled code run uncompiled, and return a function that undoes this.
 
-    Of several that ask for it the last to undo it puts back what was there before the first.
+    The result is None before torch 2.6, which cannot do it. After several calls, the last undo restores the
+    state before the first call.
     """
     global _forcing, _stance
     set_stance = getattr(torch.compiler, "set_stance", None)
@@ -215,17 +221,17 @@ _stance: Any = None
 is_transformed: Callable[[torch.Tensor], bool] = getattr(
     getattr(_C, "_functorch", None), "is_functorch_wrapped_tensor", lambda tensor: False
 )
-"""True inside vmap and the like for a tensor that stands for many and has no values of its own."""
+"""A test for tensors inside vmap and similar transforms, which have no values of their own."""
 
 
 _tap_receiver: Callable[[torch.Tensor, str], None] | None = None
 
 
 def register_tap(receiver: Callable[[torch.Tensor, str], None] | None) -> None:
-    """Have the operator ``probe::tap`` tell ``receiver``; None tells nobody.
+    """Register the operator ``probe::tap`` and make it call ``receiver``; None makes it do nothing.
 
-    The operator returns nothing and changes nothing; that it has an effect is said to the compiler,
-    which keeps it in the graph, in order.
+    The operator returns and changes nothing. It is declared to have a side effect, so that the compiler keeps
+    it in the graph and in order.
     """
     global _tap_receiver
     _tap_receiver = receiver
@@ -247,63 +253,63 @@ def register_tap(receiver: Callable[[torch.Tensor, str], None] | None) -> None:
 
 
 def forget_compiled() -> None:
-    """Have compiled code compiled anew when it is next called."""
+    """Discard all compiled code, so that it is compiled again when it is called."""
     if may_have_compiled():
         torch._dynamo.reset()
 
 
 def no_subclasses() -> AbstractContextManager[Any]:
-    """No ``__torch_dispatch__`` of a subclass inside."""
+    """Return a context without the ``__torch_dispatch__`` of subclasses."""
     return _C._DisableTorchDispatch()
 
 
 def is_freed(tensor: torch.Tensor) -> bool:
-    """True for a tensor whose memory was given back, as FSDP does with parameters between uses."""
+    """Return True for a tensor whose memory was freed, as FSDP frees parameters between uses."""
     storage = tensor.untyped_storage()
     return storage.nbytes() == 0 and tensor.numel() > 0
 
 
 def enter_dispatch_below(mode: Any) -> None:
-    """Put a dispatch mode under all others of the user's on this thread."""
+    """Put a dispatch mode below all others of this thread."""
     from torch.utils._python_dispatch import _pop_mode, _push_mode
 
     above = [_pop_mode() for _ in range(_C._len_torch_dispatch_stack())]
-    for one in (mode, *reversed(above)):
-        _push_mode(one)
+    for each in (mode, *reversed(above)):
+        _push_mode(each)
 
 
 def take_dispatch_out(mode: Any) -> None:
-    """Take a dispatch mode from under others of this thread."""
+    """Remove a dispatch mode from this thread's stack, also from below others."""
     from torch.utils._python_dispatch import _get_current_dispatch_mode_stack, _pop_mode, _push_mode
 
     if mode not in _get_current_dispatch_mode_stack():
         return
     above = [_pop_mode() for _ in range(_C._len_torch_dispatch_stack())]
     above.remove(mode)
-    for one in reversed(above):
-        _push_mode(one)
+    for each in reversed(above):
+        _push_mode(each)
 
 
 is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", lambda: False)
-"""True inside ``torch.export``; before torch 2.7 that cannot be told."""
+"""A test for being inside ``torch.export``; before torch 2.7 it always returns False."""
 
 
 def is_tracing() -> bool:
-    """True inside ``torch.jit.trace`` and ``torch.export``, whose graphs would hold what we compute."""
+    """Return True inside ``torch.jit.trace`` and ``torch.export``, whose graphs would hold the recorder."""
     return is_exporting() or bool(_C._is_tracing())
 
 
 def keywords(frame: FrameType) -> dict[str, Any]:
-    """The keywords of the call of a module whose global forward pre-hooks ``frame`` runs.
+    """Return the keyword arguments of the module call in ``frame``, which runs global forward pre-hooks.
 
-    Such a hook is given positions only. Empty where the frame is another.
+    Such hooks receive positional arguments only. The result is empty for any other frame.
     """
-    found = frame.f_locals.get("kwargs")
-    return found if isinstance(found, dict) else {}
+    kwargs = frame.f_locals.get("kwargs")
+    return kwargs if isinstance(kwargs, dict) else {}
 
 
 def silence_global_hooks() -> Callable[[], None]:
-    """Have a compiled module not warn of the recorder's hooks of all modules; what undoes it."""
+    """Silence the warning of compiled modules about global hooks; return a function that undoes this."""
     warnings.filterwarnings("ignore", r"Using `torch\.compile\(module\)` when there are global hooks")
     filters: Any = warnings.filters
     silenced = filters[0]
@@ -316,6 +322,6 @@ def silence_global_hooks() -> Callable[[], None]:
 
 
 def dicts_of(handle: Any) -> list[Any]:
-    """The dictionaries in which the hook of a handle stands, those that are still there."""
-    found = (reference() for reference in (handle.hooks_dict_ref, *handle.extra_dict_ref))
-    return [hooks for hooks in found if hooks is not None]
+    """Return the dictionaries that hold the hook of a handle, without those that are gone."""
+    dicts = (reference() for reference in (handle.hooks_dict_ref, *handle.extra_dict_ref))
+    return [hooks for hooks in dicts if hooks is not None]

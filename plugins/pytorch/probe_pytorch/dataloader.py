@@ -1,4 +1,4 @@
-"""``enable_dataloader``: a step is what happens between two batches of a DataLoader (spec/dump 1.1)."""
+"""Steps counted by batches of a DataLoader (``enable_dataloader``, docs/configuration.md#config-json)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from torch.utils.data import DataLoader
 
 
 class BatchSteps:
-    """Has a step ended and begun whenever a batch is fetched, in this process only.
+    """A watcher of DataLoaders that ends a step and begins the next whenever a batch is fetched.
 
     Args:
-        ended: Called before a batch is fetched, unless it is the first.
-        began: Called once it is there.
+        ended: A callback before each batch but the first is fetched.
+        began: A callback after a batch was fetched.
     """
 
     def __init__(self, ended: Callable[[], None], began: Callable[[], None]) -> None:
@@ -23,7 +23,7 @@ class BatchSteps:
         self._any = False
 
     def install(self) -> None:
-        """Watch all DataLoaders that are iterated from now on."""
+        """Watch all DataLoaders of this process whose iteration begins from now on."""
         if self._original is not None:
             return
         original = self._original = DataLoader.__iter__
@@ -35,7 +35,7 @@ class BatchSteps:
         DataLoader.__iter__ = watched  # type: ignore[method-assign]
 
     def remove(self) -> None:
-        """Watch no longer."""
+        """Stop watching."""
         if self._original is not None:
             DataLoader.__iter__ = self._original  # type: ignore[method-assign]
             self._original = None

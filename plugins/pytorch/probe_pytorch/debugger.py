@@ -1,4 +1,4 @@
-"""``PrecisionDebugger``: what a training script says to record itself (spec/dump 3, 4)."""
+"""``PrecisionDebugger``, by which a training script records itself (docs/configuration.md#debugger)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from probe_pytorch.seeds import seed_all
 
 
 class PrecisionDebugger(Debugger[Recorder, nn.Module]):
-    """Records what every API and module of a training step takes in and gives out.
+    """A recorder of the inputs and outputs of all APIs and modules in a training step.
 
     ::
 
@@ -20,19 +20,22 @@ class PrecisionDebugger(Debugger[Recorder, nn.Module]):
         debugger.start(model=model)   # before the forward
         ...                           # forward, backward, optimizer step
         debugger.stop()
-        debugger.step()               # the next step gets a directory of its own
+        debugger.step()               # the next step is written to a new directory
 
-    There is one debugger in a process: another construction with the same settings, or with none, returns
-    the first; with other settings it raises. Its methods can be called on the class.
-    As a context manager it starts on entry, and stops and ends the step on exit.
+    There is one debugger in a process: constructing another one with the same settings, or with none, returns
+    the first; other settings raise an error. Its methods can also be called on the class. As a context
+    manager it starts on entry, and stops and ends the step on exit.
 
     Args:
-        config_path: The configuration, in the peer's format; none for the defaults.
-        task, dump_path, level, step: These fields of it, which come before the file.
-        model: The model or models, for levels L0 and mix; ``start(model=…)`` comes before it.
+        config_path: The configuration, in the format of msprobe's config.json; None for the defaults.
+        task: Replaces ``task`` of the file.
+        dump_path: Replaces ``dump_path`` of the file.
+        level: Replaces ``level`` of the file.
+        model: The model or models, for levels L0 and mix, unless ``start`` is given them.
+        step: Replaces ``step`` of the file: numbers, and ranges such as ``"2-5"``.
 
     Raises:
-        UserError: A configuration that cannot be followed; the message says how to mend it.
+        UserError: The configuration has an error; the message says how to correct it.
     """
 
     kind_of_module = nn.Module
@@ -51,8 +54,8 @@ class PrecisionDebugger(Debugger[Recorder, nn.Module]):
             self._batches.install()
 
     def monitor(self, model: nn.Module) -> None:
-        """Of the peer's grad_probe: not offered; level L0 records every parameter's gradient."""
+        """Raise a UserError: probe lacks msprobe's task grad_probe; level L0 records the gradients."""
         raise UserError(
-            "monitor belongs to the task grad_probe, which probe does not have.",
-            'Record with "level": "L0"; parameters_grad holds every gradient.',
+            "monitor() belongs to msprobe's task grad_probe, which probe does not have.",
+            'Record with "level": "L0"; its parameters_grad records hold the gradients of all parameters.',
         )

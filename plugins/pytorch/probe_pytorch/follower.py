@@ -1,4 +1,4 @@
-"""Following a script that knows nothing of the recorder: steps are counted at an optimizer's step."""
+"""Recording of an unchanged script: steps end when its first optimizer has stepped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,14 @@ NO_COMPILE = "TORCH_COMPILE_DISABLE"
 
 
 class Follower:
-    """Starts, ends and counts steps in place of the script."""
+    """A driver of the recorder that starts, ends and counts steps in place of the script.
+
+    Args:
+        config: The settings of the recording.
+
+    Attributes:
+        recorder: The recorder.
+    """
 
     def __init__(self, config: Config) -> None:
         self.recorder = Recorder(config, finds_models=True)
@@ -25,16 +32,16 @@ class Follower:
         self._handle: Any = None
 
     def begin(self) -> None:
-        """Record from now on; what the script compiles runs as it was written."""
+        """Start recording, and make code that the script compiles run uncompiled."""
         self._environment = os.environ.get(NO_COMPILE)
         os.environ.setdefault(NO_COMPILE, "1")
-        atexit.register(self.recorder.finish)  # in case an interrupt comes just before the end
+        atexit.register(self.recorder.finish)  # in case an interrupt arrives just before end()
         self.recorder.start(None, None)
         self._handle = register_optimizer_step_post_hook(self._stepped)
 
     @interrupts_deferred()
     def end(self) -> None:
-        """Record no longer; what was recorded is complete."""
+        """Stop recording and complete the run."""
         if self._environment is None:
             os.environ.pop(NO_COMPILE, None)
         if self._handle is not None:
@@ -48,9 +55,9 @@ class Follower:
         """True once an optimizer has stepped."""
         return self._first is not None
 
-    @interrupts_deferred()  # a script that catches one goes on with the next step
+    @interrupts_deferred()  # a script that catches KeyboardInterrupt continues with the next step
     def _stepped(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        """The first optimizer that steps counts the steps; others do not."""
+        """End the step if the optimizer is the first that ever stepped; other optimizers are ignored."""
         if self._first is None:
             self._first = id(optimizer)
         if id(optimizer) != self._first or self.recorder.is_over:

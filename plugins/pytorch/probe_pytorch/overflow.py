@@ -1,4 +1,4 @@
-"""Task overflow_check: only calls that give out, or take in, nan or infinities are kept (spec/dump 14)."""
+"""The overflow flag of an NPU, for the task overflow_check (docs/configuration.md#overflow)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 Flags = Callable[[], bool]
-"""Asks the device whether something overflowed since the last time, and forgets it."""
+"""A function that returns True if something on the device overflowed since its last call."""
 
 
 def device_flags() -> Flags | None:
-    """The overflow flag of an NPU that saturates instead of giving infinities; None elsewhere.
+    """Return the overflow flag of an NPU in saturation mode, which computes no infinities; None elsewhere.
 
-    Written against torch_npu's documented interface, and tried with a stand-in only.
+    This uses torch_npu's documented interface and was tested with a stand-in only, not on an NPU.
     """
     npu: Any = sys.modules.get("torch_npu")
     if npu is None:
@@ -23,10 +23,10 @@ def device_flags() -> Flags | None:
         return None
 
     def raised() -> bool:
-        found = bool(utils.get_npu_overflow_flag())
-        if found and hasattr(utils, "clear_npu_overflow_flag"):
+        has_overflowed = bool(utils.get_npu_overflow_flag())
+        if has_overflowed and hasattr(utils, "clear_npu_overflow_flag"):
             utils.clear_npu_overflow_flag()
-        return found
+        return has_overflowed
 
     return raised
 

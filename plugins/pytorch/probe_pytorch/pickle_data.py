@@ -1,8 +1,7 @@
-"""Interpret a pickle as data: the instructions that describe tensors, and none that run anything.
+"""An interpreter of pickles as data, limited to the instructions that describe tensors.
 
-``GLOBAL`` yields a name, ``REDUCE`` yields a note that a function was to be called with these
-arguments, ``BINPERSID`` yields a storage's outline. What a description of a tensor never holds
-ends the reading.
+Nothing is imported or called: ``GLOBAL`` gives a name, ``REDUCE`` a note of the function and its arguments,
+``BINPERSID`` the description of a storage. Any instruction that no tensor needs ends the reading.
 """
 
 from __future__ import annotations
@@ -14,12 +13,12 @@ from typing import Any
 
 
 class PickleError(ValueError):
-    """A description that is none of a plain tensor."""
+    """An error in a pickle, or a pickle that does not describe a plain tensor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Global:
-    """The name of something in a module; it is never imported."""
+    """The name of an object in a module, which is never imported."""
 
     module: str
     name: str
@@ -27,7 +26,7 @@ class Global:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call that a description asks for; it is never made."""
+    """A call that a pickle asks for, which is never made."""
 
     function: Global
     arguments: tuple[Any, ...]
@@ -35,7 +34,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """A storage as a description names it: its class, its key in the file."""
+    """A storage that a pickle refers to: its class and its key in the file."""
 
     kind: Global
     key: str
@@ -47,10 +46,10 @@ _MARK = object()
 
 
 def interpret(program: bytes) -> Any:
-    """The data that ``program`` describes.
+    """Return the data that a pickle describes.
 
     Raises:
-        PickleError: An instruction or a name that no tensor needs, or a program that is cut off.
+        PickleError: The pickle is cut off, or has an instruction or a name that no tensor needs.
     """
     return _Machine(program).run()
 
@@ -200,9 +199,9 @@ _STEPS: dict[bytes, Step] = {
     b"u": lambda m: m._set_items(m._pop_to_mark()),
     b"a": lambda m: m._append([m._stack.pop()]),
     b"e": lambda m: m._append(m._pop_to_mark()),
-    b"b": lambda m: _drop(m._stack.pop()),  # BUILD: attributes beside the data are let go
+    b"b": lambda m: _drop(m._stack.pop()),  # BUILD: attributes beside the data are dropped
 }
 
 
 def _drop(_: object) -> None:
-    """Drop a value."""
+    """Discard a value."""

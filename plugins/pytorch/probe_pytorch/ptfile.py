@@ -1,9 +1,9 @@
-"""Read a tensor out of a ``.pt`` file without torch and without unpickling.
+"""Reading of a tensor from a ``.pt`` file without torch and without unpickling.
 
-A ``.pt`` file (PyTorch >= 1.6) is a stored zip: ``{root}/data.pkl`` describes the tensor,
-``{root}/data/{key}`` holds each storage's bytes. The description is a pickle program; this
-module interprets the few instructions that describing a tensor takes and builds plain data from
-them. Nothing is imported, called or run: a name outside the list below ends the reading.
+A ``.pt`` file (PyTorch >= 1.6) is an uncompressed zip: ``{root}/data.pkl`` describes the tensor,
+``{root}/data/{key}`` holds the bytes of each storage. The description is a pickle; this module interprets
+the few instructions that describe a tensor, and builds plain data from them. Nothing in the file is
+imported, called or run: an unknown name ends the reading.
 
 Format: torch/serialization.py and torch/_utils.py (``_rebuild_tensor_v2``,
 ``_rebuild_tensor_v3``, ``_rebuild_parameter``), and the instructions of Python's pickletools.
@@ -33,9 +33,9 @@ USUAL_PICKLE = 4096
 LARGEST_PICKLE = 4 << 20
 LITTLE_ENDIAN = sys.byteorder == "little"
 _LOCAL = struct.Struct("<4s22x2H")
-"""The header before each member: its mark, and how long the name and what follows it are."""
+"""The header before each member: its mark, and the lengths of its name and of its extra fields."""
 LARGEST_EXPANDED = 1 << 26
-"""Elements that an expanded tensor (stride 0) may claim beyond what its storage holds."""
+"""Largest number of elements that an expanded tensor (stride 0) may have beyond those in its storage."""
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     name: np.dtype(kind)
@@ -60,12 +60,12 @@ _STORAGES = {
 
 
 def load_pt(path: str | os.PathLike[str]) -> np.ndarray[Any, Any]:
-    """The tensor in ``path``, as a read-only view of the file's content where possible.
+    """Return the tensor in ``path``, if possible as a read-only view of the mapped file.
 
-    bfloat16 and float8 come as the dtypes of ml_dtypes.
+    bfloat16 and float8 are returned in the dtypes of ml_dtypes.
 
     Raises:
-        UnreadableTensor: Not such a file, cut off, or a content that is no plain tensor.
+        UnreadableTensor: The file is no ``.pt`` file, is cut off, or does not hold a plain tensor.
         OSError: The file cannot be opened.
     """
     memory: Memory = b""
@@ -89,7 +89,7 @@ def load_pt(path: str | os.PathLike[str]) -> np.ndarray[Any, Any]:
 
 
 class _Archive:
-    """The members of the file, as slices of its memory."""
+    """The members of a ``.pt`` file, as slices of its memory."""
 
     def __init__(self, memory: Memory) -> None:
         self.memory = memory
@@ -100,18 +100,18 @@ class _Archive:
         self._root = roots[0]
 
     def pickle(self) -> bytes:
-        """The description of the tensor."""
+        """Return the pickle that describes the tensor."""
         start, size = self._place("data.pkl")
         if size > LARGEST_PICKLE:
             raise PickleError(f"its description takes {size} bytes; a tensor's takes few")
         return self.memory[start : start + size]
 
     def storage(self, key: str) -> tuple[int, int]:
-        """Where the bytes of a storage begin, and how many there are."""
+        """Return the offset and the size of a storage, in bytes."""
         return self._place(f"data/{key}")
 
     def is_little_endian(self) -> bool:
-        """Whether the least byte of an element comes first, as it does where nothing is said."""
+        """Return True if elements are little-endian, which is the default without a member ``byteorder``."""
         if self._root + "byteorder" not in self._members:
             return True
         start, size = self._place("byteorder")
@@ -138,10 +138,18 @@ class _Archive:
 
 @dataclass(frozen=True, slots=True)
 class _Outline:
-    """A tensor as described: where its elements lie in which storage.
+    """The description of a tensor.
 
-    ``offset`` and ``strides`` are in bytes, ``reach`` is the number of the storage's elements up to the
-    last that the tensor holds, and ``count`` how many it holds itself.
+    Attributes:
+        key: The key of its storage.
+        dtype: The type of its elements.
+        offset: The offset of its first element in the storage, in bytes.
+        shape: The sizes.
+        strides: The strides, in bytes.
+        reach: Number of the storage's elements up to the last one that the tensor uses.
+        count: Number of its elements.
+        conjugate: True if the elements are stored conjugated.
+        negative: True if the elements are stored negated.
     """
 
     key: str
@@ -156,7 +164,7 @@ class _Outline:
 
 
 def _outline(program: bytes) -> _Outline:
-    """The outline that a description gives; tensors of one dtype and shape share theirs."""
+    """Return the description in a pickle; equal short pickles are interpreted once."""
     if len(program) > USUAL_PICKLE:
         return _outline_of(interpret(program))
     return _usual_outline(program)

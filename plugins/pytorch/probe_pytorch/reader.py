@@ -10,14 +10,14 @@ from probe_pytorch.ptfile import load_pt
 
 
 class PyTorchReader:
-    """Opens runs whose header says pytorch, or says nothing as the oldest recorder does."""
+    """A reader of runs whose header names pytorch, or no framework as in runs of msprobe 1.0."""
 
     framework = "pytorch"
 
     def sniff(self, path: Path) -> int:
-        """How sure we are that ``path`` is ours, from 0 (no) to 100 (yes)."""
+        """Return the confidence, from 0 to 100, that a record file was recorded from PyTorch."""
         return confidence(path, self.framework, without_name=80)
 
     def open(self, path: Path) -> DumpRun:
-        """The run whose records lie in ``path``."""
+        """Return the run in a record file."""
         return DumpRun(path, self.framework, load_pt)

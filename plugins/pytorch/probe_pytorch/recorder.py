@@ -1,4 +1,4 @@
-"""The recorder behind the debugger: steps and ranks, and which captures are at work."""
+"""The recorder behind ``PrecisionDebugger`` and ``probe run``, which installs the captures of its level."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from probe_pytorch.storage.tensors import HEADER_ROOM
 
 
 class Recorder(probe_recording.Recorder[Session]):
-    """Turns start, stop and step into sessions, and lets the captures see and go blind.
+    """A recorder of a PyTorch process.
 
     Args:
-        config: What to record.
-        finds_models: Record the modules of any model that is called, where ``start`` is given none.
+        config: The settings of the recording.
+        finds_models: True to record the modules of any model that is called, if ``start`` is given none.
     """
 
     _modules: ModuleCapture
@@ -54,10 +54,9 @@ class Recorder(probe_recording.Recorder[Session]):
     # -- the life of a step ----------------------------------------------------------------
 
     def _see(self, session: Session, model: nn.Module | Sequence[nn.Module] | None) -> None:
-        """Let the captures of this level see."""
         self._force_eager()
-        for one in (model,) if isinstance(model, nn.Module) else model or ():
-            self._tell_compiled(one)
+        for root in (model,) if isinstance(model, nn.Module) else model or ():
+            self._tell_compiled(root)
         if self.config.compile == "tap":
             self._tap_modules(session, model)
         elif self.config.modules:
@@ -81,14 +80,14 @@ class Recorder(probe_recording.Recorder[Session]):
         self._hook_modules(named)
 
     def _tell_compiled(self, model: nn.Module) -> None:
-        """Say once that a compiled model runs as written, and what that changes."""
+        """Print once that a compiled model runs uncompiled, and the consequences."""
         if self.config.compile != "eager" or not any(map(compat.is_compiled, model.modules())):
             return
         when = "in the whole run" if self.finds_models else "while it is recorded"
         self._tell(
-            f"probe: the model is compiled, and runs as it was written {when}. Its results differ from those "
-            "of the compiled model by rounding, and dropout draws other random numbers from here on. "
-            'To record the compiled model, call start(model=model) with "compile": "tap" and level L0.'
+            f"probe: the model is compiled by torch.compile, but runs uncompiled {when}. Its results differ "
+            "from those of the compiled model by rounding, and dropout draws other random numbers from here "
+            'on. To record the compiled model, call start(model=model) with "compile": "tap" and level L0.'
         )
 
     def _hook_modules(self, named: list[tuple[str, nn.Module]]) -> None:
@@ -97,7 +96,7 @@ class Recorder(probe_recording.Recorder[Session]):
 
     @interrupts_deferred()
     def stop(self) -> None:
-        """Cease to record and write."""
+        """Stop recording and write the records."""
         if not self._running:
             return
         session = self._session
@@ -150,12 +149,12 @@ class Recorder(probe_recording.Recorder[Session]):
         self._aten.install()
 
     def _dump_kernels(self, session: Session) -> None:
-        """On an NPU, level L2 is the kernels of the one API that the configuration names."""
+        """Install the dump of kernels, which on an NPU is level L2, for the one API that ``list`` names."""
         names = self.config.names or self.config.scope
         if len(names) != 1:
             raise UserError(
-                'Level L2 on an NPU dumps the kernels of one API; "list" must name exactly one.',
-                'For example "list": ["Functional.linear.0.forward"].',
+                f"Level L2 on an NPU dumps the kernels of one API, but the configuration names {len(names)}.",
+                'Name exactly one, for example "list": ["Functional.linear.0.forward"].',
             )
         acl = Path(self.config.acl_config) if self.config.acl_config else None
         dump = KernelDump(sys.modules.get("torch_npu"), session.kernels, acl, session.failed)
@@ -164,22 +163,22 @@ class Recorder(probe_recording.Recorder[Session]):
         self._functions.calls.dump_kernels(names[0], dump)
 
     def _force_eager(self) -> None:
-        """Compiled code runs as it was written while it is recorded."""
+        """Make compiled code run uncompiled until stop."""
         if self.config.compile == "eager" and self._stance is None and compat.may_have_compiled():
             self._stance = compat.force_eager()
 
     # -- sessions --------------------------------------------------------------------------
 
     def new_session(self, directory: StepDirectory, shown: str) -> Session:
-        """A session of this framework."""
+        """Return a new session."""
         return Session(self.config, directory, shown, self._room)
 
     def _close_last(self) -> None:
-        """The taps stay between steps, and go at the end."""
+        """Remove the taps, which stay on the model between steps."""
         self._tap.remove()
 
     def _hook_calls(self, model: nn.Module, before: Callable[..., None]) -> Any:
-        """Hook all modules and tell of this one, which then holds nothing that would be saved with it."""
+        """Call ``before`` by a global hook, so that the model holds no hook that would be saved with it."""
 
         def before_any(module: nn.Module, _: Any) -> None:
             if module is model and not compat.is_exporting():
@@ -192,28 +191,28 @@ class Recorder(probe_recording.Recorder[Session]):
         met = dist.is_available() and dist.is_initialized()
         return (dist.get_rank(), dist.get_world_size()) if met else None
 
-    # -- functions of the user's -------------------------------------------------------------
+    # -- functions of the user ---------------------------------------------------------------
 
     def register(self, holder: Any, attribute: str, name: str) -> None:
-        """Record calls of ``holder.attribute``."""
+        """Start recording the calls of ``holder.attribute``, under ``name`` and a count."""
         patch = Patch(holder, attribute, name)
         self._custom.append(patch)
         if self._patches is not None:
             self._patches.add(patch)
 
     def restore(self, holder: Any, attribute: str) -> bool:
-        """Record them no longer; False where they were not recorded."""
-        found = [p for p in self._custom if p.holder is holder and p.attribute == attribute]
-        for patch in found:
+        """Stop recording the calls of ``holder.attribute``; return False if they were not recorded."""
+        dropped = [p for p in self._custom if p.holder is holder and p.attribute == attribute]
+        for patch in dropped:
             self._custom.remove(patch)
         if self._patches is not None:
             self._patches.drop(holder, attribute)
-        return bool(found)
+        return bool(dropped)
 
     # -- single modules --------------------------------------------------------------------------
 
     def new_modules(self) -> ModuleCapture:
-        """A capture of modules."""
+        """Return a new capture of modules."""
         return ModuleCapture(self._threads)
 
     def _pause_calls(self) -> None:

@@ -1,4 +1,4 @@
-"""``seed_all``: every source of randomness that the seeds of this format set (spec/dump 12)."""
+"""``seed_all``, which seeds all sources of randomness (docs/configuration.md#seed-all)."""
 
 from __future__ import annotations
 
@@ -18,23 +18,26 @@ DROPOUT_MODULES = ("Dropout", "Dropout1d", "Dropout2d", "Dropout3d")
 
 
 def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = False) -> None:
-    """Set all seeds, and with ``mode`` choose deterministic algorithms.
+    """Set the random seeds of Python, numpy, torch and the device, and turn cuDNN off.
 
     Args:
-        seed: From 0 to 2**32 - 1.
-        mode: True uses deterministic algorithms; an operator that has none then raises.
-        rm_dropout: True sets the probability of dropouts built or called from now on to 0.
+        seed: The seed, from 0 to 2**32 - 1.
+        mode: True to use deterministic algorithms; torch then raises for operators that have none.
+        rm_dropout: True to set the probability of all dropouts built or called from now on to 0.
 
     Raises:
-        UserError: An argument of the wrong type or size.
+        UserError: An argument has a wrong type or value.
     """
     if type(seed) is not int or not 0 <= seed <= LARGEST_SEED:
         raise UserError(
-            f"seed must be a whole number from 0 to {LARGEST_SEED}, not {seed!r:.40}.", "Change it."
+            f"seed must be a whole number from 0 to {LARGEST_SEED}, not {seed!r:.40}.",
+            "For example seed_all(seed=1234).",
         )
     for name, value in (("mode", mode), ("rm_dropout", rm_dropout)):
         if not isinstance(value, bool):
-            raise UserError(f"{name} must be True or False, not {value!r:.40}.", "Pass a bool.")
+            raise UserError(
+                f"{name} must be True or False, not {value!r:.40}.", f"For example seed_all({name}=True)."
+            )
     os.environ["PYTHONHASHSEED"] = str(seed)
     random.seed(seed)
     np.random.seed(seed)
@@ -57,7 +60,7 @@ def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = False) -> 
 
 
 def _remove_dropout() -> None:
-    """Let the functions and modules of torch that drop out keep everything."""
+    """Replace torch's dropout functions and the constructors of its dropout modules by ones with p = 0."""
     functional = torch.nn.functional
     for name in DROPOUTS:
         original = getattr(functional, name)

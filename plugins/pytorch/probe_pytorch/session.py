@@ -1,4 +1,4 @@
-"""One step of one rank of a PyTorch program, being recorded: how tensors are kept, stored and read back."""
+"""The recording session of one step and rank of a PyTorch program: keeping and storing of its tensors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ belongs_to_recorder(Path(__file__).parent, "run_command.py")
 
 
 class Session(probe_recording.Session):
-    """What is recorded of one step and rank; statistics of a device are fetched before they are written."""
+    """The recording of one step and rank; statistics on a device are fetched before they are written."""
 
     framework = "pytorch"
     suffix = SUFFIX
@@ -55,19 +55,19 @@ class Session(probe_recording.Session):
         self._on_device.append((results, leaf))
 
     def quiet(self) -> AbstractContextManager[Any]:
-        """No mode of torch's inside."""
+        """Return a context without modes of torch, in which nothing is recorded."""
         return compat.quiet()
 
     def will_have_gradient(self, value: Any) -> bool:
-        """A tensor that requires one."""
+        """Return True for a tensor that requires a gradient."""
         return isinstance(value, torch.Tensor) and value.requires_grad
 
     def expect_gradient(self, tensor: torch.Tensor, hook: Callable[[Any], None]) -> None:
-        """Hook the tensor; when it is saved it warns of no hook."""
+        """Call ``hook`` with the gradient of a tensor; saving the tensor does not warn about this hook."""
         tensor.register_hook(unserializable_hook(hook))
 
     def new_store(self) -> TensorStore:
-        """Packed or a file a tensor, at once or at the step's end."""
+        """Return the store that ``store`` and ``async_dump`` of the configuration choose."""
         store: TensorStore
         if self.config.store == "packed":
             store = PackedStore(self.tensors, self.room)
@@ -76,26 +76,26 @@ class Session(probe_recording.Session):
         return DelayedStore(store) if self.config.asynchronous else store
 
     def copy_of(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A copy where the tensor is."""
+        """Return a copy of a tensor on its own device."""
         return tensor.detach().clone()
 
     def has_overflowed(self, fields: dict[str, Tree]) -> bool:
-        """What the device's flag says, where it has one; else nan or an infinity in the record."""
+        """Return the device's overflow flag if it has one, else True for nan or an infinity in the record."""
         return self._flags() if self._flags is not None else super().has_overflowed(fields)
 
     @property
     def is_waiting(self) -> bool:
-        """True while statistics lie on a device."""
+        """True while statistics are still on a device."""
         return bool(self._on_device)
 
     def read_back(self) -> None:
-        """Fetch the statistics that lie on devices, all of one device at once."""
+        """Fetch the statistics that are still on devices, all of one device at once."""
         kept = list(self._on_device)
         groups: dict[tuple[torch.device, torch.dtype], list[tuple[torch.Tensor, TensorLeaf]]] = {}
         for results, leaf in kept:
             groups.setdefault((results.device, results.dtype), []).append((results, leaf))
-        for found in groups.values():
-            values = torch.stack([results for results, _ in found]).cpu().tolist()
-            for four, (_, leaf) in zip(values, found):
+        for group in groups.values():
+            values = torch.stack([results for results, _ in group]).cpu().tolist()
+            for four, (_, leaf) in zip(values, group):
                 leaf.statistics = from_results(four, getattr(torch, leaf.dtype.removeprefix("torch.")))
-        del self._on_device[: len(kept)]  # not before: interrupted, they are fetched again
+        del self._on_device[: len(kept)]  # last, so that an interrupt does not lose them

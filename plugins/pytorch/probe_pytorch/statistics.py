@@ -1,8 +1,8 @@
-"""Maximum, minimum, mean and norm of a tensor, in float64 (spec/dump 7).
+"""Maximum, minimum, mean and norm of a tensor, in float64 (docs/formats.md#statistics).
 
-On the CPU one pass over the elements finds all four, in the compiled ``_tally`` where it could be
-built. Without it, and on other devices, torch does it in three reductions: it has none that finds
-all four at once. Other devices keep the results until ``read_back`` fetches all of them together.
+On the CPU the compiled extension ``_tally`` computes all four in one pass. If it could not be built, and on
+other devices, torch computes them in three reductions. Results on other devices stay there until
+``read_back`` of the session fetches all of them together.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from probe_pytorch.compat import is_dense
 
 try:
     from probe_pytorch import _tally
-except ImportError:  # no compiler where this was installed
+except ImportError:  # there was no C compiler at installation
     _tally = None  # type: ignore[assignment]
 
 NAN = float("nan")
@@ -36,20 +36,21 @@ _EIGHT_BIT = tuple(
 
 def measure(tensor: torch.Tensor, keep: Callable[[torch.Tensor, Any], None] | None = None, target: Any = None,
             wide: bool = True) -> Four:  # fmt: skip
-    """The four of ``tensor``.
+    """Return Max, Min, Mean and Norm of a tensor.
 
-    NaN among the elements makes all four NaN. Complex: of the absolute values, without norm. bool:
-    any and all. 0-d: the value four times. Empty, meta, fake: None four times.
+    A NaN among the elements makes all four NaN. Complex tensors are measured by their absolute values and
+    have no norm. A bool tensor has ``any`` as its maximum and ``all`` as its minimum. A 0-d tensor gives its
+    value four times; an empty, meta or fake tensor gives None.
 
     Args:
-        tensor: Any plain tensor with a storage.
-        keep: On another device than the CPU, called with the results as a tensor of 4 and with
-            ``target``; the four returned are then None, and the caller fills them in later.
-        target: What ``keep`` is told.
-        wide: Accumulate in float64 on other devices as well, not in float32.
+        tensor: A plain tensor with a storage.
+        keep: For tensors on other devices: a function that keeps the results, a tensor of shape (4,), with
+            ``target`` until they are fetched. The four values returned are then None.
+        target: The second argument of ``keep``.
+        wide: True to accumulate in float64 on other devices too, False in float32.
 
     Returns:
-        Max, Min, Mean, Norm; those of whole numbers as int, int, float, float.
+        Max, Min, Mean, Norm; of whole numbers as int, int, float, float.
     """
     count = tensor.numel()
     if not count or tensor.is_meta:
@@ -73,7 +74,7 @@ def measure(tensor: torch.Tensor, keep: Callable[[torch.Tensor, Any], None] | No
 
 
 def from_results(values: list[float], dtype: torch.dtype) -> Four:
-    """The four of a tensor of ``dtype``, as they came back from a device."""
+    """Return the four statistics of a tensor of ``dtype`` from the values fetched from a device."""
     high, low, mean, norm = values
     if dtype is torch.bool:
         return bool(high), bool(low), None, None
@@ -99,7 +100,7 @@ def _single(tensor: torch.Tensor) -> Four:
 def _on_cpu(tensor: torch.Tensor) -> Four:
     try:
         return _by_torch(tensor)
-    except NotImplementedError:  # types that torch stores and cannot compute with
+    except NotImplementedError:  # dtypes that torch can store but not compute with
         return NOTHING
 
 
@@ -126,7 +127,7 @@ def _by_torch(tensor: torch.Tensor) -> Four:
 
 
 def _norm(tensor: torch.Tensor, high: float, low: float) -> float:
-    """The norm, with the elements scaled where their squares leave the range of float64."""
+    """Return the norm; scale the elements first if their squares leave the range of float64."""
     norm = float(torch.linalg.vector_norm(tensor, dtype=torch.float64))
     largest = max(abs(high), abs(low))
     if math.isfinite(largest) and largest and (math.isinf(norm) or largest < 1e-150):
@@ -135,9 +136,9 @@ def _norm(tensor: torch.Tensor, high: float, low: float) -> float:
 
 
 def _reduce(tensor: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
-    """Max, Min, Mean and Norm as one tensor on the device of ``tensor``; nothing is read back.
+    """Return Max, Min, Mean and Norm as one tensor of shape (4,) on the device of ``tensor``.
 
-    float64 and whole numbers are computed in float64 whatever ``wide`` is: float32 does not hold them.
+    float64 and whole numbers are always accumulated in float64, because float32 cannot hold them.
     """
     if tensor.dtype is torch.float64 or not (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
         wide = torch.float64
@@ -152,7 +153,7 @@ def _reduce(tensor: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
         return torch.stack((high, low, high, high)).to(wide)
     mean = tensor.mean(dtype=wide)
     if tensor.dtype is torch.float64 or (wide is torch.float32 and tensor.dtype is not torch.float16):
-        # squares may leave the range: measured against the largest, without asking the device for it
+        # squares may leave the range, so divide by the largest element, without fetching it
         largest = torch.maximum(high.abs(), low.abs()).to(wide)
         scale = torch.where((largest > 0) & torch.isfinite(largest), largest, torch.ones_like(largest))
         norm = scale * torch.linalg.vector_norm(tensor.to(wide) / scale)

@@ -1,4 +1,4 @@
-"""The leaves of a record: what tensors and the other objects of torch become."""
+"""Conversion of tensors and other objects of torch into the leaves of a record (docs/formats.md#leaves)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _DTYPE_NAMES: dict[torch.dtype, str] = {}
 
 
 class Collector(probe_recording.Collector):
-    """Turns values into trees of leaves.
+    """A converter of values into trees of leaves.
 
     Args:
-        checksum: None, or the checksum of a tensor's bytes.
-        keep: What keeps the statistics that lie on a device until they are read back.
-        wide: Accumulate statistics on devices in float64.
-        measured: False records shapes and types only.
-        failed: Told of what a value raised while it was walked over.
+        checksum: A function that returns the checksum of a tensor's bytes; None for no checksums.
+        keep: A function that keeps the statistics on a device, with their leaf, until they are fetched.
+        wide: True to accumulate statistics on devices in float64.
+        measured: False to record shapes and types only.
+        failed: A callback for exceptions of values: stage, name and exception.
     """
 
     plain = _PLAIN
@@ -48,8 +48,8 @@ class Collector(probe_recording.Collector):
         self._wide = wide
 
     def arguments(self, values: tuple[Any, ...], prefix: str, save: Save | None) -> list[Tree]:
-        """The trees of positional arguments or of several outputs."""
-        if save is None:  # nobody asks for names
+        """Return the trees of positional arguments or of outputs."""
+        if save is None:  # names are needed for files only
             return [
                 self.tensor(value, "", None) if type(value) in _PLAIN else self.tree(value, "", None)
                 for value in values
@@ -57,7 +57,7 @@ class Collector(probe_recording.Collector):
         return [self.tree(value, f"{prefix}.{i}", save) for i, value in enumerate(values)]
 
     def keyword(self, key: str, value: Any, name: str, save: Save | None) -> Tree:
-        """The tree of one keyword argument; ``dtype`` and ``device`` are told by the keyword."""
+        """Return the tree of one keyword argument; ``dtype`` and ``device`` are recognised by the keyword."""
         if value is None or key not in ("dtype", "device"):
             return self.tree(value, name, save)
         if key == "dtype":
@@ -69,7 +69,7 @@ class Collector(probe_recording.Collector):
     # -- tensors ---------------------------------------------------------------------------
 
     def tensor(self, tensor: torch.Tensor, name: str, save: Save | None) -> TensorLeaf:
-        """The leaf of a tensor of torch's own class."""
+        """Return the leaf of a ``torch.Tensor`` or ``Parameter``."""
         dtype = tensor.dtype
         text = _DTYPE_NAMES.get(dtype)
         if text is None:
@@ -89,7 +89,7 @@ class Collector(probe_recording.Collector):
         return leaf
 
     def _unusual(self, leaf: TensorLeaf, tensor: torch.Tensor) -> TensorLeaf:
-        """Sparse and nested: the statistics of what they store; quantised: of what it stands for."""
+        """Add to a leaf the layout of a tensor and the statistics of its stored or dequantised values."""
         if tensor.is_meta or not self._measured:
             return leaf
         leaf.extra = {"layout": "quantized" if tensor.is_quantized else str(tensor.layout)}
@@ -99,7 +99,7 @@ class Collector(probe_recording.Collector):
         return leaf
 
     def special(self, tensor: Any, name: str, save: Save | None) -> Tree:
-        """The leaf of a tensor of another class: its inner tensor where it is known to hold one."""
+        """Return the leaf of a tensor subclass, measured by its inner tensor if it is known to hold one."""
         kind = type(tensor)
         if isinstance(tensor, torch.Size):
             return Plain(type="torch.Size", value=[_size(item) for item in tensor])
@@ -111,7 +111,7 @@ class Collector(probe_recording.Collector):
                 return self._shard(tensor, local, name, save)
             leaf = TensorLeaf(kind.__name__, str(tensor.dtype), _shape(tensor), tensor.requires_grad)
             if kind.__name__ == "AsyncCollectiveTensor":
-                return leaf  # its values are there only after its wait, which is not ours to do
+                return leaf  # its values exist only after its wait, which the recorder must not call
             if tensor.layout is torch.jagged:
                 return self._unusual(leaf, tensor)
             if compat.is_wrapper(tensor):
@@ -122,24 +122,24 @@ class Collector(probe_recording.Collector):
             return inner
 
     def _shard(self, tensor: Any, local: torch.Tensor, name: str, save: Save | None) -> TensorLeaf:
-        """A DTensor: the part that is here, and how the whole is placed."""
-        found = self.tree(local, name, save)
-        if not isinstance(found, TensorLeaf):
-            found = TensorLeaf(TENSOR, str(tensor.dtype), _shape(tensor), False)
-        found.kind = "torch.distributed.tensor.DTensor"
-        found.requires_grad = tensor.requires_grad
-        found.extra = {
+        """Return the leaf of a DTensor: its local shard, with the placement of the whole tensor."""
+        leaf = self.tree(local, name, save)
+        if not isinstance(leaf, TensorLeaf):
+            leaf = TensorLeaf(TENSOR, str(tensor.dtype), _shape(tensor), False)
+        leaf.kind = "torch.distributed.tensor.DTensor"
+        leaf.requires_grad = tensor.requires_grad
+        leaf.extra = {
             "device_mesh": _mesh(getattr(tensor, "device_mesh", None)),
             "placements": [str(placement) for placement in getattr(tensor, "placements", ())],
             "global_shape": _shape(tensor),
         }
-        return found
+        return leaf
 
-    # -- words -----------------------------------------------------------------------------
+    # -- other objects ---------------------------------------------------------------------
 
     def array(self, value: np.ndarray[Any, Any]) -> Plain:
-        """The leaf of a numpy array, in one pass each of numpy's."""
-        found = Plain(type="numpy.ndarray", dtype=str(value.dtype), shape=list(value.shape))
+        """Return the leaf of a numpy array."""
+        leaf = Plain(type="numpy.ndarray", dtype=str(value.dtype), shape=list(value.shape))
         four: list[Any] = [None] * 4
         if value.size and value.dtype.kind in "iuf":
             with np.errstate(all="ignore"):
@@ -148,12 +148,12 @@ class Collector(probe_recording.Collector):
                 four = [value.max().item(), value.min().item(), float(wide.mean()), norm]
         elif value.size and value.dtype.kind == "b":
             four = [bool(value.any()), bool(value.all()), None, None]
-        found.update(zip(("Max", "Min", "Mean", "Norm"), four))
-        return found
+        leaf.update(zip(("Max", "Min", "Mean", "Norm"), four))
+        return leaf
 
     def other(self, value: Any, name: str, walk: Walk) -> Tree:
-        """The leaf of a word of torch's."""
-        # a dtype or device by position is null, as by the peer: null and a leaf would not pair
+        """Return the leaf of another object of torch, or None for null."""
+        # a positional dtype or device is null, as in msprobe's runs: null and a leaf would not pair
         if isinstance(value, torch.memory_format):
             return Plain(type="torch.memory_format", format=str(value).removeprefix("torch."))
         dist = torch.distributed
@@ -177,7 +177,7 @@ class Collector(probe_recording.Collector):
 
 
 def _stored(tensor: torch.Tensor) -> torch.Tensor | None:
-    """What a tensor of an unusual layout stores, as a plain one; None where that cannot be had."""
+    """Return the stored values of a tensor of an unusual layout as a plain tensor, or None."""
     if tensor.is_quantized:
         return tensor.dequantize()
     if tensor.layout is torch.sparse_coo:
@@ -191,15 +191,15 @@ def _stored(tensor: torch.Tensor) -> torch.Tensor | None:
 
 
 def _shape(tensor: torch.Tensor) -> list[int]:
-    """The shape as far as there is one; a size that has no number yet is 0."""
+    """Return the shape as far as it is known; symbolic sizes are 0."""
     try:
         return [_size(size) for size in tensor.shape]
-    except RuntimeError:  # a nested tensor, or a parameter that has no shape yet
+    except RuntimeError:  # a nested tensor, or a parameter of a lazy module
         return [tensor.size(0)] if tensor.is_nested else []
 
 
 def _size(size: Any) -> int:
-    """A size as a number; a symbolic one that has no number yet is 0."""
+    """Return a size as a number, 0 for a symbolic one."""
     try:
         return int(size)
     except Exception:

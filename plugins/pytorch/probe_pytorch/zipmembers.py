@@ -1,8 +1,7 @@
-"""Where the members of a zip file lie.
+"""The places of the members in a zip file.
 
-The short way reads the directory at the end of the file, plain as ``torch.save`` writes it: no comment,
-no extra fields, no member beyond 4 GiB, names in ASCII. Any other file, a damaged one among them, is left
-to ``zipfile``.
+The fast way reads the directory of the simple form that ``torch.save`` writes: no comment, no extra fields,
+no member beyond 4 GiB, names in ASCII. Any other file, also a damaged one, is read by ``zipfile``.
 """
 
 from __future__ import annotations
@@ -17,26 +16,26 @@ Memory = Union[bytes, mmap.mmap]
 
 _END = struct.Struct("<4s4H2IH")
 _LARGE_END = struct.Struct("<16x2I4Q4sIQI")
-"""The end record of zip64, as torch writes it before the other, and the locator behind it."""
+"""The end record of zip64, which torch writes before the usual one, and the locator behind it."""
 _ENTRY = struct.Struct("<4s2xB1x2H8x2I3H8xI")
 _END_MARK, _ENTRY_MARK = b"PK\x05\x06", b"PK\x01\x02"
 _LARGE_END_MARK, _LOCATOR_MARK = b"PK\x06\x06", b"PK\x06\x07"
 _NEWEST = 63
-"""The version, times ten, of the zip format that zipfile reads: 6.3."""
+"""The newest version of the zip format that zipfile reads, times ten: 6.3."""
 _BEYOND = 0xFFFFFFFF
-"""What stands for a size or an offset that only zip64 can hold."""
+"""The mark for a size or an offset that only zip64 can hold."""
 
 
 Member = tuple[int, int, int, int, int]
-"""A member as the directory describes it: flags, method, compressed size, size, where its header lies."""
+"""A member of the directory: flags, method, compressed size, size, offset of its header."""
 
 
 def members(memory: Memory) -> dict[str, Member]:
-    """The members by name.
+    """Return the members of a zip file by name.
 
     Raises:
         zipfile.BadZipFile: It is no zip file.
-        NotImplementedError: It is one of a kind that zipfile does not read.
+        NotImplementedError: It is of a kind that zipfile cannot read.
     """
     plain = _plain_members(memory)
     if plain is not None:
@@ -44,14 +43,14 @@ def members(memory: Memory) -> dict[str, Member]:
     file = io.BytesIO(memory) if isinstance(memory, bytes) else memory
     with zipfile.ZipFile(file) as directory:  # type: ignore[arg-type]  # a map reads and seeks
         return {
-            one.filename: (
-                one.flag_bits,
-                one.compress_type,
-                one.compress_size,
-                one.file_size,
-                one.header_offset,
+            member.filename: (
+                member.flag_bits,
+                member.compress_type,
+                member.compress_size,
+                member.file_size,
+                member.header_offset,
             )
-            for one in directory.infolist()
+            for member in directory.infolist()
         }
 
 
@@ -75,7 +74,7 @@ def _plain_members(memory: Memory) -> dict[str, Member] | None:
     if disk or first_disk or here != count or start + length != at:
         return None
     directory = memory[start:at]
-    found: dict[str, Member] = {}
+    plain: dict[str, Member] = {}
     at = 0
     for _ in range(count):
         if at + _ENTRY.size > length:
@@ -90,5 +89,5 @@ def _plain_members(memory: Memory) -> dict[str, Member] | None:
             return None
         if at > length or extra or version > _NEWEST or not text.isascii() or b"\0" in text:
             return None
-        found[text.decode()] = flags, method, packed, size, offset
-    return found if at == length else None
+        plain[text.decode()] = flags, method, packed, size, offset
+    return plain if at == length else None

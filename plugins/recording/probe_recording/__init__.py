@@ -1,7 +1,7 @@
-"""Recording: the parts that all recorders share, and reading of the run directory that they write.
+"""The recording kit: parts shared by the recorders of all frameworks, and the reader of run directories.
 
-The names below are what plugins may import, each imported when it is first asked for; the modules behind
-them may change.
+Plugins import the names below, and nothing else of this package: its modules may change between releases.
+Each name is imported on first use, so importing the package is cheap.
 """
 
 from __future__ import annotations

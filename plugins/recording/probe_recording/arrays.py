@@ -1,6 +1,6 @@
-"""Values of tensors in host memory: their statistics, checksums and files, all in numpy.
+"""Statistics, checksums and files of tensors in host memory, computed by numpy.
 
-No operator of a device is needed for any of it, so none can be missing.
+Nothing here runs an operator on a device, so it works for every dtype whatever the device supports.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ Array = np.ndarray[Any, Any]
 SUFFIX = ".npy"
 LONGEST_NAME = 255
 BLOCK = 1 << 18
-"""Elements that are converted to float64 at a time."""
+"""Number of elements that are converted to float64 at a time."""
 
 
 def measure(array: Array) -> Four:
-    """Max, Min, Mean, Norm in float64 (spec/dump 7).
+    """Return Max, Min, Mean and Norm of an array, accumulated in float64.
 
-    NaN among the elements makes all four NaN; infinities are kept. Complex: of the absolute values,
-    without norm. bool: any and all. 0-d: the value four times. Empty: None four times.
+    The rules are those of docs/formats.md#statistics: a NaN among the elements makes all four NaN; infinities
+    are kept. Complex arrays are measured by their absolute values and have no norm. A bool array has ``any``
+    as its maximum and ``all`` as its minimum. A 0-d array gives its value four times, an empty one None.
     """
     if not array.size:
         return NOTHING
@@ -48,7 +49,7 @@ def measure(array: Array) -> Four:
 
 
 def _sums(flat: Array, largest: float) -> tuple[float, float]:
-    """Mean and norm; elements are scaled where their squares leave the range of float64."""
+    """Return mean and norm; scale the elements first if their squares leave the range of float64."""
     total = squares = 0.0
     for start in range(0, flat.size, BLOCK):
         wide = flat[start : start + BLOCK].astype(np.float64)
@@ -65,12 +66,15 @@ def _sums(flat: Array, largest: float) -> tuple[float, float]:
 
 
 def crc32(array: Array) -> str:
-    """CRC-32 of the bytes in row-major order, as the peers' ``md5`` (spec/dump 7.3): 8 hex digits."""
+    """Return the CRC-32 of the bytes in row-major order as 8 hex digits.
+
+    msprobe calls this checksum ``md5``; see docs/formats.md#checksums.
+    """
     return f"{zlib.crc32(np.ascontiguousarray(array).tobytes()):08x}"
 
 
 def xxh3(array: Array) -> str:
-    """64-bit XXH3 of the bytes in row-major order, seed 0: 16 hex digits."""
+    """Return the 64-bit XXH3 hash (seed 0) of the bytes in row-major order as 16 hex digits."""
     import xxhash
 
     return f"{xxhash.xxh3_64_intdigest(np.ascontiguousarray(array).tobytes()):016x}"
@@ -80,10 +84,10 @@ CHECKSUMS = {"md5": crc32, "xxh3": xxh3}
 
 
 class NpyStore:
-    """A store of one ``.npy`` file a tensor.
+    """A store that writes one ``.npy`` file per tensor.
 
     Args:
-        directory: The directory of the files; it is made.
+        directory: The directory for the files; it is created.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -91,7 +95,15 @@ class NpyStore:
         directory.mkdir(parents=True, exist_ok=True, mode=DIRECTORY_MODE)
 
     def save(self, name: str, array: Array) -> str | None:
-        """Write the file; its name, or None for a name that is too long for a file."""
+        """Write one tensor to a file.
+
+        Args:
+            name: The name of the tensor, without suffix.
+            array: Its data.
+
+        Returns:
+            The name of the file; None, with nothing written, if the name is too long for a file.
+        """
         file = "".join("_" if c in "/\\\0" else c for c in name) + SUFFIX
         if len(file.encode()) > LONGEST_NAME:
             return None
@@ -100,8 +112,8 @@ class NpyStore:
         return file
 
     def flush(self) -> None:
-        """Do nothing: each file is complete once it is written."""
+        """Do nothing: each file is complete as soon as it is written."""
 
     def close(self) -> int:
-        """Return 0: nothing is open, and there is no header."""
+        """Return 0: separate files have no common header that would need room."""
         return 0

@@ -1,4 +1,4 @@
-"""The backward record of one call, filled in as its gradients arrive."""
+"""The backward record of one call, filled in while its gradients arrive."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from probe_recording.session import Entry, Session
 
 
 class Backward:
-    """Takes the gradients of one call into its backward record.
+    """A receiver of the gradients of one call, which writes them into the call's backward record.
 
     Args:
-        session: The session that records.
+        session: The session that the record is added to.
         key: The name of the record.
-        parent: The module whose forward called, by the name of that forward.
-        size: How many gradients are expected on each side, which are null until they arrive.
-        inside: True where the record is wanted whatever its name.
+        parent: The forward record of the module that made the call, or None outside of modules.
+        size: Number of gradients expected as input and as output; each is null until it arrives.
+        inside: True to record it whatever its name, as inside a module that ``list`` selects.
     """
 
     def __init__(
@@ -36,7 +36,14 @@ class Backward:
         self._done = False
 
     def __call__(self, side: str, position: int, gradient: Any, last: bool) -> None:
-        """A gradient has arrived; errors of the recorder stay here."""
+        """Record one gradient; errors of the recorder are logged and do not reach the training.
+
+        Args:
+            side: ``input`` for a gradient of the call's outputs, ``output`` for one of its inputs.
+            position: The position among the gradients of that side; -1 if only the end is reported.
+            gradient: The tensor, or None if there is no gradient.
+            last: True if no further gradient will arrive.
+        """
         session = self._session
         if not session.active or self._done:
             return

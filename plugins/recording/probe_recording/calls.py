@@ -1,4 +1,4 @@
-"""One call of an API, recorded: its inputs before it runs, its outputs after, its gradients later."""
+"""Recording of one API call: its inputs before it runs, its outputs afterwards, its gradients later."""
 
 from __future__ import annotations
 
@@ -16,13 +16,19 @@ S = TypeVar("S", bound=Session)
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """A call that has begun and is recorded.
+    """A recorded call that has begun.
 
     Attributes:
-        wanted: True where its forward is recorded.
-        inside: True inside a module that is listed, where everything is wanted.
-        sources: Where the gradients of its inputs go, as the framework says.
-        first_new: The number of the first node that the call can make, where a framework counts them.
+        prefix: The name without call count and phase, such as ``Functional.relu``.
+        number: The call count, from 0 in each step.
+        stack: The frames of the caller.
+        parent: The forward record of the surrounding module, or None.
+        wanted: True if the forward of the call is recorded.
+        inside: True inside a module that ``list`` selects, in which every call is recorded.
+        fields: The fields of the forward record so far.
+        sources: The places in the autograd graph that receive the inputs' gradients; framework-specific.
+        first_new: The sequence number of the first graph node that the call can create, for frameworks that
+            count their nodes.
     """
 
     prefix: str
@@ -37,15 +43,15 @@ class Call:
 
     @property
     def name(self) -> str:
-        """The call's name without its phase."""
+        """The name of the call without its phase, such as ``Functional.relu.0``."""
         return f"{self.prefix}.{self.number}"
 
 
 class Calls(Generic[S]):
-    """Records calls into a session; a framework with gradients says how it follows them.
+    """A recorder of calls into a session; subclasses add how their framework traces gradients.
 
     Attributes:
-        fleeting: True where the data of a value may have changed by the time its record is complete.
+        fleeting: True if the data of a value may change before its record is complete.
     """
 
     fleeting = False
@@ -67,12 +73,17 @@ class Calls(Generic[S]):
         kwargs: dict[str, Any],
         stack: Stack,
     ) -> Any:
-        """Run ``function`` and record the call.
+        """Run ``function(*args, **kwargs)`` and record the call.
 
         Args:
             prefix: The name of the call without its count, such as ``Functional.relu``.
-            function: The function that is called, with ``args`` and ``kwargs``.
+            function: The function to call.
+            args: Its positional arguments.
+            kwargs: Its keyword arguments.
             stack: The frames of the caller.
+
+        Returns:
+            The result of the function. An exception of it is passed on, and the call is then not recorded.
         """
         call = self.begin(prefix, args, kwargs, stack)
         if call is None:
@@ -89,15 +100,18 @@ class Calls(Generic[S]):
         self, prefix: str, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Stack,
         filled: Collection[Any] = (), in_place: bool = False,
     ) -> Call | None:  # fmt: skip
-        """Take the inputs of a call that begins, unless it is not wanted; the recorder's errors stay here.
+        """Record the inputs of a call before it runs; errors of the recorder are logged, not raised.
 
         Args:
             prefix: The name of the call without its count.
             args: Its positional arguments.
             kwargs: Its keyword arguments.
             stack: The frames of the caller.
-            filled: Positions and keywords of buffers that the call fills.
-            in_place: True where the call writes its first argument.
+            filled: Positions and keywords of output buffers, which hold nothing yet and are recorded as null.
+            in_place: True if the call overwrites its first argument, so that its data must be copied first.
+
+        Returns:
+            The call to pass to ``end``, or None if it is not recorded.
         """
         session = self.session
         name = prefix
@@ -123,12 +137,12 @@ class Calls(Generic[S]):
                     if self._backward:
                         self._take_sources(call, (*args, *kwargs.values()))
             return call
-        except Exception as error:  # whatever it is, the call itself goes on
+        except Exception as error:  # the call itself must go on whatever the recorder's error
             session.failed("forward input", name, error)
             return None
 
     def end(self, call: Call, result: Any) -> None:
-        """Take the outputs of a call that has ended, add its record, and wait for its gradients."""
+        """Record the outputs of a call, add its record to the session and register for its gradients."""
         session = self.session
         name = f"{call.name}.forward"
         try:
@@ -143,21 +157,21 @@ class Calls(Generic[S]):
                     session.add(name, call.fields, call.stack, self._parent_of(call))
                 if self._backward:
                     self._expect_gradients(call, outputs)
-        except Exception as error:  # whatever it is, the call itself has its result
+        except Exception as error:  # the call's result must be returned whatever the recorder's error
             session.failed("forward output", name, error)
 
-    # -- what a framework says -------------------------------------------------------------
+    # -- to be overridden for a framework -------------------------------------------------
 
     def _take_sources(self, call: Call, values: tuple[Any, ...]) -> None:
-        """Note where the gradients of the inputs go, before the call."""
+        """Note, before the call, which graph nodes receive the gradients of its inputs."""
 
     def _expect_gradients(self, call: Call, outputs: tuple[Any, ...]) -> None:
-        """Have the gradients of the call told as they arrive."""
+        """Register for the gradients of the call, so that each is recorded when it arrives."""
 
     def _is_recompute(self, stack: Stack) -> bool:
-        """Return True where a checkpoint runs the call a second time."""
+        """Return True if activation checkpointing runs the call a second time."""
         return False
 
     def _parent_of(self, call: Call) -> str | None:
-        """Return the module that the call belongs to."""
+        """Return the forward record of the module that the call belongs to, or None."""
         return call.parent

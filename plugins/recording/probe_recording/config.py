@@ -1,7 +1,7 @@
-"""What is recorded: the recorder's ``config.json``, parsed and checked.
+"""The recorder's ``config.json``, parsed and checked.
 
-The fields are those of the peer's file (spec/dump 1), so that its files work unchanged; ``store``,
-``compile`` and ``support_wrap_ops`` are ours.
+The fields are those of msprobe's file, so that its files work unchanged, and probe's own fields ``store``,
+``compile`` and ``support_wrap_ops``. All of them are described in docs/configuration.md#config-json.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ COMPILES = ("eager", "tap")
 PRECISIONS = ("high", "low")
 
 OTHER_TASKS = {
-    "run_ut": "the pre-check reads a run; it records none",
-    "acc_check": "the pre-check reads a run; it records none",
+    "run_ut": "the pre-check reads a recorded run and records none itself",
+    "acc_check": "the pre-check reads a recorded run and records none itself",
     "free_benchmark": "probe does not perturb operators while it records",
-    "grad_probe": "record level L0, whose parameters_grad hold every gradient",
-    "exception_dump": "that is for MindSpore",
+    "grad_probe": "record at level L0; its parameters_grad records hold all gradients of parameters",
+    "exception_dump": "msprobe has this task for MindSpore only",
     "diff_check": "record both runs and compare them",
 }
 SYNONYMS = {"nan_check": "overflow_check"}
@@ -55,7 +55,7 @@ SECTION_FIELDS: dict[str, frozenset[str]] = {
 SECTION_FIELDS["nan_check"] = SECTION_FIELDS["overflow_check"]
 ELSEWHERE = frozenset({"backward_input", "online_run_ut", "nfs_path", "host", "port", "tls_path",
                        "online_run_ut_recompute", "slice", "request_id", "file_format"})  # fmt: skip
-"""Known fields that this recorder has no use for; each is warned about where it asks for something."""
+"""Fields of msprobe that probe does not use; each causes a warning if it is set to something."""
 
 LARGEST = 1_000_000
 _RANGE = re.compile(r"(\d+)-(\d+)")
@@ -68,24 +68,42 @@ _PATH = re.compile(r"[A-Za-z0-9_./-]+")
 
 
 class ConfigWarning(UserWarning):
-    """A configuration that works, though perhaps not as its writer meant."""
+    """A warning about a configuration that works, though perhaps not as its author meant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What to record and where to.
+    """The settings of one recording: the calls and modules to record, and the directory to write to.
 
     Attributes:
-        dump_path: The root of the run, absolute.
-        shown_path: The same as it was written.
-        ranks, steps: Which ones; empty for all.
-        scope: No names, or the first and the last record that is wanted.
-        names: Parts of names; a record is wanted if its name holds one of them.
-        tensor_names: The same for tensors that are saved although the task is statistics.
-        directions, sides: What ``data_mode`` comes to.
-        summary: ``statistics``, or with a checksum beside them: ``md5`` (a CRC-32), ``xxh3``.
-        overflow_count: How many overflowing records end the search; -1 for no end.
-        path: The file that all this stands in, read again at each step for ``dump_enable``.
+        dump_path: The directory of the run, absolute.
+        task: One of ``TASKS``.
+        level: One of ``LEVELS``.
+        ranks: Numbers of the ranks to record; empty for all.
+        steps: Numbers of the steps to record; empty for all.
+        scope: Names of the first and the last record of a range; empty for no range.
+        names: Parts of names (the field ``list``); a record is taken if its name contains one of them.
+        tensor_names: Parts of names (``tensor_list``); such records save their tensors although the task is
+            statistics.
+        directions: Those of forward and backward that ``data_mode`` selects.
+        sides: Those of input and output that ``data_mode`` selects.
+        parameter_gradients: True to record the gradients of parameters.
+        summary: ``statistics``, or a checksum to record beside them: ``md5`` (a CRC-32) or ``xxh3``.
+        asynchronous: True to keep data on the device until the end of the step (``async_dump``).
+        precision: ``high`` accumulates statistics on a device in float64, ``low`` in float32.
+        extra_info: True to write ``stack.json`` and ``construct.json``.
+        risk_level: The family of APIs to record, one of ``RISK_LEVELS``.
+        enabled: The value of ``dump_enable`` when the file was first read; None if it has none.
+        dataloader: True to begin and end steps by the data loader (``enable_dataloader``).
+        acl_config: A dump configuration of ACL for level L2 on an NPU; empty for a default one.
+        seed: The random seed to set at the start; None to set none.
+        deterministic: True to use deterministic algorithms; the random seed is then set, too.
+        overflow_count: Number of overflowing records after which the search stops; -1 for never.
+        store: ``packed`` for one tensor file per rank and step, ``files`` for one file per tensor.
+        compile: ``eager`` to run compiled code uncompiled while it is recorded, ``tap`` to keep it compiled.
+        wrap_ops: A yaml file that names the APIs to record; None for the built-in list.
+        path: The file itself, read again at each start for ``dump_enable``.
+        shown_path: ``dump_path`` as the user wrote it.
     """
 
     dump_path: Path
@@ -118,25 +136,29 @@ class Config:
 
     @property
     def saves_tensors(self) -> bool:
-        """True where the data of tensors are written."""
+        """True if the data of tensors are written."""
         return self.task in ("tensor", "overflow_check") or bool(self.tensor_names)
 
     @property
     def modules(self) -> bool:
-        """True where modules are recorded."""
+        """True if modules are recorded."""
         return self.level in ("L0", "mix")
 
     @property
     def apis(self) -> bool:
-        """True where API calls are recorded."""
+        """True if API calls are recorded."""
         return self.level in ("L1", "mix")
 
 
 def load_config(path: str | Path | None, **overrides: Any) -> Config:
-    """The configuration in ``path`` (none: the defaults); arguments that are not None come before it.
+    """Return the configuration in a file.
+
+    Args:
+        path: A ``config.json``; None for the defaults.
+        overrides: Top-level fields that replace those of the file, unless they are None.
 
     Raises:
-        UserError: No such file, no JSON, or a field that is not what it must be.
+        UserError: The file is missing or not valid JSON, or a field has a wrong value.
     """
     fields: dict[str, Any] = {}
     what = "The configuration"
@@ -158,7 +180,8 @@ def _read(path: str | Path) -> dict[str, Any]:
         ) from None
     except (ValueError, RecursionError) as error:
         raise UserError(
-            f'The configuration "{path}" is not valid JSON: {error}.', "Mend the file; it is one JSON object."
+            f'The configuration "{path}" is not valid JSON: {error}.',
+            "Correct the file; it must be one JSON object.",
         ) from None
     if not isinstance(value, dict):
         raise UserError(
@@ -169,7 +192,15 @@ def _read(path: str | Path) -> dict[str, Any]:
 
 
 def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
-    """The configuration that ``fields`` say; ``what`` opens the messages."""
+    """Return the configuration that the fields of a ``config.json`` describe.
+
+    Args:
+        fields: The JSON object.
+        what: The subject that error messages begin with.
+
+    Raises:
+        UserError: A field has a wrong value, or two fields contradict each other.
+    """
     reader = _Fields(fields, what)
     task = reader.choice("task", TASKS, "statistics", SYNONYMS, OTHER_TASKS)
     level = reader.choice("level", LEVELS, "L1")
@@ -215,14 +246,14 @@ def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
 
 
 def parse_steps(text: str) -> list[int | str]:
-    """The steps that a command line names: ``0,5-7``; ``all`` gives none, which means all."""
+    """Return the steps of an option such as ``0,5-7``; ``all`` gives an empty list, which means all steps."""
     if text.strip() == "all":
         return []
     return [int(part) if part.isdigit() else part for part in (p.strip() for p in text.split(",")) if part]
 
 
 def _consistent(config: Config, what: str) -> Config:
-    """The configuration, with what contradicts itself refused or mended aloud."""
+    """Return the configuration after checks across fields, which refuse it or correct it with a warning."""
     if config.task == "structure" and config.level not in ("L0", "mix"):
         _warn(f'{what}: task "structure" needs level L0 or mix; mix is used.')
         config = replace(config, level="mix")
@@ -230,59 +261,66 @@ def _consistent(config: Config, what: str) -> Config:
         if len(config.scope) != 2:
             raise UserError(
                 f'{what}: "scope" must be empty or hold two names, not {len(config.scope)}.',
-                "Name the first and the last record that you want.",
+                "Write the names of the first and of the last record to take.",
             )
         for name in config.scope:
             kinds = {"L0": (_MODULE,), "mix": (_API, _MODULE)}.get(config.level, (_API,))
             if not any(kind.fullmatch(name) for kind in kinds):
                 raise UserError(
-                    f'{what}: "{name}" in "scope" is no name of a record at level {config.level}.',
-                    "Names look like these:",
+                    f'{what}: "{name}" in "scope" cannot be the name of a record at level {config.level}.',
+                    "Write names such as:",
                     ("Functional.linear.0.forward", "Module.fc.Linear.forward.0"),
                 )
     if config.asynchronous and config.summary != "statistics":
         raise UserError(
-            f'{what}: "async_dump" does not go with summary_mode "{config.summary}".',
+            f'{what}: "async_dump" cannot be combined with "summary_mode": "{config.summary}".',
             'Set "async_dump": false, or "summary_mode": "statistics".',
         )
     if config.asynchronous and config.task == "tensor" and not config.names and config.level != "debug":
         raise UserError(
-            f'{what}: "async_dump" of tensors keeps them on the device, so "list" must say which.',
-            'Name some records in "list", or set "async_dump": false.',
+            f'{what}: "async_dump" with task "tensor" keeps all tensors of a step on the device, '
+            'so "list" must limit them.',
+            'Name the records in "list", or set "async_dump": false.',
         )
     if config.level == "debug" and config.task not in ("statistics", "tensor"):
         raise UserError(
-            f'{what}: level "debug" goes with the tasks statistics and tensor.', 'Set "task": "statistics".'
+            f'{what}: level "debug" needs the task statistics or tensor, not {config.task}.',
+            'Set "task": "statistics".',
         )
     if config.compile == "tap" and config.level != "L0":
         raise UserError(
-            f'{what}: "compile": "tap" keeps compiled graphs, in which only modules can be seen.',
+            f'{what}: "compile": "tap" works at level L0 only, because compiled code makes no API calls.',
             'Set "level": "L0", or "compile": "eager".',
         )
     return config
 
 
 class _Fields:
-    """The fields of one JSON object, taken out by name and checked."""
+    """The fields of one JSON object, each checked when it is read.
+
+    Args:
+        fields: The JSON object.
+        what: The subject that error messages begin with.
+    """
 
     def __init__(self, fields: Mapping[str, Any], what: str) -> None:
         self._fields = fields
         self._what = what
 
     def section(self, name: str) -> _Fields:
-        """The section ``name``; an empty one if it is left out."""
+        """Return the section ``name``; an empty one if it is left out."""
         value = self._fields.get(name) or {}
         if not isinstance(value, Mapping):
             raise self._wrong(name, "must be an object", f'For example "{name}": {{}}.')
         return _Fields(value, f'{self._what}: section "{name}"')
 
     def warn_unknown(self, known: Set[str], others: Set[str], place: str) -> None:
-        """Name the fields that nobody knows, and what they may have been meant to be.
+        """Warn about unknown fields, with the known field of a similar name if there is one.
 
         Args:
-            known: The fields that may stand here.
-            others: Fields that stand in another place.
-            place: What to say of these.
+            known: The fields that are allowed here.
+            others: The fields that are allowed elsewhere.
+            place: The words that say where those belong.
         """
         for name in self._fields:
             if name not in known:
@@ -291,10 +329,10 @@ class _Fields:
                 _warn(f'{self._what}: unknown field "{name}" is ignored{hint}')
 
     def warn_unused(self, names: frozenset[str]) -> None:
-        """Name the fields that are known and ask for what this recorder does not do."""
+        """Warn about those of ``names`` that are set, because probe does not support them."""
         for name in sorted(names & self._fields.keys()):
             if self._fields[name] not in ("", [], {}, None, False, "npy"):
-                _warn(f'{self._what}: "{name}" is not supported here and is ignored')
+                _warn(f'{self._what}: "{name}" is not supported by probe and is ignored')
 
     def choice(
         self,
@@ -304,7 +342,15 @@ class _Fields:
         synonyms: Mapping[str, str] | None = None,
         elsewhere: Mapping[str, str] | None = None,
     ) -> str:
-        """One of ``choices``, however its letters are written."""
+        """Return one of ``choices``, in whatever case the user wrote it.
+
+        Args:
+            name: The field.
+            choices: The values allowed.
+            default: The value of an empty or missing field.
+            synonyms: Other spellings of the choices.
+            elsewhere: Values that msprobe knows and probe does not record, each with the reason.
+        """
         value = self._fields.get(name, default)
         if value in ("", None):
             return default
@@ -314,38 +360,49 @@ class _Fields:
             if value.lower() in spelt:
                 return spelt[value.lower()]
             if elsewhere and value in elsewhere:
-                raise self._wrong(name, f'"{value}" records nothing here: {elsewhere[value]}', "", choices)
+                raise self._wrong(
+                    name,
+                    f'is "{value}", which records nothing here: {elsewhere[value]}',
+                    "Choose one of:",
+                    choices,
+                )
         raise self._wrong(name, f"must be one of the choices below, not {value!r:.60}", "", choices)
 
     def flag(self, name: str, default: Any) -> Any:
-        """True or false."""
+        """Return a field that is true or false."""
         value = self._fields.get(name, default)
         if value is not default and not isinstance(value, bool):
-            raise self._wrong(name, f"must be true or false, not {value!r:.40}", "Write true or false.")
+            raise self._wrong(
+                name, f"must be true or false, not {value!r:.40}", "Write true or false without quotes."
+            )
         return value
 
     def text(self, name: str, default: str) -> str:
-        """A text."""
+        """Return a field that is a text."""
         value = self._fields.get(name, default)
         if not isinstance(value, str):
             raise self._wrong(name, "must be a text", "Put it in quotes.")
         return value
 
     def number(self, name: str, low: int, high: int, default: int = 0) -> int:
-        """A whole number between two bounds."""
+        """Return a field that is a whole number from ``low`` to ``high``."""
         value = self._fields.get(name, default)
         if type(value) is not int or not low <= value <= high:
-            raise self._wrong(name, f"must be a whole number from {low} to {high}", "Change it.")
+            raise self._wrong(
+                name,
+                f"must be a whole number from {low} to {high}, not {value!r:.40}",
+                f'For example "{name}": {default}.',
+            )
         return value
 
     def numbers(self, name: str) -> frozenset[int]:
-        """Whole numbers and ranges such as ``"2-5"``, both ends included."""
+        """Return a field that lists whole numbers and ranges such as ``"2-5"``, both ends included."""
         value = self._fields.get(name)
         if value is None:
             return frozenset()
         if not isinstance(value, list):
             raise self._wrong(name, "must be a list", f'For example "{name}": [0, "2-5"].')
-        found: set[int] = set()
+        numbers: set[int] = set()
         for item in value:
             first = last = item
             if isinstance(item, str) and (match := _RANGE.fullmatch(item.strip())):
@@ -356,11 +413,11 @@ class _Fields:
                     f'holds {item!r:.40}, neither a number from 0 on nor a range such as "2-5"',
                     f"Numbers go up to {LARGEST}.",
                 )
-            found.update(range(first, last + 1))
-        return frozenset(found)
+            numbers.update(range(first, last + 1))
+        return frozenset(numbers)
 
     def names(self, name: str, example: str = "relu") -> tuple[str, ...]:
-        """Texts, none of them empty."""
+        """Return a field that lists names, none of them empty."""
         value = self._fields.get(name)
         if value is None:
             return ()
@@ -375,14 +432,23 @@ class _Fields:
 
 
 def _data_mode(section: _Fields) -> tuple[frozenset[str], frozenset[str], bool]:
-    """Directions and sides that are recorded, and whether gradients of parameters are (spec/dump 2.3)."""
+    """Return the directions and sides to record, and True if parameters' gradients are recorded too.
+
+    The rules are those of docs/configuration.md#data-mode.
+    """
     modes = set(section.names("data_mode", "forward")) or {"all"}
     if "all" in modes:
         if len(modes) > 1:
-            raise section._wrong("data_mode", '"all" must stand alone', 'Leave "all" out, or the others.')
+            raise section._wrong(
+                "data_mode",
+                'combines "all" with other modes, which it includes',
+                'Write "data_mode": ["all"], or leave "all" out.',
+            )
         modes = set()
     if unknown := modes - set(DATA_MODES):
-        raise section._wrong("data_mode", f'holds "{min(unknown)}"', "The choices are:", ("all", *DATA_MODES))
+        raise section._wrong(
+            "data_mode", f'holds the unknown mode "{min(unknown)}"', "Choose from:", ("all", *DATA_MODES)
+        )
     directions = modes & {"forward", "backward"} or {"forward", "backward"}
     sides = modes & {"input", "output"} or {"input", "output"}
     return frozenset(directions), frozenset(sides), "backward" in directions
@@ -391,14 +457,18 @@ def _data_mode(section: _Fields) -> tuple[frozenset[str], frozenset[str], bool]:
 def _dump_path(reader: _Fields) -> Path:
     text = reader.text("dump_path", "")
     if not text:
-        raise reader._wrong("dump_path", "is missing", 'Say where the run goes: "dump_path": "dump".')
+        raise reader._wrong(
+            "dump_path",
+            "is missing, so there is no directory to write the run to",
+            'For example "dump_path": "dump".',
+        )
     path = Path(text).absolute()
     if not _PATH.fullmatch(str(path)):
         bad = next(c for c in str(path) if not _PATH.fullmatch(c))
         raise reader._wrong(
             "dump_path",
-            f'leads to "{path}", which holds {bad!r}',
-            "Use letters, digits, _ - . and / only; the working directory counts as well.",
+            f'is "{path}" in full, which holds {bad!r}, a character that the path of a run cannot have',
+            "Use only letters, digits, _ - . and /, also in the name of the working directory.",
         )
     return path
 
@@ -406,7 +476,11 @@ def _dump_path(reader: _Fields) -> Path:
 def _overflow_count(section: _Fields) -> int:
     count = section.number("overflow_nums", -1, LARGEST, 1)
     if count == 0:
-        raise section._wrong("overflow_nums", "must not be 0", "Give a count, or -1 to search to the end.")
+        raise section._wrong(
+            "overflow_nums",
+            "must not be 0",
+            "Write the number of overflows to stop after, or -1 to never stop.",
+        )
     return count
 
 

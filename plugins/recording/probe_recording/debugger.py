@@ -1,4 +1,4 @@
-"""What the debuggers of all frameworks share: what a script says to record itself (spec/dump 3, 4)."""
+"""The base class of the debuggers by which scripts record themselves (docs/configuration.md#debugger)."""
 
 from __future__ import annotations
 
@@ -23,17 +23,28 @@ D = TypeVar("D", bound="Debugger[Any, Any]")
 
 
 _NO_SETTINGS = ("path", "shown_path", "enabled")
-"""Fields of a configuration in which equal ones may differ: where they are written, and what may change."""
+"""Fields that may differ between two configurations that record the same: the paths, and ``enabled``."""
 
 
 class Debugger(ABC, Generic[R, M]):
-    """One debugger of a framework in a process; a framework says how its recorder is made, and its words.
+    """The debugger of a process; subclasses supply the recorder and the words of their framework.
+
+    There is one debugger in a process: constructing a second one with the same settings returns the first,
+    with other settings it raises a UserError.
+
+    Args:
+        config_path: A ``config.json``; None for the defaults.
+        task: Replaces ``task`` of the file.
+        dump_path: Replaces ``dump_path`` of the file.
+        level: Replaces ``level`` of the file.
+        model: The model or models to record, if ``start`` is not given any.
+        step: Replaces ``step`` of the file: numbers, and ranges such as ``"2-5"``.
 
     Attributes:
         kind_of_module: The class of the framework's modules.
-        shown_kind: Its full name.
-        noun: What such a module is called.
-        variable: What the model is called in an example.
+        shown_kind: The full name of that class, for messages.
+        noun: The framework's word for a module.
+        variable: The usual name of a model's variable, for examples in messages.
     """
 
     kind_of_module: type[M]
@@ -46,11 +57,11 @@ class Debugger(ABC, Generic[R, M]):
     _settings: Config
 
     def __new__(cls: type[D], *args: Any, **kwargs: Any) -> D:
-        """The debugger of this process."""
+        """Return the debugger of this process, made on the first call."""
         if cls._instance is None:
             cls._instance = super().__new__(cls)
-        found: D = cls._instance
-        return found
+        debugger: D = cls._instance
+        return debugger
 
     def __init__(
         self,
@@ -75,7 +86,7 @@ class Debugger(ABC, Generic[R, M]):
             self._model = self._checked(model)
         except UserError as error:
             type(self)._instance = None
-            raise error.with_traceback(None) from None  # the script's line and the sentence say it all
+            raise error.with_traceback(None) from None  # a user's mistake needs no frames of the recorder
         except BaseException:
             type(self)._instance = None
             raise
@@ -94,75 +105,92 @@ class Debugger(ABC, Generic[R, M]):
         return load_config(config_path, task=task, dump_path=path, level=level, step=step)
 
     def _refuse_others(self, config: Config) -> None:
-        """Raise a UserError where ``config`` records something else than this debugger does."""
+        """Raise a UserError if ``config`` differs from the settings that this debugger was made with."""
         for name in (field.name for field in fields(config)):
             before, now = getattr(self._settings, name), getattr(config, name)
             if before != now and name not in _NO_SETTINGS:
                 raise UserError(
-                    f"This process has a PrecisionDebugger with other settings: {name} is {_shown(before)} "
-                    f"there and {_shown(now)} here; one process records one run.",
+                    "This process already has a PrecisionDebugger with other settings, and a process records "
+                    f"one run: {name} is {_shown(before)} there and {_shown(now)} here.",
                     "Construct it once, or with the same settings each time.",
                 )
 
-    # -- what a framework says -------------------------------------------------------------
+    # -- to be overridden for a framework -------------------------------------------------
 
     @abstractmethod
     def _new_recorder(self, config: Config) -> R:
-        """The recorder of this framework."""
+        """Return a new recorder of this framework."""
 
     def _constructed(self) -> None:
-        """Whatever else begins with the debugger."""
+        """Do whatever else the framework needs once, after the debugger is constructed."""
 
     # -- the life of a step ----------------------------------------------------------------
 
     @of_the_process
     def start(self, model: M | Sequence[M] | None = None, token_range: Sequence[int] | None = None) -> None:
-        """Begin to record, if the current step and rank are selected.
+        """Start recording, if the current step and rank are selected.
 
         Args:
-            model: The model or models whose modules are recorded, for levels L0 and mix.
-            token_range: First and last token, counted by the model's own forwards, to record of a
-                generation.
+            model: The model or models whose modules are recorded; required at levels L0 and mix.
+            token_range: The first and last token of a generation to record, counted from 0 by the forwards
+                of the model.
+
+        Raises:
+            UserError: The model is missing or of a wrong type, or the run cannot be written.
         """
         self._start(model, token_range)
 
     def _start(self, model: M | Sequence[M] | None, token_range: Sequence[int] | None) -> None:
-        """Begin to record; a warning names the line that called ``start``."""
+        """Start recording; ``start`` calls this so that warnings name the line of the script."""
         if model is not None:
             self._model = self._checked(model)
         config = self._recorder.config
         if config.modules and self._model is None:
             raise UserError(
-                f'start() needs the model at level "{config.level}".',
+                f'start() needs the model at level "{config.level}", which records modules.',
                 f"Write debugger.start(model={self.variable}).",
             )
         if config.dataloader:
-            warnings.warn("start is left to enable_dataloader", ConfigWarning, stacklevel=3)
+            warnings.warn(
+                "start() does nothing, because enable_dataloader starts each step by itself",
+                ConfigWarning,
+                stacklevel=3,
+            )
             return
         self._recorder.start(self._model, parse_token_range(token_range))
 
     @of_the_process
     def stop(self) -> None:
-        """Cease to record, and write what was recorded; start may follow within the same step."""
+        """Stop recording and write the records; ``start`` may be called again in the same step."""
         if not self._recorder.config.dataloader:
             self._recorder.stop()
 
     @of_the_process
     def forward_backward_dump_end(self) -> None:
-        """The same as ``stop``, under the name that older scripts use."""
+        """Do the same as ``stop``, under the name that older scripts use."""
         self.stop()
 
     @of_the_process
     def step(self) -> None:
-        """End the step: counts begin anew, and the next start has a directory of its own."""
+        """End the step: call counts restart at 0, and the next ``start`` writes to a new directory."""
         if not self._recorder.config.dataloader:
             self._recorder.step()
 
     @of_the_process
     def set_init_step(self, step: int) -> None:
-        """Number the current step ``step``, as when training is resumed."""
+        """Set the number of the current step, for a training that is resumed.
+
+        Args:
+            step: The number, from 0.
+
+        Raises:
+            UserError: ``step`` is not a whole number from 0 on.
+        """
         if type(step) is not int or step < 0:
-            raise UserError(f"set_init_step needs a whole number from 0 on, not {step!r:.40}.", "Change it.")
+            raise UserError(
+                f"set_init_step needs a whole number from 0 on, not {step!r:.40}.",
+                "For example debugger.set_init_step(100).",
+            )
         self._recorder.set_step(step)
 
     def __enter__(self: D) -> D:
@@ -179,33 +207,50 @@ class Debugger(ABC, Generic[R, M]):
 
     @of_the_process
     def save(self, variable: Any, name: str, save_backward: bool = True) -> None:
-        """Record a variable, at level debug: a tensor, a number, a text, or lists and dicts of them.
+        """Record a variable at level debug; ``start`` and ``stop`` are not needed.
 
         Args:
-            variable: What to record. Start and stop are not needed.
-            name: Its name; a second one of the same name in a step is counted.
-            save_backward: Record the gradient of its tensors too, when it arrives.
+            variable: A tensor, a number, a text, or lists and dicts of them.
+            name: The name of its record; variables of the same name in a step are counted from 0.
+            save_backward: True to record the gradients of its tensors too, when they arrive.
+
+        Raises:
+            UserError: The name is empty, or the run cannot be written.
         """
         if not isinstance(name, str) or not name:
-            raise UserError("save needs a name that is not empty.", 'Write debugger.save(x, "x").')
+            raise UserError("save() needs a name that is not empty.", 'For example debugger.save(x, "x").')
         self._recorder.save(variable, name, save_backward)
 
     @of_the_process
     def module_dump(self, module: M, dump_name: str) -> None:
-        """Record what one module takes in and gives out, and nothing inside it, until ``module_dump_end``."""
+        """Record the inputs and outputs of one module, and nothing inside it, until ``module_dump_end``.
+
+        Args:
+            module: The module.
+            dump_name: The name of its records.
+
+        Raises:
+            UserError: ``module`` is no module of the framework, or the name is empty.
+        """
         if not isinstance(module, self.kind_of_module):
-            raise UserError(f"module_dump needs a {self.shown_kind}.", f"Pass the {self.noun} itself.")
+            raise UserError(
+                f"module_dump needs a {self.shown_kind}, not {type(module).__name__}.",
+                f"Pass the {self.noun} itself.",
+            )
         if not isinstance(dump_name, str) or not dump_name:
-            raise UserError("module_dump needs a name that is not empty.", "Pass a name.")
+            raise UserError(
+                "module_dump needs a name that is not empty.",
+                f'For example debugger.module_dump({self.noun}, "block").',
+            )
         self._recorder.module_dump(module, dump_name)
 
     @of_the_process
     def module_dump_end(self) -> None:
-        """End what ``module_dump`` began."""
+        """End the recording of a single module, and record as before ``module_dump``."""
         self._recorder.module_dump_end()
 
     def _checked(self, model: Any) -> M | Sequence[M] | None:
-        """``model``, if it is a module, a list of them, or none."""
+        """Return ``model`` if it is a module, a list of modules or None; otherwise raise a UserError."""
         kind = self.kind_of_module
         if model is None or isinstance(model, kind):
             return model
@@ -216,30 +261,45 @@ class Debugger(ABC, Generic[R, M]):
             f"Write debugger.start(model={self.variable}).",
         )
 
-    # -- functions of the user's -------------------------------------------------------------
+    # -- functions of the user -----------------------------------------------------------------
 
     @of_the_process
     def register_custom_api(self, module: Any, api: str, api_prefix: str | None = None) -> None:
-        """Record calls of a function of yours, at levels L1 and mix.
+        """Record the calls of a function of your own, at levels L1 and mix.
 
         Args:
-            module: The module or class that the function stands in.
-            api: Its name there.
-            api_prefix: What its records are called by; the module's name without one.
+            module: The module or class that holds the function.
+            api: The name of the function in it.
+            api_prefix: The first part of the names of its records; by default the name of the module.
+
+        Raises:
+            UserError: There is no function of that name.
         """
         if not isinstance(api, str) or not callable(getattr(module, api, None)):
-            raise UserError(f"{module!r:.80} has no function called {api!r:.40}.", "Check the name.")
+            raise UserError(
+                f"{module!r:.80} has no function called {api!r:.40}, so it cannot be recorded.",
+                "Pass the module or class that holds the function, and its name as a text.",
+            )
         prefix = api_prefix or str(getattr(module, "__name__", type(module).__name__))
         self._recorder.register(module, api, f"{prefix}.{api}")
 
     @of_the_process
     def restore_custom_api(self, module: Any, api: str) -> None:
-        """Record the function no longer."""
+        """Stop recording the calls of a function that ``register_custom_api`` registered.
+
+        Args:
+            module: The module or class that holds the function.
+            api: The name of the function in it.
+        """
         if not self._recorder.restore(module, api):
-            warnings.warn(f"{api} was not registered; nothing is restored", ConfigWarning, stacklevel=2)
+            warnings.warn(
+                f"{api} was not registered by register_custom_api, so there is nothing to restore",
+                ConfigWarning,
+                stacklevel=2,
+            )
 
 
 def _shown(value: Any) -> str:
-    """Return a setting as a message shows it."""
+    """Return a setting as text for a message."""
     value = sorted(value) if isinstance(value, frozenset) else value
     return printable(str(value) if isinstance(value, Path) else repr(value), 120)

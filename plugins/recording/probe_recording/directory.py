@@ -1,4 +1,4 @@
-"""The directory of a run: one process writes a rank of it, and what it holds is always readable."""
+"""Writing of the run directory: locks, atomic files, and removal of an earlier run in the same place."""
 
 from __future__ import annotations
 
@@ -33,13 +33,21 @@ _LABEL = re.compile(r"rank\d*")
 
 
 class Lock:
-    """Keeps other processes from writing the same rank of the same run; ends with the process."""
+    """A lock on one rank of a run directory, which is released at the latest when the process ends.
+
+    Args:
+        root: The directory of the run; it is created.
+        label: The name of the rank's directories, such as ``rank0``.
+
+    Raises:
+        UserError: The directory cannot be written, or another process records this rank there.
+    """
 
     def __init__(self, root: Path, label: str) -> None:
         try:
             make_directory(root)
         except UserError as error:
-            raise UserError(error.what, "Give another dump_path.") from None
+            raise UserError(error.what, "Set another dump_path.") from None
         self._path = root / f".{label}.lock"
         self._pid = os.getpid()
         self._file: IO[str] | None = None
@@ -57,7 +65,7 @@ class Lock:
                 holder = f"process {number}" if number else "another process"
                 raise UserError(
                     f'"{root}" is being written by {holder}, which records {label} there.',
-                    "Give this run a dump_path of its own, or wait for the other to end.",
+                    "Set another dump_path for this run, or wait until the other process has ended.",
                 ) from None
             if self._is_there(file):
                 self._file = file
@@ -73,20 +81,20 @@ class Lock:
             raise refused(self._path, error) from error
 
     def _is_there(self, file: IO[str]) -> bool:
-        """Is ``file`` still what others would open?"""
+        """Return True if the lock's path still leads to ``file``."""
         try:
             return os.path.samestat(os.fstat(file.fileno()), self._path.lstat())
         except FileNotFoundError:
             return False
 
     def let_go(self) -> None:
-        """In a forked child: close what was inherited, so that the parent alone holds the lock."""
+        """Close the inherited file in a forked child, so that only the parent holds the lock."""
         if self._file is not None:
             self._file.close()
             self._file = None
 
     def release(self) -> None:
-        """Let others in. In a forked child this does nothing: the lock is the parent's."""
+        """Release the lock; in a forked child do nothing, because the lock belongs to the parent."""
         if self._file is None or os.getpid() != self._pid:
             return
         with suppress(OSError):
@@ -109,10 +117,10 @@ def _lock(file: IO[str]) -> None:
 
 
 def check_place(root: Path) -> None:
-    """Check, without making anything, that a run could be written to ``root``.
+    """Check, without creating anything, that a run can be written to ``root``.
 
     Raises:
-        UserError: It could not, as far as can be told.
+        UserError: The nearest existing directory cannot be written.
     """
     place = root
     try:
@@ -122,15 +130,23 @@ def check_place(root: Path) -> None:
     except (OSError, ValueError) as error:
         raise refused(root, error) from error
     if not usable:
-        raise UserError(f'"{root}" cannot be written: "{place}" takes no files.', "Give another dump_path.")
+        raise UserError(
+            f'"{root}" cannot be written: "{place}" is no directory, or its permissions forbid new files.',
+            "Change the permissions there, or set another dump_path.",
+        )
 
 
 class StepDirectory:
-    """``{root}/step{n}/{label}``: what a rank recorded of a step; made when the first of it is written.
+    """The directory ``{root}/step{n}/{label}`` of one step and rank, created with its first file.
+
+    Args:
+        root: The directory of the run.
+        step: The number of the step.
+        label: The name of the rank's directory, such as ``rank0``.
 
     Attributes:
         path: The directory.
-        has_begun: True once it is being made.
+        has_begun: True once the directory is being created.
     """
 
     def __init__(self, root: Path, step: int, label: str) -> None:
@@ -142,7 +158,7 @@ class StepDirectory:
             clear(self.path)
 
     def _refuse_links(self) -> None:
-        """Raise a UserError where a directory that the recorder makes is a link."""
+        """Raise a UserError if a directory that the recorder would create is a link."""
         for directory in (self.path.parent, self.path, self.path / TENSOR_DIRECTORY):
             refuse_link(directory)
 
@@ -155,29 +171,45 @@ class StepDirectory:
 
     @property
     def tensors(self) -> Path:
-        """Where the data of tensors go."""
+        """The directory for the data of tensors; reading this property creates the step's directory."""
         self._make()
         return self.path / TENSOR_DIRECTORY
 
     @property
     def kernels(self) -> Path:
-        """Where a device's own dump of kernels goes."""
+        """The directory for a device's own dump of kernels; reading it creates the step's directory."""
         self._make()
         return self.path / "kernels"
 
     def blank(self, name: str, start: int, length: int) -> None:
-        """Overwrite a part of the file ``name`` by spaces, in place: a full disk has room for that."""
+        """Overwrite a part of a file by spaces, in place, which works even when the disk is full.
+
+        Args:
+            name: The name of the file.
+            start: The offset of the part, in bytes.
+            length: Its length in bytes.
+        """
         with (self.path / name).open("r+b", buffering=0) as file:
             file.seek(start)
             file.write(b" " * length)
 
     def write(self, name: str, text: str) -> None:
-        """Replace the file ``name`` as a whole."""
+        """Replace the whole file ``name`` atomically."""
         self._make()
         write_text(self.path / name, text)
 
     def log(self, stage: str, name: str, error: BaseException, stack: Iterable[str]) -> Exception | None:
-        """Append an error of the recorder's to the log of this step; the error where that fails."""
+        """Append an error of the recorder to the step's error log (docs/formats.md#error-log).
+
+        Args:
+            stage: The part of the recorder that failed.
+            name: The name of the record.
+            error: The exception.
+            stack: The lines of the call stack.
+
+        Returns:
+            The exception that kept the log from being written, or None.
+        """
         when = datetime.now().astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
         lines = [
             f"[{when}] [ERROR] {stage} failed: name={name}, pid={os.getpid()}",
@@ -197,7 +229,11 @@ class StepDirectory:
 
 
 def clear(directory: Path) -> int:
-    """Remove what a recorder wrote of a step and rank, and nothing else, through no link; how many files."""
+    """Remove the files that a recorder wrote for a step and rank, and no others; follow no links.
+
+    Returns:
+        The number of files removed.
+    """
     names = (DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE, ERROR_FILE)
     count = sum(_remove(path) for path in (*(directory / name for name in names), *directory.glob(".*.part")))
     tensors = directory / TENSOR_DIRECTORY
@@ -209,7 +245,7 @@ def clear(directory: Path) -> int:
 
 
 def remove_tensors(directory: Path) -> int:
-    """Remove the tensor files of an earlier run; how many."""
+    """Remove the tensor files of an earlier run and return how many there were."""
     count = 0
     with suppress(FileNotFoundError):
         for path in directory.iterdir():
@@ -220,7 +256,7 @@ def remove_tensors(directory: Path) -> int:
 
 
 def _remove(path: Path) -> bool:
-    """Remove a file or a link, if it is there; a directory of that name is not the recorder's."""
+    """Remove a file or a link and return True; return False if there is none or it is a directory."""
     try:
         path.unlink()
     except FileNotFoundError:
@@ -232,18 +268,23 @@ def _remove(path: Path) -> bool:
     return True
 
 
-# -- the run that was there before -----------------------------------------------------------------
+# -- removal of an earlier run --------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class Removed:
-    """Steps of an earlier run that are gone, by rank, and directories in which something stays."""
+    """The result of removing an earlier run.
+
+    Attributes:
+        steps: The removed steps of each rank.
+        staying: Directories that still hold files.
+    """
 
     steps: dict[str, list[int]] = field(default_factory=dict)
     staying: list[Path] = field(default_factory=list)
 
     def sentences(self, root: Path) -> list[str]:
-        """Say what was deleted and what was not."""
+        """Return the sentences that report what was deleted and what was not."""
         lines = []
         if self.steps:
             gone = "; ".join(f"{_numbers(steps)} of {label}" for label, steps in self.steps.items())
@@ -253,22 +294,22 @@ class Removed:
             more = f" and {len(self.staying) - 3} more" if len(self.staying) > 3 else ""
             lines.append(
                 f"probe: {names}{more} in {root} hold files that could not be deleted or that "
-                "no recorder writes; they stay beside the new recording."
+                "no recorder writes; they are kept beside the new recording."
             )
         return lines
 
 
 def labels_in(root: Path) -> list[str]:
-    """The ranks that a run directory holds steps of, by the names of their directories."""
-    found: dict[str, None] = {}
+    """Return the names of the rank directories in a run directory, sorted."""
+    labels: set[str] = set()
     for _, directory in _steps(root):
         with suppress(OSError):
-            found |= dict.fromkeys(path.name for path in directory.iterdir() if _LABEL.fullmatch(path.name))
-    return sorted(found)
+            labels |= {path.name for path in directory.iterdir() if _LABEL.fullmatch(path.name)}
+    return sorted(labels)
 
 
 def is_recorded(root: Path, label: str) -> bool:
-    """Return True if whatever ``root`` holds of a rank was recorded by probe, as its record files say."""
+    """Return True if all record files of a rank below ``root`` say that probe recorded them."""
     for _, directory in _steps(root):
         for path in (directory / label / DUMP_FILE, directory / label / DEBUG_FILE):
             try:
@@ -283,15 +324,21 @@ def is_recorded(root: Path, label: str) -> bool:
 
 
 def remove_run(root: Path, label: str, first: int, removed: Removed) -> None:
-    """Remove the steps from ``first`` on that an earlier run recorded of a rank; ``removed`` notes them.
+    """Remove the steps of a rank that an earlier run recorded.
 
     Only files that a recorder writes are deleted, and nothing behind a link.
+
+    Args:
+        root: The directory of the run.
+        label: The name of the rank's directories.
+        first: The first step to remove.
+        removed: The report, which is added to.
     """
     for step, directory in _steps(root):
         place = directory / label
         if step < first or place.is_symlink() or not place.is_dir():
             if step >= first:
-                with suppress(OSError):  # whoever made it was killed before it made that of its rank
+                with suppress(OSError):  # its process was killed before it created the rank's directory
                     directory.rmdir()
             continue
         try:
@@ -300,24 +347,24 @@ def remove_run(root: Path, label: str, first: int, removed: Removed) -> None:
             place.rmdir()
         except OSError:
             removed.staying.append(place)
-        with suppress(OSError):  # other ranks have theirs
+        with suppress(OSError):  # not empty: it holds directories of other ranks
             directory.rmdir()
 
 
 def _steps(root: Path) -> list[tuple[int, Path]]:
-    """The step directories of a run, by their numbers; links are none."""
+    """Return the step directories of a run by their numbers; links are left out."""
     with suppress(OSError), os.scandir(root) as entries:
-        found = [(_STEP.fullmatch(entry.name), entry) for entry in entries]
+        matches = [(_STEP.fullmatch(entry.name), entry) for entry in entries]
         return sorted(
             (int(name[1]), Path(entry.path))
-            for name, entry in found
+            for name, entry in matches
             if name and entry.is_dir(follow_symlinks=False)
         )
     return []
 
 
 def _numbers(steps: list[int]) -> str:
-    """Steps as a person writes them: ``steps 0-3, 7``."""
+    """Return steps as a message shows them, such as ``steps 0-3, 7``."""
     ranges: list[list[int]] = []
     for step in steps:
         if ranges and ranges[-1][1] == step - 1:

@@ -1,4 +1,4 @@
-"""Which records are wanted: scope, list and data mode (spec/dump 2)."""
+"""The filter of records by ``scope`` and ``list`` (docs/configuration.md#scope)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from probe_recording.config import Config
 
 
 class Filter:
-    """Decides by name and order whether a call is recorded.
+    """A filter that selects records by their names and order.
 
-    ``scope`` opens when its first name comes and closes behind its last; ``list`` wants names that
-    hold one of its entries, and at level mix also everything inside a module that does.
+    ``scope`` selects all records from its first name to its last. ``list`` selects the records whose names
+    contain one of its entries; at level mix also everything inside a module whose name does.
+
+    Attributes:
+        takes_all: True if there is neither a scope nor a list.
     """
 
     def __init__(self, config: Config) -> None:
@@ -21,7 +24,10 @@ class Filter:
         self.takes_all = not (config.scope or config.names)
 
     def api(self, name: str) -> bool:
-        """Is the record ``name`` wanted, of a call or of any backward? Asked once, when it comes."""
+        """Return True if a record of a call, or of any backward, is selected.
+
+        Call it once per record, in the order of the run: it opens and closes the scope.
+        """
         if self.takes_all:
             return True
         if not self._scope:
@@ -34,7 +40,7 @@ class Filter:
         return wanted
 
     def enter_module(self, name: str) -> bool:
-        """A module's forward begins: is its record wanted?"""
+        """Note that the forward of a module begins, and return True if its record is selected."""
         if self.takes_all:
             return True
         if self._scope and name == self._scope[0]:
@@ -44,7 +50,7 @@ class Filter:
         return self._open and (not self._names or self._listed(name))
 
     def leave_module(self, name: str) -> None:
-        """A module's forward has ended."""
+        """Note that the forward of a module has ended."""
         if self.takes_all:
             return
         if self._scope and name == self._scope[1]:
@@ -54,7 +60,7 @@ class Filter:
 
     @property
     def inside(self) -> bool:
-        """Is this inside a module that is listed, where everything is wanted?"""
+        """True while a module that ``list`` selects is running, so that every record is selected."""
         return self._inside > 0
 
     def _listed(self, name: str) -> bool:

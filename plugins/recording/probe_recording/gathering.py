@@ -1,4 +1,4 @@
-"""The gradients of one call, gathered from hooks on the nodes of its graph, whatever the framework."""
+"""The gradients of one call, gathered from hooks on the nodes of the autograd graph of any framework."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 Arrived = Callable[[str, int, Any, bool], None]
-"""Told of a gradient: side (``input`` or ``output``), position, the tensor or None, is it the last."""
+"""A callback for a gradient: side (``input`` or ``output``), position, tensor or None, True if it is last."""
 
 
 class Gathering(ABC):
-    """Adds up what the edges of one call carry, and tells when the gradient of an input is whole.
+    """A collector that adds up the gradients on the graph edges of one call and reports complete ones.
 
     Args:
-        tell: Told of each gradient.
-        inputs: The number of inputs that may have a gradient.
+        tell: A callback that receives each complete gradient.
+        inputs: Number of inputs that may have a gradient.
     """
 
     def __init__(self, tell: Arrived, inputs: int) -> None:
@@ -25,9 +25,12 @@ class Gathering(ABC):
         self._waiting = 0
 
     def output(self, position: int, same: int) -> Callable[[Any], None]:
-        """Return what takes the gradient of an output.
+        """Return a hook that takes the gradient of an output.
 
-        ``same`` is the number of the input that was returned as this output, or -1: their gradients are one.
+        Args:
+            position: The position of the output.
+            same: The number of the input that was returned unchanged as this output, or -1. Such an input
+                has the same gradient.
         """
         self._waiting += 1 + (same >= 0)
         if same >= 0:
@@ -41,9 +44,11 @@ class Gathering(ABC):
         return take
 
     def inputs(self, places: Sequence[tuple[int, int]]) -> Callable[[tuple[Any, ...], Any], None]:
-        """Return what takes the gradients that a node gives out.
+        """Return a hook that takes the gradients that a graph node passes on.
 
-        ``places`` are those that are shares of an input's: which of the node's, and the number of the input.
+        Args:
+            places: Pairs of a position among the node's gradients and the number of the input to whose
+                gradient it contributes.
         """
         for _, place in places:
             if self._missing[place] < 0:
@@ -59,26 +64,26 @@ class Gathering(ABC):
         return take
 
     def ready(self) -> None:
-        """Everything that is expected is known: tell of inputs that nothing leads to."""
+        """Report None for the inputs that no node leads to; call this after all hooks are registered."""
         for place, missing in enumerate(self._missing):
             if not missing:
                 self._tell("output", place, None, False)
 
-    # -- what a framework says -------------------------------------------------------------
+    # -- to be overridden for a framework -------------------------------------------------
 
     @abstractmethod
     def _added(self, total: Any, gradient: Any) -> Any:
-        """Return a sum in memory of its own, for the engine may write to a gradient after its hooks."""
+        """Return a sum in memory of its own, because the engine may overwrite a gradient after its hooks."""
 
     @abstractmethod
     def _whole(self, total: Any, gradient: Any) -> Any:
-        """Return the gradient of an input: the sum of all shares but the last, and that; each may be None."""
+        """Return the gradient of an input: the sum of its earlier parts plus the last; either may be None."""
 
-    # -- when they arrive ------------------------------------------------------------------
+    # -- arrival of gradients --------------------------------------------------------------
 
     def _share(self, place: int, gradient: Any) -> None:
         if self._missing[place] <= 0:
-            return  # a second pass over a graph that was retained
+            return  # a second backward pass over a retained graph
         self._missing[place] -= 1
         if self._missing[place]:
             if gradient is not None:

@@ -1,4 +1,4 @@
-"""What the debuggers of all frameworks share of their interface."""
+"""Parts of the script's interface that the debuggers of all frameworks share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 class _OfTheProcess:
-    """A method that may be called on the class, too: ``PrecisionDebugger.start()`` means the one there is."""
+    """A descriptor for methods that also work on the class: ``PrecisionDebugger.start()``.
+
+    Called on the class, the method acts on the one debugger of the process.
+    """
 
     def __init__(self, method: Callable[..., Any]) -> None:
         self._method = method
@@ -21,22 +24,29 @@ class _OfTheProcess:
         @functools.wraps(method)
         def nobody(*_: Any, **__: Any) -> None:
             name = method.__name__
-            raise UserError(f"{name}() is called without a debugger.", "Construct a PrecisionDebugger first.")
+            raise UserError(
+                f"{name}() is called without a debugger, so nothing is recorded.",
+                'Construct one first: PrecisionDebugger(config_path="config.json").',
+            )
 
         self._nobody = nobody
 
     def __get__(self, debugger: Any, owner: Any) -> Any:
-        found = debugger if debugger is not None else owner._instance
-        return MethodType(self._method, found) if found is not None else self._nobody
+        instance = debugger if debugger is not None else owner._instance
+        return MethodType(self._method, instance) if instance is not None else self._nobody
 
 
 def of_the_process(method: Method) -> Method:
-    """Let ``method`` be called on the class as well as on the debugger."""
+    """Decorate a method so that it can be called on the class as well as on the debugger."""
     return _OfTheProcess(method)  # type: ignore[return-value]
 
 
 def parse_token_range(value: Sequence[int] | None) -> tuple[int, int] | None:
-    """First and last token as a script gives them; None for all."""
+    """Return the first and last token of a range that a script gives; None for all tokens.
+
+    Raises:
+        UserError: The range is not a list of two whole numbers in order.
+    """
     if value is None:
         return None
     if (
@@ -45,5 +55,8 @@ def parse_token_range(value: Sequence[int] | None) -> tuple[int, int] | None:
         or any(type(item) is not int for item in value)
         or not 0 <= value[0] <= value[1]
     ):
-        raise UserError(f"token_range must be [first, last], not {value!r:.60}.", "For example [0, 3].")
+        raise UserError(
+            f"token_range must be [first, last], two whole numbers in order, not {value!r:.60}.",
+            "For example token_range=[0, 3].",
+        )
     return value[0], value[1]

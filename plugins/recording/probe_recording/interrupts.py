@@ -1,4 +1,4 @@
-"""Signals that wait while files are written."""
+"""Signals deferred while files are written."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Let Ctrl-C, and a handler that the script has for SIGTERM, wait until the block is left.
+    """Defer Ctrl-C, and the script's own handler of SIGTERM, until the block is left.
 
-    Handlers run in the main thread only; elsewhere, and where a signal has no handler, nothing changes.
+    Python runs handlers in the main thread only; in other threads, and for signals without a handler, nothing
+    changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,4 +1,4 @@
-"""The leaves of a record as ``dump.json`` holds them (spec/dump 8)."""
+"""The leaves of a record as ``dump.json`` holds them (docs/formats.md#leaves)."""
 
 from __future__ import annotations
 
@@ -10,20 +10,26 @@ from typing import Any, Union
 Json = Union[None, bool, int, float, str, list[Any], dict[str, Any]]
 Number = Union[int, float, bool, None]
 Four = tuple[Number, Number, Number, Number]
-"""Max, Min, Mean, Norm."""
+"""The statistics of a tensor: Max, Min, Mean, Norm."""
 
 NOTHING: Four = (None, None, None, None)
 Save = Callable[[str, Any], "str | None"]
-"""Stores the data of a tensor under a name; the name of its file, or None where it cannot be stored."""
+"""A function that stores a tensor under a name and returns its ``data_name``; None if it cannot be stored."""
 
 
 @dataclass(slots=True, eq=False)
 class TensorLeaf:
-    """What is written of one tensor. Statistics that lie on a device are filled in before writing.
+    """The leaf of one tensor; statistics that are still on a device are filled in before it is written.
 
     Attributes:
-        requires_grad: None where the framework knows no such thing; it is then left out.
-        extra: Further fields of special tensors: ``device_mesh`` and ``placements`` of a DTensor.
+        kind: The field ``type``, such as ``torch.Tensor``.
+        dtype: The name of the dtype, in the framework's words.
+        shape: The sizes.
+        requires_grad: None if the framework has no such property; the field is then left out.
+        statistics: Max, Min, Mean and Norm; None for each that does not exist.
+        checksum: The field ``md5``; None for no checksum.
+        data_name: The name of the tensor's file; None if the data are not stored.
+        extra: Further fields of special tensors, such as ``device_mesh`` and ``placements`` of a DTensor.
     """
 
     kind: str
@@ -36,44 +42,44 @@ class TensorLeaf:
     extra: dict[str, Json] | None = None
 
     def text(self) -> str:
-        """The leaf as JSON."""
+        """Return the leaf as JSON."""
         high, low, mean, norm = self.statistics
-        found = (
+        text = (
             f'{{"type": "{self.kind}", "dtype": "{self.dtype}", "shape": {self.shape}, '
             f'"Max": {number(high)}, "Min": {number(low)}, "Mean": {number(mean)}, "Norm": {number(norm)}'
         )
         if self.requires_grad is not None:
-            found += f', "requires_grad": {"true" if self.requires_grad else "false"}'
+            text += f', "requires_grad": {"true" if self.requires_grad else "false"}'
         if self.extra:
-            found += f", {json.dumps(self.extra)[1:-1]}"
+            text += f", {json.dumps(self.extra)[1:-1]}"
         if self.checksum is not None:
-            found += f', "md5": "{self.checksum}"'
+            text += f', "md5": "{self.checksum}"'
         if self.data_name is not None:
-            found += f', "data_name": {quoted(self.data_name)}'
-        return found + "}"
+            text += f', "data_name": {quoted(self.data_name)}'
+        return text + "}"
 
 
 Tree = Any
-"""A leaf, or lists and dicts of them: what ``encode`` turns into JSON."""
+"""A leaf, or nested lists and dicts of leaves, to be turned into JSON by ``encode``."""
 
 
 LONGEST = 8192
-"""Bits of a whole number that is written in base 10."""
+"""Largest number of bits of a whole number that is written in base 10; longer ones are in base 16."""
 
 
 class Plain(dict[str, Any]):
-    """A leaf that is no tensor, as JSON; a dict of any other class holds leaves."""
+    """A JSON object that is one leaf and no tensor; a dict of any other class holds leaves."""
 
 
 def scalar(value: bool | int | float | str) -> Plain:
-    """The leaf of a Python scalar; of a number too long to be printed, its digits in base 16."""
+    """Return the leaf of a Python scalar; an int of more than ``LONGEST`` bits becomes a hex text."""
     if type(value) is int and value.bit_length() > LONGEST:
         return Plain(type="int", value=hex(value))
     return Plain(type=type(value).__name__, value=value)
 
 
 def encode(tree: Tree) -> str:
-    """JSON on one line; NaN and infinities as the peer writes them."""
+    """Return a tree as JSON on one line; NaN and infinities as Python's ``json`` writes them."""
     kind = type(tree)
     if kind is TensorLeaf:
         return tree.text()  # type: ignore[no-any-return]
@@ -87,7 +93,7 @@ def encode(tree: Tree) -> str:
 
 
 def number(value: Number) -> str:
-    """A statistic as JSON, with NaN and infinities as Python's reader takes them."""
+    """Return a statistic as JSON; NaN and infinities as Python's ``json`` writes them."""
     kind = type(value)
     if kind is int or (kind is float and value - value == 0.0):  # type: ignore[operator]
         return repr(value)
@@ -95,13 +101,13 @@ def number(value: Number) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as JSON."""
+    """Return a name as a JSON text."""
     plain = name.isascii() and name.isprintable() and '"' not in name and "\\" not in name
     return f'"{name}"' if plain else _dumps(name)
 
 
 def without_data(tree: Tree) -> None:
-    """Let no tensor in ``tree`` name data, for they were not stored."""
+    """Remove all ``data_name`` fields from a tree, because the data were not stored."""
     if type(tree) is TensorLeaf:
         tree.data_name = None
     elif type(tree) is list:

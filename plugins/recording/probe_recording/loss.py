@@ -1,4 +1,4 @@
-"""A recording that could not be written to its end: what failed, what is lost, how to mend it."""
+"""The report on a recording that could not be written to its end: the failure, the loss and the remedy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from probe_core.errors import UserError
 from probe_recording import messages
 
-_SPACE = 'Free some space there or give another dump_path; "task": "statistics" takes less space.'
+_SPACE = 'Free some space there or set another dump_path; "task": "statistics" takes less space.'
 _FIXES = {
     errno.ENOSPC: _SPACE,
     errno.EDQUOT: _SPACE,
@@ -19,15 +19,15 @@ _FIXES = {
     errno.EMFILE: "Raise the limit of open files (ulimit -n), or let the script close its own.",
     errno.ENFILE: "Raise the system's limit of open files.",
     errno.ENOENT: "Leave the directory of a run in place while it is written.",
-    errno.EACCES: "Change the permissions there, or give another dump_path.",
-    errno.EPERM: "Change the permissions there, or give another dump_path.",
+    errno.EACCES: "Change the permissions there, or set another dump_path.",
+    errno.EPERM: "Change the permissions there, or set another dump_path.",
 }
 _ANY_FIX = "Give a dump_path that can be written."
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A write that failed: what, in one sentence, and how to mend it."""
+    """A failed write, described by a sentence on what happened and one on what to do."""
 
     what: str
     fix: str
@@ -35,13 +35,13 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The end of a recording that could not be written on.
+    """The end of a recording of which nothing more can be written.
 
     Attributes:
         failure: The write that failed.
-        step: The step that was recorded then.
-        kept: How many of its records can be read.
-        count: How many records it had by then.
+        step: The step that was being recorded.
+        kept: Number of its records that can be read.
+        count: Number of records it had by then.
     """
 
     failure: Failure
@@ -51,7 +51,7 @@ class Loss:
 
     @property
     def remains(self) -> str:
-        """What can be read of the step, in one sentence."""
+        """A sentence on how much of the step can be read."""
         if not self.kept:
             return f"Nothing of step {self.step} can be read."
         if self.kept >= self.count:
@@ -60,7 +60,7 @@ class Loss:
 
 
 def failure_of(error: Exception, path: Path) -> Failure:
-    """Describe a write that failed at or below ``path``."""
+    """Return the description of a failed write at or below ``path``."""
     number, name = None, str(path)
     cause: BaseException | None = error
     while cause is not None and number is None:
@@ -76,7 +76,12 @@ def failure_of(error: Exception, path: Path) -> Failure:
 
 
 def tell(loss: Loss, whole: Sequence[int]) -> None:
-    """Say once, as soon as it happens, that the recording ended and what remains of it."""
+    """Print that the recording ended, why, and how much of it can be read.
+
+    Args:
+        loss: The end of the recording.
+        whole: The steps that were written completely.
+    """
     remains = [loss.remains]
     if whole:
         remains.append(f"{spans(whole).capitalize()} can be read as a whole.")
@@ -87,7 +92,7 @@ def tell(loss: Loss, whole: Sequence[int]) -> None:
 
 
 def spans(steps: Iterable[int]) -> str:
-    """Steps in words: ``step 3``, ``steps 0 to 2, 5``."""
+    """Return steps as a message shows them, such as ``step 3`` or ``steps 0 to 2, 5``."""
     numbers = sorted(steps)
     parts = []
     for _, group in groupby(enumerate(numbers), lambda pair: pair[1] - pair[0]):

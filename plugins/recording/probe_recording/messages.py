@@ -1,4 +1,4 @@
-"""Lines on stderr about the recording, printed without the command line's console."""
+"""Messages about the recording on stderr, independent of the command line's console."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from probe_core.safe_text import safe
 
 
 def note(text: str) -> None:
-    """Write one line, made safe for a terminal; a stderr that is full or closed is ignored."""
+    """Print one line, made safe for a terminal; a full or closed stderr is ignored."""
     if sys.stderr is not None:
         with suppress(OSError, ValueError):
             sys.stderr.write(f"{safe(text)}\n")
@@ -18,6 +18,6 @@ def note(text: str) -> None:
 
 
 def error(what: str, fix: str) -> None:
-    """Write two lines: a mistake or a failure, and its fix."""
+    """Print two lines: a mistake or failure, and what to do about it."""
     note(f"error: {printable(what)}")
     note(f"  {printable(fix)}")

@@ -1,4 +1,4 @@
-"""The modules of a model, seen by hooks on their forwards: level L0 and ``module_dump`` of all frameworks."""
+"""Recording of modules by hooks on their forwards: level L0 and ``module_dump`` of all frameworks."""
 
 from __future__ import annotations
 
@@ -21,13 +21,16 @@ class Running:
     """A module whose forward has begun.
 
     Attributes:
-        key: The name of its record.
-        wanted: True where its forward is recorded.
-        parent: The name of the forward around it.
-        inside: True inside a module that is listed, where everything is wanted.
-        handled: The exception that was being handled then, if any.
-        sources: Where the gradients of its inputs go, as the framework says.
-        first_new: The number of the first node that the forward can make, where a framework counts them.
+        module: The module.
+        key: The name of its forward record.
+        wanted: True if its forward is recorded.
+        parent: The forward record of the surrounding module, or None.
+        inside: True inside a module that ``list`` selects, in which everything is recorded.
+        handled: The exception that was being handled when the forward began, or None.
+        fields: The fields of the forward record so far.
+        sources: The places in the autograd graph that receive the inputs' gradients; framework-specific.
+        first_new: The sequence number of the first graph node that the forward can create, for frameworks
+            that count their nodes.
     """
 
     module: Any
@@ -42,15 +45,17 @@ class Running:
 
 
 class ModuleHooks(ABC, Generic[S]):
-    """Records modules and the gradients of their parameters; a framework says how both are hooked.
+    """A recorder of modules and of their parameters' gradients; subclasses hook both in their framework.
 
     Args:
-        threads: The stacks of running modules.
+        threads: The stacks of the modules that are running, for each thread.
 
     Attributes:
-        scope: The first part of the names of records.
-        fleeting: True where the data of an output may have changed by the time its record is complete.
-        early_stop: The class name of an exception that ends a forward early, which is no error.
+        session: The session that is recorded into, or None.
+        paused: True while a single module is recorded by other hooks.
+        scope: The first part of the names of records, such as ``Module``.
+        fleeting: True if the data of an output may change before its record is complete.
+        early_stop: The class name of an exception that ends a forward early without being an error.
     """
 
     scope: str
@@ -67,11 +72,11 @@ class ModuleHooks(ABC, Generic[S]):
         self._gradients: dict[str, Entry] = {}
         self._parameters: set[int] = set()
 
-    # -- what a framework says -------------------------------------------------------------
+    # -- to be overridden for a framework -------------------------------------------------
 
     @abstractmethod
     def _hook(self, module: Any) -> None:
-        """Have ``_before`` and ``_after`` called around each forward of the module."""
+        """Install hooks that call ``_before`` and ``_after`` around each forward of the module."""
 
     def _unhook(self, handle: Any) -> None:
         """Remove one of the hooks in ``_handles``."""
@@ -79,28 +84,33 @@ class ModuleHooks(ABC, Generic[S]):
 
     @abstractmethod
     def _own_parameters(self, module: Any) -> Iterable[tuple[str, Any]]:
-        """Return the parameters of the module itself, by their attributes."""
+        """Return names and values of the module's own parameters, without those of its children."""
 
     @abstractmethod
     def _watch(self, parameter: Any, arrived: Callable[[Any], None]) -> Any:
-        """Have ``arrived`` called with the gradient of a parameter; return what undoes it."""
+        """Install a hook that calls ``arrived`` with the gradient of a parameter; return its handle."""
 
     @abstractmethod
     def _take_sources(self, running: Running, values: tuple[Any, ...]) -> None:
-        """Note where the gradients of the inputs go, before the forward."""
+        """Note, before the forward, which graph nodes receive the gradients of the inputs."""
 
     @abstractmethod
     def _expect_gradients(self, session: S, running: Running, key: str, output: Any) -> None:
-        """Have the gradients of the module told, as they arrive, to its backward record ``key``."""
+        """Register for the gradients of the module, to be added to its backward record ``key``."""
 
     @abstractmethod
     def _is_recompute(self, stack: Stack) -> bool:
-        """Return True where a checkpoint runs the forward a second time."""
+        """Return True if activation checkpointing runs the forward a second time."""
 
-    # -- being there -----------------------------------------------------------------------
+    # -- hooks -----------------------------------------------------------------------------
 
     def install(self, named: Iterable[tuple[str, Any]], gradients: bool) -> None:
-        """Hook the modules; names are ``{path}.{Class}``."""
+        """Hook the modules.
+
+        Args:
+            named: Pairs of a name, ``{path}.{Class}``, and a module.
+            gradients: True to record the gradients of their parameters too.
+        """
         self._watches = gradients
         for name, module in named:
             if id(module) in self._names:
@@ -111,7 +121,7 @@ class ModuleHooks(ABC, Generic[S]):
                 self._watch_parameters(name, module)
 
     def remove(self) -> None:
-        """Take all hooks away."""
+        """Remove all hooks."""
         handles, self._handles = self._handles, []
         for handle in handles:
             self._unhook(handle)
@@ -129,17 +139,17 @@ class ModuleHooks(ABC, Generic[S]):
     # -- forward ---------------------------------------------------------------------------
 
     def _before(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
-        """Take the inputs of a forward that begins; the recorder's errors stay here."""
+        """Record the inputs of a forward that begins; errors of the recorder are logged, not raised."""
         session = self.session
         if self.paused or session is None or not session.active or self._threads.inside:
             return
-        found = self._names.get(id(module))
-        if found is None:
+        named = self._names.get(id(module))
+        if named is None:
             return  # a copy of a module that is recorded
         kwargs = kwargs or {}
         name = self.scope
         try:
-            prefix = f"{self.scope}.{found[0]}"
+            prefix = f"{self.scope}.{named[0]}"
             name = f"{prefix}.forward.{session.number(prefix)}"
             modules = self._threads.modules
             parent = modules[-1] if modules else None
@@ -160,11 +170,11 @@ class ModuleHooks(ABC, Generic[S]):
                     running.fields["input_kwargs"] = collector.keywords(kwargs, f"{name}.kwargs", save)
                 if "backward" in session.config.directions:
                     self._take_sources(running, (*args, *kwargs.values()))
-        except Exception as error:  # whatever it is, the forward itself goes on
+        except Exception as error:  # the forward itself must go on whatever the recorder's error
             session.failed("module input", name, error)
 
     def _after(self, module: Any, *rest: Any) -> None:
-        """Take what a forward that ended, however it did, gave out: the last of ``rest``."""
+        """Record the output of a forward that returned or raised; the output is the last of ``rest``."""
         session = self.session
         if self.paused or session is None or not session.active or self._threads.inside:
             return
@@ -182,21 +192,21 @@ class ModuleHooks(ABC, Generic[S]):
                 return
             with session.quiet():
                 self._record(session, running, output)
-        except Exception as error:  # whatever it is, the forward itself has its output
+        except Exception as error:  # the forward's output must be returned whatever the recorder's error
             session.failed("module output", name, error)
 
     def _ended(self, module: Any) -> Running | None:
-        """Take the module off the stack, and with it what an exception left above it."""
+        """Remove the module from the stack, and modules above it that an exception left there."""
         running = self._threads.running
         for place in range(len(running) - 1, -1, -1):
             if running[place].module is module:
-                found: Running = running[place]
+                ended: Running = running[place]
                 del running[place:], self._threads.modules[place:]
-                return found
+                return ended
         return None
 
     def _has_raised(self, running: Running) -> bool:
-        """Return True where its forward ended by an exception."""
+        """Return True if the forward ended by an exception that is an error."""
         error = sys.exc_info()[1]
         return error is not None and error is not running.handled and type(error).__name__ != self.early_stop
 
@@ -233,7 +243,7 @@ class ModuleHooks(ABC, Generic[S]):
     # -- backward --------------------------------------------------------------------------
 
     def _expect_parameters(self, session: S, running: Running) -> None:
-        """Open the record of the parameters' gradients, which are null until they arrive."""
+        """Open the record of the parameters' gradients, each null until it arrives."""
         key = f"{running.key.partition('.forward.')[0]}.parameters_grad"
         if key in self._gradients:
             return
@@ -251,7 +261,7 @@ class ModuleHooks(ABC, Generic[S]):
                 self._handles.append(self._watch(parameter, arrived))
 
     def _receiver(self, record: str, key: str) -> Callable[[Any], None]:
-        """Return what takes the gradient of a parameter into its record."""
+        """Return a callback that writes the gradient of a parameter into its record."""
 
         def arrived(gradient: Any) -> None:
             self._gradient_arrived(record, key, gradient)
@@ -265,8 +275,8 @@ class ModuleHooks(ABC, Generic[S]):
             return
         try:
             with session.quiet():
-                save = session.save_for(record, fleeting=True)  # the optimizer's to change
+                save = session.save_for(record, fleeting=True)  # an optimizer may change it
                 entry.fields[key] = [session.collector.tree(gradient, f"{record}.{key}", save)]
             session.arrived(entry)
-        except Exception as error:  # whatever it is, the backward goes on
+        except Exception as error:  # the backward must go on whatever the recorder's error
             session.failed("parameter gradient", record, error)

@@ -1,4 +1,4 @@
-"""Task overflow_check: does a record hold nan or infinities (spec/dump 14)?"""
+"""The test for nan and infinities of the task overflow_check (docs/configuration.md#overflow)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from probe_recording.leaves import TensorLeaf, Tree
 
 
 def overflows(tree: Tree) -> bool:
-    """True where the maximum or minimum of any leaf is nan or infinite."""
+    """Return True if the maximum or minimum of any leaf is nan or infinite."""
     if isinstance(tree, TensorLeaf):
         high, low = tree.statistics[:2]
         return not all(math.isfinite(value) for value in (high, low) if value is not None)

@@ -1,4 +1,4 @@
-"""The life of a recording, whatever the framework: steps, ranks, and the one session that is open."""
+"""The steps and ranks of a recording and its open session (docs/configuration.md#steps-and-ranks)."""
 
 from __future__ import annotations
 
@@ -35,11 +35,15 @@ S = TypeVar("S", bound=Session)
 C = TypeVar("C", bound=Session, contravariant=True)
 
 SINGLE = "rank"
-"""The directory of a process that belongs to no group."""
+"""The name of the directory of a process that runs alone."""
 
 
 class Modules(Protocol[C]):
-    """The capture of modules by hooks: level L0, and ``module_dump``."""
+    """A capture of modules by hooks, for level L0 and ``module_dump``.
+
+    Attributes:
+        paused: True to record nothing although the hooks stay in place.
+    """
 
     paused: bool
 
@@ -47,14 +51,14 @@ class Modules(Protocol[C]):
         """Record into ``session`` from now on."""
 
     def install(self, named: Iterable[tuple[str, Any]], gradients: bool) -> None:
-        """Hook the modules; names are ``{path}.{Class}``."""
+        """Hook the modules, given as pairs of a name ``{path}.{Class}`` and a module."""
 
     def remove(self) -> None:
-        """Take all hooks away."""
+        """Remove all hooks."""
 
 
 class NoModules:
-    """The capture of a framework without modules."""
+    """A capture that records nothing, for a framework without modules."""
 
     paused = False
 
@@ -69,19 +73,20 @@ class NoModules:
 
 
 class Recorder(ABC, Generic[S]):
-    """Which step and rank it is, and its session; a framework says what is seen while it runs.
+    """A recorder of one process, which opens a session for each step; subclasses install the captures.
 
     Args:
-        config: What to record.
-        room: Bytes kept free in the first tensor file.
+        config: The settings of the recording.
+        room: Bytes to keep free in the first tensor file for its header.
 
     Attributes:
-        recorded: How many records each step has that was written to its end.
-        lost: What could not be written, after which nothing more is recorded; None where all is well.
+        config: The settings of the recording.
+        recorded: The number of records of each step that was written completely.
+        lost: The failed write that ended the recording; None if there was none.
     """
 
     rank_variable, size_variable = "RANK", "WORLD_SIZE"
-    """Variables of the environment by which a launcher tells a process its rank, and how many there are."""
+    """Environment variables in which launchers give a process its rank and the number of processes."""
 
     _modules: Modules[S]
 
@@ -108,52 +113,57 @@ class Recorder(ABC, Generic[S]):
             os.register_at_fork(after_in_child=lambda: _leave_alone(recorder()))
         self._told: set[str] = set()
 
-    # -- what a framework says -------------------------------------------------------------
+    # -- to be overridden for a framework -------------------------------------------------
 
     @abstractmethod
     def new_session(self, directory: StepDirectory, shown: str) -> S:
-        """A session of this framework."""
+        """Return a new session of this framework.
+
+        Args:
+            directory: The directory of the step.
+            shown: The same as the user wrote it, for the header of the run.
+        """
 
     def new_modules(self) -> Modules[S]:
-        """A capture of modules."""
+        """Return a new capture of modules."""
         return NoModules()
 
     @abstractmethod
     def register(self, holder: Any, attribute: str, name: str) -> None:
-        """Record calls of ``holder.attribute``."""
+        """Start recording the calls of ``holder.attribute``, under ``name`` and a count."""
 
     @abstractmethod
     def restore(self, holder: Any, attribute: str) -> bool:
-        """Record them no longer; False where they were not recorded."""
+        """Stop recording the calls of ``holder.attribute``; return False if they were not recorded."""
 
     def _can_record(self) -> bool:
-        """False where the program runs in a way that cannot be recorded; says so."""
+        """Return False, after a warning, if the program runs in a way that cannot be recorded."""
         return True
 
     @abstractmethod
     def _see(self, session: S, model: Any) -> None:
-        """Let the captures of this level see."""
+        """Install the captures of the configured level, to record into ``session``."""
 
     def _blind(self) -> None:
-        """Uninstall all captures; a framework uninstalls its own behind these."""
+        """Uninstall all captures; subclasses extend this by their own."""
         self._running = False
         self._end_module_dump()
         self._forget_tokens()
 
     def _pause_calls(self) -> None:
-        """Record no calls while a single module is recorded."""
+        """Pause the recording of calls, while a single module is recorded."""
 
     def _resume_calls(self) -> None:
-        """Record calls again, if they were recorded before."""
+        """Resume the recording of calls, if they were recorded before."""
 
     def _stopped(self, session: S) -> None:
-        """Note at the head of the run what is known only now."""
+        """Add facts that are known only at stop to the header of the run."""
 
     def _close_last(self) -> None:
-        """Whatever else ends with the recording."""
+        """Release whatever else the framework's recorder holds; called once, at the end."""
 
     def _group(self) -> tuple[int, int] | None:
-        """Return the rank of this process and the number of all, once they have met."""
+        """Return rank and number of processes once the process group is initialised, else None."""
         return None
 
     # -- the life of a step ----------------------------------------------------------------
@@ -166,10 +176,15 @@ class Recorder(ABC, Generic[S]):
 
     @interrupts_deferred()
     def start(self, model: Any, token_range: tuple[int, int] | None) -> None:
-        """Begin to record; again, if it had begun, with the model that is given now.
+        """Start recording the current step, if it and the rank are selected.
+
+        Args:
+            model: The model or models of the script, or None.
+            token_range: First and last token to record of a generation; None for all.
 
         Raises:
-            UserError: The run cannot be written; the first time only, for by then training has begun.
+            UserError: The run cannot be written. Only the first start raises it; later, when the training is
+                under way, such a failure ends the recording with a message instead.
         """
         if self._searched or not self._wanted() or self.config.level == "debug" or not self._can_record():
             if self.config.level != "debug":
@@ -181,7 +196,7 @@ class Recorder(ABC, Generic[S]):
         try:
             self._see(session, model)
         except BaseException as error:
-            self._blind()  # nothing of a start that failed stays
+            self._blind()  # leave nothing of a failed start in place
             if not isinstance(error, Exception):
                 raise
             self._refuse(error, session)
@@ -193,14 +208,14 @@ class Recorder(ABC, Generic[S]):
             self._count_tokens(session, model, token_range)
 
     def _look_ahead(self) -> None:
-        """Tell before the training that the run cannot be written, though a later step is the first of it."""
+        """Raise a UserError now if a later step is selected and its directory cannot be written."""
         later = bool(self.config.steps) and self._step < max(self.config.steps)
         if not self._has_begun and later and self._rank_is_selected() and self._enabled():
             check_place(self.config.dump_path)
         self._has_begun = True
 
     def _refuse(self, error: Exception, session: S | None = None) -> None:
-        """Raise what keeps the run from being written, unless training has begun; then stop recording."""
+        """Raise the error that keeps the run from being written; end the recording if training has begun."""
         if self._has_begun:
             if session is not None:
                 session.lose(error)
@@ -212,7 +227,12 @@ class Recorder(ABC, Generic[S]):
             raise error
 
     def _lose(self, failure: Failure, count: int = 0) -> None:
-        """Record nothing more, and say once why."""
+        """End the recording after a failed write, with one message.
+
+        Args:
+            failure: The failed write.
+            count: The number of records that the step had by then.
+        """
         if self.lost is None:
             kept = self._session.kept if self._session is not None else 0
             self.lost = Loss(failure, self._step, kept, count)
@@ -220,16 +240,16 @@ class Recorder(ABC, Generic[S]):
 
     @property
     def whole(self) -> list[int]:
-        """The steps that were written to their end and are still there."""
+        """The steps that were written completely and are still on disk."""
         file = DEBUG_FILE if self.config.level == "debug" else DUMP_FILE
         try:
             there = {path.parent.parent.name for path in self.config.dump_path.glob(f"step*/*/{file}")}
-        except OSError:  # a disk that fails cannot be read either
+        except OSError:  # a failing disk cannot be read either
             there = set()
         return [step for step, count in self.recorded.items() if count and f"step{step}" in there]
 
     def _count_tokens(self, session: S, model: Any, tokens: tuple[int, int]) -> None:
-        """Record only while the model's own forwards are within ``tokens``, counted from 0 at start."""
+        """Record only the forwards of the model whose numbers, from 0 at start, are within ``tokens``."""
         outer = model[0] if isinstance(model, (list, tuple)) else model
         count = itertools.count()
         session.active = False
@@ -240,7 +260,7 @@ class Recorder(ABC, Generic[S]):
         self._token_handles.append(self._hook_calls(outer, before))
 
     def _hook_calls(self, model: Any, before: Callable[..., None]) -> Any:
-        """Have ``before`` called before each forward of the model; return what undoes it by ``remove``."""
+        """Install a hook before each forward of the model; return a handle with a method ``remove``."""
         return model.register_forward_pre_hook(before)
 
     def _forget_tokens(self) -> None:
@@ -250,7 +270,7 @@ class Recorder(ABC, Generic[S]):
 
     @interrupts_deferred()
     def step(self) -> None:
-        """End the step."""
+        """End the step and write it completely."""
         self._has_begun = True
         self.stop()
         self._close_session()
@@ -258,16 +278,16 @@ class Recorder(ABC, Generic[S]):
 
     @interrupts_deferred()
     def set_step(self, step: int) -> None:
-        """Give the current step another number."""
+        """Set the number of the current step."""
         self.stop()
         self._close_session()
         self._step = step
-        if not self._locks:  # training is resumed: what was recorded of the steps before stays
+        if not self._locks:  # a resumed training keeps the recorded steps before this one
             self._first = step
 
     @interrupts_deferred()
     def finish(self) -> None:
-        """Write what there is; at the end of the process, or of the search for overflows."""
+        """Write everything and release the run; called at the end of the process."""
         if self._finished:
             return
         self.stop()
@@ -278,7 +298,7 @@ class Recorder(ABC, Generic[S]):
             lock.release()
 
     def abandon(self) -> None:
-        """Record no more and write nothing, not even what there is; unless nothing had begun yet."""
+        """Stop recording without writing anything; do nothing if no recording has begun."""
         if not self._locks:
             return
         for lock in self._locks.values():
@@ -290,7 +310,7 @@ class Recorder(ABC, Generic[S]):
 
     @interrupts_deferred()
     def stop(self) -> None:
-        """Cease to record and write."""
+        """Stop recording and write the records."""
         if not self._running:
             return
         self._blind()
@@ -303,7 +323,13 @@ class Recorder(ABC, Generic[S]):
     # -- single values and modules -----------------------------------------------------------
 
     def save(self, variable: Any, name: str, backward: bool) -> None:
-        """Record a variable at level debug."""
+        """Record a variable at level debug; do nothing at other levels.
+
+        Args:
+            variable: A tensor, a number, a text, or lists and dicts of them.
+            name: The name of its record, without count.
+            backward: True to record the gradients of its tensors too.
+        """
         if self.config.level != "debug":
             return
         if not self._wanted():
@@ -316,7 +342,7 @@ class Recorder(ABC, Generic[S]):
         save_variable(session, variable, name, backward)
 
     def module_dump(self, module: Any, name: str) -> None:
-        """Record one module and nothing else."""
+        """Record one module and nothing else, until ``module_dump_end``."""
         if not self._wanted():
             return
         self._end_module_dump()
@@ -331,7 +357,7 @@ class Recorder(ABC, Generic[S]):
         self._single.install([(f"{name}.{type(module).__name__}", module)], gradients=False)
 
     def module_dump_end(self) -> None:
-        """Record as before."""
+        """End the recording of a single module and record as before."""
         if self._single is None:
             return
         self._end_module_dump()
@@ -339,7 +365,7 @@ class Recorder(ABC, Generic[S]):
             self._session.flush()
 
     def _end_module_dump(self) -> None:
-        """The single module is let go, and what was seen before is seen again."""
+        """Remove the hooks of the single module and resume the captures that it paused."""
         if self._single is None:
             return
         self._single.remove()
@@ -350,10 +376,10 @@ class Recorder(ABC, Generic[S]):
     # -- sessions --------------------------------------------------------------------------
 
     def _opened(self) -> S | None:
-        """The session of this step; None where its files cannot be made though training has begun."""
+        """Return the session of this step; None if its files cannot be created after training has begun."""
         try:
             return self._open_session()
-        except Exception as error:  # whatever it is, a training that has begun goes on
+        except Exception as error:  # a training that has begun must go on whatever the error
             self._refuse(error)
             return None
 
@@ -373,10 +399,10 @@ class Recorder(ABC, Generic[S]):
         return self._session
 
     def _remove_last_run(self, label: str) -> None:
-        """Remove the steps of an earlier run in this directory, and say so.
+        """Remove the steps of an earlier run in this directory and print a message about them.
 
-        Each rank removes its own. The first also removes those that probe recorded of ranks that this run
-        does not have, unless another process writes them.
+        Each rank removes its own steps. The first rank also removes those of ranks that this run does not
+        have, if probe recorded them and no other process is writing them.
         """
         root, removed = self.config.dump_path, Removed()
         remove_run(root, label, self._first, removed)
@@ -396,7 +422,7 @@ class Recorder(ABC, Generic[S]):
             messages.note(sentence)
 
     def _close_session(self) -> None:
-        """Complete the step. Interrupted, it is still open, and can be closed again."""
+        """Complete the step; after an interrupt it is still open and can be closed again."""
         session = self._session
         if session is not None:
             session.active = False
@@ -407,23 +433,26 @@ class Recorder(ABC, Generic[S]):
             self._session = None
 
     def _last_overflow(self) -> None:
-        """As many overflows as were asked for: the search ends, training goes on."""
+        """End the search after the last overflow that was asked for; the training goes on."""
         if self._session is not None:
             self._session.active = False
         self._searched = True
-        self._tell(f"probe: {self.config.overflow_count} overflow(s) recorded; the search ends.")
+        self._tell(
+            f"probe: {self.config.overflow_count} overflow(s) recorded; the search ends, "
+            "the program goes on unrecorded."
+        )
 
     def _label(self) -> str:
-        """Return the name of this process in the run: ``rank``, or ``rank{n}`` as one of several."""
+        """Return the name of this process' directories: ``rank`` if it runs alone, else ``rank{n}``."""
         if (group := self._group()) is not None:
             return f"{SINGLE}{group[0]}"
         rank, size = (os.environ.get(name, "") for name in (self.rank_variable, self.size_variable))
         if rank.isdigit() and size.isdigit() and int(size) > 1:
-            return f"{SINGLE}{rank}"  # launched as one of several that have not met yet
+            return f"{SINGLE}{rank}"  # one of several whose process group is not initialised yet
         return SINGLE
 
     def _size(self) -> int:
-        """Return how many processes the run has, as far as is known."""
+        """Return the number of processes of the run; 1 if nothing is known about it."""
         if (group := self._group()) is not None:
             return group[1]
         size = os.environ.get(self.size_variable, "")
@@ -447,7 +476,7 @@ class Recorder(ABC, Generic[S]):
         return True
 
     def _enabled(self) -> bool:
-        """What ``dump_enable`` says now; the file is read again at each start."""
+        """Return the current value of ``dump_enable``, for which the file is read again at each start."""
         if self.config.enabled is None or self.config.path is None:
             return self.config.enabled is not False
         try:
@@ -462,6 +491,6 @@ class Recorder(ABC, Generic[S]):
 
 
 def _leave_alone(recorder: Recorder[Any] | None) -> None:
-    """In a forked child: the run is the parent's, and nothing is written from here."""
+    """Stop the recorder of a forked child, because the run belongs to the parent process."""
     if recorder is not None:
         recorder.abandon()

@@ -1,8 +1,8 @@
-"""One step of one rank, being recorded: its records, call stacks and parents, and how they are written.
+"""The recording session of one step and rank: its records, call stacks and parents, and their files.
 
-Captures tell a session what happened; it counts the calls, decides by the filter, turns values into
-leaves, and writes what it holds to the step's directory, as a whole each time, so that what lies on
-disk can be read at any moment.
+Captures report calls and modules to a session. It counts the calls, applies the filter, turns values into
+leaves, and writes them to the step's directory. Each flush replaces whole files, so that the directory can
+be read at any moment. The files are described in docs/formats.md#dump-json.
 """
 
 from __future__ import annotations
@@ -36,25 +36,32 @@ if TYPE_CHECKING:
 
 
 class Store(Protocol):
-    """Where the data of one step's tensors go."""
+    """A store for the data of one step's tensors."""
 
     def save(self, name: str, tensor: Any) -> str | None:
-        """Store ``tensor`` under ``name``; its ``data_name``, or None where it cannot be stored."""
+        """Store a tensor and return its ``data_name``; return None if it cannot be stored."""
 
     def flush(self) -> None:
-        """Let everything saved so far survive a crash."""
+        """Write everything saved so far, so that it survives a crash."""
 
     def close(self) -> int:
-        """Complete what was written; the room that a header like this one should have."""
+        """Complete the files and return the room, in bytes, that the next file should keep for its header."""
 
 
 FLUSH_EVERY = 1000
-"""New records after which a step is written although it goes on, and at least a quarter of all."""
+"""Number of new records, and at least a quarter of all, after which an unfinished step is written."""
 
 
 @dataclass(slots=True, eq=False)
 class Entry:
-    """One record: its name, what stands in it, and when the last of it came."""
+    """A record of a session.
+
+    Attributes:
+        key: Its name.
+        fields: Its content, a tree of leaves.
+        order: Its place in the order of records: the time its last value arrived; -1 before the first.
+        text: Its JSON, once it is complete and was written.
+    """
 
     key: str
     fields: dict[str, Tree]
@@ -63,19 +70,29 @@ class Entry:
 
 
 class Session(ABC):
-    """What is recorded of one step and rank; a framework says how its tensors are kept and stored.
+    """The recording of one step and rank; subclasses add how their framework keeps and stores tensors.
+
+    Args:
+        config: The settings of the recording.
+        directory: The directory of the step.
+        shown: The same as the user wrote it, for the header of the run.
+        room: Bytes that the tensor file should keep free for its header.
 
     Attributes:
-        framework: Its name, as the head of the run says it.
-        suffix: What names of tensor files end with.
-        least_room: The least that ``room`` is.
-        room: Bytes that a tensor file should keep free for its header.
-        active: False while nothing is to be recorded.
-        config: What to record.
-        filter: Which records are wanted.
+        framework: The name of the framework in the header of the run.
+        suffix: The suffix of the names of tensor files.
+        least_room: The smallest value of ``room``.
+        collector: The converter of values into leaves.
+        room: Bytes that the tensor file should keep free for its header.
+        active: True while calls are to be recorded.
+        config: The settings of the recording.
+        filter: The filter of records.
         path: The directory of the step.
-        lost: The write that failed, after which nothing more is recorded; None where all is well.
-        kept: How many records the file on disk holds.
+        overflows_left: The number of overflows to record until the search ends; negative for no end.
+        on_last_overflow: A function to call after the last of them.
+        lost: The failed write that ended the recording; None if there was none.
+        kept: The number of records in the file on disk.
+        on_loss: A function to call when a write fails, with the failure and the number of records.
     """
 
     framework = ""
@@ -117,25 +134,25 @@ class Session(ABC):
     # -- names ---------------------------------------------------------------------------
 
     def number(self, prefix: str) -> int:
-        """How many calls of ``prefix`` came before this one."""
+        """Count a call of ``prefix`` and return the number of calls before it."""
         with self.lock:
             count = self._counts.get(prefix, 0)
             self._counts[prefix] = count + 1
         return count
 
     def number_from(self, prefix: str, least: int) -> int:
-        """``least``, which from now on counts as a call of ``prefix``."""
+        """Count ``least`` as the number of a call of ``prefix``, and return it."""
         with self.lock:
             self._counts[prefix] = max(self._counts.get(prefix, 0), least + 1)
         return least
 
     def has(self, key: str) -> bool:
-        """Is there a record of this name?"""
+        """Return True if there is a record of this name."""
         with self.lock:
             return key in self._open or any(entry.key == key for entry in self._entries)
 
     def take_back(self, prefix: str, number: int) -> None:
-        """The call did not come to an end: its number goes to the next one, if there was none since."""
+        """Undo the count of a call that raised, unless a later call has been counted since."""
         with self.lock:
             if self._counts.get(prefix) == number + 1:
                 self._counts[prefix] = number
@@ -143,15 +160,17 @@ class Session(ABC):
                 self._held.pop(key, None)
 
     def wants(self, direction: str, side: str) -> bool:
-        """Does ``data_mode`` ask for this side of this direction?"""
+        """Return True if ``data_mode`` selects this side of this direction."""
         return direction in self.config.directions and side in self.config.sides
 
-    # -- what captures tell ----------------------------------------------------------------
+    # -- reports of captures ---------------------------------------------------------------
 
     def save_for(self, key: str, fleeting: bool = False) -> Save | None:
-        """What keeps the data of the tensors of ``key``; None where they are not to be kept.
+        """Return the function that stores the tensors of a record, or None if they are not stored.
 
-        ``fleeting``: they may have changed by the time the record is complete.
+        Args:
+            key: The name of the record.
+            fleeting: True if the data may change before the record is complete.
         """
         if self.lost is not None:
             return None
@@ -165,7 +184,14 @@ class Session(ABC):
     def add(
         self, key: str, fields: dict[str, Tree], stack: Stack | None = None, parent: str | None = None
     ) -> Entry:
-        """A record that is complete."""
+        """Add a complete record.
+
+        Args:
+            key: The name of the record.
+            fields: Its content.
+            stack: The call stack, or None.
+            parent: The forward record of the surrounding module, or None.
+        """
         entry = Entry(key, fields)
         if self.lost is not None:
             return entry
@@ -179,7 +205,7 @@ class Session(ABC):
                 self._stacks.add(key, stack)
             if self.config.modules:
                 if parent is not None:
-                    self._parents.setdefault(parent, None)  # the optimizer, or clip_grad
+                    self._parents.setdefault(parent, None)  # optimizer and clip_grad are no modules
                 self._parents[key] = parent
             if (
                 len(self._entries) >= self._flushed + max(FLUSH_EVERY, self._flushed // 4)
@@ -189,7 +215,15 @@ class Session(ABC):
         return entry
 
     def open(self, key: str, fields: dict[str, Tree], parent: str | None = None) -> Entry:
-        """A record whose values come one by one; ``arrived`` tells of each, ``complete`` of the end."""
+        """Open a record whose values arrive one by one, or return it if it is already open.
+
+        Call ``arrived`` after each value and ``complete`` after the last.
+
+        Args:
+            key: The name of the record.
+            fields: Its content so far.
+            parent: The backward record of the surrounding module, or None.
+        """
         with self.lock:
             entry = self._open.get(key)
             if entry is None:
@@ -199,14 +233,14 @@ class Session(ABC):
         return entry
 
     def arrived(self, entry: Entry) -> None:
-        """Something was filled into an open record: it stands where the last of it came."""
+        """Note that a value was added to an open record, which moves it to the end of the order."""
         with self.lock:
             self._changed = True
             entry.order = next(self._order)
             entry.text = None
 
     def complete(self, entry: Entry) -> None:
-        """Nothing more will be filled in."""
+        """Close an open record."""
         with self.lock:
             self._changed = True
             if self._open.pop(entry.key, None) is not None:
@@ -215,15 +249,23 @@ class Session(ABC):
                 self._entries.append(entry)
 
     def module_began(self, key: str, parent: str | None) -> None:
-        """A module's forward has begun: it stands in the tree before what runs in it."""
+        """Note that a module's forward has begun, so that it precedes its children in ``construct.json``."""
         self._parents.setdefault(key, parent)
 
     def note(self, name: str, value: Any) -> None:
-        """Something that the head of the run says."""
+        """Add a field to probe's own section of the header."""
         self._notes[name] = value
 
     def failed(self, stage: str, name: str, error: BaseException) -> None:
-        """The recorder itself failed: the step's log says how, training goes on."""
+        """Write an error of the recorder to the step's error log; the training goes on.
+
+        Of each class of exceptions only the first one in a step is logged.
+
+        Args:
+            stage: The part of the recorder that failed.
+            name: The name of the record.
+            error: The exception.
+        """
         with self.lock:
             if type(error) in self._errors or self.lost is not None:
                 return
@@ -248,12 +290,12 @@ class Session(ABC):
                 return None
 
     def _hold(self, key: str, fleeting: bool, name: str, tensor: Any) -> str:
-        """Keep a tensor until it is known whether its record overflows."""
+        """Keep a tensor in memory until its record is complete and can be tested for overflows."""
         self._held.setdefault(key, []).append((name, self.copy_of(tensor) if fleeting else tensor))
         return name + self.suffix
 
     def _overflowed(self, key: str, fields: dict[str, Tree]) -> bool:
-        """Is there nan or an infinity in the record? Then its tensors are stored, and it is counted."""
+        """Return True if the record holds nan or an infinity; store its tensors then, and count it."""
         held = self._held.pop(key, [])
         if not self.has_overflowed(fields) or self.overflows_left == 0:
             return False
@@ -267,56 +309,59 @@ class Session(ABC):
             self.on_last_overflow()
         return True
 
-    # -- what a framework says -------------------------------------------------------------
+    # -- to be overridden for a framework -------------------------------------------------
 
     @abstractmethod
     def quiet(self) -> AbstractContextManager[Any]:
-        """Nothing that is computed inside is recorded."""
+        """Return a context inside which no computation is recorded."""
 
     @abstractmethod
     def will_have_gradient(self, value: Any) -> bool:
-        """Is ``value`` a tensor that a gradient is computed for?"""
+        """Return True if ``value`` is a tensor whose gradient will be computed."""
 
     def expect_gradient(self, tensor: Any, hook: Callable[[Any], None]) -> None:
-        """Have ``hook`` told of the tensor's gradient."""
+        """Call ``hook`` with the gradient of a tensor when it arrives."""
         tensor.register_hook(hook)
 
     @abstractmethod
     def new_store(self) -> Store:
-        """Where the data of this step's tensors go; called once, when the first of them comes."""
+        """Return a new store for this step's tensors; called when the first of them is saved."""
 
     @abstractmethod
     def copy_of(self, tensor: Any) -> Any:
-        """A copy of ``tensor``, which will change."""
+        """Return a copy of a tensor that may be overwritten."""
 
     def has_overflowed(self, fields: dict[str, Tree]) -> bool:
-        """Is there nan or an infinity in the record?"""
+        """Return True if the record holds nan or an infinity."""
         return overflows(list(fields.values()))
 
     @property
     def is_waiting(self) -> bool:
-        """True while statistics lie on a device."""
+        """True while statistics are still on a device."""
         return False
 
     def read_back(self) -> None:  # noqa: B027 - without devices there is nothing to fetch
-        """Fetch the statistics that lie on devices."""
+        """Fetch the statistics that are still on a device."""
 
     @property
     def tensors(self) -> Path:
-        """The directory of the data of tensors; it is made when a store makes it."""
+        """The directory for the data of tensors; reading this property creates the step's directory."""
         return self._directory.tensors
 
     @property
     def kernels(self) -> Path:
-        """Where a device's own dump of kernels goes."""
+        """The directory for a device's own dump of kernels; reading it creates the step's directory."""
         return self._directory.kernels
 
     # -- writing ---------------------------------------------------------------------------
 
     def flush(self, although_empty: bool = False) -> None:
-        """Write everything recorded so far, if it is not written yet.
+        """Write everything recorded so far, unless it is written already.
 
-        What cannot be written ends the recording, and nothing else.
+        A failed write ends the recording and does not raise.
+
+        Args:
+            although_empty: True to write the files even if there are no records.
         """
         has_begun = although_empty or self._directory.has_begun
         if self.lost is not None or not (self._changed or (has_begun and self._is_new)):
@@ -329,11 +374,11 @@ class Session(ABC):
                 if self.config.extra_info and self.config.level != "debug":
                     self._write_extra()
                 self._write()
-        except Exception as error:  # whatever it is, the training goes on
+        except Exception as error:  # the training must go on whatever the error
             self.lose(error)
 
     def _waiting(self) -> list[Entry]:
-        """The open records in which something arrived."""
+        """Return the open records in which at least one value arrived."""
         return [] if self._overflow else [entry for entry in self._open.values() if entry.order >= 0]
 
     def _lines(self) -> list[str]:
@@ -355,7 +400,7 @@ class Session(ABC):
         self._directory.write("construct.json", json.dumps(self._parents, indent=1))
 
     def _write(self) -> None:
-        """Write the records. The head says that the step is unfinished, until ``close`` blanks that out."""
+        """Write the records; the header marks the step as unfinished until ``close`` overwrites the mark."""
         lines = self._lines()
         saved = self._store is not None
         head = {
@@ -379,10 +424,14 @@ class Session(ABC):
         return DEBUG_FILE if self.config.level == "debug" else DUMP_FILE
 
     def close(self) -> int:
-        """Complete the step; how much room the header of the next step's tensor file should have."""
+        """Complete the step.
+
+        Returns:
+            Bytes that the tensor file of the next step should keep free for its header.
+        """
         if self._overflow:
             for entry in [entry for entry in self._open.values() if entry.order >= 0]:
-                self.complete(entry)  # whatever more was expected does not come
+                self.complete(entry)  # values that are still missing will not arrive any more
         self.flush()
         room = self.room
         try:
@@ -391,12 +440,12 @@ class Session(ABC):
                     room = max(self.least_room, self._store.close())
                 if self.lost is None and self._mark[1]:
                     self._directory.blank(self._file, *self._mark)
-        except Exception as error:  # whatever it is, the training goes on
+        except Exception as error:  # the training must go on whatever the error
             self.lose(error)
         return room
 
     def lose(self, error: Exception) -> None:
-        """Record nothing more, for something could not be written; write what still can be, and say so."""
+        """End the recording after a failed write: save whatever still can be written, and report the loss."""
         with interrupts_deferred(), self.lock:
             if self.lost is not None:
                 return
@@ -413,7 +462,7 @@ class Session(ABC):
                 self.on_loss(self.lost, count)
 
     def _save_the_rest(self) -> None:
-        """Write what is recorded, each file by itself: one may fail for a reason that others do not have."""
+        """Write each file in a guard of its own, because the reason may concern only one of them."""
         assert self.lost is not None
         self.note(LOST, self.lost.what)
         with suppress(Exception):
@@ -421,7 +470,7 @@ class Session(ABC):
         try:
             if self._store is not None:
                 self._store.close()
-        except Exception:  # then what came after the last flush cannot be read
+        except Exception:  # tensors saved after the last flush cannot be read
             for entry in [*self._entries, *self._open.values()]:
                 if entry.text is None:
                     without_data(entry.fields)
@@ -433,5 +482,5 @@ class Session(ABC):
 
     @property
     def count(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return len(self._entries) + len(self._waiting())

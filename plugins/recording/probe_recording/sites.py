@@ -1,7 +1,7 @@
-"""Where calls come from: call stacks, kept once each, and whether an operator or a method made the call.
+"""Call stacks of recorded calls, each kept once, and the distinction of operators from method calls.
 
-Walking the frames of a call takes their code and the place in it; texts are made for each stack
-only when it is written.
+Recording a stack only collects the code objects of its frames and the positions in them; the texts of
+``stack.json`` are made once for each stack, when it is written.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from types import CodeType, FrameType
 from probe_core.safe_text import safe_json
 
 Place = tuple[int, int]
-"""The id of a code object, and where in it the frame stands."""
+"""The id of a frame's code object, and the position of the frame's instruction in it."""
 
 Stack = tuple[int, ...]
-"""Ids of code objects and places in them, alternating, innermost first."""
+"""Ids of code objects and positions in them, alternating, innermost frame first."""
 
 RUNPY = runpy.__file__
 STAND_IN = "<recorded>"
-"""The function's name in a frame that repeats the line of a caller, so that warnings name that line."""
+"""The function name of frames that imitate the caller's line, so that warnings name that line."""
 USE_OPERATORS = frozenset({"sum", "max", "min", "sorted", "reduce", "accumulate", "prod"})
-"""Functions that use operators on what they are given."""
+"""Python functions that apply operators to their arguments."""
 
 _OPERATORS = ("BINARY_", "INPLACE_", "UNARY_", "COMPARE_OP")
 _own: tuple[str, ...] = (str(Path(__file__).parent), "<frozen runpy>", RUNPY)
@@ -36,7 +36,12 @@ _known: set[Stack] = set()
 
 
 def belongs_to_recorder(package: Path, launcher: str = "") -> None:
-    """Frames of files in ``package`` are no callers; a script's frames end where ``launcher`` runs it."""
+    """Leave the frames of a recorder's package out of call stacks.
+
+    Args:
+        package: The directory of the package.
+        launcher: The name of a file in it that runs scripts; frames outside of that file are left out too.
+    """
     global _own
     _own = tuple(dict.fromkeys((*_own, str(package))))
     if launcher:
@@ -44,36 +49,36 @@ def belongs_to_recorder(package: Path, launcher: str = "") -> None:
 
 
 def is_operator(frame: FrameType, method: str) -> bool:
-    """True where the instruction that ``frame`` stands at is an operator, not a call of ``method``.
+    """Return True if the current instruction of ``frame`` is an operator rather than a call of ``method``.
 
-    A call in code that knows ``sum`` and the like, but not the method's name, is one of those: it uses
-    the operator. So does one in code that knows the name of the operator's own method.
+    A call counts as an operator in two cases: the code names ``sum`` or a similar function but not the
+    method, or the code names the dunder method of the operator.
     """
     code = frame.f_code
     place = id(code), frame.f_lasti, method
-    found = _operators.get(place)
-    if found is None:
+    by_operator = _operators.get(place)
+    if by_operator is None:
         _codes[place[0]] = code
         name = dis.opname[code.co_code[frame.f_lasti]] if frame.f_lasti >= 0 else ""
-        found = name.startswith(_OPERATORS) and name != "BINARY_SUBSCR"
-        if method and not found:
+        by_operator = name.startswith(_OPERATORS) and name != "BINARY_SUBSCR"
+        if method and not by_operator:
             names = code.co_names
             by_c = method not in names and not USE_OPERATORS.isdisjoint(names)
-            found = "CALL" in name and (by_c or f"__{method}__" in names)
-        _operators[place] = found
-    return found
+            by_operator = "CALL" in name and (by_c or f"__{method}__" in names)
+        _operators[place] = by_operator
+    return by_operator
 
 
 def stack_of(frame: FrameType | None) -> Stack:
-    """The stack from ``frame`` outwards."""
-    found: list[int] = []
-    add = found.append
+    """Return the stack from ``frame`` outwards."""
+    places: list[int] = []
+    add = places.append
     start = frame
     while frame is not None:
         add(id(frame.f_code))
         add(frame.f_lasti)
         frame = frame.f_back
-    stack = tuple(found)
+    stack = tuple(places)
     if stack not in _known:
         _known.add(stack)
         _remember(start)
@@ -81,34 +86,37 @@ def stack_of(frame: FrameType | None) -> Stack:
 
 
 def _remember(frame: FrameType | None) -> None:
-    """Keep the codes of the frames, so that their ids stay theirs."""
+    """Keep the code objects of the frames alive, so that their ids stay unique."""
     while frame is not None:
         _codes[id(frame.f_code)] = frame.f_code
         frame = frame.f_back
 
 
 def files_of(stack: Stack) -> list[str]:
-    """The files of the frames, innermost first."""
+    """Return the files of the frames, innermost first."""
     return [_codes[number].co_filename for number in stack[::2]]
 
 
 def frames_of(stack: Stack) -> list[tuple[str, str]]:
-    """The file and the function of each frame, innermost first."""
+    """Return the file and the function of each frame, innermost first."""
     return [(_codes[number].co_filename, _codes[number].co_name) for number in stack[::2]]
 
 
 class Stacks:
-    """The stacks of a step, each with the records that share it."""
+    """The call stacks of a step, each with the names of the records that share it."""
 
     def __init__(self) -> None:
         self._names: dict[Stack, list[str]] = {}
 
     def add(self, key: str, stack: Stack) -> None:
-        """The record ``key`` was made at ``stack``."""
+        """Add the call stack of a record."""
         self._names.setdefault(stack, []).append(key)
 
     def text(self) -> str:
-        """``stack.json``: records grouped by stack, frames innermost first (spec/dump 9.2)."""
+        """Return the content of ``stack.json``, in which records are grouped by stack.
+
+        The format is docs/formats.md#stack-json; the innermost frame comes first.
+        """
         groups = []
         for number, (stack, names) in enumerate(self._names.items()):
             lines = _texts.get(stack)
@@ -119,14 +127,14 @@ class Stacks:
 
 
 def lines_of(stack: Stack) -> list[str]:
-    """The frames as texts, innermost first."""
-    found = []
+    """Return the frames as texts, innermost first, without those of recorders."""
+    texts = []
     for number, place in zip(stack[::2], stack[1::2]):
         if _codes[number].co_filename in _launchers:
-            break  # what lies further out ran the script, not the model
+            break  # the frames further out belong to the launcher, not to the script
         if line := _line(number, place):
-            found.append(line)
-    return found or ["The call stack retrieval failed."]
+            texts.append(line)
+    return texts or ["The call stack retrieval failed."]
 
 
 _lines: dict[Place, str] = {}

@@ -1,4 +1,4 @@
-"""What each thread is doing while it is recorded."""
+"""The state of each recorded thread: surrounding calls and running modules."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 
 class Threads(threading.local):
-    """What a thread is doing.
+    """The state of a thread.
 
     Attributes:
-        inside: How many recorded calls surround this point; only the outermost is recorded.
-        modules: The names of the modules whose forward runs, outermost first.
-        running: The same, as the capture of modules keeps them.
+        inside: The number of recorded calls around this point; only the outermost call is recorded.
+        modules: The names of the modules whose forward is running, outermost first.
+        running: The same modules as objects of the capture of modules.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Threads(threading.local):
         self.running: list[Any] = []
 
     def outermost(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """``function``, with nothing recorded inside it."""
+        """Return ``function`` wrapped so that no call inside it is recorded."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
             self.inside += 1

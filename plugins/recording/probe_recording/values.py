@@ -1,7 +1,7 @@
-"""From the arguments of a call to the leaves of its record, whatever the framework.
+"""Conversion of the arguments of a call into the leaves of its record, for all frameworks.
 
-Nothing that is walked over is changed, moved or kept. Objects of strangers are asked for nothing
-but their type, their fields and, in containers, their items; one that raises costs its own leaf.
+The values are not changed, moved or kept. Of objects of unknown classes only the type, the fields and, in
+containers, the items are read; an object that raises becomes a null leaf and leaves the others intact.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from probe_recording.arrays import Array, measure
 from probe_recording.leaves import Json, Plain, Save, Tree, scalar
 
 DEPTH = 200
-"""How deep containers are followed; what lies deeper is null."""
+"""Number of nested containers that are recorded; deeper values are null."""
 
 MOST = 10_000
-"""How many containers of one value are followed; the rest is null, as are containers inside themselves."""
+"""Number of containers recorded of one value; further ones are null, as are containers inside themselves."""
 
 SCALARS = (bool, int, float, str)
 
 
 class Collector(ABC):
-    """Turns values into trees of leaves; a framework says what its tensors and its words become.
+    """A converter of values into trees of leaves; subclasses add the tensors and types of their framework.
 
     Args:
-        failed: Told of what a value raised while it was walked over.
-        checksum: Makes the checksum of a tensor, for ``tensor`` to put into its leaf; None for no checksums.
-        measured: False records shapes and types only.
+        failed: A callback for exceptions of values: stage, name and exception.
+        checksum: A function that returns the checksum of a tensor; None for no checksums.
+        measured: False to record shapes and types only.
 
     Attributes:
-        plain: Classes whose objects are tensors, and nothing else; ``tensor`` is asked for them.
-        known: Classes whose objects ``special`` is asked for, before they are walked over.
-        told_by_key: Keys whose items ``keyword`` is asked for.
+        plain: The classes of ordinary tensors, which ``tensor`` converts.
+        known: Further classes of the framework, which ``special`` converts.
+        told_by_key: Keys whose items ``keyword`` converts, such as ``dtype``.
     """
 
     plain: tuple[type, ...] = ()
@@ -54,7 +54,13 @@ class Collector(ABC):
         self._measured = measured
 
     def tree(self, value: Any, name: str, save: Save | None = None) -> Tree:
-        """Return the tree of ``value``; ``name`` is what its tensor file would be called, without suffix."""
+        """Return the tree of a value.
+
+        Args:
+            value: The value.
+            name: The name of its tensor file, if it has one, without suffix.
+            save: The function that stores tensors; None to store none.
+        """
         kind = type(value)
         if kind in self.plain:
             return self.tensor(value, name, save)
@@ -65,7 +71,7 @@ class Collector(ABC):
         return Walk(self, save).tree(value, name)
 
     def arguments(self, values: tuple[Any, ...], prefix: str, save: Save | None) -> list[Tree]:
-        """Return the trees of positional arguments or of several outputs."""
+        """Return the trees of positional arguments or of outputs."""
         return [self.tree(value, f"{prefix}.{i}", save) for i, value in enumerate(values)]
 
     def keywords(self, values: Mapping[str, Any], prefix: str, save: Save | None) -> dict[str, Tree]:
@@ -73,37 +79,37 @@ class Collector(ABC):
         return {key: self.keyword(key, value, f"{prefix}.{key}", save) for key, value in values.items()}
 
     def keyword(self, key: str, value: Any, name: str, save: Save | None) -> Tree:
-        """Return the tree of one keyword argument."""
+        """Return the tree of the keyword argument ``key``."""
         return self.tree(value, name, save)
 
     def error(self, name: str, error: BaseException) -> None:
-        """Report what a value raised while it was walked over."""
+        """Report an exception of a value to the callback."""
         if self._failed is not None:
             self._failed("value", name, error)
 
-    # -- what a framework says -------------------------------------------------------------
+    # -- to be overridden for a framework -------------------------------------------------
 
     @abstractmethod
     def tensor(self, tensor: Any, name: str, save: Save | None) -> Tree:
         """Return the leaf of a tensor."""
 
     def special(self, value: Any, name: str, save: Save | None) -> Tree:
-        """Return the leaf of an object of a known class; by default that of a tensor."""
+        """Return the leaf of an object of one of the ``known`` classes; by default as of a tensor."""
         return self.tensor(value, name, save)
 
     def array(self, value: Array) -> Plain:
         """Return the leaf of a numpy array."""
-        found = Plain(type="numpy.ndarray", dtype=str(value.dtype), shape=list(value.shape))
-        found.update(zip(("Max", "Min", "Mean", "Norm"), measure(value)))
-        return found
+        leaf = Plain(type="numpy.ndarray", dtype=str(value.dtype), shape=list(value.shape))
+        leaf.update(zip(("Max", "Min", "Mean", "Norm"), measure(value)))
+        return leaf
 
     def other(self, value: Any, name: str, walk: Walk) -> Tree:
-        """Return the leaf of what is neither a tensor, a container nor a word of Python's; None is null."""
+        """Return the leaf of an object that is neither tensor, container nor Python scalar; None for null."""
         return None
 
 
 class Walk:
-    """Through the containers of one value, no deeper and no further than the bounds, never in circles."""
+    """A walk through the nested containers of one value, within the limits ``DEPTH`` and ``MOST``."""
 
     def __init__(self, collector: Collector, save: Save | None) -> None:
         self._collector = collector
@@ -112,7 +118,7 @@ class Walk:
         self._left = MOST
 
     def tree(self, value: Any, name: str) -> Tree:
-        """Return the tree of ``value``; what it raises costs this leaf."""
+        """Return the tree of ``value``; it is null if the value raises."""
         kind = type(value)
         collector = self._collector
         if kind in collector.plain:
@@ -126,7 +132,7 @@ class Walk:
                 return collector.special(value, name, self._save)
             items = _items(value, kind)
             return self._other(value, name) if items is None else self._container(value, items, name)
-        except Exception as error:  # of a stranger's object: it costs its own leaf
+        except Exception as error:  # an object of an unknown class may raise anything
             collector.error(name, error)
             return None
 
@@ -143,18 +149,18 @@ class Walk:
             self._around.pop()
 
     def _members(self, items: Iterator[tuple[Any, Any]], name: str) -> dict[str, Tree]:
-        found: dict[str, Tree] = {}
+        members: dict[str, Tree] = {}
         for key, item in items:
             text = key if type(key) is str else str(key) if type(key) in SCALARS else repr(key)[:80]
-            if text == "type":  # a dict with this key is a leaf to every reader of the format
+            if text == "type":  # readers take a dict with this key for a leaf
                 text = "type_"
-            while text in found:
+            while text in members:
                 text += "_"
             if type(key) is str and key in self._collector.told_by_key:
-                found[text] = self._collector.keyword(key, item, f"{name}.{text}", self._save)
+                members[text] = self._collector.keyword(key, item, f"{name}.{text}", self._save)
             else:
-                found[text] = self.tree(item, f"{name}.{text}")
-        return found
+                members[text] = self.tree(item, f"{name}.{text}")
+        return members
 
     def _other(self, value: Any, name: str) -> Tree:
         if isinstance(value, slice):
@@ -176,7 +182,7 @@ class Walk:
 
 
 def _items(value: Any, kind: type) -> list[Any] | Iterator[tuple[Any, Any]] | None:
-    """Return the items of a sequence as a list, or the members of what has names; None for neither."""
+    """Return the items of a sequence, or the named members of a mapping or dataclass; None for others."""
     if isinstance(value, tuple):
         fields = getattr(kind, "_fields", None)
         if isinstance(fields, tuple) and len(fields) == tuple.__len__(value):
@@ -198,5 +204,5 @@ def _index(part: Any) -> Json:
         return None
     try:
         return int(part)
-    except Exception:  # of a stranger's number
+    except Exception:  # an object of an unknown class may raise anything
         return None

@@ -1,4 +1,4 @@
-"""Level debug: variables that the script saves by name (spec/dump 3, 9.4)."""
+"""Recording of variables that the script saves by name, at level debug (docs/formats.md#debug-json)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,14 @@ from probe_recording.session import Entry, Session
 
 
 def save_variable(session: Session, variable: Any, name: str, backward: bool) -> None:
-    """Record ``variable``, and with ``backward`` the gradients of its tensors once they arrive."""
+    """Record a variable.
+
+    Args:
+        session: The session of the step.
+        variable: A tensor, a number, a text, or lists and dicts of them.
+        name: The name of its record, without count.
+        backward: True to record the gradients of its tensors too, when they arrive.
+    """
     number = session.number(name)
     key = f"{name}.{number}.debug"
     try:
@@ -20,7 +27,8 @@ def save_variable(session: Session, variable: Any, name: str, backward: bool) ->
         if tree is None and variable is not None:
             session.take_back(name, number)
             warnings.warn(
-                f"{name}: a {type(variable).__name__} cannot be recorded; nothing is saved",
+                f"{name}: an object of the class {type(variable).__name__} cannot be recorded, so nothing is "
+                "saved; pass tensors, numbers, texts, or lists and dicts of them",
                 ConfigWarning,
                 stacklevel=4,
             )
@@ -33,7 +41,7 @@ def save_variable(session: Session, variable: Any, name: str, backward: bool) ->
 
 
 class _Gradients:
-    """The gradients of one saved variable, in its structure."""
+    """The gradients of one saved variable, in the same nested structure."""
 
     def __init__(self, session: Session, name: str, number: int) -> None:
         self._session = session
@@ -57,7 +65,7 @@ class _Gradients:
         return None
 
     def _free_key(self) -> str:
-        """The record's name, unless a variable was saved under it."""
+        """Return the name for the record of gradients, with the next count that no saved variable has."""
         number = self._number
         while self._session.has(f"{self._name}.{number}.debug"):
             number += 1

@@ -144,7 +144,10 @@ def test_a_compiled_model_is_said_to_run_as_written(
                 found.stop()
                 found.step()
         error = capsys.readouterr().err
-        assert error.count("the model is compiled, and runs as it was written while it is recorded") == said
+        assert (
+            error.count("the model is compiled by torch.compile, but runs uncompiled while it is recorded")
+            == said
+        )
     torch._dynamo.reset()
 
 
@@ -170,7 +173,7 @@ def test_probe_run_says_that_nothing_is_compiled(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "probe_core.cli", "run", "-o", str(tmp_path / "run"), str(script)]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.count("runs as it was written in the whole run") == 1
+    assert done.stderr.count("runs uncompiled in the whole run") == 1
     assert "global hooks" not in done.stderr
 
 

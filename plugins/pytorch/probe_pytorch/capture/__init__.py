@@ -1,1 +1,1 @@
-"""Seeing the calls of a training step: functions, modules, operators, collectives, gradients."""
+"""The captures of a training step: functions, modules, operators, collectives and gradients."""

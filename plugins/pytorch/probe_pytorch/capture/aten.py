@@ -1,4 +1,4 @@
-"""Level L2 on devices that are no NPU: the aten operators that reach the dispatcher, backward ones too."""
+"""Level L2 on devices other than an NPU: all operators that reach the dispatcher, also in the backward."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ from probe_pytorch.capture.calls import Calls
 
 
 class AtenCapture(TorchDispatchMode):
-    """Records every operator that is dispatched while it is entered, ``Aten.{name}.{count}``.
+    """A dispatch mode that records each dispatched operator as ``Aten.{name}.{count}``.
 
-    Collectives and custom operators carry their namespace: ``Aten.c10d.allreduce_.0``.
+    The names of collectives and custom operators include their namespace, as in ``Aten.c10d.allreduce_.0``.
+
+    Args:
+        threads: The state of the threads.
+
+    Attributes:
+        calls: The recorder of calls; None to record nothing.
     """
 
     def __init__(self, threads: Threads) -> None:
@@ -26,13 +32,13 @@ class AtenCapture(TorchDispatchMode):
         self._entered = False
 
     def install(self) -> None:
-        """See from now on."""
+        """Enter the mode on this thread, below all modes of the user."""
         if not self._entered:
             compat.enter_dispatch_below(self)
             self._entered = True
 
     def remove(self) -> None:
-        """See no longer."""
+        """Leave the mode."""
         if self._entered:
             self._entered = False
             compat.take_dispatch_out(self)
@@ -40,7 +46,7 @@ class AtenCapture(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Called by torch in place of the operator ``func``."""
+        """Record the call of the operator ``func``, which torch passes here instead of running it."""
         kwargs = kwargs or {}
         calls = self.calls
         caller = sys._getframe(1)

@@ -1,8 +1,8 @@
-"""Calls made on behalf of the line that asked for them, so that a warning names that line.
+"""Calls made from frames that imitate the script's line, so that warnings name that line.
 
-Python and torch say of a warning which line it came from by counting frames, and show it once for each
-such line. The frames of the recorder between a line and what it calls would be counted, too. So what a
-line calls is called from a frame that has that line's file, number and variables.
+Python and torch find the line of a warning by counting frames, and show a warning once for each line. The
+recorder's frames between a line and the function that it calls would be counted, too. Therefore functions
+are called from a frame with the file, line number and global variables of the script's line.
 """
 
 from __future__ import annotations
@@ -17,17 +17,23 @@ import torch
 from probe_recording import STAND_IN
 
 DEEPEST = 4
-"""Frames that are repeated: those of modules of torch, up to the line that called the outermost one."""
+"""Largest number of imitated frames: those of torch's modules, up to the line that called the outermost."""
 
 MOST_SITES = 65_536
-"""Places that are remembered; a script that makes code while it runs has no end of them."""
+"""Largest number of remembered lines; a script that creates code at run time has no end of them."""
 
 _TORCH = str(Path(torch.__file__).parent)
 _CALL: CodeType = (lambda function, /, *args, **kwargs: function(*args, **kwargs)).__code__
 
 
 class _Site(NamedTuple):
-    """The code of a frame, kept so that its id stays its own, and the code of its stand-in."""
+    """A line that makes calls.
+
+    Attributes:
+        code: The code of its frame, kept alive so that its id stays unique.
+        stand_in: The code of the frame that imitates it.
+        is_torch: True for a line in torch.
+    """
 
     code: CodeType
     stand_in: CodeType
@@ -38,7 +44,7 @@ _sites: dict[tuple[int, int], _Site] = {}
 
 
 def called_from(frame: FrameType | None, function: Callable[..., Any]) -> Callable[..., Any]:
-    """``function``, to be called as if ``frame`` and those around it in torch had called it."""
+    """Return ``function`` wrapped so that ``frame``, and frames of torch around it, seem to call it."""
     for _ in range(DEEPEST):
         if frame is None:
             break

@@ -1,7 +1,7 @@
-"""How a call was written: which arguments by position, which by keyword.
+"""The form in which a call was written: its positional and its keyword arguments.
 
-A Python function of torch hands itself to the mode with its arguments rearranged and its defaults
-filled in. The instruction that made the call tells how it was written.
+A Python function of torch passes itself to the mode with its arguments rearranged and its defaults filled
+in. The bytecode instruction that made the call shows the original form.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _CALLS = ("CALL", "CALL_KW", "CALL_FUNCTION", "CALL_FUNCTION_KW", "CALL_METHOD")
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """How many arguments stand by position (a method's object not counted), and the keywords."""
+    """The number of positional arguments (without a method's object) and the names of the keywords."""
 
     positional: int
     keywords: tuple[str, ...]
@@ -28,7 +28,7 @@ _tables: dict[int, tuple[CodeType, list[int], list[dis.Instruction]]] = {}
 
 
 def call_form(frame: FrameType) -> CallForm | None:
-    """The form of the call that ``frame`` is making; None where ``*`` or ``**`` hides it."""
+    """Return the form of the call that ``frame`` is making; None if ``*`` or ``**`` hides it."""
     key = id(frame.f_code), frame.f_lasti
     if key not in _forms:
         _forms[key] = _read(frame)
@@ -36,7 +36,7 @@ def call_form(frame: FrameType) -> CallForm | None:
 
 
 def _instruction(frame: FrameType) -> tuple[list[dis.Instruction], int]:
-    """The instructions of a frame's code, and which of them it stands at."""
+    """Return the instructions of a frame's code and the index of the current one."""
     code = frame.f_code
     if id(code) not in _tables:
         instructions = [item for item in dis.get_instructions(code) if item.opname != "EXTENDED_ARG"]
@@ -68,10 +68,10 @@ def _read(frame: FrameType) -> CallForm | None:
 
 
 def is_reflected(frame: FrameType, tensor: Any) -> bool:
-    """True where the operator that ``frame`` stands at has ``tensor`` on its right, as in ``2 * tensor``.
+    """Return True if the current operator of ``frame`` has ``tensor`` on its right, as in ``2 * tensor``.
 
-    The mode is given the tensor first either way. The instructions before the operator tell which
-    operand it is, as far as one of the two is a constant or a global.
+    The mode receives the tensor first either way. The instructions before the operator show the side if one
+    of the operands is a constant or a global; otherwise False is returned.
     """
     key = id(frame.f_code), frame.f_lasti
     if key not in _operands:
@@ -81,10 +81,10 @@ def is_reflected(frame: FrameType, tensor: Any) -> bool:
         return False
     if isinstance(left, dis.Instruction) and left.opname == "LOAD_CONST":
         return True
-    if right is not None and (found := _variable(frame, right)) is not _UNKNOWN:
-        return found is tensor
-    if left is not None and (found := _variable(frame, left)) is not _UNKNOWN:
-        return found is not tensor
+    if right is not None and (value := _variable(frame, right)) is not _UNKNOWN:
+        return value is tensor
+    if left is not None and (value := _variable(frame, left)) is not _UNKNOWN:
+        return value is not tensor
     return False
 
 
@@ -94,13 +94,13 @@ _operands: dict[tuple[int, int], tuple[_Operand, _Operand]] = {}
 
 
 def _read_operands(frame: FrameType) -> tuple[_Operand, _Operand]:
-    """What pushed the left operand last, and the right one if it is a single load."""
+    """Return the instructions that pushed the left operand and, if it is a single load, the right one."""
     instructions, at = _instruction(frame)
     if at < 1:
         return None, None
     before = instructions[at - 1]
     if isinstance(before.argval, tuple) and before.opname.startswith("LOAD_FAST"):
-        return None, None  # two variables in one instruction
+        return None, None  # one instruction that loads two variables
     pushed = 0
     for place in range(at - 1, -1, -1):
         item = instructions[place]
@@ -113,9 +113,9 @@ def _read_operands(frame: FrameType) -> tuple[_Operand, _Operand]:
 
 
 def _variable(frame: FrameType, operand: _Operand) -> Any:
-    """The value of the global that ``operand`` loads; unknown for what loads none.
+    """Return the value of the global that ``operand`` loads, or ``_UNKNOWN``.
 
-    Local variables are left alone: to ask a frame for them keeps them alive, up to Python 3.12.
+    Local variables are not looked up: up to Python 3.12, reading ``f_locals`` keeps them alive.
     """
     if isinstance(operand, dis.Instruction) and operand.opname in ("LOAD_NAME", "LOAD_GLOBAL"):
         return frame.f_globals.get(operand.argval, _UNKNOWN)
@@ -125,9 +125,14 @@ def _variable(frame: FrameType, operand: _Operand) -> Any:
 def as_written(
     function: Any, form: CallForm | None, is_method: bool, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a Python ``function`` of torch as its caller wrote them.
+    """Return the arguments of a Python function of torch as its caller wrote them.
 
-    Where the form is hidden, arguments that are their parameter's default are left out.
+    Args:
+        function: The function.
+        form: The form of the call; if it is None, arguments equal to their defaults are left out.
+        is_method: True if the first argument is the object of a method call.
+        args: The positional arguments that the mode received.
+        kwargs: The keyword arguments that the mode received.
     """
     code = getattr(function, "__code__", None)
     if code is None or code.co_flags & 0x0C:  # *args or **kwargs: nothing was rearranged
@@ -140,7 +145,7 @@ def as_written(
         positional = form.positional + is_method
         wanted = (*names[:positional], *form.keywords)
         left = values.keys() - set(wanted)
-        # what is left out must be left to its default: else the instruction called something else
+        # all other arguments must have their defaults; otherwise the instruction called something else
         if all(name in values for name in wanted) and all(_is_default(defaults, k, values[k]) for k in left):
             positions = tuple(values[name] for name in names[:positional])
             return positions, {name: values[name] for name in form.keywords}
@@ -155,6 +160,6 @@ def _is_default(defaults: dict[str, Any], name: str, value: Any) -> bool:
 
 
 def _defaults(function: Any, code: CodeType, names: tuple[str, ...]) -> dict[str, Any]:
-    found = dict(zip(reversed(names[: code.co_argcount]), reversed(function.__defaults__ or ())))
-    found.update(function.__kwdefaults__ or {})
-    return found
+    defaults = dict(zip(reversed(names[: code.co_argcount]), reversed(function.__defaults__ or ())))
+    defaults.update(function.__kwdefaults__ or {})
+    return defaults

@@ -1,4 +1,4 @@
-"""One call of an API, recorded: its inputs before it runs, its outputs after, its gradients later."""
+"""Recording of one call of torch: its inputs before it runs, its outputs afterwards, its gradients later."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ OPTIMIZER, CLIPPING = "/torch/optim/", "/torch/nn/utils/clip_grad.py"
 
 
 class Calls(probe_recording.Calls[Session]):
-    """Records calls into a session."""
+    """A recorder of torch calls into a session."""
 
     _kernels: tuple[str, KernelDump] | None = None
 
     def dump_kernels(self, name: str, dump: KernelDump) -> None:
-        """Have the kernels of the one call ``name`` dumped by the device."""
+        """Dump the device's kernels of the one call whose record is ``name``."""
         self._kernels = name, dump
 
     def record(
@@ -42,12 +42,14 @@ class Calls(probe_recording.Calls[Session]):
         """Run ``function`` and record the call.
 
         Args:
-            prefix: What the call is called, without its count.
-            function: What is called, with ``args`` and ``kwargs``.
-            stack: Where from.
-            shown: The arguments as they were written, where they differ.
-            in_place: The call writes its first argument.
-            filled: Positions and keywords of buffers that the call fills.
+            prefix: The name of the call without its count, such as ``Functional.relu``.
+            function: The function to call.
+            args: Its positional arguments.
+            kwargs: Its keyword arguments.
+            stack: The frames of the caller.
+            shown: The arguments as the script wrote them, if they differ from ``args`` and ``kwargs``.
+            in_place: True if the call overwrites its first argument.
+            filled: Positions and keywords of output buffers, which hold nothing yet and are recorded as null.
         """
         shown_args, shown_kwargs = shown or (args, kwargs)
         call = self.begin(prefix, shown_args, shown_kwargs, stack, filled, in_place)
@@ -67,7 +69,7 @@ class Calls(probe_recording.Calls[Session]):
     def _run(
         self, call: Call, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """Run the call, on an NPU at level L2 with its kernels dumped, or those of its backward."""
+        """Run the call; on an NPU at level L2 dump the kernels of the selected call or of its backward."""
         name, dump = self._kernels or ("", None)
         if dump is None or not name.startswith(f"{call.name}."):
             return function(*args, **kwargs)
@@ -83,7 +85,7 @@ class Calls(probe_recording.Calls[Session]):
         self, prefix: str, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Stack,
         filled: Collection[Any] = (), in_place: bool = False,
     ) -> Call | None:  # fmt: skip
-        """A call begins: take its inputs, unless torch traces it or it is not wanted."""
+        """Record the inputs of a call before it runs, unless torch is tracing it."""
         return None if compat.is_tracing() else super().begin(prefix, args, kwargs, stack, filled, in_place)
 
     def _take_sources(self, call: Call, values: tuple[Any, ...]) -> None:
@@ -107,12 +109,15 @@ class Calls(probe_recording.Calls[Session]):
 
 
 def is_recompute(stack: Stack) -> bool:
-    """Does activation checkpointing run this call a second time?"""
+    """Return True if activation checkpointing runs this call a second time."""
     return any(file.endswith(CHECKPOINT) for file in files_of(stack))
 
 
 def pseudo_parent(stack: Stack) -> str | None:
-    """``optimizer`` or ``clip_grad`` for what runs in one of them (spec/dump 9.3)."""
+    """Return the parent ``optimizer`` or ``clip_grad`` of a call made in one of them, else None.
+
+    See docs/formats.md#construct-json.
+    """
     for file in files_of(stack):
         if file.endswith(CLIPPING):
             return "clip_grad"

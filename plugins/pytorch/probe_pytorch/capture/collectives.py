@@ -1,4 +1,4 @@
-"""torch.distributed: what a collective fills, and asynchronous ones, complete only after their wait."""
+"""Recording of collectives: their receive buffers, and asynchronous calls, which complete in ``wait``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,22 @@ def record(
     stack: Stack,
     shown: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
 ) -> Any:
-    """Run a collective and record it; its outputs are its arguments, as they are once it is done."""
+    """Run a collective and record it; its outputs are its arguments after it has completed.
+
+    Args:
+        calls: The recorder of calls.
+        names: The names of everything that is recorded.
+        prefix: The name of the call without its count.
+        function: The function to call.
+        args: Its positional arguments.
+        kwargs: Its keyword arguments.
+        stack: The frames of the caller.
+        shown: The arguments as the script wrote them, if they differ from ``args`` and ``kwargs``.
+
+    Returns:
+        The result of the function; handles of asynchronous calls are wrapped and record the outputs in
+        ``wait``.
+    """
     shown_args, shown_kwargs = shown or (args, kwargs)
     call = calls.begin(prefix, shown_args, shown_kwargs, stack, filled_by(prefix, names))
     if call is None:
@@ -50,7 +65,7 @@ def record(
 
 
 def filled_by(name: str, names: Names) -> Collection[Any]:
-    """Positions and keywords of the buffers that the collective ``name`` fills."""
+    """Return positions and keywords of the buffers that the collective ``name`` fills."""
     positions = names.receives.get(name.rpartition(".")[2])
     return (*positions, *names.receive_keywords) if positions is not None else ()
 
@@ -59,7 +74,12 @@ _Work: Any = torch.distributed.Work if torch.distributed.is_available() else obj
 
 
 class RecordedWork(_Work):  # type: ignore[misc]
-    """The handle of an asynchronous collective, which has it recorded once it was waited for."""
+    """A handle of an asynchronous collective that records the outputs after the first ``wait``.
+
+    Args:
+        work: The handle of torch.distributed.
+        done: A callback that records the outputs.
+    """
 
     def __init__(self, work: Any, done: Callable[[], None]) -> None:
         super().__init__()
@@ -67,7 +87,7 @@ class RecordedWork(_Work):  # type: ignore[misc]
         self._done: Callable[[], None] | None = done
 
     def wait(self, timeout: timedelta | None = None) -> Any:
-        """Wait, and record the first time."""
+        """Wait for the collective, and record its outputs the first time."""
         result = self._work.wait(timeout) if timeout is not None else self._work.wait()
         done, self._done = self._done, None
         if done is not None:
@@ -75,31 +95,31 @@ class RecordedWork(_Work):  # type: ignore[misc]
         return result
 
     def is_completed(self) -> Any:
-        """As of the handle itself."""
+        """See ``torch.distributed.Work.is_completed``."""
         return self._work.is_completed()
 
     def is_success(self) -> Any:
-        """As of the handle itself."""
+        """See ``torch.distributed.Work.is_success``."""
         return self._work.is_success()
 
     def exception(self) -> Any:
-        """As of the handle itself."""
+        """See ``torch.distributed.Work.exception``."""
         return self._work.exception()
 
     def source_rank(self) -> Any:
-        """As of the handle itself."""
+        """See ``torch.distributed.Work.source_rank``."""
         return self._work.source_rank()
 
     def result(self) -> Any:
-        """As of the handle itself."""
+        """See ``torch.distributed.Work.result``."""
         return self._work.result()
 
     def synchronize(self) -> Any:
-        """As of the handle itself."""
+        """See ``torch.distributed.Work.synchronize``."""
         return self._work.synchronize()
 
     def get_future(self) -> Any:
-        """As of the handle itself."""
+        """See ``torch.distributed.Work.get_future``."""
         return self._work.get_future()
 
     def __getattr__(self, name: str) -> Any:

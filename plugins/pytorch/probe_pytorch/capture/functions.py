@@ -1,9 +1,9 @@
-"""Level L1: a function mode that sees what torch is asked to do, gated by a flag.
+"""Level L1: a function mode that records the calls of torch's functions.
 
-The mode lies at the bottom of the stack of modes, where no mode that the user leaves takes it along, and
-where it can leave while others stay. Calls made inside a recorded call are
-not seen, for torch turns the mode off there; what is not recorded itself but written in Python is
-run from a copy that lets the mode see inside.
+The mode lies at the bottom of the stack of modes, so that leaving a mode of the user does not remove it, and
+so that it can be removed while others stay. Calls made inside a recorded call are not seen, because torch
+turns the mode off there. A function that is written in Python and not recorded itself is run from a copy
+inside which the mode stays on.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from probe_pytorch.capture.names import DISPATCHER, Api, Names
 
 HANDLER = handle_torch_function.__code__
 LOGGER = "torch/distributed/c10d_logger.py"
-"""The decorator around each collective, which is no caller."""
+"""The file of the decorator around each collective, which does not count as its caller."""
 
 DTENSOR = "/torch/distributed/tensor/"
-"""The workings of DTensor, which runs operators on its shards as it sees fit."""
+"""The directory of DTensor's implementation, whose own operators on shards are not recorded."""
 
 SEEDS = seeds.__file__
-"""Where ``rm_dropout`` stands between a call and the function that is called."""
+"""The file of the functions that ``rm_dropout`` puts around dropout, which do not count as callers."""
 
 RECURRENT = torch.nn.modules.rnn.__file__
 NOT_RECORDED = Api(None)
-"""What functions of C are marked by once it is known that nothing names them."""
+"""A mark for C functions that no list names, so that later calls skip the search."""
 
 _BUILTIN = (type(len), type(torch.Tensor.shape.__get__), type(torch.Tensor.dim))  # type: ignore[attr-defined]
 _NUMBERS = frozenset({int, float, complex, bool})
@@ -44,7 +44,15 @@ _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 
 
 class FunctionCapture(TorchFunctionMode):
-    """Records the calls that ``names`` names into ``calls``, while there are any."""
+    """A function mode that records the calls of named functions.
+
+    Args:
+        names: The names of everything that is recorded.
+        threads: The state of the threads.
+
+    Attributes:
+        calls: The recorder of calls; None to record nothing.
+    """
 
     def __init__(self, names: Names, threads: Threads) -> None:
         super().__init__()
@@ -54,28 +62,28 @@ class FunctionCapture(TorchFunctionMode):
         self._threads = threads
         self._descending: list[Any] = []
 
-    # -- being there -----------------------------------------------------------------------
+    # -- installation ----------------------------------------------------------------------
 
     def install(self) -> None:
-        """Be on this thread's stack of modes."""
+        """Put the mode on this thread's stack of modes."""
         if self not in compat.function_modes():
             compat.enter_below(self)
 
     def remove(self) -> None:
-        """Leave the stack of this thread; the modes of others stay as they are."""
+        """Remove the mode from this thread's stack, and no other mode."""
         compat.take_out(self)
 
-    # -- seeing ----------------------------------------------------------------------------
+    # -- calls -----------------------------------------------------------------------------
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        """Called by torch in place of ``func``."""
+        """Record the call of ``func``, which torch passes here instead of running it."""
         kwargs = kwargs or {}
         calls = self.calls
         frame = caller = sys._getframe(1)
         if caller.f_code is HANDLER and caller.f_back is not None and caller.f_back.f_back is not None:
-            caller = caller.f_back.f_back  # of a Python function, which handed itself to us
+            caller = caller.f_back.f_back  # the caller of a Python function that passed itself to the mode
         if calls is None or self._threads.inside or not calls.session.active:
             return called_from(caller, func)(*args, **kwargs)
         try:
@@ -85,7 +93,7 @@ class FunctionCapture(TorchFunctionMode):
         if api is NOT_RECORDED:
             return called_from(caller, func)(*args, **kwargs)
         while frame.f_code.co_name == "__torch_function__" and frame.f_back is not None:
-            frame = frame.f_back  # another mode handed the call on
+            frame = frame.f_back  # another mode passed the call on
         if DTENSOR in frame.f_code.co_filename:
             return called_from(caller, func)(*args, **kwargs)
         if frame.f_code is HANDLER and frame.f_back is not None:
@@ -118,7 +126,7 @@ class FunctionCapture(TorchFunctionMode):
         kwargs: dict[str, Any],
         frame: FrameType,
     ) -> Any:
-        """A Python function of torch, in ``frame``, handed itself to us."""
+        """Record a Python function of torch, running in ``frame``, that passed itself to the mode."""
         own = frame.f_code
         site = frame.f_back or frame
         name = api.name if api else None
@@ -132,7 +140,7 @@ class FunctionCapture(TorchFunctionMode):
         elif id(own) in self._names.dispatched and getattr(func, "__code__", None) is not own:
             name = self._names.dispatched[id(own)]
         if api is not None and api.operator is not None:
-            name = api.operator  # operators written in Python, such as Tensor.__pow__
+            name = api.operator  # an operator written in Python, such as Tensor.__pow__
             if own.co_name not in ("wrapped", api.operator.rpartition(".")[2]):
                 name = api.name
         if name is None:
@@ -149,7 +157,7 @@ class FunctionCapture(TorchFunctionMode):
         self, frame: FrameType, func: Any, is_method: bool, args: tuple[Any, ...], kwargs: dict[str, Any],
         site: FrameType,
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:  # fmt: skip
-        """The arguments as ``site`` wrote them."""
+        """Return the arguments as the line of ``site`` wrote them."""
         if is_operator(site, ""):
             return args, kwargs
         function = inspect.unwrap(func)
@@ -163,7 +171,7 @@ class FunctionCapture(TorchFunctionMode):
         self, calls: Calls, called: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
         frame: FrameType,
     ) -> Any:  # fmt: skip
-        """Nothing that the lists name; an operator called as torch.ops.aten is."""
+        """Run a function that no list names; record it if it is an operator called as ``torch.ops.aten``."""
         space = getattr(func, "namespace", None) or getattr(func, "_qualified_op_name", "").partition("::")[0]
         if space != "aten":
             if type(func) in _BUILTIN:
@@ -185,7 +193,7 @@ class FunctionCapture(TorchFunctionMode):
     def _descend(
         self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any], site: FrameType
     ) -> Any:
-        """Run a Python function that is no record of its own so that what it calls is seen."""
+        """Run a Python function that has no record of its own so that the calls inside it are recorded."""
         inner = None
         if func not in self._descending and _PLAIN.issuperset(types):
             inner = compat.without_check(func)

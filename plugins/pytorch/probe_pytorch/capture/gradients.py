@@ -1,13 +1,13 @@
-"""The gradients of one call, exactly, without changing the graph.
+"""Recording of the exact gradients of one call without changing the autograd graph.
 
-The nodes that a call created lie between its outputs and its inputs. Their hooks see the gradient
-of each output as it comes in and the call's own share of the gradient of each input as it goes out,
-before it is added to what other uses of the same tensor give. No alias, view or hook of a module is
-put in the way: sums are formed by autograd in the order they always were.
+The nodes that a call created lie between its outputs and its inputs. Hooks on them receive the gradient of
+each output and the call's own part of the gradient of each input, before autograd adds the parts of other
+uses of the same tensor. Nothing is inserted into the graph, so autograd forms sums in the same order as
+without the recorder.
 
-Where one node is the whole call, its gradients stand in that node's own order, as the peer writes
-them (spec/dump 5.3, 6). Where a call made several nodes, they stand in the order of the arguments;
-the peer then writes what leaves the last node, which is no gradient of any argument.
+If a call made a single node, its gradients are recorded in the order of that node, as msprobe does. If it
+made several nodes, they are recorded in the order of the arguments; msprobe records the gradients that leave
+the last node instead, which belong to no argument.
 """
 
 from __future__ import annotations
@@ -25,45 +25,49 @@ Node = Any
 """A node of the autograd graph."""
 
 PASSED_THROUGH = frozenset({"TBackward0", "ToCopyBackward0"})
-"""Nodes that only hand a tensor on: linear transposes its weight, autocast converts what comes in.
+"""Nodes that only pass a tensor on: linear transposes its weight, autocast converts its inputs.
 
-The gradient is told in front of them, transposed or in the dtype of the computation, as by the peer.
+The gradient is recorded before it passes through them (transposed, or in the dtype of the computation), as
+msprobe does.
 """
 
 LARGEST_WALK = 1_000_000
 
 
 def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
-    """The tensors that need a gradient, in the order of the arguments, through lists, tuples and dicts."""
-    found: list[torch.Tensor] = []
-    _gather(values, found, 0)
-    return found
+    """Return the tensors that need a gradient, in the order of the arguments.
+
+    Lists, tuples, dicts and dataclasses are searched up to a depth of 8.
+    """
+    tensors: list[torch.Tensor] = []
+    _gather(values, tensors, 0)
+    return tensors
 
 
-def _gather(values: Iterable[Any], found: list[torch.Tensor], depth: int) -> None:
+def _gather(values: Iterable[Any], tensors: list[torch.Tensor], depth: int) -> None:
     for value in values:
         if isinstance(value, torch.Tensor):
             if value.requires_grad:
-                found.append(value)
+                tensors.append(value)
         elif isinstance(value, (list, tuple)):
             if depth < 8:
                 _gather(
                     tuple.__iter__(value) if isinstance(value, tuple) else list.__iter__(value),
-                    found,
+                    tensors,
                     depth + 1,
                 )
         elif isinstance(value, dict) and depth < 8:
-            _gather(dict.values(value), found, depth + 1)
+            _gather(dict.values(value), tensors, depth + 1)
         elif hasattr(type(value), "__dataclass_fields__") and depth < 8:
             _gather(
-                (getattr(value, name, None) for name in type(value).__dataclass_fields__), found, depth + 1
+                (getattr(value, name, None) for name in type(value).__dataclass_fields__), tensors, depth + 1
             )
 
 
 class Source:
-    """Where the gradient of an input goes: the node and position behind it, taken before the call.
+    """The place in the graph that receives the gradient of an input: a node and a position, or a leaf.
 
-    Taken before, because a call in place moves its input to another node.
+    It is taken before the call, because an in-place call moves its input to another node.
     """
 
     __slots__ = ("leaf", "node", "position")
@@ -75,27 +79,30 @@ class Source:
 
 
 def sources_of(values: Iterable[Any]) -> list[Source]:
-    """The sources of all tensors that need a gradient."""
+    """Return the sources of all tensors that need a gradient."""
     return [Source(tensor) for tensor in tensors_in(values)]
 
 
 def attach_api(
     outputs: Sequence[Any], sources: Sequence[Source], arrived: Callable[[], Arrived], first_new: int
 ) -> bool:
-    """Have the gradients of an API call told as they arrive; False where there will be none.
+    """Install hooks that report the gradients of an API call.
 
     Args:
-        outputs: What the call returned.
-        sources: Where its inputs come from.
-        arrived: Makes the receiver, once there is something to receive.
-        first_new: The number of the first node that the call can have made.
+        outputs: The results of the call.
+        sources: The sources of its inputs.
+        arrived: A factory of the receiver, called only if there will be gradients.
+        first_new: The sequence number of the first node that the call can have created.
+
+    Returns:
+        False if there will be no gradients.
     """
     node = next((t.grad_fn for t in tensors_in(outputs) if t.grad_fn is not None), None)
     if node is None or not sources:
         return False
     own = {id(source.node) for source in sources if source.node is not None}
     if id(node) in own:
-        return False  # an output that is an input: nothing was computed
+        return False  # the output is one of the inputs: nothing was computed
     if _is_whole(node, own):
         tell = arrived()
 
@@ -115,7 +122,7 @@ def attach_api(
 
 
 def _is_whole(node: Node, own: set[int]) -> bool:
-    """Do all edges of ``node`` leave the call, through what only hands a tensor on at most?"""
+    """Return True if all edges of ``node`` leave the call, if need be through nodes that pass a tensor on."""
     for following, _ in node.next_functions:
         if following is None or id(following) in own or hasattr(following, "variable"):
             continue
@@ -127,7 +134,17 @@ def _is_whole(node: Node, own: set[int]) -> bool:
 def attach_walked(
     outputs: Sequence[Any], sources: Sequence[Source], arrived: Callable[[], Arrived], first_new: int
 ) -> bool:
-    """Have the gradients of a module's call told as they arrive, in the order of its tensors."""
+    """Install hooks that report the gradients of a module's call, in the order of its tensors.
+
+    Args:
+        outputs: The tensors that the module returned.
+        sources: The sources of its inputs.
+        arrived: A factory of the receiver, called only if there will be gradients.
+        first_new: The sequence number of the first node that the forward can have created.
+
+    Returns:
+        False if there will be no gradients.
+    """
     if not any(t.grad_fn is not None for t in tensors_in(outputs)):
         return False
     _attach_walked(outputs, sources, arrived(), first_new)
@@ -152,12 +169,12 @@ def _attach_walked(outputs: Sequence[Any], sources: Sequence[Source], tell: Arri
 
 
 def _edges(roots: list[Node], sources: Sequence[Source], first_new: int) -> dict[Node, list[tuple[int, int]]]:
-    """Nodes whose edges lead to inputs of the call: (position of the edge, number of the input)."""
+    """Return the nodes whose edges lead to inputs: (position of the edge, number of the input) of each."""
     wanted = {
         (source.node, source.position): i for i, source in reversed(list(enumerate(sources))) if source.node
     }
     leaves = {source.leaf: i for i, source in reversed(list(enumerate(sources))) if source.leaf}
-    found: dict[Node, list[tuple[int, int]]] = {}
+    edges: dict[Node, list[tuple[int, int]]] = {}
     seen = set(roots)
     waiting = list(seen)
     while waiting and len(seen) < LARGEST_WALK:
@@ -173,15 +190,15 @@ def _edges(roots: list[Node], sources: Sequence[Source], first_new: int) -> dict
                     if place is None:
                         continue
             if place is not None:
-                found.setdefault(node, []).append((position, place))
+                edges.setdefault(node, []).append((position, place))
             elif following not in seen and compat.number_of(following) >= first_new:
                 seen.add(following)
                 waiting.append(following)
-    return found
+    return edges
 
 
 class _Gathering(Gathering):
-    """Adds up gradients where they are."""
+    """A collector that adds up gradients on their device."""
 
     def _added(self, total: torch.Tensor | None, gradient: torch.Tensor) -> torch.Tensor:
         gradient = gradient.detach()

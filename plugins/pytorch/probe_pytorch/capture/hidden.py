@@ -1,4 +1,4 @@
-"""Hooks of modules that are left out of what is pickled and copied of them."""
+"""Module hooks that are left out of pickles and copies of the module."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from probe_pytorch import compat
 
 _hidden: dict[int, tuple[OrderedDict[int, Any], set[int]]] = {}
-"""For each dictionary of hooks, by its id: the dictionary, and the keys that are left out."""
+"""The dictionaries of hooks by their ids, each with the keys that are left out."""
 
 _reducer_before: Any = None
 
 
 def hide(handle: Any) -> Any:
-    """Leave the hook of ``handle`` out of every pickle and deep copy of its module; return the handle."""
+    """Leave the hook of ``handle`` out of all pickles and deep copies of its module; return the handle."""
     global _reducer_before
     if not _hidden:
         _reducer_before = copyreg.dispatch_table.get(OrderedDict)
@@ -37,15 +37,15 @@ def remove(handle: Any) -> None:
 
 def _restore_reducer() -> None:
     if copyreg.dispatch_table.get(OrderedDict) is not _reduce:
-        return  # someone else put something there
+        return  # other code has replaced it
     del copyreg.dispatch_table[OrderedDict]
     if _reducer_before is not None:
         copyreg.dispatch_table[OrderedDict] = _reducer_before
 
 
 def _reduce(hooks: OrderedDict[Any, Any]) -> Any:
-    """Reduce a dictionary as it reduces itself, without the keys that are hidden."""
-    found = _hidden.get(id(hooks))
-    if found is not None:
-        hooks = OrderedDict((key, value) for key, value in hooks.items() if key not in found[1])
+    """Reduce a dictionary in the usual way, without the hidden keys."""
+    hidden = _hidden.get(id(hooks))
+    if hidden is not None:
+        hooks = OrderedDict((key, value) for key, value in hooks.items() if key not in hidden[1])
     return hooks.__reduce__() if _reducer_before is None else _reducer_before(hooks)

@@ -1,7 +1,7 @@
 """Level L2 on an NPU: the kernels of one API, dumped by the device's own tool.
 
-Written against the documented interface of torch_npu (``torch_npu.npu.init_dump``, ``set_dump``,
-``finalize_dump``, and the dump configuration of ACL); it has been tried with a stand-in only.
+This uses the documented interface of torch_npu (``torch_npu.npu.init_dump``, ``set_dump``,
+``finalize_dump``, and the dump configuration of ACL). It was tested with a stand-in only, not on an NPU.
 """
 
 from __future__ import annotations
@@ -20,30 +20,39 @@ ACL_CONFIG = "acl_dump.json"
 
 
 def require_npu(module: Any) -> Any:
-    """torch_npu, or a message that says what level L2 does without it."""
+    """Return torch_npu.
+
+    Raises:
+        UserError: ``module`` is None or lacks the dump of kernels.
+    """
     if module is None or not hasattr(getattr(module, "npu", None), "init_dump"):
         raise UserError(
-            "The dump of kernels needs torch_npu, which is not here.",
-            "On other devices level L2 records aten operators: leave acl_config out.",
+            "The dump of kernels needs torch_npu, which is not imported.",
+            "Import torch_npu in the script; on other devices leave acl_config out, and level L2 records "
+            "aten operators.",
         )
     return module
 
 
 def acl_config(directory: Path) -> dict[str, Any]:
-    """The dump configuration of ACL: everything that runs, inputs and outputs, into ``directory``."""
+    """Return an ACL dump configuration for the inputs and outputs of all kernels, into ``directory``."""
     return {
         "dump": {"dump_list": [], "dump_path": str(directory), "dump_mode": "all", "dump_op_switch": "on"}
     }
 
 
 class KernelDump:
-    """Dumps the kernels of one call.
+    """The dump of the kernels of one call.
 
     Args:
-        npu: ``torch_npu``.
-        directory: Where the kernels' data go.
-        config: A configuration of ACL of the user's, or None for ours.
-        failed: Told of errors of the device's tool, after which training goes on; without it they are raised.
+        npu: The module ``torch_npu``.
+        directory: The directory for the data; it is created.
+        config: A user's ACL configuration; None to write a default one.
+        failed: A callback for errors of the device's tool: stage, name and exception. Without it they are
+            raised.
+
+    Raises:
+        UserError: torch_npu is missing or lacks the dump of kernels.
     """
 
     def __init__(
@@ -57,14 +66,14 @@ class KernelDump:
             write_text(self._config, json.dumps(acl_config(directory), indent=1))
 
     def begin(self) -> None:
-        """Turn the device's dump on, once what came before is done."""
+        """Turn the device's dump on, after earlier kernels have finished."""
         self._npu.synchronize()
         with self._guard("begin"):
             self._npu.init_dump()
             self._npu.set_dump(str(self._config))
 
     def end(self) -> None:
-        """Turn it off, once what was dumped is done."""
+        """Turn the device's dump off, after the dumped kernels have finished."""
         self._npu.synchronize()
         with self._guard("end"):
             self._npu.finalize_dump()
@@ -73,13 +82,13 @@ class KernelDump:
     def _guard(self, stage: str) -> Iterator[None]:
         try:
             yield
-        except Exception as error:  # of a tool that is not ours: a full disk, say
+        except Exception as error:  # the device's tool may raise anything, for example on a full disk
             if self._failed is None:
                 raise
             self._failed("kernel dump", stage, error)
 
     def run(self, function: Callable[[], Any]) -> Any:
-        """Run ``function`` with the device's dump on."""
+        """Run ``function`` with the device's dump turned on, and return its result."""
         self.begin()
         try:
             return function()
@@ -87,6 +96,6 @@ class KernelDump:
             self.end()
 
     def attach(self, node: Any) -> None:
-        """Have the kernels of a node of the autograd graph dumped when it runs."""
+        """Dump the kernels of a node of the autograd graph when it runs."""
         node.register_prehook(lambda _: self.begin())
         node.register_hook(lambda *_: self.end())

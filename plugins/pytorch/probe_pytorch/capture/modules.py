@@ -1,7 +1,7 @@
-"""Level L0: modules, by forward hooks and the hooks of nodes and tensors, never by full backward hooks.
+"""Level L0: modules, recorded by forward hooks and by hooks of graph nodes and tensors.
 
-A full backward hook puts a function of its own around the module, which breaks in-place operations
-and changes the order in which gradients are added.
+torch's full backward hooks are not used: they insert a function around the module, which breaks in-place
+operations and changes the order in which gradients are added.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from probe_pytorch.capture.hidden import hide, remove
 from probe_pytorch.session import Session
 
 COMPILED = "_orig_mod"
-"""What torch.compile puts into the path of a module; the module is called as without it."""
+"""The part that torch.compile inserts into the path of a module; names of records leave it out."""
 
 SKIPPED_CLASSES = ("FullyShardedDataParallel",)
 
 
 class ModuleCapture(ModuleHooks[Session]):
-    """Hooks that see the modules of a model, and hooks on their parameters.
+    """A capture of torch's modules and of their parameters' gradients.
 
-    Two hooks of all modules see them, so that a module holds nothing that would be saved, copied or exported
-    with it. Only a module that has hooks of its own is hooked itself: what those make of its arguments and
-    its output is what it takes in and gives out. Its pickles and copies do not have these hooks.
+    Modules are seen by two global hooks, so that a module holds nothing that would be saved, copied or
+    exported with it. Only a module with hooks of its own is hooked itself, because its hooks may change its
+    arguments and its output; the recorder's hooks are left out of its pickles and copies.
     """
 
     scope = "Module"
@@ -45,10 +45,10 @@ class ModuleCapture(ModuleHooks[Session]):
         self._unhooked: set[int] = set()
         self._warn_again: Callable[[], None] | None = None
 
-    # -- being there -----------------------------------------------------------------------
+    # -- hooks -----------------------------------------------------------------------------
 
     def install(self, named: Iterable[tuple[str, nn.Module]], gradients: bool) -> None:
-        """Hook the modules; names are ``{path}.{Class}``."""
+        """Hook the modules, given as pairs of a name ``{path}.{Class}`` and a module."""
         with compat.quiet():
             super().install([(name, module) for name, module in named if _can_be_hooked(module)], gradients)
             if self._unhooked and self._warn_again is None:
@@ -69,7 +69,7 @@ class ModuleCapture(ModuleHooks[Session]):
         remove(handle)
 
     def remove(self) -> None:
-        """Take all hooks away."""
+        """Remove all hooks."""
         warn_again, self._warn_again = self._warn_again, None
         if warn_again is not None:
             warn_again()
@@ -118,7 +118,7 @@ class ModuleCapture(ModuleHooks[Session]):
             attach_walked(outputs, running.sources, backward, running.first_new)
 
     def _watch(self, parameter: nn.Parameter, arrived: Callable[[Any], None]) -> Any:
-        """Have the gradient of a parameter told; of one that is sharded, once it is reduced."""
+        """Call ``arrived`` with the gradient of a parameter; of a sharded parameter after its reduction."""
         if isinstance(parameter, nn.Parameter) and type(parameter.data) is torch.Tensor:
             return parameter.register_hook(unserializable_hook(arrived))
 
@@ -129,7 +129,7 @@ class ModuleCapture(ModuleHooks[Session]):
         return parameter.register_post_accumulate_grad_hook(reduced)
 
     def take_sharded_gradients(self) -> None:
-        """Gradients that never passed a parameter's hook, as of FSDP2: from ``.grad``, at stop."""
+        """Record, at stop, gradients that never passed a parameter's hook (FSDP2), from ``.grad``."""
         for name, module in self._names.values():
             record = f"Module.{name}.parameters_grad"
             entry = self._gradients.get(record)
@@ -141,22 +141,23 @@ class ModuleCapture(ModuleHooks[Session]):
 
 
 def _can_be_hooked(module: nn.Module) -> bool:
-    """Return False for what FSDP wraps, and for a script, whose forward runs outside of Python."""
+    """Return False for FSDP's wrapper, and for a ScriptModule, whose forward runs outside of Python."""
     return type(module).__name__ not in SKIPPED_CLASSES and not isinstance(module, torch.jit.ScriptModule)
 
 
 def named_modules(models: nn.Module | Iterable[nn.Module]) -> list[tuple[str, nn.Module]]:
-    """The modules inside a model as ``{path}.{Class}``; of several, the index of each stands in front.
+    """Return the modules inside one or several models with their names, ``{path}.{Class}``.
 
-    The model itself is no node; a module shared by two parents has the first one's name.
+    Names in several models begin with the index of the model. The model itself is left out. A module that two
+    parents share has the name that it has in the first.
     """
     several = (
         [("", models)] if isinstance(models, nn.Module) else [(f"{i}.", m) for i, m in enumerate(models)]
     )
-    found: list[tuple[str, nn.Module]] = []
+    modules: list[tuple[str, nn.Module]] = []
     for prefix, model in several:
         for path, module in model.named_modules():
             parts = [part for part in path.split(".") if part != COMPILED]
             if path and parts and path.rpartition(".")[2] != COMPILED:
-                found.append((f"{prefix}{'.'.join(parts)}.{type(module).__name__}", module))
-    return found
+                modules.append((f"{prefix}{'.'.join(parts)}.{type(module).__name__}", module))
+    return modules

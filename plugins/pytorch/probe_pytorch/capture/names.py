@@ -1,7 +1,7 @@
-"""What the calls that a function mode sees are called in a run: the canonical names, as data.
+"""The names of recorded calls (docs/formats.md#names), from two yaml files.
 
-``support_wrap_ops.yaml`` lists what is recorded, ``names.yaml`` holds the rules by which the peer's
-names come out (``Tensor.__add__`` for ``a + b``, ``Functional.linear``, ``VF.lstm``).
+``support_wrap_ops.yaml`` lists the functions to record. ``names.yaml`` holds the rules that give calls the
+same names as msprobe: ``Tensor.__add__`` for ``a + b``, ``Functional.linear``, ``VF.lstm``.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ EVERYTHING = "*"
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """A function of torch, and what its calls are called.
+    """The names of a function's calls in a run.
 
     Attributes:
-        name: Its name in a run; None where it is not recorded.
-        operator: Its name where an operator made the call; None where that is not recorded.
-        has_operator: There is an operator that makes the call.
-        reflected: Its name where an operator made it with the tensor on the right.
-        recurrent: Its name where torch.nn.modules.rnn made the call.
-        in_place: The call writes its first argument.
-        filled: Positions of arguments that the call fills: what lies in them before is no value.
+        name: The usual name; None if such calls are not recorded.
+        operator: The name if an operator makes the call; None if such calls are not recorded.
+        has_operator: True if there is an operator that makes the call.
+        reflected: The name if an operator with the tensor on its right makes the call.
+        recurrent: The name if torch.nn.modules.rnn makes the call.
+        in_place: True if the call overwrites its first argument.
+        filled: Positions of output buffers, which hold nothing before the call.
     """
 
     name: str | None
@@ -51,7 +51,13 @@ class Api:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A function that no mode sees: where it stands, and what its calls are called."""
+    """A function that no mode sees and that must be wrapped.
+
+    Attributes:
+        holder: The module or class that holds it.
+        attribute: Its name there.
+        name: The name of its calls.
+    """
 
     holder: Any
     attribute: str
@@ -63,12 +69,13 @@ class Names:
     """The names of everything that is recorded.
 
     Attributes:
-        by_function: What a mode is given, to its names.
-        by_code: By the id of their code, functions that hide behind what they call.
-        dispatched: By the id of their code, functions that a dispatcher chooses between, to its name.
-        aten: Whether an operator of this name, called as torch.ops.aten, is recorded.
-        patches: What has to be wrapped to be seen.
-        receives: For collectives, the positions that are filled by the call.
+        by_function: The names of the functions that a mode receives.
+        by_code: The names of functions seen only by the calls inside them, by the ids of their code.
+        dispatched: The names of functions that torch's dispatchers choose between, by the ids of their code.
+        aten: A function that returns True if the operator of this name in torch.ops.aten is recorded.
+        patches: The functions that must be wrapped to be recorded.
+        receives: The positions of the buffers that each collective fills.
+        receive_keywords: The keywords of such buffers.
     """
 
     by_function: dict[Any, Api] = field(default_factory=dict)
@@ -81,10 +88,14 @@ class Names:
 
 
 def load_names(ops: Path | None = None, risk_level: str = "ALL") -> Names:
-    """The names of what ``ops`` (none: the list of this package) says is recorded.
+    """Return the names of all functions that are recorded.
+
+    Args:
+        ops: A list of functions in the form of support_wrap_ops.yaml; None for the list of this package.
+        risk_level: ``ALL``, ``CORE`` or ``FOCUS``; the latter two leave out functions that rarely go wrong.
 
     Raises:
-        UserError: The list cannot be read, or is not in the form of support_wrap_ops.yaml.
+        UserError: The list cannot be read, or has another form.
     """
     rules = _package_yaml("names.yaml")
     listed = _listed(ops)
@@ -93,7 +104,7 @@ def load_names(ops: Path | None = None, risk_level: str = "ALL") -> Names:
 
 
 def _package_yaml(name: str) -> Any:
-    """Return what a yaml file of this package says; yaml is loaded where calls are recorded, not before."""
+    """Return the content of a yaml file of this package; yaml is imported only if calls are recorded."""
     import yaml
 
     text = (files("probe_pytorch.capture") / name).read_text("utf-8")
@@ -106,25 +117,30 @@ def _listed(path: Path | None) -> dict[str, list[str]]:
     what = path or "support_wrap_ops.yaml"
     try:
         if path:
-            found = parse_yaml(read_given(path).decode("utf-8"))
+            listed = parse_yaml(read_given(path).decode("utf-8"))
         else:
-            found = _package_yaml("support_wrap_ops.yaml")
+            listed = _package_yaml("support_wrap_ops.yaml")
     except OSError as error:
         raise UserError(
             f'The list of APIs "{what}" cannot be read: {error.strerror or error}.',
-            'Mend "support_wrap_ops" in the configuration.',
+            'Correct the path in "support_wrap_ops", or leave that field out for the built-in list.',
         ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UserError(f'The list of APIs "{what}" is not valid yaml: {error}.', "Mend the file.") from None
+        raise UserError(
+            f'The list of APIs "{what}" is not valid yaml: {error}.',
+            'Correct the file, or leave the field "support_wrap_ops" out for the built-in list.',
+        ) from None
     problem = UserError(
-        f'The list of APIs "{what}" must map families to lists of names.', "The families are:", FAMILIES
+        f'The list of APIs "{what}" must map families of APIs to lists of names.',
+        "Use these families:",
+        FAMILIES,
     )
-    if not isinstance(found, dict):
+    if not isinstance(listed, dict):
         raise problem
-    for names in found.values():
+    for names in listed.values():
         if names is not None and not (isinstance(names, list) and all(isinstance(n, str) for n in names)):
             raise problem
-    return {family: found.get(family) or [] for family in FAMILIES}
+    return {family: listed.get(family) or [] for family in FAMILIES}
 
 
 def _risk(level: str, rules: dict[str, Any], listed: dict[str, list[str]]) -> Callable[[str], bool]:
@@ -139,7 +155,7 @@ def _risk(level: str, rules: dict[str, Any], listed: dict[str, list[str]]) -> Ca
 
 
 class _Builder:
-    """Builds the names family by family; what comes first names a function that stands in two."""
+    """A builder of the names, family by family; a function in two families has the name of the first."""
 
     def __init__(
         self, rules: dict[str, Any], listed: dict[str, list[str]], allow: Callable[[str], bool]
@@ -153,7 +169,7 @@ class _Builder:
         self.names = Names(receives=rules["receives"], receive_keywords=frozenset(rules["receive_keywords"]))
 
     def build(self) -> Names:
-        """All families."""
+        """Return the names of all families."""
         self._functional()
         self._tensor()
         self._torch()
@@ -203,7 +219,7 @@ class _Builder:
         listed = self._listed["torch"]
         for name in dict.fromkeys([*listed, *self._listed["_VF"], *recurrent]):
             if name in synonyms:
-                continue  # equal to the first name as a key: the mode cannot tell them apart
+                continue  # the same function under a second name, which the mode cannot distinguish
             holder: Any = torch
             for part in name.split("."):
                 holder = getattr(holder, part, None)
@@ -219,7 +235,7 @@ class _Builder:
             )
 
     def _third_party(self, family: str) -> None:
-        """Python functions of packages that are there: torch_npu and mindspeed.ops."""
+        """Add the Python functions of torch_npu or mindspeed.ops, if the package is imported."""
         prefix = {"torch_npu": "NPU", "mindspeed": "MindSpeed"}[family]
         if sys.modules.get(family) is None:
             return
@@ -252,7 +268,7 @@ class _Builder:
     def _put(self, function: Any, api: Api) -> None:
         try:
             self.names.by_function.setdefault(function, api)
-        except TypeError:  # it cannot be hashed, so no mode will hand it over
+        except TypeError:  # it cannot be hashed, so no mode receives it
             return
 
     def _writes(self, name: str) -> bool:
@@ -260,7 +276,7 @@ class _Builder:
 
 
 def _dispatcher_targets(function: Any) -> list[Any]:
-    """The two functions that a function made by torch's boolean_dispatch chooses between."""
+    """Return the two functions that a function made by torch's boolean_dispatch chooses between."""
     code = getattr(function, "__code__", None)
     if code is None or code is not DISPATCHER:
         return []
@@ -276,4 +292,4 @@ def _module(name: str) -> Any:
 
 
 DISPATCHER: CodeType = torch.nn.functional.max_pool2d.__code__
-"""The code that all functions made by boolean_dispatch share."""
+"""The code object that all functions made by boolean_dispatch share."""

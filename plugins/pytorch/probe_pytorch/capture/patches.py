@@ -1,7 +1,7 @@
-"""Functions that no mode sees, wrapped where they stand: a short explicit list, taken back at stop.
+"""Wrappers around the functions that no mode sees, which are removed again at stop.
 
-These are the collectives of torch.distributed that hand themselves to no mode, Python functions of
-torch_npu and mindspeed, and what the user registers. Nothing else of torch is ever replaced.
+These are collectives of torch.distributed that do not pass themselves to a mode, Python functions of
+torch_npu and mindspeed, and functions that the user registers. Nothing else of torch is replaced.
 """
 
 from __future__ import annotations
@@ -24,7 +24,15 @@ _INHERITED = object()
 
 
 class Patches:
-    """The wrapped functions; quiet while ``calls`` is None."""
+    """The wrapped functions.
+
+    Args:
+        names: The names of everything that is recorded.
+        threads: The state of the threads.
+
+    Attributes:
+        calls: The recorder of calls; None to record nothing.
+    """
 
     def __init__(self, names: Names, threads: Threads) -> None:
         self.calls: Calls | None = None
@@ -34,29 +42,29 @@ class Patches:
         self._placed: list[tuple[Patch, Any, Any]] = []
 
     def add(self, patch: Patch) -> None:
-        """Wrap one more function, now and at every start."""
+        """Add a function to wrap at every start, and wrap it now if the recording is under way."""
         self._patches.append(patch)
         if self._placed or self.calls is not None:
             self._place(patch)
 
     def drop(self, holder: Any, attribute: str) -> bool:
-        """Let go of a function that was added; False where it was not."""
-        found = [p for p in self._patches if p.holder is holder and p.attribute == attribute]
-        for patch in found:
+        """Unwrap a function that was added and forget it; return False if it was not added."""
+        dropped = [p for p in self._patches if p.holder is holder and p.attribute == attribute]
+        for patch in dropped:
             self._patches.remove(patch)
-        for placed in [entry for entry in self._placed if entry[0] in found]:
+        for placed in [entry for entry in self._placed if entry[0] in dropped]:
             self._placed.remove(placed)
             self._restore(*placed)
-        return bool(found)
+        return bool(dropped)
 
     def install(self) -> None:
-        """Put the wrappers in place."""
+        """Wrap the functions."""
         if not self._placed:
             for patch in self._patches:
                 self._place(patch)
 
     def remove(self) -> None:
-        """Put back what stood there."""
+        """Restore the original functions."""
         placed, self._placed = self._placed, []
         for entry in reversed(placed):
             self._restore(*entry)
@@ -76,7 +84,7 @@ class Patches:
 
     def _restore(self, patch: Patch, stood: Any, wrapper: Any) -> None:
         if vars(patch.holder).get(patch.attribute) is not wrapper:
-            return  # someone else put something there
+            return  # other code has replaced the wrapper
         if stood is _INHERITED:
             delattr(patch.holder, patch.attribute)
         else:
@@ -103,7 +111,7 @@ class Patches:
 
 
 class _SameFunction:
-    """A wrapped collective that equals the one it wraps, as ``P2POp`` asks of the operation it is given."""
+    """A wrapped collective that equals the original, which ``P2POp`` requires of its operation."""
 
     def __init__(self, recorded: Callable[..., Any], original: Callable[..., Any]) -> None:
         functools.update_wrapper(self, original)
@@ -111,7 +119,7 @@ class _SameFunction:
         self._original = original
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call it, and have the call recorded."""
+        """Call the collective and record the call."""
         return self._recorded(*args, **kwargs)
 
     def __eq__(self, other: object) -> bool:

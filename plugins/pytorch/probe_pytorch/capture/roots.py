@@ -1,4 +1,4 @@
-"""Finding the models of a script that names none: a module called while no other runs is one."""
+"""Finding of the models in a script that names none: a module called while no other runs is a model."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from probe_pytorch.capture.modules import named_modules
 
 
 class RootFinder:
-    """Tells of models when they are first called.
+    """A finder that reports models when they are first called.
 
-    The first model's modules are called by their paths; those of the n-th by ``{n}.{path}`` in front,
-    in the order of their first calls. A module without children is no model of its own.
+    The modules of the first model are named by their paths, those of the second by ``1.{path}``, and so on in
+    the order of first calls. A module without children does not count as a model.
 
     Args:
-        threads: What is running.
-        found: Told each model and its modules.
+        threads: The state of the threads.
+        found: A callback that receives each model and its named modules.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class RootFinder:
         self._warn_again: Callable[[], None] | None = None
 
     def install(self) -> None:
-        """Look from now on; the models found before are told again."""
+        """Start the search, and report the models found before again."""
         if self._handle is None:
             self._warn_again = compat.silence_global_hooks()
             self._handle = register_module_forward_pre_hook(self._before)
@@ -43,7 +43,7 @@ class RootFinder:
             self._found(root, _named(root, number))
 
     def remove(self) -> None:
-        """Look no longer."""
+        """Stop the search."""
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
@@ -56,7 +56,7 @@ class RootFinder:
             return
         if module in self._inside or self._threads.modules or not any(True for _ in module.children()):
             return
-        # the first modules of a model are called from inside it: they are known by then
+        # modules of a model are called from inside it and are not models themselves
         self._inside.update(module.modules())
         self._roots.append(module)
         self._found(module, _named(module, len(self._roots) - 1))

@@ -1,8 +1,8 @@
-"""``compile: tap``: modules recorded from inside compiled code, whose graphs stay whole.
+"""Recording of modules from inside compiled code (``"compile": "tap"``), without breaking its graphs.
 
-Forward hooks call an operator of ours, which the compiler keeps in its graph and runs in order. What
-passes through is recorded: tensors that modules take in and give out, their parameters, and the
-gradients of those. Gradients of inputs and outputs are not seen; level L0 in eager shows them.
+Forward hooks call an operator of probe, which the compiler keeps in its graph and runs in order. It records
+the inputs and outputs of modules, their parameters, and the parameters' gradients. Gradients of inputs and
+outputs are not recorded; for those use level L0 with ``"compile": "eager"``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ SIDES = ("input_args", "input_kwargs", "output")
 
 
 class TapCapture:
-    """Hooks that stay on the model, and the records that come of what they tap."""
+    """A capture by hooks that stay on the model between steps.
+
+    Attributes:
+        session: The session that is recorded into, or None.
+    """
 
     def __init__(self) -> None:
         self.session: Session | None = None
@@ -33,7 +37,7 @@ class TapCapture:
         self._gradients: dict[str, Entry] = {}
 
     def install(self, named: list[tuple[str, nn.Module]]) -> None:
-        """Hook the modules, and have what was compiled before compiled again with the hooks in it."""
+        """Hook the modules, and have code that was compiled before compiled again, now with the hooks."""
         if self._modules:
             return
         compat.register_tap(self._tapped)
@@ -48,7 +52,7 @@ class TapCapture:
         compat.forget_compiled()
 
     def remove(self) -> None:
-        """Take the hooks off; what was compiled with them is compiled once more without."""
+        """Remove the hooks, and have code that was compiled with them compiled again, now without."""
         if not self._handles:
             return
         for handle in self._handles:
@@ -65,7 +69,7 @@ class TapCapture:
             self._gradients.clear()
 
     def stop(self) -> None:
-        """Calls that are open are complete; gradients may still come when the step goes on."""
+        """Complete the records of open calls; gradients may still be recorded later in the step."""
         if self.session is not None:
             for entry, _ in self._open.values():
                 self.session.complete(entry)
@@ -90,12 +94,12 @@ class TapCapture:
             session.failed("tap", name, error)
 
     def _entry(self, session: Session, prefix: str, slot: str) -> tuple[Entry, set[str]]:
-        """The record of the module's current call; a slot that it has already begins the next one."""
-        found = self._open.get(prefix)
-        if found is not None and slot not in found[1]:
-            return found
-        if found is not None:
-            session.complete(found[0])
+        """Return the record of a module's current call and its slots; a slot seen twice begins a new call."""
+        current = self._open.get(prefix)
+        if current is not None and slot not in current[1]:
+            return current
+        if current is not None:
+            session.complete(current[0])
         key = f"{prefix}.forward.{session.number(prefix)}"
         fields: dict[str, Tree] = {"input_args": [], "input_kwargs": {}, "output": []}
         save = session.save_for(key)
@@ -123,7 +127,7 @@ class TapCapture:
 
 
 def _put(fields: Tree, path: list[str], leaf: Tree) -> None:
-    """Put a leaf at its path; numbers are places in lists, which grow as they must."""
+    """Put a leaf at its path; numbers are positions in lists, which are extended as needed."""
     place = fields
     for step, following in zip(path, [*path[1:], None]):
         if isinstance(place, list):
@@ -163,12 +167,12 @@ def _after(prefix: str) -> Any:
 
 
 def _makes_a_graph() -> bool:
-    """True where a graph is made that is the user's to keep; torch.compile's, which goes, is tapped."""
+    """Return True if a graph for the user is being made (export, trace), which must not hold taps."""
     return compat.is_exporting() or (not torch.compiler.is_compiling() and compat.is_tracing())
 
 
 def _tap(value: Any, name: str) -> None:
-    """Tap every tensor in ``value``; this is what the compiler traces, so it is plain."""
+    """Tap every tensor in ``value``; the compiler traces this function, so it must stay simple."""
     if isinstance(value, torch.Tensor):
         torch.ops.probe.tap(value.detach(), name)
     elif isinstance(value, (list, tuple)):

@@ -1,7 +1,7 @@
-"""A small training script, which knows nothing of probe: ``python train.py [wrong]``.
+"""A small training script without any code for probe: ``python train.py [wrong]``.
 
-A one-block transformer learns the next word. With ``wrong`` it divides attention scores by d
-instead of sqrt(d): 1/16 for 1/4.
+A one-block transformer learns to predict the next word. With the argument ``wrong`` it divides attention
+scores by d = 16 instead of sqrt(d) = 4.
 """
 
 import math

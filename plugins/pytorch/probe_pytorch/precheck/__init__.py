@@ -1,1 +1,1 @@
-"""The pre-check of PyTorch runs: recorded calls, each run alone on a device and in higher precision."""
+"""The pre-check of PyTorch runs, which runs each recorded call alone, on a device and in higher precision."""

@@ -1,4 +1,4 @@
-"""From the name of a record to the function of torch that it is a call of."""
+"""Look-up of the torch function that a record is a call of, limited to functions that only compute."""
 
 from __future__ import annotations
 
@@ -25,19 +25,23 @@ PLACES: dict[str, Callable[[], Any]] = {
 }
 NPU = "NPU"
 LISTS = {"Functional": "functional", "Tensor": "tensor", "Torch": "torch", "VF": "_VF", "NPU": "torch_npu"}
-"""The sections of the list of recorded APIs, by the first part of a record's name."""
+"""The sections of ``support_wrap_ops.yaml``, by the first part of a record's name."""
 OLD_NAMES = {"__idiv__": "__itruediv__", "__div__": "__truediv__", "__rdiv__": "__rtruediv__"}
 
 
 class NoSuchApi(Exception):
-    """A record of an API that this torch does not have, or that cannot be run alone."""
+    """An API that this version of torch lacks, or that cannot be run alone."""
 
 
 def function_of(scope: str, api: str) -> Callable[..., Any]:
-    """The function that the calls ``{scope}.{api}.{count}`` are calls of.
+    """Return the function whose calls are recorded as ``{scope}.{api}.{count}``.
+
+    Args:
+        scope: The first part of the name, such as ``Functional``.
+        api: The rest of the name without its count, such as ``relu``.
 
     Raises:
-        NoSuchApi: The scope is none that is run, or torch has no such function.
+        NoSuchApi: Calls of this scope are not run, or torch has no such function.
     """
     if scope == NPU:
         place = _npu()
@@ -47,25 +51,25 @@ def function_of(scope: str, api: str) -> Callable[..., Any]:
         place = PLACES[scope]()
     else:
         raise NoSuchApi(f"API type {scope} is not supported for run ut. SKIP.")
-    found = place
+    value = place
     for part in api.split("."):
-        if part.startswith("_") and part in OLD_NAMES and not hasattr(found, part):
+        if part.startswith("_") and part in OLD_NAMES and not hasattr(value, part):
             part = OLD_NAMES[part]
-        found = getattr(found, part, None)
-    if callable(found) and not is_operator(scope, api, found):
+        value = getattr(value, part, None)
+    if callable(value) and not is_operator(scope, api, value):
         raise NoSuchApi(unknown_function(f"{scope}.{api}"))
-    if not callable(found):
+    if not callable(value):
         raise NoSuchApi(f"{scope}.{api} is not there in torch {torch.__version__}. SKIP.")
-    function: Callable[..., Any] = found
+    function: Callable[..., Any] = value
     return function
 
 
 def is_operator(scope: str, api: str, function: Any) -> bool:
-    """Return True if a record may name the function: it computes with tensors, and does nothing else.
+    """Return True if a record may name the function, which then computes with tensors and does nothing else.
 
-    Names come from files, and ``torch.os.system`` is callable. These may be named: what the recorder lists,
-    what ``rules.yaml`` lists under ``runs``, the functions of ``torch.nn.functional`` that take tensors, and
-    what the registry of torch knows as an operator that computes.
+    Names come from files, and ``torch.os.system`` is callable. Allowed are the functions that the recorder
+    lists, those under ``runs`` in ``rules.yaml``, the functions of ``torch.nn.functional`` that take tensors,
+    and the operators that torch's registry describes as computing only.
     """
     space, dot, name = api.rpartition(".")
     if dot and not (scope == "Torch" and space in rules("namespaces")):
@@ -91,7 +95,7 @@ def _is_overridable(function: Any) -> bool:
 
 @cache
 def _listed(section: str) -> frozenset[str]:
-    """The APIs that can be recorded."""
+    """Return the APIs in a section of ``support_wrap_ops.yaml``."""
     import yaml
 
     text = (files("probe_pytorch") / "capture" / "support_wrap_ops.yaml").read_text("utf-8")
@@ -100,16 +104,18 @@ def _listed(section: str) -> frozenset[str]:
 
 @cache
 def _overridable() -> frozenset[Any]:
-    """All functions that compute with tensors, as torch lists them for ``__torch_function__``."""
+    """Return all functions that torch lists for ``__torch_function__``, which all take tensors."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return frozenset(
-            one for found in torch.overrides.get_overridable_functions().values() for one in found
+            function
+            for functions in torch.overrides.get_overridable_functions().values()
+            for function in functions
         )
 
 
 def has_npu_function(api: str) -> bool:
-    """Is there a function of that name in an installed torch_npu?"""
+    """Return True if torch_npu is installed and has a function of that name."""
     return callable(getattr(_npu(), api, None))
 
 

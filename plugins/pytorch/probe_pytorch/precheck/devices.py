@@ -1,4 +1,4 @@
-"""The device that calls are run on: the accelerator of this machine, or the CPU."""
+"""Selection of the device that calls are run on: an NPU, a GPU or the CPU."""
 
 from __future__ import annotations
 
@@ -14,10 +14,14 @@ CPU = "cpu"
 
 
 def device_for(text: str, jit_compile: bool) -> torch.device:
-    """The device that ``text`` means: ``cpu``, an index, or nothing for what there is.
+    """Return the device to run on, after making it the current one.
+
+    Args:
+        text: ``cpu``, the index of an accelerator, or "" for the first accelerator, else the CPU.
+        jit_compile: True to compile operators just in time, on an NPU.
 
     Raises:
-        UserError: There is no such device.
+        UserError: There is no such device, or it cannot be used.
     """
     if text == CPU:
         return torch.device(CPU)
@@ -38,13 +42,13 @@ def device_for(text: str, jit_compile: bool) -> torch.device:
     except Exception as error:
         raise UserError(
             f"Device {device} cannot be used: {str(error).splitlines()[0] if str(error) else error!r}.",
-            "See that its driver works, or give another with -d.",
+            "Check its driver, or choose another device with -d.",
         ) from None
     return device
 
 
 def accelerator() -> tuple[str, Any]:
-    """The kind of accelerator there is, with torch's module for it; ``("cpu", None)`` where there is none."""
+    """Return the kind of this machine's accelerator and torch's module for it, or ``("cpu", None)``."""
     try:
         importlib.import_module("torch_npu")
     except ImportError:

@@ -1,4 +1,7 @@
-"""The data of a call that did not pass, and a script that shows what went wrong without probe."""
+"""Saving of the data of a failed call, with a script that reproduces it without probe.
+
+The files are described in docs/standards.md#error-data.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,19 @@ PLACES = {
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What saving a call's data and its script takes."""
+    """The values of a call that are kept to save its data and its script.
+
+    Attributes:
+        arguments: The arguments.
+        gradients: The gradients that the backward was given, by the number of their output.
+        device: The call as the device ran it.
+        bench: The call as the reference ran it.
+        device_gradients: The gradients of the inputs on the device; None without a backward.
+        bench_gradients: The same of the reference.
+        raising: The dtypes of the reference.
+        autocast: The dtype of autocast on the device, or None.
+        has_reference: True if the reference is the definition of a fused operator.
+    """
 
     arguments: Arguments
     gradients: tuple[tuple[int, torch.Tensor], ...]
@@ -43,10 +58,19 @@ class Kept:
 
 
 def save(call: Call, kept: Kept, directory: Path, device: torch.device) -> Path:
-    """Write the tensors of a call as ``.pt`` files, and a script beside them; the script's path.
+    """Write the tensors of a call as ``.pt`` files, and a script beside them that runs it.
 
-    Inputs are as they were before the call, in the recorded dtypes. Tensors inside containers have a further
-    number or key in their names, and keyword arguments their keyword, so that none overwrites another.
+    Inputs have their values before the call, in the recorded dtypes. The names of tensors in containers have
+    a further number or key, those of keyword arguments the keyword, so that no file overwrites another.
+
+    Args:
+        call: The call.
+        kept: Its values.
+        directory: The directory to write to.
+        device: The device that ran the call.
+
+    Returns:
+        The path of the script.
     """
     name = file_name(call.name)
     arguments = kept.arguments
@@ -83,7 +107,7 @@ def _places(value: Any, name: str) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def literal(value: Any, name: str) -> str:
-    """Python that makes ``value``; tensors are loaded from the files that lie beside the script."""
+    """Return a Python expression for ``value``; tensors are loaded from files beside the script."""
     return literal_of(value, name, _of_torch)
 
 
@@ -100,7 +124,7 @@ def _of_torch(value: Any, name: str) -> str | None:
 
 
 def _function(call: Call) -> tuple[str, str]:
-    """How the script calls the API, and what it imports for that."""
+    """Return the expression by which the script calls the API, and the import that it needs."""
     scope, api, _ = call.parts
     if scope == NPU:
         return f"torch_npu.{api}", "import torch_npu\n"
@@ -110,7 +134,7 @@ def _function(call: Call) -> tuple[str, str]:
 
 
 def script(call: Call, name: str, kept: Kept, device: torch.device) -> str:
-    """A program that needs torch alone: runs the call on the device and as the reference, prints numbers."""
+    """Return a script that runs a call on the device and as the reference, with torch but without probe."""
     function, more = _function(call)
     if device.type == "npu" and not more:
         more = "import torch_npu\n"

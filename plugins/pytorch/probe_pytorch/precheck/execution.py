@@ -1,4 +1,4 @@
-"""One call, run on one side: forward, and backward where the run recorded one."""
+"""Execution of one call by the device or by the reference: forward, and backward if it was recorded."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ from probe_pytorch.precheck.rules import rules
 
 @dataclass(slots=True, eq=False)
 class Side:
-    """A call being run on one side.
+    """A call as either the device or the reference runs it.
 
     Attributes:
-        positional, keywords: The arguments as they are given to the function, which may write them.
-        leaves: The tensors that a gradient is asked of, by the number of their argument; None for tensors
-            that need none.
-        output: What the call gave out.
+        positional: The positional arguments, which the function may overwrite.
+        keywords: The keyword arguments, which the function may overwrite.
+        leaves: The tensors whose gradients are computed, in the order of the arguments; None for tensors
+            that need no gradient.
+        output: The output of the call.
     """
 
     positional: list[Any]
@@ -32,7 +33,14 @@ class Side:
 
 
 def side_of(arguments: Arguments, device: torch.device, raising: Raising, with_gradients: bool) -> Side:
-    """The arguments on a device, all tensors copied, so that neither side sees what the other writes."""
+    """Return a call with copies of its arguments on a device, so that the two sides are independent.
+
+    Args:
+        arguments: The arguments on the CPU.
+        device: The device to copy them to.
+        raising: The dtypes to convert them to.
+        with_gradients: True if the backward will be run.
+    """
     side = Side([], {})
 
     def change(value: Any, is_positional: bool) -> Any:
@@ -49,7 +57,7 @@ def side_of(arguments: Arguments, device: torch.device, raising: Raising, with_g
             return copy
         leaf = copy.requires_grad_()
         side.leaves.append(leaf)
-        return (leaf * 1).to(leaf.dtype)  # no leaf, which a call in place could not write
+        return (leaf * 1).to(leaf.dtype)  # an in-place call cannot write to a leaf itself
 
     side.positional = mapped(arguments.positional, lambda value: change(value, True))
     keywords = mapped(arguments.keywords, lambda value: change(value, False))
@@ -67,26 +75,44 @@ def run_forward(
     device: torch.device,
     seed: int,
 ) -> None:
-    """Call the function; what it gives out, with what it writes, becomes the side's output."""
+    """Call the function and set the side's output: its result, with the arguments that it overwrites.
+
+    Args:
+        function: The function.
+        side: The call.
+        api: The name of the API, without scope and count.
+        autocast: The dtype of autocast; None for no autocast.
+        device: The device.
+        seed: The random seed to set before the call.
+    """
     torch.manual_seed(seed)
     context: Any = contextlib.nullcontext()
     if autocast is not None:
         context = torch.autocast(device.type, autocast)
     with context:
         side.output = function(*side.positional, **side.keywords)
-    if side.output is None:  # it writes into its arguments
+    if side.output is None:  # the function overwrites its arguments instead
         side.output = [item for item in tensors_in(side.positional) if item.is_floating_point() or item.ndim]
         return
     changed = rules("changed").get(api)
     if changed and side.keywords.get("training", _at(side.positional, 5, api != "batch_norm")):
         more = [side.keywords.get(name, _at(side.positional, place, None)) for place, name in changed.items()]
-        side.output = [side.output, *(one for one in more if isinstance(one, torch.Tensor))]
+        side.output = [side.output, *(item for item in more if isinstance(item, torch.Tensor))]
 
 
 def run_backward(
     side: Side, outputs: Sequence[int], gradients: Sequence[torch.Tensor]
 ) -> list[torch.Tensor | None]:
-    """The gradients of the side's tensors, one each, None for those that need none or were given none."""
+    """Run the backward of a call.
+
+    Args:
+        side: The call.
+        outputs: The numbers of the outputs that are given gradients.
+        gradients: These gradients.
+
+    Returns:
+        The gradients of the arguments' tensors; None for a tensor that needs or received no gradient.
+    """
     flat = list(tensors_in(side.output))
     torch.autograd.backward(
         [flat[i] for i in outputs],
@@ -98,9 +124,12 @@ def run_backward(
 def gradient_pairs(
     side: Side, recorded: Sequence[torch.Tensor | None], chosen: int | None
 ) -> tuple[list[int], list[int]]:
-    """Which outputs are given which of the recorded gradients, both by number.
+    """Return the numbers of the outputs to give gradients, and for each the number of a recorded gradient.
 
-    ``chosen`` is the output that the one recorded gradient is known to belong to.
+    Args:
+        side: The call, after its forward.
+        recorded: The recorded gradients, or None in their places.
+        chosen: The output that the only recorded gradient belongs to, if that is known.
     """
     flat = list(tensors_in(side.output))
     wanted = [i for i, tensor in enumerate(flat) if tensor.requires_grad]
@@ -110,7 +139,7 @@ def gradient_pairs(
     if chosen is not None:
         return ([chosen], known[:1]) if chosen in wanted else ([], [])
     if len(recorded) <= len(flat) and all(i in wanted and flat[i].shape == recorded[i].shape for i in known):  # type: ignore[union-attr]
-        return known, known  # by position: gradients that were not given are null, and left out at the end
+        return known, known  # by position: gradients that do not exist are null, or left out at the end
     if len(recorded) == len(flat):
         both = [i for i in wanted if i in known]
         return both, both

@@ -1,4 +1,4 @@
-"""Random inputs that an API takes: indices within range, sorted boundaries, and so on (``rules.yaml``)."""
+"""Adaptation of random inputs to the demands of an API, such as indices in range (``rules.yaml``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from probe_pytorch.precheck.rules import rules
 def fitted(
     tensor: torch.Tensor, api: str, rule: Mapping[str, Any], given: Given, generator: torch.Generator
 ) -> torch.Tensor:
-    """``tensor``, changed so that the API takes it; as it is where nothing is known or nothing is wrong."""
+    """Return a random tensor changed so that the API accepts it.
+
+    Args:
+        tensor: The tensor, which may be overwritten.
+        api: The name of the API.
+        rule: The rule of the argument in ``rules.yaml``.
+        given: The recorded arguments of the call.
+        generator: The source of random numbers.
+    """
     is_index = not tensor.is_floating_point() and tensor.dtype is not torch.bool
     if "index_of" in rule and is_index:
         size, dim = size_of(rules, api, rule["index_of"], given)
@@ -46,7 +54,7 @@ def fitted(
 
 
 def _without_repeats(tensor: torch.Tensor, size: int, dim: int, generator: torch.Generator) -> torch.Tensor:
-    """Indices along ``dim`` of which none stands twice in its line, as far as there are enough."""
+    """Return random indices below ``size`` that do not repeat along ``dim``, as far as that is possible."""
     if tensor.ndim <= 1:
         dim = 0
     if not tensor.ndim or tensor.shape[dim] > size:

@@ -1,4 +1,4 @@
-"""What a call gave out, as the core judges it: tensors as arrays, all else as plain values."""
+"""Conversion of a call's outputs for judging: tensors become arrays, other objects plain values."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from probe_precheck import Array, plain_output
 
 
 def plain(value: Any) -> Any:
-    """``value`` without torch."""
+    """Return ``value`` without any object of torch."""
     return plain_output(value, lambda own: array_of(own) if isinstance(own, torch.Tensor) else str(own))
 
 
 def array_of(tensor: torch.Tensor) -> Array:
-    """The values of a tensor on the CPU, with the text of its dtype; bfloat16 and float8 come as float32."""
+    """Return a tensor's values with the name of its dtype; bfloat16 and float8 are widened to float32."""
     dtype = str(tensor.dtype)
     tensor = tensor.detach()
     if tensor.layout is not torch.strided:

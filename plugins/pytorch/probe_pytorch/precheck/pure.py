@@ -1,7 +1,7 @@
-"""Operators that only compute, by what the registry of torch says of them.
+"""Recognition of operators that only compute, from torch's registry.
 
-A record comes from anyone, and names what is run. ``aten`` also holds operators that print, write files, set
-seeds and modes, or hand out memory: none of these may be named.
+A record may come from a stranger, and it names the function to run. ``aten`` also has operators that print,
+write files, set seeds and modes, or expose memory; records must not name these.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import torch
 from probe_pytorch.precheck.rules import rules
 
 _BASES = frozenset({"Tensor", "int", "float", "bool", "complex", "number", "Device", "Generator"})
-"""What an operator that computes may take, alone, optional or in lists: no storage, stream or object."""
+"""The types of arguments, also optional or in lists, of operators that compute: no storage or stream."""
 _WRAPPED = re.compile(r"(?:Optional|List)\[(.*)\]")
 _TAGS = ("core", "pointwise", "reduction", "nondeterministic_seeded")
-"""Tags that torch gives to what computes."""
+"""The tags that torch gives to operators that compute."""
 
 
 @cache
 def is_pure(name: str) -> bool:
-    """Return True if the operator ``aten::{name}``, in all its overloads, computes and does nothing else.
+    """Return True if all overloads of the operator ``aten::{name}`` compute and do nothing else.
 
-    An operator with a leading underscore is internal: it must bear a tag of what computes, or be listed.
+    An operator with a leading underscore is internal and must in addition have one of ``_TAGS`` or be listed.
     """
     packet = getattr(torch.ops.aten, name, None) if name.isidentifier() else None
     if not isinstance(packet, torch._ops.OpOverloadPacket) or name.startswith(tuple(rules("not_pure"))):
@@ -48,21 +48,21 @@ def _full_name(name: str, overload: str) -> str:
 
 @cache
 def _registered() -> frozenset[str]:
-    """Operators of the dispatcher; those that TorchScript alone knows are never recorded."""
+    """Return the operators of the dispatcher, without those of TorchScript, which are never recorded."""
     return frozenset(getattr(torch._C, "_dispatch_get_all_op_names", list)())
 
 
 def _only_computes(schema: Any, may_return_nothing: bool) -> bool:
     if not schema.returns and not may_return_nothing:
         return False
-    is_of_tensors = any("Tensor" in str(one.type) for one in (*schema.arguments, *schema.returns))
+    is_of_tensors = any("Tensor" in str(part.type) for part in (*schema.arguments, *schema.returns))
     return is_of_tensors and all(
-        _base(str(one.type)) in _BASES or (_base(str(one.type)) == "str" and one.name in rules("choices"))
-        for one in schema.arguments
+        _base(str(part.type)) in _BASES or (_base(str(part.type)) == "str" and part.name in rules("choices"))
+        for part in schema.arguments
     )
 
 
 def _base(type_name: str) -> str:
-    while found := _WRAPPED.fullmatch(type_name):
-        type_name = found[1]
+    while wrapped := _WRAPPED.fullmatch(type_name):
+        type_name = wrapped[1]
     return type_name

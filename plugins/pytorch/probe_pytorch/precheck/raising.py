@@ -1,4 +1,4 @@
-"""Which dtypes the reference computes in, and which the device (guide 5.2)."""
+"""The dtypes that reference and device compute in (docs/standards.md#raised-precision)."""
 
 from __future__ import annotations
 
@@ -16,61 +16,65 @@ HALVES = (torch.float16, torch.bfloat16)
 
 @dataclass(frozen=True, slots=True)
 class Raising:
-    """How the dtypes of a call's tensors are raised for the reference.
+    """The conversion of a call's dtypes for the reference.
 
     Attributes:
-        to: The dtype in the reference by the dtype in the run; what is not in it stays.
-        first: A dtype that float32 tensors are rounded to before, as autocast does to them.
+        to: The dtype in the reference by the dtype in the run; other dtypes are not changed.
+        first: A dtype that float32 tensors are first rounded to, as autocast does; None for no rounding.
     """
 
     to: Mapping[torch.dtype, torch.dtype] = field(default_factory=dict)
     first: torch.dtype | None = None
 
     def tensor(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor as the reference has it."""
+        """Return a tensor converted for the reference."""
         if self.first is not None and tensor.dtype is torch.float32:
             tensor = tensor.to(self.first)
         return tensor.to(self.to.get(tensor.dtype, tensor.dtype))
 
     def dtype(self, dtype: torch.dtype) -> torch.dtype:
-        """A dtype argument as the reference has it."""
+        """Return a dtype argument converted for the reference."""
         return self.to.get(dtype, dtype)
 
 
 def raise_map() -> dict[torch.dtype, torch.dtype]:
-    """The dtype above each dtype."""
+    """Return the next higher dtype of each dtype that is raised."""
     return {getattr(torch, low): getattr(torch, high) for low, high in rules("raise").items()}
 
 
 def raising_of(
     api: str, arguments: Arguments, autocast: torch.dtype | None, is_narrow: bool = True
 ) -> Raising:
-    """How the reference of a call is raised, of which the device run goes under ``autocast``, if at all.
+    """Return the conversion of dtypes for the reference of a call.
 
-    ``is_narrow`` is False where autocast raised the call to float32: then it rounded nothing.
+    Args:
+        api: The name of the API.
+        arguments: The arguments of the call.
+        autocast: The dtype of autocast on the device; None for no autocast.
+        is_narrow: False if autocast computed the call in float32, so that it rounded nothing.
     """
     if api in rules("never_raised"):
         return Raising()
     above = raise_map()
-    found = float_dtypes(arguments)
+    dtypes = float_dtypes(arguments)
     if api in rules("hf32"):
         above.pop(torch.float32)
     if autocast is not None and is_narrow:
         return Raising({**above, torch.float32: above[autocast]}, autocast)
-    if len(found) == 1:
+    if len(dtypes) == 1:
         return Raising(above)
-    if len(found) > 1:
+    if len(dtypes) > 1:
         return Raising({dtype: torch.float32 for dtype in above})
     return Raising()
 
 
 def float_dtypes(arguments: Arguments) -> set[torch.dtype]:
-    """The floating-point dtypes among all tensors of a call."""
+    """Return the floating-point dtypes of all tensors among the arguments."""
     return {t.dtype for t in tensors_in((arguments.positional, arguments.keywords)) if t.is_floating_point()}
 
 
 def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    """The tensors in lists, tuples and dicts, depth first."""
+    """Yield the tensors in nested lists, tuples and dicts, depth first."""
     if isinstance(value, torch.Tensor):
         yield value
     elif isinstance(value, (list, tuple)):
@@ -82,7 +86,7 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 
 
 def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
-    """``value`` with everything in its lists, tuples and dicts changed."""
+    """Return ``value`` with each item of its nested lists, tuples and dicts replaced by ``change(item)``."""
     if isinstance(value, list):
         return [mapped(item, change) for item in value]
     if isinstance(value, tuple) and not isinstance(value, torch.Size):
@@ -93,7 +97,10 @@ def mapped(value: Any, change: Callable[[Any], Any]) -> Any:
 
 
 def composed(definition: Callable[..., Any]) -> Callable[..., Any]:
-    """A fused operator's definition as a device without it runs it: no output is wider than the inputs."""
+    """Wrap the definition of a fused operator for a device that lacks the operator.
+
+    Outputs in float64 are converted to the dtype of the inputs, or to float32 for inputs of several dtypes.
+    """
 
     def run(*positional: Any, **keywords: Any) -> Any:
         floats = {t.dtype for t in tensors_in((positional, keywords)) if t.is_floating_point()}
@@ -111,9 +118,10 @@ def _is_double(value: Any) -> bool:
 
 
 def narrowed(value: Any, autocast: torch.dtype | None) -> Any:
-    """Float32 tensors that autocast computed in its own dtype, as that dtype, by which they are to be judged.
+    """Return outputs with float32 tensors converted to the autocast dtype if they hold only its values.
 
-    The gradient of a float32 weight is computed in bfloat16 there, and widened without changing a bit.
+    For example, autocast computes the gradient of a float32 weight in bfloat16 and widens it; it must be
+    judged as bfloat16.
     """
     if autocast is None:
         return value
@@ -128,12 +136,12 @@ def narrowed(value: Any, autocast: torch.dtype | None) -> Any:
 
 
 def autocast_candidates(arguments: Arguments, recorded: list[torch.dtype]) -> list[torch.dtype | None]:
-    """What the run may have been under, to be tried in this order; None is no autocast.
+    """Return the autocast dtypes that the run may have used, to be tried in this order; None for no autocast.
 
-    Dtypes that a plain call mixes, or an output of another dtype than all inputs, may come from autocast.
+    Inputs of several dtypes, or an output of another dtype than all inputs, may come from autocast.
     """
-    found = float_dtypes(arguments)
-    halves = [dtype for dtype in HALVES if dtype in found or dtype in recorded]
-    if not halves or not found or (len(found) == 1 and found >= set(recorded)):
+    dtypes = float_dtypes(arguments)
+    halves = [dtype for dtype in HALVES if dtype in dtypes or dtype in recorded]
+    if not halves or not dtypes or (len(dtypes) == 1 and dtypes >= set(recorded)):
         return [None]
     return [None, *halves]

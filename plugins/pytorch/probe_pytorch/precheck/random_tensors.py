@@ -1,7 +1,7 @@
-"""Tensors made from what was recorded of them: dtype, shape, largest and smallest value (guide 4.2).
+"""Random tensors with a recorded dtype, shape, maximum and minimum (docs/standards.md#inputs).
 
-Each is drawn from a generator of its own, seeded by the call and the place in it, so that a call gives the
-same tensors whatever ran before it, and no two inputs of one shape are alike.
+Each tensor has a random generator of its own, seeded by the call and the place in it. So a call gets the
+same tensors whatever ran before it, and two inputs of one shape differ.
 """
 
 from __future__ import annotations
@@ -17,22 +17,28 @@ INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
 
 def generator_for(seed: int, place: str) -> torch.Generator:
-    """The generator of the tensor at ``place``, such as ``Functional.linear.0.forward.input.1``."""
+    """Return the generator for the tensor at ``place``, such as ``Functional.linear.0.forward.input.1``."""
     return torch.Generator().manual_seed(seed_at(seed, place, 7))
 
 
 def random_tensor(
     leaf: Mapping[str, Any], dtype: torch.dtype, shape: tuple[int, ...], generator: torch.Generator
 ) -> torch.Tensor:
-    """A tensor of the recorded range.
+    """Return a random tensor of the recorded range.
+
+    Args:
+        leaf: The recorded leaf, with ``Max`` and ``Min``.
+        dtype: The dtype.
+        shape: The shape.
+        generator: The source of random numbers.
 
     Raises:
-        Unbuildable: No range was recorded, or the dtype is none that can be drawn.
+        Unbuildable: No range was recorded, or there are no random tensors of this dtype.
     """
     if 0 in shape:
         return torch.empty(shape, dtype=dtype)
-    found = range_of(leaf)
-    clean_low, clean_high = found.clean_low, found.clean_high
+    recorded = range_of(leaf)
+    clean_low, clean_high = recorded.clean_low, recorded.clean_high
     if dtype is torch.bool:
         need_finite("a bool", clean_low, clean_high)
         least, most = int(min(clean_low, clean_high)), int(clean_high)
@@ -40,10 +46,10 @@ def random_tensor(
     if dtype.is_complex:
         raise never_random(dtype)
     if dtype in INTEGERS:
-        return _edges(_integers(clean_low, clean_high, dtype, shape, generator), found)
+        return _edges(_integers(clean_low, clean_high, dtype, shape, generator), recorded)
     if not dtype.is_floating_point:
         raise Unbuildable(f"{dtype} is not supported for random inputs. SKIP.")
-    return _edges(_floats(found, "Max_except_inf_nan" in leaf, dtype, shape, generator), found)
+    return _edges(_floats(recorded, "Max_except_inf_nan" in leaf, dtype, shape, generator), recorded)
 
 
 def _integers(
@@ -53,24 +59,24 @@ def _integers(
     least, most = _clamped(low, dtype), _clamped(max(low, high), dtype)
     if least == most:
         return torch.full(shape, least, dtype=dtype)
-    top = min(most + 1, torch.iinfo(torch.int64).max)  # randint leaves its upper bound out
+    top = min(most + 1, torch.iinfo(torch.int64).max)  # randint excludes its upper bound
     return torch.randint(least, top, shape, generator=generator).to(dtype)
 
 
 def _clamped(value: float, dtype: torch.dtype) -> int:
-    """The whole number of the dtype that is nearest."""
+    """Return the nearest whole number that the dtype can hold."""
     info = torch.iinfo(dtype)
     return min(max(int(value), info.min), info.max)
 
 
 def _floats(
-    found: Range, is_cleaned: bool, dtype: torch.dtype, shape: tuple[int, ...], generator: torch.Generator
+    recorded: Range, is_cleaned: bool, dtype: torch.dtype, shape: tuple[int, ...], generator: torch.Generator
 ) -> torch.Tensor:
-    low, high = found.clean_low, found.clean_high
+    low, high = recorded.clean_low, recorded.clean_high
     if math.isnan(high):
         return torch.full(shape, math.nan, dtype=dtype)
-    if math.isinf(high) and math.isinf(found.high) and (is_cleaned or high == low):
-        return torch.full(shape, high, dtype=torch.float32).to(dtype)  # nothing was finite
+    if math.isinf(high) and math.isinf(recorded.high) and (is_cleaned or high == low):
+        return torch.full(shape, high, dtype=torch.float32).to(dtype)  # no element was finite
     info = torch.finfo(dtype)
     least = min(max(float(low), info.min), info.max) if not math.isnan(low) else float(high)
     most = min(max(float(high), info.min), info.max)
@@ -80,14 +86,17 @@ def _floats(
         else torch.float32
     )
     drawn = torch.rand(shape, generator=generator, dtype=wide)
-    if math.isinf(most - least):  # the range of float64 itself
+    if math.isinf(most - least):  # the difference exceeds float64
         return (drawn * most + (1 - drawn) * least).to(dtype)
     return drawn.mul_(most - least).add_(least).clamp_(least, most).to(dtype)
 
 
-def _edges(tensor: torch.Tensor, found: Range) -> torch.Tensor:
-    """Put the recorded extremes, inf and nan where the guide puts them: first, second and last."""
-    low, high, clean_low, clean_high = found
+def _edges(tensor: torch.Tensor, recorded: Range) -> torch.Tensor:
+    """Put the recorded extremes, inf and nan into the first, second and last element.
+
+    The positions are those of docs/standards.md#inputs.
+    """
+    low, high, clean_low, clean_high = recorded
     flat = tensor.view(-1)
     if math.isnan(high) or math.isnan(low):
         if not tensor.is_floating_point():

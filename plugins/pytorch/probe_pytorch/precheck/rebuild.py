@@ -1,4 +1,4 @@
-"""The arguments of a recorded call, rebuilt: tensors from files or statistics, all else as it was."""
+"""Rebuilding of a recorded call's arguments: tensors from files or statistics, other values as recorded."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ _VIEWED = {"bfloat16": (np.uint16, torch.bfloat16), **{
     for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
     if hasattr(torch, name)
 }}  # fmt: skip
-"""numpy lacks these: they are read as whole numbers of their size, and seen as what they are."""
+"""Dtypes that numpy lacks: the integer dtype they are passed through, and the dtype of torch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arguments:
-    """What a call is made with, on the CPU, in the recorded dtypes; tensors say if they need a gradient."""
+    """The arguments of a call, on the CPU, in the recorded dtypes, with ``requires_grad`` set."""
 
     positional: list[Any]
     keywords: dict[str, Any]
 
 
 class Rebuilder:
-    """Rebuilds the arguments of calls of one run.
+    """A builder of the arguments of calls in one run.
 
     Args:
-        tensors: Where the recorded data are.
-        seed: What random tensors are made from.
-        most: Bytes that the tensors of one call may take.
+        tensors: The recorded tensors.
+        seed: The random seed of tensors whose data were not recorded.
+        most: Largest number of bytes for the tensors of one call.
     """
 
     def __init__(self, tensors: Tensors, seed: int, most: int) -> None:
@@ -62,38 +62,41 @@ class Rebuilder:
         self._most = self._left = most
 
     def arguments(self, call: Call) -> Arguments:
-        """The arguments of the call's forward.
+        """Return the arguments of the call's forward.
 
         Raises:
-            Unbuildable: One that cannot be rebuilt, and why.
+            Unbuildable: An argument cannot be rebuilt; the text says why.
         """
         self._left = self._most
         given = arguments_of(call)
         return Arguments(*self._walk(call, given).arguments(call, given))
 
     def gradients(self, call: Call) -> list[torch.Tensor | None]:
-        """The gradients that the call's backward was given, one an output; None where none was recorded."""
+        """Return the recorded gradients of the call's outputs; None for an output without one."""
         assert call.backward is not None
         self._left = self._most
         recorded = call.backward.get("input")
         recorded = recorded if isinstance(recorded, list) else []
         walk = self._walk(call, Given([], {}))
-        found = [walk.value(item, f"{call.name}.backward.input.{i}") for i, item in enumerate(recorded)]
-        flat = _flat(found)
+        flat = _flat([walk.value(item, f"{call.name}.backward.input.{i}") for i, item in enumerate(recorded)])
         return [item.detach() if isinstance(item, torch.Tensor) else None for item in flat]
 
     def gradient_like(self, call: Call, index: int, shape: torch.Size) -> torch.Tensor:
-        """A gradient of another shape than was recorded, of the recorded range."""
+        """Return a random gradient of the recorded range in another shape than the recorded one."""
         assert call.backward is not None
         leaf = {**_flat(call.backward["input"])[index], "shape": list(shape)}
         leaf.pop("data_name", None)
         return self.tensor(leaf, f"{call.name}.backward.input.{index}")
 
     def tensor(self, leaf: Mapping[str, Any], place: str) -> torch.Tensor:
-        """One tensor: from its file where it has one, else made up.
+        """Return a tensor with its recorded data, or a random one if the data were not recorded.
+
+        Args:
+            leaf: The recorded leaf.
+            place: The name of the value, such as ``Functional.linear.0.forward.input.1``.
 
         Raises:
-            Unbuildable: It cannot be.
+            Unbuildable: It cannot be rebuilt; the text says why.
         """
         value = value_of(leaf, place, leaf_of)
         dtype = getattr(torch, value.dtype.removeprefix("torch."), None)
@@ -109,10 +112,10 @@ class Rebuilder:
         return self._recorded(value._replace(data_name=name), dtype)
 
     def _recorded(self, value: Value, dtype: torch.dtype) -> torch.Tensor:
-        found = as_tensor(recorded_array(self._tensors, value))
-        if found.dtype != dtype:
-            raise Unbuildable(f"{value.data_name} holds {found.dtype} where {dtype} was recorded. SKIP.")
-        return found
+        tensor = as_tensor(recorded_array(self._tensors, value))
+        if tensor.dtype != dtype:
+            raise Unbuildable(f"{value.data_name} holds {tensor.dtype} where {dtype} was recorded. SKIP.")
+        return tensor
 
     def _walk(self, call: Call, given: Given) -> Walk:
         return Walk(partial(self._made, call.api, given), _plain)
@@ -120,7 +123,7 @@ class Rebuilder:
     def _made(
         self, api: str, given: Given, leaf: Mapping[str, Any], place: str, at: int | str | None
     ) -> torch.Tensor | np.ndarray[Any, Any]:
-        """A tensor or array argument as the API takes it."""
+        """Return a tensor or array argument in the form that the API accepts."""
         if leaf["type"] == "numpy.ndarray":
             return self.tensor({**leaf, "dtype": f"torch.{leaf['dtype']}"}, place).numpy()
         tensor = self.tensor(leaf, place)
@@ -139,7 +142,7 @@ class Rebuilder:
 
 
 def _flat(items: list[Any]) -> list[Any]:
-    """The items, those of lists among them in their places."""
+    """Return the items with nested lists and tuples replaced by their items."""
     return [part for item in items for part in (item if isinstance(item, (list, tuple)) else [item])]
 
 
@@ -151,10 +154,10 @@ def _plain(item: Mapping[str, Any], place: str) -> Any:
 
 
 def plain_value(item: Mapping[str, Any]) -> Any:
-    """The value that a description of something other than a tensor stands for (guide 4.1).
+    """Return the value of a leaf that is no tensor (docs/standards.md#inputs).
 
     Raises:
-        Unbuildable: It is of a kind that cannot be rebuilt.
+        Unbuildable: Values of its kind cannot be rebuilt.
     """
     kind = item["type"]
     value = item.get("value")
@@ -165,7 +168,7 @@ def plain_value(item: Mapping[str, Any]) -> Any:
     if kind == "torch.dtype":
         return _of_torch(str(value), torch.dtype)
     if kind == "torch.device":
-        return torch.device("cpu")  # the side that runs the call puts its own there
+        return torch.device("cpu")  # replaced by the device that runs the call
     if kind == "int" and isinstance(value, str):
         return int(value, 16)
     if kind == "torch.ProcessGroup":
@@ -174,14 +177,14 @@ def plain_value(item: Mapping[str, Any]) -> Any:
 
 
 def _of_torch(text: str, kind: type) -> Any:
-    found = getattr(torch, text.removeprefix("torch."), None)
-    if not isinstance(found, kind):
+    value = getattr(torch, text.removeprefix("torch."), None)
+    if not isinstance(value, kind):
         raise Unbuildable(f"torch {torch.__version__} has no {text}. SKIP.")
-    return found
+    return value
 
 
 def as_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    """A tensor with a copy of the array's values; bfloat16 and float8 of ml_dtypes are torch's own.
+    """Return a tensor with a copy of an array; bfloat16 and float8 of ml_dtypes become torch's own.
 
     Raises:
         Unbuildable: torch has no such dtype.
@@ -197,18 +200,21 @@ def as_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
 
 
 def hf32(tensor: torch.Tensor) -> torch.Tensor:
-    """float32 rounded to HF32, 11 bits of significand (guide: x → (((x >> 11) + 1) >> 1) << 12)."""
+    """Return a float32 tensor rounded to HF32, which has 11 bits of significand.
+
+    The bits x become (((x >> 11) + 1) >> 1) << 12; see docs/standards.md#raised-precision.
+    """
     bits = tensor.detach().contiguous().view(torch.int32)
     rounded = ((((bits >> 11) + 1) >> 1) << 12).view(torch.float32)
-    return torch.where(tensor.isnan(), tensor.detach(), rounded)  # a nan may carry into the sign
+    return torch.where(tensor.isnan(), tensor.detach(), rounded)  # rounding a nan may change its sign bit
 
 
 def load_any(path: str) -> np.ndarray[Any, Any]:
-    """The array in a ``.pt`` or ``.npy`` file."""
+    """Return the array in a ``.pt`` or ``.npy`` file."""
     return load_npy(Path(path)) if path.endswith(".npy") else load_pt(path)
 
 
 def _old_name(leaf: Mapping[str, Any]) -> str | None:
-    """The file that the oldest recorders named by its path."""
+    """Return the file name in ``datapath``, the field of runs that old recorders wrote; None without one."""
     path = leaf.get("datapath")
     return path.replace("\\", "/").rpartition("/")[2] or None if isinstance(path, str) else None

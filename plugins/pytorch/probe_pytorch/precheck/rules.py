@@ -1,4 +1,4 @@
-"""What the pre-check knows of single APIs: ``rules.yaml``, by section."""
+"""The rules for single APIs in ``rules.yaml``, by section."""
 
 from __future__ import annotations
 

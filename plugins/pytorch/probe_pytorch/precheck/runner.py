@@ -1,4 +1,4 @@
-"""Runs recorded calls of PyTorch alone, on a device and as the reference on the CPU."""
+"""The runner that executes recorded calls of PyTorch, on a device and as the reference on the CPU."""
 
 from __future__ import annotations
 
@@ -45,20 +45,20 @@ MADE_DETERMINISTIC = Message("两侧均已关闭dropout。", "Its dropout is off
 
 
 class PyTorchRunner:
-    """The runner of PyTorch; torch is imported when it is opened.
+    """The runner of PyTorch, which imports torch when it is opened.
 
     Args:
-        instead: Functions that the device runs in place of torch's, by the name of a record without its
-            count (``Functional.softmax``): kernels under development, or faults in tests.
+        instead: Functions to run on the device instead of torch's, such as kernels under development or
+            faults in tests. The keys are names of records without count, such as ``Functional.softmax``.
     """
 
     def __init__(self, instead: Mapping[str, Callable[..., Any]] | None = None) -> None:
         self._instead = instead or {}
-        rules.load()  # a file that the installation lacks is known before any call is run
+        rules.load()  # here, so that a file missing in the installation is reported before any call is run
         package_text(__package__, "script.txt")
 
     def apis(self) -> Set[str]:
-        """The bare names of all APIs that can be recorded."""
+        """Return the names, without scope, of all APIs that can be recorded."""
         import yaml
 
         text = (files("probe_pytorch") / "capture" / "support_wrap_ops.yaml").read_text("utf-8")
@@ -66,10 +66,13 @@ class PyTorchRunner:
         return {name for names in yaml.load(text, loader).values() for name in names or ()}
 
     def open(self, options: RunnerOptions) -> str:
-        """Get ready: torch, the device, the recorded data, the references of plugins.
+        """Prepare torch, the device, the recorded data and the references of plugins.
+
+        Returns:
+            The name of the device.
 
         Raises:
-            UserError: torch or the device is not there.
+            UserError: torch is not installed, or there is no such device.
         """
         try:
             import torch
@@ -77,7 +80,7 @@ class PyTorchRunner:
             if (error.name or "").partition(".")[0] != "torch":
                 raise
             raise UserError(
-                "Running APIs needs torch, which is not installed.", "Install torch, then try again."
+                "Running APIs needs torch, which is not installed.", "Install it: pip install torch"
             ) from None
         from probe_pytorch.precheck.devices import device_for
         from probe_pytorch.precheck.rebuild import Rebuilder, load_any
@@ -93,7 +96,12 @@ class PyTorchRunner:
     # -- running ---------------------------------------------------------------------------
 
     def run(self, call: Call) -> Outcome:
-        """Run one call on both sides."""
+        """Run one call on the device and as the reference.
+
+        Raises:
+            NotRun: The call is of an API that is not run.
+            Unbuildable: An argument cannot be rebuilt.
+        """
         from probe_pytorch.precheck.error_data import Kept
         from probe_pytorch.precheck.execution import run_forward, side_of
         from probe_pytorch.precheck.outputs import plain
@@ -129,7 +137,7 @@ class PyTorchRunner:
             backward, gradients, of_device, of_bench = self._backward(
                 call, arguments, device, bench, autocast, chosen
             )
-        except Exception as error:  # whatever torch raises; the forward is judged all the same
+        except Exception as error:  # torch may raise anything; the forward is judged nevertheless
             backward, gradients, of_device, of_bench = Skipped(one_line(error)), (), None, None
         kept = Kept(
             arguments, gradients, device, bench, of_device, of_bench, raising, autocast, reference is not None
@@ -139,7 +147,7 @@ class PyTorchRunner:
     def _functions(
         self, call: Call, reference: Any
     ) -> tuple[Callable[..., Any], Callable[..., Any], tuple[Message, ...]]:
-        """What the device runs and what the reference runs."""
+        """Return the function of the device, the function of the reference, and notes on them."""
         from probe_pytorch.precheck.apis import NPU, function_of, has_npu_function
         from probe_pytorch.precheck.raising import composed
 
@@ -157,7 +165,7 @@ class PyTorchRunner:
     def _run_device(
         self, call: Call, function: Callable[..., Any], arguments: Arguments, with_gradients: bool, seed: int
     ) -> tuple[Side, torch.dtype | None]:
-        """The device's side, run as the recorded run was: under autocast where only that gives its dtypes."""
+        """Run a call on the device, under autocast if only that gives the recorded dtypes of its outputs."""
         from probe_pytorch.precheck.execution import run_forward, side_of
         from probe_pytorch.precheck.raising import Raising, autocast_candidates, tensors_in
 
@@ -172,8 +180,8 @@ class PyTorchRunner:
             except Exception as error:
                 failure = failure or error
                 continue
-            found = [t.dtype for t in tensors_in(side.output) if t.is_floating_point()]
-            if len(candidates) == 1 or not recorded or found[: len(recorded)] == recorded:
+            dtypes = [t.dtype for t in tensors_in(side.output) if t.is_floating_point()]
+            if len(candidates) == 1 or not recorded or dtypes[: len(recorded)] == recorded:
                 return side, autocast
             fallback = fallback or (side, autocast)
         if fallback is None:
@@ -213,18 +221,18 @@ class PyTorchRunner:
         for i, k in zip(outputs, chosen):
             gradient = recorded[k]
             assert gradient is not None
-            if gradient.shape != flat[i].shape:  # such as after a mask that was made up
+            if gradient.shape != flat[i].shape:  # for example after indexing by a random mask
                 gradient = self._rebuilder.gradient_like(call, k, flat[i].shape)
             gradients.append(gradient)
         of_device = run_backward(device, outputs, gradients)
         of_bench = run_backward(bench, outputs, gradients)
-        found = Outputs(bench=plain(of_bench), device=plain(narrowed(of_device, autocast)))
-        return found, tuple(zip(outputs, gradients)), of_device, of_bench
+        results = Outputs(bench=plain(of_bench), device=plain(narrowed(of_device, autocast)))
+        return results, tuple(zip(outputs, gradients)), of_device, of_bench
 
     # -- saving ----------------------------------------------------------------------------
 
     def save(self, call: Call, outcome: Outcome) -> str:
-        """Save the data of a call that did not pass, and the script that shows it."""
+        """Save the data of a failed call with a script that reproduces it, and return the script's path."""
         from probe_pytorch.precheck.error_data import Kept, save
 
         assert self._options.error_directory is not None
@@ -234,17 +242,17 @@ class PyTorchRunner:
 
 
 def recorded_dtypes(call: Call) -> list[torch.dtype]:
-    """The floating-point dtypes that the run's outputs had, where they were recorded."""
+    """Return the recorded floating-point dtypes of a call's outputs."""
     import torch
 
     described = described_leaves(call.forward.get("output"))
     texts = [leaf.get("dtype") for leaf in described if isinstance(leaf, Mapping)]
     dtypes = [getattr(torch, text.removeprefix("torch."), None) for text in texts if isinstance(text, str)]
-    return [one for one in dtypes if isinstance(one, torch.dtype) and one.is_floating_point]
+    return [dtype for dtype in dtypes if isinstance(dtype, torch.dtype) and dtype.is_floating_point]
 
 
 def _make_deterministic(api: str, arguments: Arguments) -> tuple[Message, ...]:
-    """Turn off what would make the call draw random numbers."""
+    """Turn off dropout and other randomness of the call, and return a note if that changed an argument."""
     rule = rules("made_deterministic").get(api)
     if rule is None:
         return ()
@@ -262,14 +270,14 @@ def _make_deterministic(api: str, arguments: Arguments) -> tuple[Message, ...]:
 
 
 def _restore(api: str, arguments: Arguments, call: Call) -> None:
-    """Put back what records do not tell apart: a dtype by position, and a tuple that is an index."""
+    """Restore what records cannot express: positional dtypes, tuples as indices and uninitialised inputs."""
     place = rules("dtype_by_position").get(api)
     if place is not None and place < len(arguments.positional) and arguments.positional[place] is None:
         dtypes = recorded_dtypes(call)
         if dtypes:
             arguments.positional[place] = dtypes[0]
     if arguments.positional and arguments.positional[0] is None and api.endswith("_"):
-        arguments.positional[0] = _filled(call)  # what is filled has no value before, and none is recorded
+        arguments.positional[0] = _filled(call)  # the buffer of a call that fills it is not recorded
     rounded = rules("rounded").get(api)
     if rounded is not None:
         _round(arguments, rounded)
@@ -280,11 +288,11 @@ def _restore(api: str, arguments: Arguments, call: Call) -> None:
 
 
 def _filled(call: Call) -> Any:
-    """A tensor of the shape of the first output; None where none was recorded."""
+    """Return a tensor of zeros in the shape of the first output; None if that was not recorded."""
     import torch
 
-    found = call.forward.get("output")
-    leaf = found[0] if isinstance(found, list) and found else found
+    output = call.forward.get("output")
+    leaf = output[0] if isinstance(output, list) and output else output
     dtypes = recorded_dtypes(call)
     if not isinstance(leaf, Mapping) or not isinstance(leaf.get("shape"), list):
         return None
@@ -294,7 +302,7 @@ def _filled(call: Call) -> Any:
 
 
 def _round(arguments: Arguments, rule: Mapping[str, Any]) -> None:
-    """Round a number that the API puts into a tensor to that tensor's dtype, as it does itself."""
+    """Round a number to the dtype of the tensor that the API writes it into, as the API itself does."""
     import torch
 
     first = arguments.positional[0] if arguments.positional else None
@@ -309,7 +317,7 @@ def _round(arguments: Arguments, rule: Mapping[str, Any]) -> None:
 
 
 def _is_list_index(api: str, tensor: torch.Tensor, index: list[Any], call: Call) -> bool:
-    """Was it a list, not a tuple? The recorded output of ``__getitem__`` has the shape of one of them."""
+    """Return True if an index was a list and not a tuple, judged by the output's shape of ``__getitem__``."""
     outputs = call.forward.get("output")
     shape = outputs[0].get("shape") if isinstance(outputs, list) and outputs and outputs[0] else None
     if api == "__setitem__" or shape is None or not all(isinstance(item, int) for item in index):
@@ -325,14 +333,14 @@ def _only(outputs: Outputs, numbers: tuple[int, ...]) -> Outputs:
 
 
 def _references() -> dict[str, Any]:
-    """The references of all plugins, by the API without its count."""
+    """Return the references of all plugins by the name of the API, such as ``NPU.npu_linear``."""
     from probe_precheck import ReferenceSpec
 
     from probe_core.plugins.manager import Manager
 
-    found: dict[str, Any] = {}
+    references: dict[str, Any] = {}
     for item in Manager().contributions("references"):
         spec = item.spec
         if isinstance(spec, ReferenceSpec) and spec.framework in ("", "pytorch"):
-            found.setdefault(spec.api, spec)
-    return found
+            references.setdefault(spec.api, spec)
+    return references

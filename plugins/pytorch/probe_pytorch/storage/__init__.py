@@ -1,1 +1,1 @@
-"""What recording leaves on disk."""
+"""Storing of recorded tensors: their bytes, checksums and files."""

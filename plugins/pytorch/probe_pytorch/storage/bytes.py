@@ -13,9 +13,9 @@ Bytes = Union[bytes, "ctypes.Array[ctypes.c_char]"]
 
 
 def on_host(tensor: torch.Tensor) -> torch.Tensor:
-    """``tensor`` detached, contiguous and in host memory, with conjugation and sign carried out.
+    """Return a tensor detached, contiguous and in host memory, with conjugation and negation resolved.
 
-    The tensor itself is not moved; where nothing has to be done the result shares its memory.
+    The tensor itself is not changed; if nothing has to be done, the result shares its memory.
     """
     tensor = tensor.detach()
     if tensor.device.type != "cpu":
@@ -26,19 +26,22 @@ def on_host(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def bytes_of(tensor: torch.Tensor) -> Bytes:
-    """The memory of a tensor that ``on_host`` returned; valid as long as that tensor lives."""
+    """Return the memory of a tensor that ``on_host`` returned; it is valid as long as that tensor exists."""
     size = tensor.numel() * tensor.element_size()
     return (ctypes.c_char * size).from_address(tensor.data_ptr()) if size else b""
 
 
 def crc32(tensor: torch.Tensor) -> str:
-    """CRC-32 of the bytes in row-major order, as the peers' ``md5`` (spec/dump 7.3): 8 hex digits."""
+    """Return the CRC-32 of the bytes in row-major order as 8 hex digits.
+
+    msprobe calls this checksum ``md5``; see docs/formats.md#checksums.
+    """
     host = on_host(tensor)
     return f"{zlib.crc32(bytes_of(host)):08x}"
 
 
 def xxh3(tensor: torch.Tensor) -> str:
-    """64-bit XXH3 of the bytes in row-major order, seed 0: 16 hex digits."""
+    """Return the 64-bit XXH3 hash (seed 0) of the bytes in row-major order as 16 hex digits."""
     host = on_host(tensor)
     return f"{xxhash.xxh3_64_intdigest(bytes_of(host)):016x}"
 

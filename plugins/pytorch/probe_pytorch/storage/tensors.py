@@ -1,8 +1,9 @@
-"""The data of tensors: a ``.pt`` file each, or all in one safetensors file.
+"""Stores for the data of tensors: one ``.pt`` file per tensor, or one safetensors file for all.
 
-The packed file begins with room for its header, blank until the step ends; until then, and after
-a crash, ``tensors.index.json`` beside it holds the header, replaced as a whole at each flush.
-Tensors of equal bytes are stored once: what one call gives out the next one takes in.
+The formats are docs/formats.md#tensor-files. The packed file begins with room for its header, which is blank
+until the step ends. Until then, and after a crash, ``tensors.index.json`` beside it holds the header and is
+replaced as a whole at each flush. Tensors with equal bytes are stored once, because the output of one call is
+usually the input of the next.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ SUFFIX = ".pt"
 PART = ".tensor.part"
 LONGEST_NAME = 255
 HEADER_ROOM = 1 << 16
-"""Bytes kept free for the header of the first step; later steps keep what the last one took."""
+"""Bytes kept free for the header of the first step; later steps keep as much as the last one used."""
 
 _KINDS = {
     torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
@@ -41,41 +42,45 @@ for _name, _kind in {"uint64": "U64", "uint32": "U32", "uint16": "U16", "float8_
 
 
 class TensorStore(Protocol):
-    """Where the data of one step's tensors go."""
+    """A store for the data of one step's tensors."""
 
     def save(self, name: str, tensor: torch.Tensor) -> str | None:
-        """Store ``tensor`` under ``name``; its ``data_name``, or None where it cannot be stored."""
+        """Store a tensor and return its ``data_name``; return None if it cannot be stored."""
 
     def name_of(self, name: str) -> str | None:
-        """The ``data_name`` that ``save`` would give."""
+        """Return the ``data_name`` that ``save`` would return."""
 
     def flush(self) -> None:
-        """Let everything saved so far survive a crash."""
+        """Write everything saved so far, so that it survives a crash."""
 
     def close(self) -> int:
-        """Complete what was written; the room that a header like this one should have."""
+        """Complete the files and return the room, in bytes, that the next file should keep for its header."""
 
 
 class FileStore:
-    """One ``.pt`` file a tensor, as the peers write and read them."""
+    """A store that writes one ``.pt`` file per tensor, as msprobe writes and reads them.
+
+    Args:
+        directory: The directory for the files; it is created.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         directory.mkdir(parents=True, exist_ok=True, mode=0o750)
 
     def save(self, name: str, tensor: torch.Tensor) -> str | None:
-        """Write the file; a name too long for a file is not stored."""
+        """Write one tensor to a file; return None, with nothing written, if the name is too long."""
         file = self.name_of(name)
         if file is None:
             return None
         tensor = on_host(tensor)
         if tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size():
             tensor = tensor.clone()
-        part = self._directory / PART  # the archive repeats its name: one for all, so that bytes are equal
+        part = self._directory / PART  # the archive contains its name: always the same, for equal bytes
         part.unlink(missing_ok=True)
         os.close(create(part))
         try:
-            with interrupts_deferred():  # torch would turn one into an error of its own
+            with interrupts_deferred():  # torch would turn an interrupt into an error of its own
                 _save(tensor, part)
                 part.replace(self._directory / file)
         except BaseException:
@@ -85,23 +90,23 @@ class FileStore:
         return file
 
     def name_of(self, name: str) -> str | None:
-        """A file name that leads nowhere else and that a file can have."""
+        """Return the file name of a tensor, without path separators; None if it is too long."""
         file = _safe(name + SUFFIX)
         return file if len(file.encode()) <= LONGEST_NAME else None
 
     def flush(self) -> None:
-        """Each file is complete once it is written."""
+        """Do nothing: each file is complete as soon as it is written."""
 
     def close(self) -> int:
-        """Nothing is open, and there is no header."""
+        """Return 0: separate files have no common header that would need room."""
         return 0
 
 
 class PackedStore:
-    """All tensors of a step in one safetensors file.
+    """A store that writes all tensors of a step into one safetensors file.
 
     Args:
-        directory: Where the file lies.
+        directory: The directory for the file; it is created.
         room: Bytes to keep free for the header.
     """
 
@@ -122,16 +127,16 @@ class PackedStore:
         self._shapes: dict[str, list[int]] = {}
 
     def name_of(self, name: str) -> str | None:
-        """Any name will do inside the file."""
+        """Return the ``data_name`` of a tensor; any name is possible inside the file."""
         return name + SUFFIX
 
     @property
     def header_size(self) -> int:
-        """How much room the header takes."""
+        """The size of the header with its length field, in bytes."""
         return len(json.dumps(self._header())) + 8
 
     def save(self, name: str, tensor: torch.Tensor) -> str:
-        """Append the tensor's bytes, unless the same were stored before."""
+        """Append the tensor's bytes, unless an equal tensor was stored before."""
         tensor = on_host(tensor)
         data = bytes_of(tensor)
         shape = tuple(tensor.shape)
@@ -156,21 +161,21 @@ class PackedStore:
             "shape": list(shape) if kind else [size],
             "data_offsets": [begin, begin + size],
         }
-        self._seen[digest, dtype, shape] = name  # last: interrupted before, nothing refers to nothing
+        self._seen[digest, dtype, shape] = name  # last, so that an interrupt leaves no alias without data
         return name + SUFFIX
 
     def _append(self, data: Bytes) -> None:
-        """Write behind what there is; of a write that fails nothing stays."""
+        """Append data to the file; remove the partial data if the write fails."""
         end = self._start + self._end
         try:
-            self._file.seek(end)  # a write that was interrupted may have gone further
+            self._file.seek(end)  # an interrupted write may have left the position further on
             _write(self._file, data)
         except OSError:
             self._file.truncate(end)
             raise
 
     def _rename(self, name: str) -> None:
-        """A second tensor takes this name; the first stays, for those that are stored as the same."""
+        """Rename the tensor of this name, which a second one takes; aliases go on using the first."""
         number = 0
         while (old := f"{name}~{number}") in self._entries or old in self._alias:
             number += 1
@@ -181,17 +186,21 @@ class PackedStore:
         self._seen = {key: old if value == name else value for key, value in self._seen.items()}
 
     def flush(self) -> None:
-        """Bring the data to the file, and then the index that knows of them."""
+        """Write the index of the data, which are already in the file."""
         write_text(self._index_path, json.dumps({"data_start": self._start, "header": self._header()}))
 
     def close(self) -> int:
-        """Write the header to the head of the file, making room where it has too little."""
+        """Write the header to the head of the file, in a copy with more room if necessary.
+
+        Returns:
+            Bytes that the file of the next step should keep free for its header.
+        """
         if self._file.closed:
             return 0
         header = json.dumps(self._header()).encode()
         path = self._path
         with suppress(OSError, UserError) if len(header) + 8 <= self._start else nullcontext():
-            self.flush()  # for whoever looks while the header is written; what fits needs no room on the disk
+            self.flush()  # for processes that read meanwhile; a header that fits needs no space on the disk
         self._file.close()
         if len(header) + 8 > self._start:
             path = self._copy(-(-(len(header) + 8) // 64) * 64)
@@ -199,7 +208,7 @@ class PackedStore:
         with os.fdopen(open_file(path, os.O_RDWR), "r+b", buffering=0) as file:
             file.seek(8)
             _write(file, header.ljust(room))
-            file.seek(0)  # the length goes last: with it the header counts
+            file.seek(0)  # the length is written last, because it makes the header valid
             _write(file, room.to_bytes(8, "little"))
         path.replace(self._path)
         self._index_path.unlink(missing_ok=True)
@@ -207,13 +216,13 @@ class PackedStore:
 
     def _header(self) -> dict[str, Any]:
         metadata = {"format": "pt"}
-        for key, found in (("alias", self._alias), ("dtype", self._dtypes), ("shape", self._shapes)):
-            if found:
-                metadata[key] = json.dumps(found)
+        for key, entries in (("alias", self._alias), ("dtype", self._dtypes), ("shape", self._shapes)):
+            if entries:
+                metadata[key] = json.dumps(entries)
         return {"__metadata__": metadata, **self._entries}
 
     def _copy(self, start: int) -> Path:
-        """A copy of the file with the data from ``start`` on."""
+        """Copy the file with its data beginning at ``start``, and return the path of the copy."""
         copy = self._path.with_name(f".{self._path.name}.part")
         copy.unlink(missing_ok=True)
         try:
@@ -231,25 +240,29 @@ class PackedStore:
 
 
 class DelayedStore:
-    """Keeps copies on the device until the step's end, and only then stores them (``async_dump``)."""
+    """A store that keeps copies on the device and stores them at the end of the step (``async_dump``).
+
+    Args:
+        store: The store that writes them.
+    """
 
     def __init__(self, store: TensorStore) -> None:
         self._store = store
         self._kept: dict[str, torch.Tensor] = {}
 
     def save(self, name: str, tensor: torch.Tensor) -> str | None:
-        """Keep a copy where the tensor is."""
+        """Keep a copy of a tensor on its device."""
         file = self._store.name_of(name)
         if file is not None:
             self._kept[name] = tensor.detach().clone()
         return file
 
     def name_of(self, name: str) -> str | None:
-        """As the store behind names it."""
+        """Return the ``data_name`` that the store behind this one gives."""
         return self._store.name_of(name)
 
     def flush(self) -> None:
-        """Store what was kept."""
+        """Store all kept tensors."""
         while self._kept:
             name = next(iter(self._kept))
             self._store.save(name, self._kept[name])
@@ -257,13 +270,13 @@ class DelayedStore:
         self._store.flush()
 
     def close(self) -> int:
-        """Store what was kept, and complete it."""
+        """Store all kept tensors and complete the files."""
         self.flush()
         return self._store.close()
 
 
 def _save(tensor: torch.Tensor, path: Path) -> None:
-    """Save a ``.pt`` file; where it cannot be written raise the system's error, which torch hides."""
+    """Save a ``.pt`` file; raise the OSError of a failed write, which torch wraps in a RuntimeError."""
     try:
         with path.open("wb") as file:
             torch.save(tensor, file)
@@ -277,12 +290,12 @@ def _save(tensor: torch.Tensor, path: Path) -> None:
 
 
 def _write(file: io.FileIO, data: Bytes) -> None:
-    """Write all of ``data``: a disk that is nearly full takes a part of it first."""
+    """Write all of ``data``, in several writes if the system accepts only a part at a time."""
     rest = memoryview(data)
     while rest:
         rest = rest[file.write(rest) :]
 
 
 def _safe(name: str) -> str:
-    """A file name that leads nowhere else."""
+    """Return a name without characters that would lead to another directory."""
     return name.replace("/", "_").replace("\\", "_").replace("\0", "_")

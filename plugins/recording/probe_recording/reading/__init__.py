@@ -1,1 +1,1 @@
-"""The run directory read: records, call stacks, modules around calls, tensors."""
+"""The reader of run directories: records, call stacks, the tree of modules and tensors."""

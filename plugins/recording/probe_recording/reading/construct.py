@@ -1,4 +1,4 @@
-"""Which module each call was made in, as the recorders write it into ``construct.json``."""
+"""Reading of ``construct.json``, which names the module around each call (docs/formats.md#construct-json)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from probe_core.model.run import Construct
 
 
 def read_construct(path: Path) -> Construct:
-    """The parents in ``path``; a file that is missing or damaged tells nothing, and costs nothing."""
+    """Return the parents in a construct file; a missing or damaged file gives none."""
     if not path.is_file():
         return Construct({})
     try:

@@ -1,7 +1,7 @@
-"""From the JSON of one record to its slots: the walk and the leaf rules of the recorders' format.
+"""Parsing of the JSON of one record into slots.
 
-Facts of the format: spec/compare 3.1 to 3.4 with decisions D16 to D19, D22 and D23. Everything
-is checked here, with the path of the bad field in the message, so that nobody behind has to.
+The format is docs/formats.md#leaves, the names and order of the slots are docs/pairing.md#rows. Every field
+is checked here, with its path in the error message, so that later code can rely on it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SCALARS = {"int": "<class 'int'>", "float": "<class 'float'>", "bool": "<class 
 
 
 class FieldError(ValueError):
-    """A field that is not what the format says, with its path, which grows from the inside out."""
+    """A field that violates the format, with its path, which grows while the error travels outwards."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(path, message)
@@ -38,7 +38,7 @@ class FieldError(ValueError):
         self.message = message
 
     def inside(self, step: str) -> FieldError:
-        """The same of a field one level further out."""
+        """Prepend one step to the path and return this error."""
         self.path = f"{step}{self.path}"
         return self
 
@@ -47,10 +47,15 @@ class FieldError(ValueError):
 
 
 def record_of(index: int, key: str, fields: Any) -> Record:
-    """The record ``key`` with its slots in the order of the tables: inputs, parameters, outputs.
+    """Return a record with its slots in the order of the tables: inputs, parameters, outputs.
+
+    Args:
+        index: The position of the record in its file.
+        key: The name of the record.
+        fields: The JSON value of the record.
 
     Raises:
-        FieldError: A field is not what the format says.
+        FieldError: A field violates the format.
     """
     slots: list[Slot] = []
     try:
@@ -69,7 +74,7 @@ def record_of(index: int, key: str, fields: Any) -> Record:
 
 
 def _walk(value: Any, prefix: str, path: str, side: Side, slots: list[Slot], depth: int) -> None:
-    """Append the slots below ``value``, whose row names begin with ``prefix``."""
+    """Append the slots below ``value``; their row names begin with ``prefix``."""
     if depth > DEPTH:
         raise FieldError("", f"is nested more than {DEPTH} levels deep")
     if isinstance(value, list):
@@ -78,7 +83,9 @@ def _walk(value: Any, prefix: str, path: str, side: Side, slots: list[Slot], dep
             inner = path if side is Side.PARAMETERS_GRAD else f"{start}{number}"
             try:
                 if type(item) is dict and "dtype" in item and type(item.get("type")) is str:
-                    _append(item, prefix, inner, side, slots)  # a tensor, as most are
+                    _append(
+                        item, prefix, inner, side, slots
+                    )  # a tensor: the most frequent case, decided first
                 else:
                     _walk(item, prefix, inner, side, slots, depth + 1)
             except FieldError as error:
@@ -96,7 +103,7 @@ def _walk(value: Any, prefix: str, path: str, side: Side, slots: list[Slot], dep
 def _walk_transfer(
     value: dict[str, Any], prefix: str, path: str, side: Side, slots: list[Slot], depth: int
 ) -> None:
-    """Append the slots of a P2POp: its tensor, with what it is for."""
+    """Append the slots of a P2POp: its tensor, with the operation and the other rank."""
     start = len(slots)
     _walk_member(value.get("tensor"), "tensor", prefix, path, side, slots, depth + 1)
     op, peer = value.get("op"), value.get("peer")
@@ -132,7 +139,7 @@ def _join(path: str, part: str) -> str:
 
 
 def leaf_of(value: Any, name: str) -> Value:
-    """The value of one leaf; ``name`` is the last part of its path."""
+    """Return the value of one leaf; ``name`` is the last part of its path."""
     if value is None:
         return Value(Kind.NULL, "None", "None")
     if not isinstance(value, dict):
@@ -160,7 +167,7 @@ def leaf_of(value: Any, name: str) -> Value:
 
 
 def _bare(name: object) -> str:
-    """The name of a type without the packages that it is in."""
+    """Return the name of a type without its packages."""
     return name.rpartition(".")[2] if isinstance(name, str) else ""
 
 

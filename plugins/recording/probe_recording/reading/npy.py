@@ -1,4 +1,4 @@
-"""Read ``.npy`` files; object arrays, which would have to be unpickled, are refused."""
+"""Reading of ``.npy`` files without unpickling: arrays of Python objects are refused."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["load_npy"]
 
 
 def load_npy(file_name: str | os.PathLike[str]) -> np.ndarray[Any, Any]:
-    """The array in a file, not to be written to, and mapped where that is safe.
+    """Return the read-only array in a file, memory-mapped if that is safe.
 
     Raises:
-        UnreadableTensor: The file is damaged, cut off, or holds objects.
+        UnreadableTensor: The file is damaged, cut off, or holds Python objects.
         OSError: The file cannot be opened.
     """
     path = Path(file_name)

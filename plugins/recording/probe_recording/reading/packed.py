@@ -1,14 +1,14 @@
-"""Read the packed store: the tensors of a rank and step in one safetensors file, opened once.
+"""Reading of the packed store: the tensors of a rank and step in one safetensors file, opened once.
 
-The file begins with the length of its header, eight bytes little-endian, and the header, a JSON
-object that gives each tensor's element type, shape and place in the data behind it. Three keys of
-its ``__metadata__``, JSON objects as texts, are probe's own: ``alias`` gives names of tensors
-that are stored under another name, ``dtype`` and ``shape`` what entries of U8 hold whose element
-type safetensors lacks. While a recording goes on the head of the file is not final; a journal
-beside it then holds the header, and where the data begin.
+The format is docs/formats.md#tensor-files. The file begins with the length of its header, eight bytes
+little-endian, and the header, a JSON object that gives the element type, shape and place of each tensor
+in the data behind it. Three keys of its ``__metadata__``, JSON objects as texts, are probe's own: ``alias``
+maps names of tensors to the names that they are stored under, ``dtype`` and ``shape`` describe U8 entries
+whose element type safetensors lacks. While a recording goes on, the head of the file is not final; a journal
+beside it then holds the header and the offset of the data.
 
-A file may come from a stranger, so everything is checked before anything is built from it: what
-is wrong with one entry costs that tensor, what is wrong with the header costs the file.
+A file may come from a stranger, so everything is checked before it is used: an error in one entry makes
+that tensor unreadable, an error in the header the whole file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
 LARGEST_HEADER = 256 << 20
 MOST_DIMENSIONS = 32
 KEPT_MAPPED = 64 << 20
-"""Bytes handed out until the pages behind them are let go; whoever still looks at one gets it again."""
+"""Bytes handed out before the mapped pages are released; the system reloads a page that is used again."""
 
 _PLAIN = {
     "float64": 8, "float32": 4, "float16": 2, "int64": 8, "int32": 4, "int16": 2, "int8": 1,
@@ -45,7 +45,7 @@ _EXTENDED = {
     "float8_e5m2fnuz": 1, "float8_e4m3b11fnuz": 1, "float8_e4m3": 1, "float8_e3m4": 1,
 }  # fmt: skip
 _SIZES = {**_PLAIN, **_EXTENDED}
-"""Bytes of an element, by numpy's name or by that of ml_dtypes."""
+"""Bytes per element, by the name of the dtype in numpy or ml_dtypes."""
 
 _CODES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64",
@@ -57,7 +57,7 @@ _CODES = {
 
 
 class _Entry(NamedTuple):
-    """A tensor that was checked: where in the file it lies, and what it is."""
+    """A checked entry of the header: dtype, shape and offset in the file, in bytes."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -65,12 +65,17 @@ class _Entry(NamedTuple):
 
     @property
     def stop(self) -> int:
-        """Where the tensor ends in the file."""
+        """The offset of the tensor's end in the file, in bytes."""
         return self.start + prod(self.shape) * _SIZES[self.dtype]
 
 
 class _Stretches:
-    """A file whose bytes are read as they are asked for; one that is complete must stay as it is."""
+    """A file that is read piece by piece, for systems or files that cannot be mapped.
+
+    Args:
+        file: The open file.
+        complete: True if its recording has ended; a change of the file is then an error.
+    """
 
     def __init__(self, file: io.FileIO, complete: bool) -> None:
         self._file = file
@@ -90,8 +95,8 @@ class _Stretches:
         return content
 
     def _state(self) -> tuple[int, int]:
-        found = os.fstat(self._file.fileno())
-        return found.st_size, found.st_mtime_ns
+        status = os.fstat(self._file.fileno())
+        return status.st_size, status.st_mtime_ns
 
     def __del__(self) -> None:
         self._file.close()
@@ -101,21 +106,21 @@ Memory = Union[Mapped, _Stretches]
 
 
 class _Content(NamedTuple):
-    """A file that was opened; an entry that is wrong is a text that says how."""
+    """The content of an opened file; a wrong entry is replaced by a text on its error."""
 
     memory: Memory
     entries: dict[str, _Entry | str]
 
 
 def place_in(directory: str | Path, name: str) -> str:
-    """The regular file ``name`` in ``directory``, which no link may lead out of.
+    """Return the path of the regular file ``name`` in ``directory``.
 
     Raises:
-        UnreadableTensor: A link that leads out, or something that is no file.
-        OSError: There is no such file, or it cannot be looked at.
+        UnreadableTensor: It is a link out of the directory, or no regular file.
+        OSError: There is no such file, or it cannot be accessed.
         ValueError: No file can have this name.
     """
-    path = f"{directory}{os.sep}{name}"  # there are many thousand; pathlib takes ten times as long
+    path = f"{directory}{os.sep}{name}"  # for many thousand files; pathlib takes ten times as long
     kind = os.lstat(path).st_mode
     if stat.S_ISLNK(kind):
         if os.path.realpath(directory) != os.path.dirname(os.path.realpath(path)):  # noqa: PTH120
@@ -127,7 +132,7 @@ def place_in(directory: str | Path, name: str) -> str:
 
 
 class PackedTensors:
-    """The packed file of a directory, opened when first asked for a tensor."""
+    """The packed file of a directory, opened on first use."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -135,12 +140,12 @@ class PackedTensors:
 
     @classmethod
     def find(cls, directory: Path) -> PackedTensors | None:
-        """The packed file in ``directory``; None where there is none."""
+        """Return the packed file in ``directory``, or None if there is none."""
         return cls(directory) if os.path.lexists(directory / PACKED_FILE) else None
 
     @cached_property
     def _content(self) -> _Content | str:
-        """What the file holds, or why nothing in it can be read."""
+        """The content of the file, or a sentence on why nothing in it can be read."""
         try:
             return _read(self._directory)
         except UnreadableTensor as error:
@@ -152,7 +157,7 @@ class PackedTensors:
 
     @property
     def problem(self) -> str | None:
-        """Why nothing in the file can be read, in one sentence; None where it is sound as a whole."""
+        """A sentence on why nothing in the file can be read; None if the header is sound."""
         return self._content if isinstance(self._content, str) else None
 
     def __contains__(self, name: str) -> bool:
@@ -160,12 +165,12 @@ class PackedTensors:
         return not isinstance(content, str) and name in content.entries
 
     def load(self, name: str) -> np.ndarray[Any, Any]:
-        """The tensor ``name``, not to be written to, as a view of the file where that is mapped.
+        """Return the tensor ``name`` as a read-only array, a view of the file if that is mapped.
 
-        bfloat16 and float8 come as the dtypes of ml_dtypes.
+        bfloat16 and float8 are returned in the dtypes of ml_dtypes.
 
         Raises:
-            UnreadableTensor: No such tensor, or one that is not what the header claims.
+            UnreadableTensor: There is no such tensor, or its data contradict the header.
         """
         content = self._content
         if isinstance(content, str):
@@ -189,7 +194,8 @@ class PackedTensors:
                 array = np.ndarray(entry.shape, dtype, memory[entry.start : entry.start + size])
         except (ImportError, AttributeError):
             raise UnreadableTensor(
-                f"{name} holds {entry.dtype}, which takes the package ml_dtypes (0.5 or later) to read"
+                f"{name} holds {entry.dtype}, which needs the package ml_dtypes (0.5 or later) to be read: "
+                'pip install "ml_dtypes>=0.5"'
             ) from None
         except OSError as error:
             raise UnreadableTensor(f"{PACKED_FILE} cannot be read: {error.strerror or error}") from None
@@ -208,7 +214,7 @@ class PackedTensors:
         return copy
 
     def _let_go(self, memory: Mapped, size: int) -> None:
-        """Drop the pages seen so far now and then, so that memory does not grow with the file."""
+        """Release the mapped pages from time to time, so that memory does not grow with the file."""
         self._handed_out += size
         if self._handed_out > KEPT_MAPPED:
             self._handed_out = size
@@ -220,7 +226,7 @@ class PackedTensors:
 def _dtype(name: str) -> np.dtype[Any]:
     if name in _PLAIN:
         return np.dtype(name)
-    import ml_dtypes  # no dependency of the core: frameworks that record such types bring it
+    import ml_dtypes  # not declared as a dependency: plugins whose framework records such types bring it
 
     extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
     return extended
@@ -230,7 +236,7 @@ def _dtype(name: str) -> np.dtype[Any]:
 
 
 def _read(directory: Path) -> _Content:
-    journal = _journal(directory)  # first: what it lists lies in the file by the time that is mapped
+    journal = _journal(directory)  # read first, so that the file mapped later holds everything it lists
     path = place_in(directory, PACKED_FILE)
     file = io.FileIO(path)
     if not os.fstat(file.fileno()).st_size:
@@ -249,17 +255,17 @@ def _read(directory: Path) -> _Content:
 
 
 def _journal(directory: Path) -> tuple[int, dict[str, Any]] | None:
-    """Where the data begin and the header, from the journal; None where there is none."""
+    """Return the offset of the data and the header from the journal; None if there is no journal."""
     try:
         path = Path(place_in(directory, JOURNAL_FILE))
         if path.stat().st_size > LARGEST_HEADER:
             raise UnreadableTensor(f"{JOURNAL_FILE} is larger than any that a recorder writes")
-        found = _object(path.read_bytes(), JOURNAL_FILE)
+        journal = _object(path.read_bytes(), JOURNAL_FILE)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise UnreadableTensor(f"{JOURNAL_FILE} cannot be read: {error.strerror or error}") from None
-    start, header = found.get("data_start"), found.get("header")
+    start, header = journal.get("data_start"), journal.get("header")
     if type(start) is not int or start < 0:
         raise UnreadableTensor(f'{JOURNAL_FILE} is damaged: its "data_start" is no whole number from 0 on')
     if not isinstance(header, dict):
@@ -268,21 +274,21 @@ def _journal(directory: Path) -> tuple[int, dict[str, Any]] | None:
 
 
 def _moved(memory: Memory, start: int) -> bool:
-    """True for a file whose data no longer begin at ``start``, where its journal says they do.
+    """Return True if the data no longer begin at ``start``, although the journal says so.
 
-    A recorder whose header outgrew its room completes a copy with more room, puts that in the
-    file's place and then removes the journal; it may be killed, or we may look, in between.
+    A recorder whose header outgrew its room writes a copy with more room, replaces the file by it and then
+    removes the journal. It may be killed, or the file may be read, between the last two.
     """
     own = 8 + int.from_bytes(memory[:8], "little")
     return own != start and 8 < own <= len(memory)
 
 
 def _header(memory: Memory) -> tuple[int, dict[str, Any]]:
-    """Where the data begin and the header, from the head of the file."""
+    """Return the offset of the data and the header from the head of the file."""
     length = int.from_bytes(memory[:8], "little")
     start = 8 + length
     if memory[:8] in (bytes(8), b" " * 8):
-        raise UnreadableTensor(f"{PACKED_FILE} has no header: its recording did not get far enough")
+        raise UnreadableTensor(f"{PACKED_FILE} has no header: its recording ended before the first flush")
     if length > LARGEST_HEADER:
         raise UnreadableTensor(f"{PACKED_FILE} is damaged: it claims a header of {length} bytes")
     if start > len(memory):
@@ -293,12 +299,12 @@ def _header(memory: Memory) -> tuple[int, dict[str, Any]]:
 def _object(data: bytes | str, what: str) -> dict[str, Any]:
     try:
         text = data if isinstance(data, str) else data.decode()
-        found = json.loads(text, parse_constant=_refuse)
+        value = json.loads(text, parse_constant=_refuse)
     except (ValueError, RecursionError):
         raise UnreadableTensor(f"{what} is not valid JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise UnreadableTensor(f"{what} is not a JSON object")
-    return found
+    return value
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -306,7 +312,13 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _entries(header: dict[str, Any], start: int, size: int) -> dict[str, _Entry | str]:
-    """The tensors by all their names, as a header gives them; ``size`` bytes lie from ``start`` on."""
+    """Return the entries of a header by all names of their tensors.
+
+    Args:
+        header: The JSON object; it is changed.
+        start: The offset of the data, in bytes.
+        size: Bytes of data in the file.
+    """
     metadata = header.pop("__metadata__", None)
     if metadata is not None and not isinstance(metadata, dict):
         raise UnreadableTensor(f"{PACKED_FILE} is damaged: its metadata are not a JSON object")
@@ -339,7 +351,11 @@ def _own(metadata: dict[str, Any], key: str) -> dict[str, Any]:
 
 
 def _entry(fields: Any, start: int, size: int) -> _Entry:
-    """An entry of the header, checked; raises ValueError with the rest of a sentence about it."""
+    """Return a checked entry of the header.
+
+    Raises:
+        ValueError: The entry is wrong; the text continues a sentence that begins with the tensor's name.
+    """
     if not isinstance(fields, dict):
         raise ValueError("is not described by a JSON object")
     code, offsets = fields.get("dtype"), fields.get("data_offsets")
@@ -360,7 +376,11 @@ def _entry(fields: Any, start: int, size: int) -> _Entry:
 
 
 def _extended(entry: _Entry, dtype: Any, shape: Any) -> _Entry:
-    """What an entry of U8 really holds; raises ValueError with the rest of a sentence about it."""
+    """Return a U8 entry with the dtype and shape that it stands for.
+
+    Raises:
+        ValueError: They contradict the entry; the text continues a sentence that begins with its name.
+    """
     if not isinstance(dtype, str) or dtype not in _SIZES:
         raise ValueError(_unknown(dtype))
     if entry.dtype != "uint8" or len(entry.shape) != 1:

@@ -1,4 +1,4 @@
-"""A run in a ``dump.json``: its header, an index of its records, and its tensors, opened late."""
+"""A run in a ``dump.json``: its header, an index of its records, and its tensors, opened on demand."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from probe_recording.reading.stacks import Stacks
 from probe_recording.reading.tensors import TensorLoader, tensors_in
 
 TOLD_EVERY = 4 << 20
-"""Bytes between two words on how far the reading is."""
+"""Bytes read between two reports of progress."""
 
 
 @contextmanager
 def collection_paused() -> Iterator[None]:
-    """Without searches for cycles, which would walk all that was read again and again, and find none."""
+    """Pause Python's garbage collector, which would search all parsed records again and again in vain."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -50,7 +50,7 @@ def collection_paused() -> Iterator[None]:
 
 
 def _unfinished(notes: Any) -> str:
-    """Why records may be missing at the end of a step, by the notes of probe's recorder."""
+    """Return the reason why the last records may be missing, from the notes of probe's recorder; else ""."""
     if not isinstance(notes, dict) or not notes.get(UNFINISHED):
         return ""
     lost = notes.get(LOST)
@@ -58,11 +58,19 @@ def _unfinished(notes: Any) -> str:
 
 
 class DumpRun(Run):
-    """One ``dump.json`` or ``debug.json`` with what lies beside it.
+    """One ``dump.json`` or ``debug.json`` with the files beside it (docs/formats.md#dump-json).
 
-    Opening it reads the file once, checks every record and keeps where each one lies; records
-    are parsed again on demand once ``KEPT_SLOTS`` values are in memory, so that memory grows with
-    the number of records (by some 400 bytes each) and not with what they hold.
+    Opening it reads the file once, checks every record and notes its offset. The first ``KEPT_SLOTS`` values
+    stay in memory; later records are parsed again on demand, so that memory grows by some 400 bytes a record,
+    whatever it holds.
+
+    Args:
+        path: The record file.
+        framework: The framework of a file whose header names none.
+        load: The reader of the framework's tensor files.
+
+    Raises:
+        UserError: The file cannot be read, or its content violates the format.
     """
 
     def __init__(self, path: Path, framework: str, load: TensorLoader) -> None:
@@ -94,10 +102,10 @@ class DumpRun(Run):
             with self.path.open("rb") as file:
                 size = self.path.stat().st_size
                 cursor = JsonCursor(file)
-                found = cursor.peek()
-                if not found:
+                first = cursor.peek()
+                if not first:
                     raise UserError(f"{self.path} is empty.", "Record the run again, or give another file.")
-                if found != "{":
+                if first != "{":
                     raise UserError(
                         f"{self.path} does not hold a JSON object.",
                         "Give the dump.json or debug.json that a recorder wrote.",
@@ -123,7 +131,9 @@ class DumpRun(Run):
                 "The file may have been cut off; copy it again or record the run again.",
             ) from None
         except FieldError as error:
-            raise UserError(f"{self.path}: {error}.", "Record the run again, or mend that field.") from None
+            raise UserError(
+                f"{self.path}: {error}.", "Record the run again, or correct that field."
+            ) from None
         except OSError as error:
             raise UserError(
                 f"{self.path} cannot be read: {error.strerror or error}.",
@@ -145,7 +155,7 @@ class DumpRun(Run):
     def _text(self, head: dict[str, Any], key: str, default: str | None) -> str:
         value = head.get(key, default)
         if not isinstance(value, str) or (default is None and not value):
-            problem = "must be a text that says something" if key in head else "is missing"
+            problem = "must be a text that is not empty" if key in head else "is missing"
             raise UserError(
                 f'{self.path}: "{key}" {problem}.',
                 "Give the dump.json or debug.json that a recorder wrote.",
@@ -181,32 +191,32 @@ class DumpRun(Run):
             ("tensor", "statistics"),
         )
 
-    # -- asking ------------------------------------------------------------------------
+    # -- records and tensors -----------------------------------------------------------
 
     def names(self) -> Sequence[str]:
-        """The names of the records, in the order of the run."""
+        """Return the names of the records, in the order of the run."""
         return self._names
 
     def find(self, key: str) -> int | None:
-        """The index of the record called ``key``."""
+        """Return the index of the record ``key``, or None."""
         return self._index.get(key)
 
     def record(self, index: int) -> Record:
-        """The record at ``index``."""
+        """Return the record at ``index``."""
         if index < len(self._kept):
             return self._kept[index]
         return record_of(index, self._names[index], self.fields(index))
 
     def fields(self, index: int) -> Any:
-        """The record at ``index`` as the file has it."""
+        """Return the JSON value of the record at ``index``."""
         self._file.seek(self._begins[index])
         return jsonstream.parse(self._file.read(self._ends[index] - self._begins[index]))
 
     def tensor(self, value: Value) -> np.ndarray[Any, Any]:
-        """The data of a tensor value, mapped and not copied where the file allows it.
+        """Return the data of a tensor value, memory-mapped if the file allows it.
 
         Raises:
-            UnreadableTensor: no such file, or a file that is not what it claims.
+            UnreadableTensor: There is no such file, or it is damaged.
         """
         return self._tensors(value)
 
@@ -214,23 +224,23 @@ class DumpRun(Run):
 
     @property
     def stack_path(self) -> Path:
-        """Where the recorder puts the call stacks."""
+        """The path of the recorder's file of call stacks."""
         return self.path.parent / STACK_FILE
 
     def use_stacks(self, path: Path) -> None:
-        """Read the call stacks in ``path``; ``stack_of`` answers from then on."""
+        """Read the call stacks in ``path``, for ``stack_of`` to return."""
         self._stacks = Stacks.read(path)
 
     def stack_of(self, key: str) -> tuple[str, ...] | None:
-        """The frames recorded for ``key``, innermost first; None where none are known."""
+        """Return the frames recorded for ``key``, innermost first, or None."""
         return self._stacks.of(key) if self._stacks else None
 
     @cached_property
     def construct(self) -> Construct:
-        """Which module each call was made in, as far as the recorder noted it."""
+        """The module around each call, as far as the recorder noted it."""
         return read_construct(self.path.parent / CONSTRUCT_FILE)
 
     def close(self) -> None:
-        """Let the files go; tensors handed out stay readable."""
+        """Close the files; tensors handed out stay readable."""
         self._file.close()
         self._tensors.close()

@@ -1,4 +1,4 @@
-"""Call stacks as the recorders write them: one entry a record, or records grouped by stack."""
+"""Reading of ``stack.json`` in both of its forms (docs/formats.md#stack-json)."""
 
 from __future__ import annotations
 
@@ -10,14 +10,20 @@ from probe_core.files.jsonstream import load_object
 
 
 class Stacks:
-    """The frames of each record, shared where records share them."""
+    """The call stack of each record; equal stacks are kept once."""
 
     def __init__(self, frames: dict[str, tuple[str, ...]]) -> None:
         self._frames = frames
 
     @classmethod
     def read(cls, path: Path) -> Stacks:
-        """The stacks in ``path``, in the form of 1.0.4 (a record's frames) or of 8.3 (groups)."""
+        """Return the stacks in a file of either form: frames per record, or records grouped by stack.
+
+        msprobe 1.0 writes the first form, msprobe 8.3 and probe write the second.
+
+        Raises:
+            UserError: The file cannot be read or has neither form.
+        """
         frames: dict[str, tuple[str, ...]] = {}
         for key, value in load_object(path, "stack file").items():
             if not isinstance(value, list):
@@ -32,7 +38,7 @@ class Stacks:
         return cls(frames)
 
     def of(self, key: str) -> tuple[str, ...] | None:
-        """The frames recorded for ``key``, innermost first."""
+        """Return the frames recorded for ``key``, innermost first, or None."""
         return self._frames.get(key)
 
 

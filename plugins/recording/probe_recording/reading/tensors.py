@@ -1,4 +1,4 @@
-"""The tensors of a run: in files of their own or in the packed file, on this machine or elsewhere."""
+"""Access to the tensors of a run, in single files or in the packed file, local or remote."""
 
 from __future__ import annotations
 
@@ -20,14 +20,24 @@ from probe_recording.reading.packed import PackedTensors, place_in
 
 
 class TensorLoader(Protocol):
-    """Reads one tensor file into an array without running anything the file contains."""
+    """A function that reads one tensor file without running anything that the file contains."""
 
     def __call__(self, path: str, /) -> np.ndarray[Any, Any]:
-        """The tensor in ``path``; raises UnreadableTensor."""
+        """Return the tensor in ``path``.
+
+        Raises:
+            UnreadableTensor: The file is damaged.
+            FileNotFoundError: There is no such file.
+        """
 
 
 class Tensors:
-    """The tensor files in a directory of this machine."""
+    """The tensors in a local directory.
+
+    Args:
+        directory: The directory.
+        load: The reader of single tensor files.
+    """
 
     def __init__(self, directory: Path, load: TensorLoader) -> None:
         self._directory = str(directory)
@@ -35,13 +45,12 @@ class Tensors:
         self._packed = PackedTensors.find(directory)
 
     def __call__(self, value: Value) -> np.ndarray[Any, Any]:
-        """The data of a tensor value, mapped and not copied where the file allows it.
+        """Return the data of a tensor value, memory-mapped if the file allows it.
 
-        It is read from the packed file where that holds it, by the file's name without its suffix, else from
-        a file of its own.
+        The packed file is tried first, with the ``data_name`` without its suffix, then a file of that name.
 
         Raises:
-            UnreadableTensor: no such file, or a file that is not what it claims.
+            UnreadableTensor: There is no such tensor, or its file is damaged.
         """
         name = value.data_name
         assert name is not None
@@ -64,21 +73,22 @@ class Tensors:
         return self._load(place_in(self._directory, name))
 
     def close(self) -> None:
-        """Let the packed file go; tensors handed out stay readable."""
+        """Close the packed file; tensors handed out stay readable."""
         self._packed = None
 
 
 class RemoteTensors(Tensors):
-    """Tensor files elsewhere: each is fetched into a temporary file, which goes once it is mapped.
+    """The tensors in a remote directory, each fetched into a temporary file when it is read.
 
-    The packed file is fetched whole, and stays until the run is closed.
+    The packed file is fetched as a whole when this object is made, and removed when it is closed. A single
+    file is removed as soon as it is mapped.
     """
 
     def __init__(self, directory: Any, load: TensorLoader) -> None:
         self._remote = directory
         self._home = private_directory()
         self._forget = weakref.finalize(self, shutil.rmtree, self._home, ignore_errors=True)
-        for name in (JOURNAL_FILE, PACKED_FILE):  # the journal first, as whoever reads them expects
+        for name in (JOURNAL_FILE, PACKED_FILE):  # the journal first: the file must hold all it lists
             with suppress(FileNotFoundError):
                 self._fetch(name)
         super().__init__(self._home, load)
@@ -92,7 +102,8 @@ class RemoteTensors(Tensors):
             local.unlink(missing_ok=True)
             if isinstance(error, OSError) or not isinstance(error, Exception):
                 raise
-            raise OSError(errno.EIO, str(error) or type(error).__name__) from None  # clients have their own
+            # clients of remote file systems raise exceptions of their own
+            raise OSError(errno.EIO, str(error) or type(error).__name__) from None
         return local
 
     def _read(self, name: str) -> np.ndarray[Any, Any]:
@@ -100,15 +111,15 @@ class RemoteTensors(Tensors):
         try:
             return super()._read(name)
         finally:
-            with suppress(OSError):  # a system that keeps mapped files removes them with the directory
+            with suppress(OSError):  # systems that cannot remove mapped files remove them with the directory
                 local.unlink()
 
     def close(self) -> None:
-        """Let all fetched files go."""
+        """Remove all fetched files."""
         super().close()
         self._forget()
 
 
 def tensors_in(directory: Path, load: TensorLoader) -> Tensors:
-    """The tensors in ``directory``, wherever it lies."""
+    """Return the tensors in a local or remote directory."""
     return RemoteTensors(directory, load) if is_remote(directory) else Tensors(directory, load)

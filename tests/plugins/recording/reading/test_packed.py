@@ -480,7 +480,7 @@ def test_without_ml_dtypes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     store = write_packed(tmp_path, {"x": X.astype(ml_dtypes.bfloat16), "good": X})
     packed._dtype.cache_clear()
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
-    with pytest.raises(UnreadableTensor, match="x holds bfloat16, which takes the package ml_dtypes"):
+    with pytest.raises(UnreadableTensor, match="x holds bfloat16, which needs the package ml_dtypes"):
         store.load("x")
     same(store.load("good"), X)
 

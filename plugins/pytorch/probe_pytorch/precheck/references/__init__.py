@@ -1,7 +1,7 @@
-"""The NPU's fused operators in higher precision (spec: pre-check guide 6).
+"""References of the NPU's fused operators in higher precision (docs/standards.md#fused-operators).
 
-``operators.yaml`` lists them with the addresses of their definitions. Reading it needs no torch; torch is
-imported with the first definition that is made.
+``operators.yaml`` lists them with the addresses of their definitions. Reading it needs no torch, which is
+imported with the first definition that is loaded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def specs() -> list[ReferenceSpec]:
-    """A reference for each fused operator of the list; ``make`` gives a ``FusedOperator``."""
+    """Return a spec for each fused operator in the list, whose ``make`` returns a ``FusedOperator``."""
     return [
         ReferenceSpec(
             name=name,

@@ -1,4 +1,4 @@
-"""Activations: fast_gelu, mish, swiglu (spec: pre-check guide 6)."""
+"""Definitions of activations: fast_gelu, mish, swiglu (docs/standards.md#fused-operators)."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ from torch.nn import functional
 from probe_pytorch.precheck.references.checks import axis_of, check
 
 SLOPE = 1.702
-"""The slope of the sigmoid that stands for the normal distribution in fast_gelu."""
+"""The slope of the sigmoid that approximates the normal distribution in fast_gelu."""
 
 
 def npu_fast_gelu(x: Tensor) -> Tensor:
-    """x·σ(1.702 x), element by element.
+    """Return x·σ(1.702 x) of each element.
 
-    The guide writes it as x·exp(0.851 (x − |x|)) / (1 + exp(−1.702 |x|)), which is the same function, and so
-    is its derivative; no finite x overflows in either form.
+    msprobe 8.3 writes it as x·exp(0.851 (x − |x|)) / (1 + exp(−1.702 |x|)), which is the same function with
+    the same derivative; no finite x overflows in either form.
     """
     return x * torch.sigmoid(SLOPE * x)
 
 
 def npu_mish(x: Tensor) -> Tensor:
-    """x·tanh(softplus(x)), element by element."""
+    """Return x·tanh(softplus(x)) of each element."""
     return functional.mish(x)
 
 
 def npu_swiglu(x: Tensor, dim: int = -1) -> Tensor:
-    """silu(a)·b of the halves a and b of ``x`` along ``dim``.
+    """Return silu(a)·b, where a and b are the halves of ``x`` along ``dim``.
 
-    Unlike the older tool, nothing is rounded to 16 bits between the steps, forward or backward.
+    Unlike msprobe 8.3, nothing is rounded to 16 bits between the steps, forward or backward.
 
     Raises:
         ValueError: There is no such axis, or its length is odd.

@@ -1,4 +1,4 @@
-"""Attention in float64 (spec: pre-check guide 6)."""
+"""The definition of fused attention, in float64 (docs/standards.md#fused-operators)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from probe_pytorch.precheck.references.attention_masks import EVERYTHING, Maskin
 from probe_pytorch.precheck.references.checks import check, check_broadcasts
 
 MASKED = -40000.0
-"""What is added to masked scores, after the scale (spec: pre-check guide 6)."""
+"""The number added to masked scores after they are scaled."""
 
 REPEATS = 8
-"""How often the operator repeats the maximum and the sum of a row, along a last axis of their own."""
+"""The length of the last axis, along which the operator repeats the maximum and the sum of a row."""
 
 
 Attention = tuple[Tensor, Tensor, Tensor]
-"""The result, and the maximum and the sum of each row of the softmax, which are kept for the backward."""
+"""The output, and the maximum and the sum of each row of the softmax, which the backward uses."""
 
 
 def npu_fusion_attention(
@@ -51,20 +51,21 @@ def npu_fusion_attention(
     softmax_layout: str = "",
     sink: Tensor | None = None,
 ) -> Attention:
-    """softmax(scale·(q kᵀ + pse) + mask)·v in float64, with the maximum and the sum of each row's softmax.
+    """Return softmax(scale·(q kᵀ + pse) + mask)·v, with the maximum and the sum of each row of the softmax.
 
-    Nothing is dropped: ``keep_prob`` is taken as 1. Fewer heads of key and value than ``head_num``, the heads
-    of the query, are shared by groups of query heads. Masked scores get −40000 added, so that a row that is
-    masked as a whole comes out as if nothing of it were masked. ``scale`` is 1 where it is not given, as the
-    operator's documentation has it (the older tool took 1/√d). For masks see ``attention_masks.Masking``.
+    There is no dropout: ``keep_prob`` is treated as 1. If key and value have fewer heads than ``head_num``,
+    the number of the query's heads, groups of query heads share them. −40000 is added to masked scores, so
+    that a row that is masked completely has the same result as without a mask. The default of ``scale`` is 1,
+    as in the operator's documentation (msprobe 8.3 uses 1/√d). For masks see ``attention_masks.Masking``.
 
-    All three are float64. ``out`` is laid out as the query; maximum and sum are (B, N, S, 8), for the layout
-    TND (T, N, 8), and carry no gradient. The operator's further outputs (reserved, seed, offset, length of
-    the dropout mask) are not given.
+    Returns:
+        Three float64 tensors: the output in the layout of the query, and the maximum and the sum, of shape
+        (B, N, S, 8) or, for the layout TND, (T, N, 8), without gradients. The operator's further outputs
+        (reserved, seed, offset, length of the dropout mask) are left out.
 
     Raises:
         ValueError: The layout or ``sparse_mode`` is unknown, shapes do not fit, or an argument is given that
-            this definition leaves out (``padding_mask``, ``prefix``, ``sink``, ``pse`` for TND).
+            this definition does not support (``padding_mask``, ``prefix``, ``sink``, ``pse`` for TND).
     """
     for name, argument in (("padding_mask", padding_mask), ("prefix", prefix), ("sink", sink)):
         check(argument is None, f"{name} is given, for which there is no definition.")
@@ -78,7 +79,7 @@ def npu_fusion_attention(
 
 
 def _attend(heads: Heads, pse: Tensor | None, masking: Masking, scale: float) -> Attention:
-    """Attention of heads laid out as (B, N, S, D)."""
+    """Return the attention of heads in the layout (B, N, S, D)."""
     query = heads.query
     groups = query.shape[1] // heads.key.shape[1]
     key, value = (tensor.repeat_interleave(groups, 1) for tensor in (heads.key, heads.value))
@@ -101,10 +102,10 @@ def _attend(heads: Heads, pse: Tensor | None, masking: Masking, scale: float) ->
 def _attend_each(
     heads: Heads, parts: Sequence[tuple[slice, slice]], masking: Masking, scale: float
 ) -> Attention:
-    """Attention of heads laid out as (T, N, D), each sequence by itself; where there is none, zeros."""
+    """Return the attention of each sequence in the layout (T, N, D), with zeros outside of sequences."""
     results = []
-    for ours, theirs in parts:
-        part = Heads(heads.query[ours], heads.key[theirs], heads.value[theirs])
+    for queries, keys in parts:
+        part = Heads(heads.query[queries], heads.key[keys], heads.value[keys])
         if part.query.shape[0] and part.key.shape[0]:
             batch = Heads(*(tensor.transpose(0, 1).unsqueeze(0) for tensor in part))
             result = _attend(batch, None, masking, scale)

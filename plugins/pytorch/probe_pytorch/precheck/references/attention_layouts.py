@@ -1,7 +1,7 @@
-"""How query, key and value of attention are laid out (spec: pre-check guide 6).
+"""Layouts of query, key and value in fused attention (docs/standards.md#fused-operators).
 
-B is the batch, S the length of a sequence, N the number of heads, D the length of a head, H is N·D, and T the
-tokens of all sequences, one sequence behind the other.
+B is the batch, S the length of a sequence, N the number of heads, D the length of a head, H is N·D, and T
+counts the tokens of all sequences, one after another.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from probe_pytorch.precheck.references.checks import check
 TND = "TND"
 
 _TO_BNSD = {"BSH": (0, 2, 1, 3), "SBH": (1, 2, 0, 3), "BSND": (0, 2, 1, 3), "BNSD": (0, 1, 2, 3)}
-"""The order of the axes of each layout, H split into N and D, that makes it BNSD."""
+"""The permutation of each layout's axes, with H split into N and D, that gives BNSD."""
 
 
 class Heads(NamedTuple):
-    """Query, key and value laid out as (B, N, S, D), or as (T, N, D)."""
+    """Query, key and value in the layout (B, N, S, D) or (T, N, D)."""
 
     query: Tensor
     key: Tensor
@@ -28,7 +28,17 @@ class Heads(NamedTuple):
 
 
 def split_heads(query: Tensor, key: Tensor, value: Tensor, head_num: int, layout: str) -> Heads:
-    """The three with their heads apart: (T, N, D) for the layout TND, (B, N, S, D) for every other.
+    """Return query, key and value with an axis of heads.
+
+    Args:
+        query: The query, in the given layout.
+        key: The key, in the given layout.
+        value: The value, in the given layout.
+        head_num: Number of heads of the query.
+        layout: BSH, SBH, BSND, BNSD or TND.
+
+    Returns:
+        The three in the layout (T, N, D) for TND and (B, N, S, D) for all others.
 
     Raises:
         ValueError: The layout is unknown, or the shapes do not fit it, ``head_num`` or each other.
@@ -53,7 +63,7 @@ def split_heads(query: Tensor, key: Tensor, value: Tensor, head_num: int, layout
 
 
 def _split_last(heads: Heads, head_num: int) -> Heads:
-    """H split into N and D; D is known from the query, N of key and value is known from the key."""
+    """Split H into N and D: the query and ``head_num`` give D, the key gives N of key and value."""
     query, key, value = heads
     length, rest = divmod(query.shape[-1], head_num)
     check(not rest and length > 0, f"H of query is {query.shape[-1]}, no multiple of head_num {head_num}.")
@@ -69,9 +79,9 @@ def _split_last(heads: Heads, head_num: int) -> Heads:
 
 def _check_heads(heads: Heads, head_num: int) -> None:
     query, key, value = heads
-    ours, theirs = query.shape[1], key.shape[1]
-    check(ours == head_num, f"query has {ours} heads, but head_num is {head_num}.")
-    check(theirs > 0 and ours % theirs == 0, f"{ours} heads of query cannot share {theirs} heads of key.")
+    queries, keys = query.shape[1], key.shape[1]
+    check(queries == head_num, f"query has {queries} heads, but head_num is {head_num}.")
+    check(keys > 0 and queries % keys == 0, f"{queries} heads of query cannot share {keys} heads of key.")
     check(
         key.shape[:-1] == value.shape[:-1],
         "key and value differ in their batch, heads or length.",
@@ -81,7 +91,7 @@ def _check_heads(heads: Heads, head_num: int) -> None:
 
 
 def merge_heads(tensor: Tensor, layout: str) -> Tensor:
-    """A tensor (B, N, S, D) in ``layout``."""
+    """Return a tensor of the layout (B, N, S, D) in ``layout``."""
     to_bnsd = _TO_BNSD[layout]
     tensor = tensor.permute([to_bnsd.index(axis) for axis in range(4)])
     return tensor.flatten(-2) if layout.endswith("H") else tensor
@@ -90,20 +100,23 @@ def merge_heads(tensor: Tensor, layout: str) -> Tensor:
 def sequences(
     heads: Heads, query_ends: Sequence[int] | None, key_ends: Sequence[int] | None
 ) -> list[tuple[slice, slice]]:
-    """Where each sequence of heads (T, N, D) lies in the query, and where in key and value.
+    """Return the slice of each sequence in the query, and its slice in key and value, for the layout TND.
 
-    The ends are running totals of the lengths; zeros behind them stand for sequences that take no part.
+    Args:
+        heads: Query, key and value in the layout (T, N, D).
+        query_ends: Running totals of the lengths in the query; zeros at the end stand for empty sequences.
+        key_ends: The same for key and value.
 
     Raises:
-        ValueError: The ends are missing, do not ascend, go beyond the tokens, or are not as many for both.
+        ValueError: The ends are missing, do not ascend, exceed the tokens, or differ in number.
     """
-    ours = _slices(query_ends, heads.query.shape[0], "actual_seq_qlen")
-    theirs = _slices(key_ends, heads.key.shape[0], "actual_seq_kvlen")
+    queries = _slices(query_ends, heads.query.shape[0], "actual_seq_qlen")
+    keys = _slices(key_ends, heads.key.shape[0], "actual_seq_kvlen")
     check(
-        len(ours) == len(theirs),
-        f"actual_seq_qlen has {len(ours)} elements, but actual_seq_kvlen has {len(theirs)}.",
+        len(queries) == len(keys),
+        f"actual_seq_qlen has {len(queries)} elements, but actual_seq_kvlen has {len(keys)}.",
     )
-    return list(zip(ours, theirs))
+    return list(zip(queries, keys))
 
 
 def _slices(ends: Sequence[int] | None, tokens: int, name: str) -> list[slice]:

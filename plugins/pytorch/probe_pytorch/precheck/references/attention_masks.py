@@ -1,4 +1,4 @@
-"""Which scores of attention are masked, by ``sparse_mode`` (spec: pre-check guide 6)."""
+"""Masks of fused attention by ``sparse_mode`` (docs/standards.md#fused-operators)."""
 
 from __future__ import annotations
 
@@ -10,36 +10,37 @@ from torch import Tensor
 from probe_pytorch.precheck.references.checks import check
 
 EVERYTHING = 2**31 - 1
-"""A number of tokens that no sequence has: ``pre_tockens`` and ``next_tockens`` where they are not given."""
+"""The default of ``pre_tockens`` and ``next_tockens``: more tokens than any sequence has."""
 
 AS_GIVEN, ALL_GIVEN, LEFT_UP, RIGHT_DOWN, BAND = range(5)
-"""The values of ``sparse_mode``: with 0 and 1 the mask is given in full, 2 and 3 are causal, 4 is a band."""
+"""The values of ``sparse_mode``: in 0 and 1 the mask is given in full, 2 and 3 are causal, 4 is a band."""
 
 COMPRESSED = (2048, 2048)
-"""The shape of the triangle that is given in the place of a whole mask in the modes 2, 3 and 4."""
+"""The shape of the triangle that is given instead of a full mask in the modes 2, 3 and 4."""
 
 
 @dataclass(frozen=True, slots=True)
 class Masking:
     """The mask of an attention.
 
-    A given mask is taken as it is: a score is masked where it is not zero. In the modes 2, 3 and 4 a mask of
-    shape (2048, 2048) stands for the mask of the mode, by which a query i sees the keys from i − ``before``
-    to i + ``after``, with (all, 0) for the modes 2 and 3. They are counted from the first query and key in
-    mode 2 and from the last in the modes 3 and 4. The older tool counted from the first in mode 4, which
-    matters where query and key differ in length.
+    A given mask is used unchanged: scores are masked where it is not zero. In the modes 2, 3 and 4 a mask of
+    shape (2048, 2048) stands for the mask of the mode, by which query i sees the keys from i − ``before`` to
+    i + ``after``. In the modes 2 and 3 it sees all earlier keys and no later ones. Positions are counted from
+    the first query and key in mode 2, and from the last in the modes 3 and 4. msprobe 8.3 counts from the
+    first in mode 4, which makes a difference if query and key differ in length.
 
-    Where no mask is given, nothing is masked, whatever the mode, ``before`` and ``after``: so the operator's
-    documentation has it. The older tool made up the mask of the mode.
+    Without a given mask nothing is masked, whatever ``mode``, ``before`` and ``after`` are, as in the
+    operator's documentation. msprobe 8.3 applies the mask of the mode instead.
 
     Attributes:
-        given: The mask, of a shape that can be broadcast to that of the scores; None for none.
-        mode: ``sparse_mode``.
-        before, after: ``pre_tockens`` and ``next_tockens``.
-        is_longest: A mask given in full is that of the longest sequence, to be cut to every other.
+        given: The mask, of a shape that can be broadcast to that of the scores; None for no mask.
+        mode: The argument ``sparse_mode``.
+        before: The argument ``pre_tockens``.
+        after: The argument ``next_tockens``.
+        is_longest: True if a full mask is that of the longest sequence and is cut for the others.
 
     Raises:
-        ValueError: The mode is none of 0 to 4.
+        ValueError: The mode is not from 0 to 4.
     """
 
     given: Tensor | None
@@ -55,7 +56,7 @@ class Masking:
         )
 
     def of(self, scores: Tensor) -> Tensor | None:
-        """True where one of the scores (…, queries, keys) is masked; None for nowhere."""
+        """Return a mask of the scores (…, queries, keys), True for masked ones; None if nothing is masked."""
         if self.given is None:
             return None
         queries, keys = scores.shape[-2:]

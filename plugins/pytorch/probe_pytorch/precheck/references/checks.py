@@ -1,4 +1,4 @@
-"""Checks of the arguments of a definition; what does not fit is a ValueError of one sentence."""
+"""Checks of the arguments of definitions, which raise a ValueError of one sentence."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch import Tensor
 
 
 def check(fits: bool, sentence: str) -> None:
-    """Raise ValueError with ``sentence`` unless the arguments fit."""
+    """Raise a ValueError with ``sentence`` unless ``fits`` is True."""
     if not fits:
         raise ValueError(sentence)
 
 
 def check_broadcasts(tensor: Tensor, shape: Sequence[int], what: str) -> None:
-    """Raise ValueError unless ``tensor``, called ``what``, can be broadcast to ``shape``."""
+    """Raise a ValueError unless ``tensor``, whose name is ``what``, can be broadcast to ``shape``."""
     try:
         fits = tuple(torch.broadcast_shapes(tensor.shape, tuple(shape))) == tuple(shape)
     except RuntimeError:
@@ -24,10 +24,10 @@ def check_broadcasts(tensor: Tensor, shape: Sequence[int], what: str) -> None:
 
 
 def axis_of(tensor: Tensor, dim: int) -> int:
-    """The axis ``dim`` of ``tensor``, counted from its front.
+    """Return the axis ``dim`` of ``tensor`` as a number from 0.
 
     Raises:
-        ValueError: It has no such axis.
+        ValueError: The tensor has no such axis.
     """
     check(-tensor.dim() <= dim < tensor.dim(), f"dim is {dim}, but the input has {tensor.dim()} dimensions.")
     return dim % tensor.dim()

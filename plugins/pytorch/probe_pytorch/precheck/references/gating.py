@@ -1,4 +1,4 @@
-"""The gate of a mixture of experts (spec: pre-check guide 6)."""
+"""The definition of the gate in a mixture of experts (docs/standards.md#fused-operators)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from probe_pytorch.precheck.references.checks import check
 def npu_moe_gating_top_k_softmax(
     x: Tensor, finished: Tensor | None = None, k: int = 1
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The ``k`` largest probabilities of each row of ``x`` (…, experts), their experts, and their places.
+    """Return the ``k`` largest probabilities of each row of ``x``, their experts and their places.
 
-    Of equal probabilities the first expert comes first. Rows that are ``finished`` (…,) get the number of
-    experts in the place of each expert. The places count 0, 1, 2, … down the rows, choice by choice. All
-    three outputs have shape (…, k); experts and places are int32.
+    Among equal probabilities the expert with the lower number comes first. Probabilities that are equal in 16
+    or 32 bits may differ in this higher precision; the experts may then differ from the operator's.
 
-    Probabilities that are equal only in 16 or 32 bits may be told apart here, and their experts then differ
-    from the operator's.
+    Args:
+        x: The scores, of shape (…, experts).
+        finished: A mask of shape (…,); the expert of a finished row is replaced by the number of experts.
+        k: Number of experts to choose.
+
+    Returns:
+        Three tensors of shape (…, k): probabilities, experts (int32) and places (int32), which count 0, 1, 2,
+        … down the rows for each choice.
 
     Raises:
         ValueError: ``k`` is not from 1 to the number of experts, or ``finished`` does not fit the rows.

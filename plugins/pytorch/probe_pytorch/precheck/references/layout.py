@@ -1,4 +1,4 @@
-"""Operators that move elements: transposition with a new shape, sorting (spec: pre-check guide 6)."""
+"""Definitions of operators that move elements (docs/standards.md#fused-operators)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from probe_pytorch.precheck.references.checks import axis_of, check
 def npu_confusion_transpose(
     x: Tensor, perm: Sequence[int], shape: Sequence[int], transpose_first: bool
 ) -> Tensor:
-    """``x`` permuted and then given ``shape``, or the other way round.
+    """Return ``x`` permuted and then reshaped (``transpose_first``), or reshaped and then permuted.
 
-    The gradient has the shape of ``x``. The older tool gave it the shape ``shape`` and, with
-    ``transpose_first``, undid the two steps in the wrong order.
+    The gradient has the shape of ``x``. In msprobe 8.3 it has the shape ``shape`` and, with
+    ``transpose_first``, the two steps are undone in the wrong order.
 
     Raises:
         ValueError: ``perm`` is no permutation of the axes, or ``shape`` has another number of elements.
@@ -37,7 +37,7 @@ def npu_confusion_transpose(
 
 
 def npu_sort_v2(x: Tensor, dim: int = -1, descending: bool = False, *, out: Tensor | None = None) -> Tensor:
-    """The values of ``x`` sorted along ``dim``, without their places; ``out`` is left as it is.
+    """Return the values of ``x`` sorted along ``dim``, without their places; ``out`` is not changed.
 
     Raises:
         ValueError: There is no such axis.

@@ -1,4 +1,4 @@
-"""The linear layer (spec: pre-check guide 6)."""
+"""The definition of the linear layer (docs/standards.md#fused-operators)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def npu_linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     )
     check(
         bias is None or tuple(bias.shape) == (weight.shape[0],),
-        f"bias does not have the {weight.shape[0]} elements that weight gives out.",
+        f"bias does not have the {weight.shape[0]} elements of an output of weight.",
     )
     return functional.linear(x, weight, bias)

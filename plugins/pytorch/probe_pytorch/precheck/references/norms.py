@@ -1,4 +1,4 @@
-"""Normalisations (spec: pre-check guide 6)."""
+"""Definitions of normalisations (docs/standards.md#fused-operators)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from probe_pytorch.precheck.references.checks import check
 
 
 def npu_rms_norm(x: Tensor, gamma: Tensor, epsilon: float = 1e-6) -> tuple[Tensor, Tensor]:
-    """x·rstd·γ and rstd = (mean(x²) + ε)^(−1/2), the mean over the axes of γ, which are the last of ``x``.
+    """Return x·rstd·γ and rstd = (mean(x²) + ε)^(−1/2), with the mean over the axes of γ, the last of ``x``.
 
-    rstd has length 1 along those axes. ε is 1e-6 where it is not given, as the operator's documentation has
-    it (the older tool took 1e-5). The gradient of γ is summed to the shape of γ, as the operator's is; the
-    older tool left it as large as ``x``.
+    rstd has length 1 along those axes. The default of ε is 1e-6, as in the operator's documentation (msprobe
+    8.3 uses 1e-5). The gradient of γ is summed to the shape of γ, as by the operator; in msprobe 8.3 it is as
+    large as ``x``.
 
     Raises:
-        ValueError: The shape of γ is not how the shape of ``x`` ends.
+        ValueError: The shape of ``x`` does not end with the shape of γ.
     """
     axes = gamma.dim()
     check(
@@ -37,13 +37,14 @@ def npu_layer_norm_eval(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """(x − mean)·(var + eps)^(−1/2)·weight + bias, over the last axes, of ``normalized_shape``.
+    """Return (x − mean)·(var + eps)^(−1/2)·weight + bias, with mean and var over ``normalized_shape``.
 
-    Weight, bias and eps are used. The older tool left them out, so that it was right only for a weight of
-    ones, a bias of zeros and an eps of 1e-5.
+    msprobe 8.3 ignores weight, bias and eps, so that it is right only for a weight of ones, a bias of zeros
+    and an eps of 1e-5.
 
     Raises:
-        ValueError: ``normalized_shape`` is not how the shape of ``x`` ends, or the shape of weight or bias.
+        ValueError: The shape of ``x`` does not end with ``normalized_shape``, or weight or bias has another
+            shape.
     """
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     check(
@@ -61,7 +62,7 @@ def npu_layer_norm_eval(
 def npu_group_norm_silu(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, group: int, eps: float = 1e-5
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """SiLU of the group norm of ``x`` (N, C, …), with the mean and rstd of the groups, each (N, group).
+    """Return SiLU of the group norm of ``x`` (N, C, …), and mean and rstd of the groups, each (N, group).
 
     Raises:
         ValueError: C is no multiple of ``group``, or weight or bias is not of shape (C,).

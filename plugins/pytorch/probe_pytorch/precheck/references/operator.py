@@ -1,4 +1,4 @@
-"""A fused operator as a reference: binds the arguments of a recorded call to the operator's definition."""
+"""A fused operator as a reference: the binding of a recorded call's arguments to a definition."""
 
 from __future__ import annotations
 
@@ -7,20 +7,26 @@ from collections.abc import Callable
 from typing import Any
 
 FIRST_TENSOR = ("self", "input", "x")
-"""What the first tensor is called: in the operator's schema, by its Python binding, in its documentation."""
+"""Names of the first tensor: in the operator's schema, its Python binding and its documentation."""
 
 
 class FusedOperator:
-    """A definition of a fused operator with the signature of the operator itself.
+    """A fused operator, computed by a definition with the operator's own signature.
 
-    The definition computes in the precision of the tensors that it is given, leaves them as they are, and is
-    differentiable by autograd wherever the operator is; there is no other backward.
+    The definition computes in the precision of its tensors, does not change them, and is differentiable by
+    autograd wherever the operator is; there is no other backward.
+
+    Args:
+        name: The name of the operator in torch_npu.
+        definition: The function that computes it.
+        grad_output: See the attribute.
+        compare_outputs: See the attribute.
 
     Attributes:
-        name: The operator's name in torch_npu.
-        grad_output: For an operator of several outputs, which of them the recorded gradient belongs to; None
-            where there is one output, or no gradient.
-        compare_outputs: Which outputs are worth comparing; None for all that the definition gives.
+        name: The name of the operator in torch_npu.
+        grad_output: The number of the output that the recorded gradient belongs to; None for operators with
+            one output or without gradients.
+        compare_outputs: The numbers of the outputs to compare; None for all that the definition returns.
     """
 
     def __init__(
@@ -38,10 +44,11 @@ class FusedOperator:
         self._first = next(iter(self._signature.parameters))
 
     def forward(self, /, *arguments: Any, **keywords: Any) -> Any:
-        """What the operator gives out for these arguments.
+        """Return the output of the operator for these arguments.
 
         Raises:
-            ValueError: The arguments are not the operator's, or do not fit together; one sentence says why.
+            ValueError: The arguments are not those of the operator, or do not fit together; the text says
+                why.
         """
         for name in FIRST_TENSOR:
             if name in keywords and self._takes_no(name):

@@ -1,7 +1,7 @@
-"""Steps of optimizers (spec: pre-check guide 6).
+"""Definitions of the steps of optimizers (docs/standards.md#fused-operators).
 
-``out`` holds the variable and its two moments before the step. The operators write the new values into it;
-the definitions leave it as it is and return the new values.
+``out`` holds the variable and its two moments before the step. The operators overwrite it by the new values;
+the definitions do not change it and return the new values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Tensor
 from probe_pytorch.precheck.references.checks import check
 
 Step = tuple[Tensor, Tensor, Tensor]
-"""The variable, the mean of its gradients and that of their squares, after the step."""
+"""The variable, the mean of its gradients and the mean of their squares, after the step."""
 
 
 def npu_apply_adam_w(
@@ -33,10 +33,11 @@ def npu_apply_adam_w(
     *,
     out: Sequence[Tensor],
 ) -> Step:
-    """One step of AdamW; ``beta1_power`` and ``beta2_power`` are the powers of the step before.
+    """Return the result of one step of AdamW.
 
-    With amsgrad the larger of ``max_grad_norm`` and the new second moment is used, element by element; the
-    older tool put random numbers in the place of ``max_grad_norm``.
+    ``beta1_power`` and ``beta2_power`` are the powers of the previous step. With amsgrad, the larger of
+    ``max_grad_norm`` and the new second moment is used for each element; msprobe 8.3 uses random numbers in
+    place of ``max_grad_norm``.
 
     Raises:
         ValueError: ``out`` is not three tensors of the shape of ``grad``, or amsgrad lacks ``max_grad_norm``.
@@ -68,9 +69,10 @@ def npu_apply_adam(
     *,
     out: Sequence[Tensor],
 ) -> Step:
-    """One step of Adam; ``beta1_power`` and ``beta2_power`` are the powers of this step.
+    """Return the result of one step of Adam.
 
-    ε is added to √v itself, not to √(v / (1 − β2ᵗ)): the form of TensorFlow's ApplyAdam.
+    ``beta1_power`` and ``beta2_power`` are the powers of this step. ε is added to √v itself, not to
+    √(v / (1 − β2ᵗ)), as in TensorFlow's ApplyAdam.
 
     Raises:
         ValueError: ``out`` is not three tensors of the shape of ``grad``.
@@ -93,5 +95,5 @@ def _state(out: Sequence[Tensor], grad: Tensor) -> Step:
 
 
 def _bias(power: float, epsilon: float) -> float:
-    """1 − ``power``; where that is 0, ``epsilon``."""
+    """Return 1 − ``power``, or ``epsilon`` if that is 0."""
     return 1 - power if power != 1 else epsilon

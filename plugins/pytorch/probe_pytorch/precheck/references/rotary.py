@@ -1,4 +1,4 @@
-"""Rotary position embedding (spec: pre-check guide 6)."""
+"""The definition of the rotary position embedding (docs/standards.md#fused-operators)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from probe_pytorch.precheck.references.checks import check, check_broadcasts
 
 
 def npu_rotary_mul(x: Tensor, r1: Tensor, r2: Tensor, rotary_mode: str = "half") -> Tensor:
-    """r1·x + r2·x', where x' is ``x`` with its pairs turned by 90 degrees.
+    """Return r1·x + r2·x', where x' is ``x`` with its pairs rotated by 90 degrees.
 
-    A pair (a, b), which becomes (−b, a), stands half the last axis apart (``half``) or side by side
-    (``interleave``). ``r1`` and ``r2``, cosines and sines, may be of length 1 along any axis but the last;
-    their gradients are summed over those axes.
+    A pair (a, b) becomes (−b, a). Its elements are half the last axis apart (``half``) or neighbours
+    (``interleave``). The cosines ``r1`` and sines ``r2`` may have length 1 along any axis but the last; their
+    gradients are summed over those axes.
 
     Raises:
         ValueError: The last axis is odd, r1 or r2 does not fit, or there is no such mode.

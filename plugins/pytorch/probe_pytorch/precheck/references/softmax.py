@@ -1,4 +1,4 @@
-"""Softmax with a scale and a mask (spec: pre-check guide 6)."""
+"""The definition of softmax with a scale and a mask (docs/standards.md#fused-operators)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from torch import Tensor
 from probe_pytorch.precheck.references.checks import check_broadcasts
 
 MASKED = -10000.0
-"""What masked scores are set to (spec: pre-check guide 6); a row that is masked as a whole is uniform."""
+"""The value of masked scores; a row that is masked completely becomes uniform."""
 
 
 def npu_scaled_masked_softmax(
     x: Tensor, mask: Tensor, scale: float = 1.0, fixed_triu_mask: bool = False
 ) -> Tensor:
-    """Softmax over the last axis of ``x``·``scale``, masked where ``mask`` is true.
+    """Return softmax(``x``·``scale``) over the last axis, with the elements masked where ``mask`` is true.
 
-    With ``fixed_triu_mask`` everything above the main diagonal is masked instead. No gradient goes through
-    what is masked.
+    With ``fixed_triu_mask``, everything above the main diagonal is masked instead. Masked elements have no
+    gradient.
 
     Raises:
         ValueError: The mask cannot be broadcast to the shape of ``x``.
