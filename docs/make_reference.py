@@ -178,16 +178,16 @@ def hooks(manager: Manager) -> list[str]:
 
 
 def edges() -> str:
-    """The page of edges: the peer's recorded cells beside ours."""
+    """Return the page of edges: msprobe's recorded cells beside those of probe."""
     with gzip.open(DATA / "expected-8.3.3.jsonl.gz", "rt", encoding="utf-8") as file:
         results = [json.loads(line) for line in file]
     peers = {item["case"]: item for item in results if item["mode"] == "default"}
     lines = [
         HEAD,
         "# Edges\n",
-        "What the peer (mindstudio-probe 8.3.3) shows for runs made of edge cases, and what probe shows. The",
-        "runs are recorded with the peer and ship with the tests; why the two differ stands in",
-        "`tests/data/differences-8.3.3.yaml`. A dash: the row is not there.\n",
+        "The cells of msprobe 8.3.3 and of probe, side by side, for runs made of edge cases. The runs were",
+        "recorded with msprobe and ship with the tests; the reasons for differences are listed in",
+        "`tests/data/differences-8.3.3.yaml`. A dash means that there is no such row.\n",
     ]
     with tempfile.TemporaryDirectory() as directory:
         zipfile.ZipFile(DATA / "runs-8.3.3.zip").extractall(directory)
@@ -199,7 +199,7 @@ def edges() -> str:
                 raise SystemExit(f"{case} cannot be compared")
             rows = [json.loads(line) for line in next(out.glob("*.jsonl")).read_text("utf-8").splitlines()]
             peer = [dict(zip(peers[case]["columns"], row)) for row in peers[case]["rows"]]
-            lines += [f"## {case}\n", "| edge | row | the peer | probe |", "|---|---|---|---|"]
+            lines += [f"## {case}\n", "| edge | row | msprobe | probe |", "|---|---|---|---|"]
             for edge, name, columns in wanted:
                 cells = (show(find(peer, name), columns), show(find(rows, name), columns))
                 lines.append(f"| {edge} | {name} | {cells[0]} | {cells[1]} |")
