@@ -25,12 +25,13 @@ SUFFIXES = {".py", ".toml", ".yaml", ".yml", ".md", ".pyi", ".cpp", ".c", ".h"}
 
 PLAIN = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/*.md", "plugins/*/README.md")
 """Files that must be free of inside words."""
-PLAIN_PYTHON: tuple[str, ...] = ()
-"""The same of source code: ``probe_core/**/*.py`` and ``plugins/**/*.py``, once they are."""
+PLAIN_SOURCE: tuple[str, ...] = ()
+"""The same of source code and its data: ``probe_core/**/*`` and ``plugins/**/*``, once they are."""
 
 INSIDE = {
     "a document that is not here": r"\bspec/\w+|\(spec[:)]|\bspec, |\bspec \d|\bguide (?!8\.3\b)\d",
-    "the number of a decision": r"\b[Dd]ecisions? [A-D]\d{1,2}\b|\(D\d{1,2}\)|\bD\d{1,2}\b(?=[ ,;:.)])",
+    "the number of a decision": r"\b[Dd]ecisions? [A-D]\d{1,2}\b|\([ABCDP]\d{1,2}[,:;) ]|\bD\d{1,2}\b(?=[ ,;:.)])"
+    r"|\b(R[1-4]|Y[1-5])\b",
     "a nickname of msprobe's guide": r"\b(the|this|every|each) seed's\b|\bthe seeds? (has|says|calls|leaves|document)",
     "a nickname of msprobe": r"\b(the|their|its) peers?\b|\bpeers?'s?\b",
 }
@@ -143,7 +144,7 @@ def test_no_page_speaks_in_inside_words(what: str) -> None:
     pattern = re.compile(INSIDE[what], re.IGNORECASE if "nickname" in what else 0)
     said = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}"
-        for path in found((*PLAIN, *PLAIN_PYTHON))
+        for path in found((*PLAIN, *PLAIN_SOURCE))
         for number, line in enumerate(path.read_text("utf-8", "replace").splitlines(), 1)
         if pattern.search(line)
     ]

@@ -101,3 +101,20 @@ def test_the_pages_with_a_test_of_their_own_are_there() -> None:
 )
 def test_the_worked_examples_are_right(page: Path) -> None:
     assert doctest.testfile(str(page), module_relative=False, encoding="utf-8").failed == 0
+
+
+def test_the_forms_for_issues_and_the_settings_for_pre_commit_are_valid(probe: Any) -> None:
+    import yaml
+
+    forms = sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("[!c]*.yml"))
+    assert len(forms) == 3
+    for form in forms:
+        fields = yaml.safe_load(form.read_text("utf-8"))
+        assert (
+            fields["name"]
+            and fields["description"]
+            and all("label" in f["attributes"] for f in fields["body"])
+        )
+    assert probe("plugins", "--json") == 0  # what the forms ask for
+    (repository,) = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text("utf-8"))["repos"]
+    assert [hook["id"] for hook in repository["hooks"]] == ["ruff", "ruff-format", "mypy"]
