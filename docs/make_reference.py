@@ -181,13 +181,13 @@ def edges() -> str:
     """Return the page of edges: msprobe's recorded cells beside those of probe."""
     with gzip.open(DATA / "expected-8.3.3.jsonl.gz", "rt", encoding="utf-8") as file:
         results = [json.loads(line) for line in file]
-    peers = {item["case"]: item for item in results if item["mode"] == "default"}
+    recorded = {item["case"]: item for item in results if item["mode"] == "default"}
     lines = [
         HEAD,
         "# Edges\n",
-        "The cells of msprobe 8.3.3 and of probe, side by side, for runs made of edge cases. The runs were",
-        "recorded with msprobe and ship with the tests; the reasons for differences are listed in",
-        "`tests/data/differences-8.3.3.yaml`. A dash means that there is no such row.\n",
+        "Edge cases as msprobe (mindstudio-probe 8.3.3) and probe show them. The runs were recorded with",
+        "msprobe and are part of the tests; `tests/data/differences-8.3.3.yaml` gives the reason for each",
+        "difference. A dash: there is no such row.\n",
     ]
     with tempfile.TemporaryDirectory() as directory:
         zipfile.ZipFile(DATA / "runs-8.3.3.zip").extractall(directory)
@@ -198,10 +198,10 @@ def edges() -> str:
             if run([*arguments, "--format", "jsonl"]):
                 raise SystemExit(f"{case} cannot be compared")
             rows = [json.loads(line) for line in next(out.glob("*.jsonl")).read_text("utf-8").splitlines()]
-            peer = [dict(zip(peers[case]["columns"], row)) for row in peers[case]["rows"]]
+            msprobe = [dict(zip(recorded[case]["columns"], row)) for row in recorded[case]["rows"]]
             lines += [f"## {case}\n", "| edge | row | msprobe | probe |", "|---|---|---|---|"]
             for edge, name, columns in wanted:
-                cells = (show(find(peer, name), columns), show(find(rows, name), columns))
+                cells = (show(find(msprobe, name), columns), show(find(rows, name), columns))
                 lines.append(f"| {edge} | {name} | {cells[0]} | {cells[1]} |")
             lines.append("")
     return "\n".join(lines)

@@ -26,7 +26,7 @@ OWN_TEST = {
 """Pages whose commands a test of their own runs, all of them."""
 
 ELSEWHERE = {
-    r"python3 make\.py|PROBE_PEERS=": "the verbs of the repository, which run tests and benchmarks",
+    r"python3 make\.py|MSPROBES=": "the verbs of the repository, which run tests and benchmarks",
     r"pip install|python3 -m venv|\. probe-env": "sets up an environment; `make.py wheels` does it",
     r"dask |.*--executor dask": "a cluster; the test of the executor starts one",
     r".*run_ut --framework mindspore": "MindSpore; the tests in with_mindspore run it",
