@@ -29,9 +29,8 @@ PLAIN_SOURCE: tuple[str, ...] = ()
 """The same of source code and its data: ``probe_core/**/*`` and ``plugins/**/*``, once they are."""
 
 INSIDE = {
-    "a document that is not here": r"\bspec/\w+|\(spec[:)]|\bspec, |\bspec \d|\bguide (?!8\.3\b)\d",
-    "the number of a decision": r"\b[Dd]ecisions? [A-D]\d{1,2}\b|\([ABCDP]\d{1,2}[,:;) ]|\bD\d{1,2}\b(?=[ ,;:.)])"
-    r"|\b(R[1-4]|Y[1-5])\b",
+    "a document that is not here": r"\bspec/\w+|\(spec: pre|[Ss]ource: spec\b|\bspec \d|\bguide (?!8\.3\b|1\.0\b)\d",
+    "the number of a decision": r"\b[Dd]ecisions? [A-D]\d{1,2}\b|\([ABCDP]\d{1,2}[,:;) ]|\bD\d{1,2}\b(?=[ ,;:.)])",
     "a nickname of msprobe's guide": r"\b(the|this|every|each) seed's\b|\bthe seeds? (has|says|calls|leaves|document)",
     "a nickname of msprobe": r"\b(the|their|its) peers?\b|\bpeers?'s?\b",
 }
