@@ -173,8 +173,9 @@ def test_no_step_takes_our_names_from_an_index() -> None:
 
 
 def test_no_page_or_message_installs_our_names_from_an_index() -> None:
-    """We have published nothing: what ``pip install probe-…`` would bring is a stranger's."""
-    ours = re.compile(r"pip install[^\n`]*?[ '\"]probe-(core|pytorch|mindspore|metrics|reporters|dask)\b")
+    """We have published nothing: ``pip install probe-…`` would bring a stranger's, unless it names a folder or index."""
+    names = "all|core|recording|matching|precheck|diagnosis|pytorch|mindspore|metrics|reporters|dask"
+    ours = re.compile(rf"pip install(?![^\n`]*--(?:no-index|index-url) )[^\n`]*?[ '\"]probe-({names})\b")
     pages = [
         *PAGES,
         *ROOT.glob("probe_core/**/*.py"),
