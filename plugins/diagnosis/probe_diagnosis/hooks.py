@@ -41,7 +41,7 @@ def probe_answers() -> list[AnswerSpec]:
 
 @hookimpl
 def probe_options() -> list[OptionSpec]:
-    """Return ``-da`` of compare, and ``--check-collectives`` of merge-result."""
+    """Return the options ``-da`` of compare and ``--check-collectives`` of merge_result."""
     return [
         OptionSpec(
             DIFFERENCE, "finds the first difference over all ranks", "probe_diagnosis.difference.answer:ask",
@@ -55,10 +55,11 @@ def probe_options() -> list[OptionSpec]:
             "collectives", "checks the communication of a run", "probe_diagnosis.collectives.command:"
             "check_collectives", command="merge-result",
             options=(
-                Option("run", ("--check-collectives",), "Check the communication between the ranks of this "
-                       "run, recorded with tensors; -i is not needed.", kind="run", metavar="RUN"),
-                Option("fail_on", ("--fail-on",), "With --check-collectives: exit with 1 if a call breaks "
-                       "its law, or (warning) was not checked; with 2 if none was checked.",
+                Option("run", ("--check-collectives",), "Check what the communication calls of this run, "
+                       "recorded with tensors, delivered; may be given with -i or alone.",
+                       kind="run", metavar="RUN"),
+                Option("fail_on", ("--fail-on",), "With --check-collectives: exit with 1 if a call delivered "
+                       "wrong values, or (warning) was not checked; with 2 if none was checked.",
                        kind="text", choices=("warning", "error"), needs="run"),
             ),
         ),

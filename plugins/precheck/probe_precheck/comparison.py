@@ -15,7 +15,7 @@ from probe_precheck.judging import whole
 from probe_precheck.model import FORWARD, Judgement, Message, Numbers, Status, UnusableCell, kind_of
 from probe_precheck.settings import PRECISION
 from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, DETAILS, NUMBERS, Column
-from probe_precheck.translation import copied
+from probe_precheck.translation import in_language
 
 RESULT_NAME = "api_precision_compare_result_{}.csv"
 DETAILS_NAME = "api_precision_compare_details_{}.csv"
@@ -70,13 +70,12 @@ def compare_details(npu: Path, gpu: Path, assignment: Assignment) -> Compared:
     ours, theirs = (_read(path, columns) for path in (npu, gpu))
     by_name = {row["name"].strip(): row for row in theirs.rows}
     found = Compared(language=ours.language)
-    languages = ours.language, theirs.language
     for name, row in _grouped(ours.rows):
         other = by_name.get(name, {} if not _split(name)[1] else None)
         if other is None:
             found.missing.append(name)
             continue
-        found.rows.append(_judged(name, Numbers(row), Numbers(other), assignment, languages))
+        found.rows.append(_judged(name, Numbers(row), Numbers(other), assignment))
     for api in dict.fromkeys(row.api for row in found.rows):
         found.apis[api] = _whole_api([row for row in found.rows if row.api == api])
     return found
@@ -113,15 +112,13 @@ def _split(name: str) -> tuple[str, str, str]:
     return ".".join(parts[:-3]), parts[-3], ".".join(parts[1:-4])
 
 
-def _judged(
-    name: str, npu: Numbers, gpu: Numbers, assignment: Assignment, languages: tuple[str, str]
-) -> JudgedRow:
+def _judged(name: str, npu: Numbers, gpu: Numbers, assignment: Assignment) -> JudgedRow:
     api, phase, bare = _split(name)
     nothing = Message("")
     if not phase:
         message = Message(f"{printable(name)} is no name of an output. SKIP.")
         return JudgedRow(name, api, phase, Judgement(Status.SKIP, {}, (message,)), nothing)
-    judgement = _without_standard(npu, gpu, languages)
+    judgement = _without_standard(npu, gpu)
     if judgement is not None:
         return JudgedRow(name, api, phase, judgement, nothing)
     chosen = assignment.of(bare, npu.text("device_dtype"))
@@ -139,9 +136,9 @@ def _judged(
     return JudgedRow(name, api, phase, judgement, label)
 
 
-def _without_standard(npu: Numbers, gpu: Numbers, languages: tuple[str, str]) -> Judgement | None:
+def _without_standard(npu: Numbers, gpu: Numbers) -> Judgement | None:
     """What is judged before any standard: rows without numbers, and dtypes that do not fit."""
-    said = (copied(npu.text("message"), languages[0]),) if npu.text("message") else ()
+    said = (Message(npu.text("message")),) if npu.text("message") else ()
     nothing_measured = not any(npu.text(column.key) for column in NUMBERS)
     is_error = npu.text("status").lower() == Status.ERROR.value
     if nothing_measured and is_error and PEERS_EMPTY not in npu.text("message"):  # decision A3
@@ -156,8 +153,7 @@ def _without_standard(npu: Numbers, gpu: Numbers, languages: tuple[str, str]) ->
     if nothing_measured:
         return Judgement(Status.SKIP, {}, said)
     if not other:
-        message = copied(gpu.text("message"), languages[1])
-        return Judgement(Status.SKIP, {}, (Message(f"GPU: {message.chinese}", f"GPU: {message.english}"),))
+        return Judgement(Status.SKIP, {}, (Message(f"GPU: {gpu.text('message')}"),))
     return None
 
 
@@ -199,7 +195,11 @@ def write_compared(found: Compared, directory: Path, time_stamp: str, language: 
         }
         for api, (forward, backward, messages) in found.apis.items()
     ]
-    _write(found.details, COMPARE_DETAILS, [_cells(row, language) for row in found.rows], language)
+    details = [_cells(row, language) for row in found.rows]
+    if language != found.language:
+        for cells in (*details, *results):  # messages of the input are copied
+            cells["message"] = in_language(cells["message"], language)
+    _write(found.details, COMPARE_DETAILS, details, language)
     _write(found.result, COMPARE_RESULT, results, language)
 
 
