@@ -1,4 +1,4 @@
-"""``probe demo``: two small training runs, one with a fault, recorded and compared."""
+"""The command ``probe demo``: record two small training runs, one with a fault, and compare them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from probe_core.model.report import Report
 from probe_core.plugins.manager import Manager
 
 STORY = """\
-A one-block transformer was trained twice{how}. The golden divides attention scores by
-sqrt(16) = 4, the target by 16. The loss hardly shows it.
-probe compares both runs and says where they diverge first:
+A one-block transformer was trained twice{how}. The golden run divides attention scores by
+sqrt(16) = 4, the target run by 16. The loss hardly shows it. probe reads both runs and finds where
+they diverge:
 """
 LIVE = ", recorded just now by probe run"
 SHIPPED = ", recorded beforehand"
@@ -48,7 +48,9 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
     problem = record_both(directory) if has_torch() else "torch is not installed"
     if problem:
         how = SHIPPED
-        console.note(f"{problem}: nothing is recorded; two runs that come with probe are compared.")
+        console.note(
+            f"{problem}: nothing is recorded, and two runs that ship with probe are compared instead."
+        )
         unpack(directory)
     target, golden = directory / "target" / "step0", directory / "golden" / "step0"
     output = directory / "output"
@@ -64,7 +66,7 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
     with ranks.claimed():
         for finished in ranks.run():
             report = finished.report
-            assert report is not None  # a single comparison that cannot be made raises
+            assert report is not None  # a failed comparison of a single rank raises
             console.show(headline(report))
             console.show()
             console.show(STORY.format(how=how), lines=True)
@@ -77,7 +79,7 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
 
 
 def headline(report: Report) -> str:
-    """Return the first suspect, on one line."""
+    """Return one line about the first suspect."""
     if not report.suspects:
         return "probe found no suspect."
     first = report.suspects[0]
@@ -85,13 +87,13 @@ def headline(report: Report) -> str:
 
 
 def has_torch() -> bool:
-    """Return True if torch is installed; the remains of an uninstalled one have no origin."""
-    found = importlib.util.find_spec("torch")
-    return found is not None and found.origin is not None
+    """Return True if torch is installed; a folder left behind by an uninstalled torch has no origin."""
+    spec = importlib.util.find_spec("torch")
+    return spec is not None and spec.origin is not None
 
 
 def record_both(directory: Path) -> str:
-    """Record the training script of this package twice; return why that failed, or an empty text."""
+    """Record the training script of this package twice; return the reason of a failure, or ""."""
     script = directory / "train.py"
     write_text(script, (files("probe_pytorch") / "demo_data" / "train.py").read_text("utf-8"))
     for side, arguments in SIDES.items():
@@ -101,7 +103,7 @@ def record_both(directory: Path) -> str:
 
 
 def record(script: Path, path: Path, arguments: tuple[str, ...]) -> str:
-    """Record the training ``script`` into ``path``; return why that failed, or an empty text."""
+    """Record ``script`` into ``path`` by the command line; return the reason of a failure, or ""."""
     command = [sys.executable, "-m", "probe_core.cli", "run", "-o", str(path), "--task", "tensor",
                "--step", "0", str(script), *arguments]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
@@ -112,7 +114,11 @@ def record(script: Path, path: Path, arguments: tuple[str, ...]) -> str:
 
 
 def unpack(directory: Path) -> None:
-    """Put the two recorded runs, ``target`` and ``golden``, into ``directory``."""
+    """Unpack the two recorded runs of this package, ``target`` and ``golden``, into ``directory``.
+
+    Raises:
+        UserError: The files cannot be written.
+    """
     try:
         packed = as_file(files("probe_pytorch") / "demo_data" / "runs.zip")
         with packed as path, zipfile.ZipFile(path) as archive:

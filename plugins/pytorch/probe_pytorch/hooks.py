@@ -1,4 +1,4 @@
-"""What probe-pytorch contributes."""
+"""The contributions of probe-pytorch to probe: reader, recorder, runner, references and commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @hookimpl
 def probe_readers() -> list[ReaderSpec]:
-    """The reader of PyTorch runs."""
+    """Return the reader of PyTorch runs."""
     return [
         ReaderSpec(
             name="pytorch",
@@ -27,11 +27,11 @@ def probe_readers() -> list[ReaderSpec]:
 
 @hookimpl
 def probe_dumpers() -> list[DumperSpec]:
-    """The recorder of PyTorch programs."""
+    """Return the recorder of PyTorch programs."""
     return [
         DumperSpec(
             name="pytorch",
-            summary="PrecisionDebugger, and probe run for scripts that were not touched",
+            summary="PrecisionDebugger for scripts, and probe run for unchanged scripts",
             framework="pytorch",
             levels=("L0", "L1", "mix", "L2", "debug"),
             tasks=("statistics", "tensor", "structure", "overflow_check"),
@@ -42,7 +42,7 @@ def probe_dumpers() -> list[DumperSpec]:
 
 @hookimpl
 def probe_runners() -> list[RunnerSpec]:
-    """What runs recorded calls of torch alone."""
+    """Return the runner that executes single recorded calls of torch."""
     from probe_precheck import RunnerSpec
 
     return [
@@ -58,7 +58,7 @@ def probe_runners() -> list[RunnerSpec]:
 
 @hookimpl
 def probe_references() -> list[ReferenceSpec]:
-    """The NPU's fused operators in higher precision."""
+    """Return the references of the NPU's fused operators, computed in higher precision."""
     from probe_pytorch.precheck.references import specs
 
     return specs()
@@ -66,11 +66,11 @@ def probe_references() -> list[ReferenceSpec]:
 
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
-    """Return the commands run and demo."""
+    """Return the commands ``run`` and ``demo``."""
     return [
         CommandSpec(
             name="run",
-            summary="Record a PyTorch training script that needs no change.",
+            summary="Record an unchanged PyTorch training script.",
             factory="probe_pytorch.run_command:run",
         ),
         CommandSpec(

@@ -1,4 +1,4 @@
-"""``probe run``: the recording of an unchanged training script."""
+"""The command ``probe run``: record an unchanged training script."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ DEFAULT_STEPS = "0-2"
 @click.command(
     cls=Command, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
-@option(
-    "-o", "--output", "dump_path", also=["--dump_path"], help="Directory of the run.  [default: ./probe-run]"
-)
+@option("-o", "--output", "dump_path", also=["--dump_path"],
+    help="Directory of the run.  [default: ./probe-run]")  # fmt: skip
 @option("--config", silent=["-c"], type=click.Path(), help="A config.json; other options override it.")
 @option("--task", type=click.Choice(TASKS), help="Kind of data to record.  [default: statistics]")
 @option("--level", type=click.Choice([level for level in LEVELS if level != "debug"]),
@@ -58,34 +57,40 @@ def run(
     its ARGUMENTS, and probe exits with its exit code; with 3 if that is 0 and a part of the recording
     could not be written.
     """
-    found = _config(dump_path, config, task, level, step)
+    settings = _config(dump_path, config, task, level, step)
     if not module and not Path(script).is_file():
         raise UserError(
-            f'There is no script "{script}".', "Give the path of a Python file, or -m and a module."
+            f'There is no script "{script}".',
+            "Give the path of a Python file, or -m and the name of a module.",
         )
     if not module:
         try:
             Path(script).open("rb").close()
         except OSError as error:
             raise UserError(
-                f'The script "{script}" cannot be read: {error.strerror or error}.', "Check its permissions."
+                f'The script "{script}" cannot be read: {error.strerror or error}.',
+                "Change its permissions, or give another script.",
             ) from None
     if module and not _has_module(script):
-        raise UserError(f'There is no module "{script}".', "Give the name that python -m would take.")
+        raise UserError(
+            f'There is no module "{script}".',
+            "Give a name that python -m accepts, from this directory or installed.",
+        )
     try:
         from probe_pytorch.follower import Follower
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "torch":
             raise
         raise UserError(
-            "Recording needs torch, which is not installed.", "Install torch, then try again."
+            "Recording needs torch, which is not installed.", "Install it: pip install torch"
         ) from None
-    if found.compile == "tap":
+    if settings.compile == "tap":
         raise UserError(
-            'probe run cannot tap a compiled model ("compile": "tap"): the model is unknown before it runs.',
-            "Call start(model=model) of a PrecisionDebugger in the script, or leave compile out.",
+            'probe run cannot tap a compiled model ("compile": "tap"), because it does not know the model '
+            "before the script runs.",
+            "Call start(model=model) of a PrecisionDebugger in the script, or leave the field compile out.",
         )
-    follower = Follower(found)
+    follower = Follower(settings)
     if seed is not None:
         from probe_pytorch.seeds import seed_all
 
@@ -96,11 +101,11 @@ def run(
     finally:
         try:
             follower.end()
-        except KeyboardInterrupt:  # it may have come just before interrupts have to wait
+        except KeyboardInterrupt:  # it may arrive just before end() defers interrupts
             follower.end()
             raise
-    with suppress(OSError):  # where the report goes may be full, too
-        _report(found, follower.recorder, follower.has_stepped)
+    with suppress(OSError):  # the disk of the terminal's log may be full, too
+        _report(settings, follower.recorder, follower.has_stepped)
     return code or (LOST if follower.recorder.lost else FINISHED)
 
 
@@ -128,7 +133,10 @@ def _config(
 
 
 def _execute(script: str, arguments: tuple[str, ...], module: bool) -> int:
-    """Run the script and return its exit code; print an error as Python does, without probe's frames."""
+    """Run the script and return its exit code.
+
+    An exception of the script is printed as python prints it, without the recorder's frames.
+    """
     before = sys.argv, sys.path[0]
     try:
         if module:
@@ -146,10 +154,10 @@ def _execute(script: str, arguments: tuple[str, ...], module: bool) -> int:
         console.note(str(stop.code), lines=True)
         return 1
     except KeyboardInterrupt:
-        console.note("Interrupted; what was recorded is kept.")
+        console.note("Interrupted; the steps recorded so far are kept.")
         return INTERRUPTED
     except UserError:
-        raise  # a mistake in what the script asks of probe: one sentence, and how to mend it
+        raise  # a mistake in the script's use of probe, shown as one sentence and the remedy
     except Exception as error:
         _show_error(error)
         return 1
@@ -158,7 +166,7 @@ def _execute(script: str, arguments: tuple[str, ...], module: bool) -> int:
 
 
 def _run_file(script: str) -> None:
-    """Run a file as Python does: as ``__main__``, its path absolute, ``sys.argv[0]`` as it was given."""
+    """Run a file as ``__main__``, as python does: ``__file__`` is absolute, ``sys.argv[0]`` unchanged."""
     path = str(Path(script).absolute())
     main = types.ModuleType("__main__")
     main.__dict__.update(__file__=path, __builtins__=builtins)
@@ -183,7 +191,7 @@ def _show_error(error: Exception) -> None:
 
 
 def _report(config: Config, recorder: Recorder, stepped: bool) -> None:
-    """Print the recorded steps, those that are lost in part, and the command that compares them."""
+    """Print which steps were recorded, what was lost, and the command that compares them."""
     lost = recorder.lost
     steps = recorder.whole
     if lost is not None:
@@ -195,8 +203,8 @@ def _report(config: Config, recorder: Recorder, stepped: bool) -> None:
             return
     if not steps:
         console.warn(
-            "nothing was recorded: while the steps to record ran, the script called no function or module "
-            f"of torch that level {config.level} records. Check --step and --level, and that SCRIPT is the "
+            "nothing was recorded: during the selected steps the script called no function or module of "
+            f"torch that level {config.level} records. Check --step and --level, and that SCRIPT is the "
             "script that trains."
         )
         return
@@ -208,10 +216,10 @@ def _report(config: Config, recorder: Recorder, stepped: bool) -> None:
     )
     if not stepped:
         console.warn(
-            "no optimizer of torch stepped, so everything the script did is in step 0. To have a step for "
-            "each iteration, call start(), stop() and step() of a PrecisionDebugger in the script."
+            "no optimizer of torch stepped, so everything the script did is in step 0. To record each "
+            "iteration as a step, call start(), stop() and step() of a PrecisionDebugger in the script."
         )
     if config.task not in ("statistics", "tensor"):
         return
-    console.note("Record the other run the same way into a directory of its own, and compare:")
+    console.note("Record the other run the same way into another directory, and compare the two:")
     console.note(f"  probe compare {path}/step{min(steps)} OTHER/step{min(steps)} -o out")

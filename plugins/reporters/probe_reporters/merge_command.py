@@ -1,4 +1,4 @@
-"""``probe merge-result``: the results of several ranks, merged."""
+"""The command ``probe merge-result``."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ KEYS = ("api", "compare_index")
 EXAMPLE = "For example:"
 EXAMPLE_LINES = ("api:", "  - Distributed.all_reduce", "compare_index:", "  - MaxAbsErr")
 SHOWN = 8
-"""The number of ranks that the summary lists."""
+"""Number of ranks that the summary lists."""
 LARGEST_CONFIG = 1 << 20
-"""The largest configuration that is read, in bytes."""
+"""Largest size of a configuration in bytes."""
 
 
 @click.command(cls=Command)
@@ -103,10 +103,10 @@ def _merge(directory: Path, output: Path, config: Path, format_: str) -> int:
 
 
 def read_config(path: Path) -> MergeConfig:
-    """Read the configuration of a merge.
+    """Return the selection of rows and metrics in a yaml file.
 
     Raises:
-        UserError: The file cannot be read, or holds anything but names of APIs and metrics.
+        UserError: The file cannot be read, or is not a valid selection.
     """
     from probe_reporters.merge import MergeConfig
 
