@@ -42,7 +42,7 @@ def probe_answers() -> list[AnswerSpec]:
 
 @hookimpl
 def probe_options() -> list[OptionSpec]:
-    """Return ``-da`` of compare, and ``--check-collectives`` of merge-result."""
+    """Return the options ``-da`` of compare and ``--check-collectives`` of merge_result."""
     return [
         OptionSpec(
             DIFFERENCE, "finds the first difference over all ranks", "probe_diagnosis.difference.answer:ask",

@@ -18,7 +18,7 @@ from probe_precheck.judging import whole
 from probe_precheck.model import FORWARD, Judgement, Message, Numbers, Status, UnusableCell, kind_of
 from probe_precheck.settings import PRECISION
 from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, DETAILS, NUMBERS, Column
-from probe_precheck.translation import copied
+from probe_precheck.translation import in_language
 
 RESULT_NAME = "api_precision_compare_result_{}.csv"
 DETAILS_NAME = "api_precision_compare_details_{}.csv"
@@ -77,13 +77,12 @@ def compare_details(npu: Path, gpu: Path, assignment: Assignment) -> Compared:
     npu_table, gpu_table = (_read(path, columns) for path in (npu, gpu))
     gpu_rows = {row["name"].strip(): row for row in gpu_table.rows}
     compared = Compared(language=npu_table.language)
-    languages = npu_table.language, gpu_table.language
     for name, row in _grouped(npu_table.rows):
         gpu_row = gpu_rows.get(name, {} if not _split(name)[1] else None)
         if gpu_row is None:
             compared.missing.append(name)
             continue
-        compared.rows.append(_judged(name, Numbers(row), Numbers(gpu_row), assignment, languages))
+        compared.rows.append(_judged(name, Numbers(row), Numbers(gpu_row), assignment))
     for api in dict.fromkeys(row.api for row in compared.rows):
         compared.apis[api] = _whole_api([row for row in compared.rows if row.api == api])
     return compared
@@ -121,15 +120,13 @@ def _split(name: str) -> tuple[str, str, str]:
     return ".".join(parts[:-3]), parts[-3], ".".join(parts[1:-4])
 
 
-def _judged(
-    name: str, npu: Numbers, gpu: Numbers, assignment: Assignment, languages: tuple[str, str]
-) -> JudgedRow:
+def _judged(name: str, npu: Numbers, gpu: Numbers, assignment: Assignment) -> JudgedRow:
     api, phase, bare = _split(name)
     nothing = Message("")
     if not phase:
         message = Message(f"{printable(name)} is no name of an output. SKIP.")
         return JudgedRow(name, api, phase, Judgement(Status.SKIP, {}, (message,)), nothing)
-    judgement = _without_standard(npu, gpu, languages)
+    judgement = _without_standard(npu, gpu)
     if judgement is not None:
         return JudgedRow(name, api, phase, judgement, nothing)
     chosen = assignment.of(bare, npu.text("device_dtype"))
@@ -147,9 +144,9 @@ def _judged(
     return JudgedRow(name, api, phase, judgement, label)
 
 
-def _without_standard(npu: Numbers, gpu: Numbers, languages: tuple[str, str]) -> Judgement | None:
+def _without_standard(npu: Numbers, gpu: Numbers) -> Judgement | None:
     """Return the verdict on a row without numbers, or with unfit dtypes; None if a standard must judge it."""
-    messages = (copied(npu.text("message"), languages[0]),) if npu.text("message") else ()
+    messages = (Message(npu.text("message")),) if npu.text("message") else ()
     nothing_measured = not any(npu.text(column.key) for column in NUMBERS)
     is_error = npu.text("status").lower() == Status.ERROR.value
     if nothing_measured and is_error and MSPROBE_EMPTY not in npu.text("message"):
@@ -164,8 +161,7 @@ def _without_standard(npu: Numbers, gpu: Numbers, languages: tuple[str, str]) ->
     if nothing_measured:
         return Judgement(Status.SKIP, {}, messages)
     if not gpu_dtype:
-        message = copied(gpu.text("message"), languages[1])
-        return Judgement(Status.SKIP, {}, (Message(f"GPU: {message.chinese}", f"GPU: {message.english}"),))
+        return Judgement(Status.SKIP, {}, (Message(f"GPU: {gpu.text('message')}"),))
     return None
 
 
@@ -217,7 +213,11 @@ def write_compared(found: Compared, directory: Path, time_stamp: str, language: 
         }
         for api, (forward, backward, messages) in found.apis.items()
     ]
-    _write(found.details, COMPARE_DETAILS, [_cells(row, language) for row in found.rows], language)
+    details = [_cells(row, language) for row in found.rows]
+    if language != found.language:
+        for cells in (*details, *results):  # messages of the input are copied
+            cells["message"] = in_language(cells["message"], language)
+    _write(found.details, COMPARE_DETAILS, details, language)
     _write(found.result, COMPARE_RESULT, results, language)
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from probe_precheck.model import Message
-
 SENTENCES = (
     ("没有可比对的输出。", "It gives out nothing that can be compared."),
     ("未能保存数据: {}", "Its data could not be saved: {}"),
@@ -59,26 +57,21 @@ SENTENCES = (
 """Sentences of details in Chinese and English, as probe's runners and rules write them."""
 
 
-def copied(text: str, language: str) -> Message:
-    """Return a cell of a csv file in ``language`` as a message; unknown sentences stay the same."""
-    if language == "en":
-        return Message(_translated(text, 0), text)
-    return Message(text, _translated(text, 1))
-
-
-def _translated(text: str, language: int) -> str:
-    for pattern, template in _patterns(language):
-        text = pattern.sub(template, text)
+def in_language(text: str, language: str) -> str:
+    """Return a message in ``zh`` or ``en``, whose sentences may be in either; unknown ones stay the same."""
+    for pattern, replacement in _patterns(language):
+        text = pattern.sub(replacement, text)
     return text
 
 
 @cache
-def _patterns(language: int) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Return each sentence as a pattern, and its replacement in Chinese (0) or English (1)."""
+def _patterns(language: str) -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Return each sentence of the other language as a pattern, and its replacement."""
     found = []
-    for pair in SENTENCES:
-        pattern = "(.*?)".join(map(re.escape, pair[1 - language].split("{}")))
-        pieces = pair[language].split("{}")
-        template = pieces[0] + "".join(rf"\g<{i}>{piece}" for i, piece in enumerate(pieces[1:], 1))
-        found.append((re.compile(pattern), template))
+    for chinese, english in SENTENCES:
+        source, target = (chinese, english) if language == "en" else (english, chinese)
+        pattern = r"(?<!\()" + "(.*?)".join(map(re.escape, source.split("{}")))
+        pieces = target.split("{}")
+        replacement = pieces[0] + "".join(rf"\g<{i}>{piece}" for i, piece in enumerate(pieces[1:], 1))
+        found.append((re.compile(pattern), replacement))
     return tuple(found)

@@ -22,9 +22,9 @@ from probe_core.model.report import Report
 from probe_core.plugins.manager import Manager
 
 STORY = """\
-A one-block transformer was trained twice{how}. The golden divides attention scores by
-sqrt(16) = 4, the target by 16. The loss hardly shows it.
-probe compares both runs and says where they diverge first:
+A one-block transformer was trained twice{how}. The golden run divides attention scores by
+sqrt(16) = 4, the target run by 16. The loss hardly shows it. probe reads both runs and finds where
+they diverge:
 """
 LIVE = ", recorded just now by probe run"
 SHIPPED = ", recorded beforehand"

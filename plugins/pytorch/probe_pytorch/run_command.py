@@ -29,9 +29,8 @@ DEFAULT_STEPS = "0-2"
 @click.command(
     cls=Command, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False}
 )
-@option(
-    "-o", "--output", "dump_path", also=["--dump_path"], help="Directory of the run.  [default: ./probe-run]"
-)
+@option("-o", "--output", "dump_path", also=["--dump_path"],
+    help="Directory of the run.  [default: ./probe-run]")  # fmt: skip
 @option("--config", silent=["-c"], type=click.Path(), help="A config.json; other options override it.")
 @option("--task", type=click.Choice(TASKS), help="Kind of data to record.  [default: statistics]")
 @option("--level", type=click.Choice([level for level in LEVELS if level != "debug"]),

@@ -1,4 +1,4 @@
-"""``probe merge-result``: the results of several ranks, merged."""
+"""The command ``probe merge-result``."""
 
 from __future__ import annotations
 

@@ -57,6 +57,7 @@ def api_precision_compare(
     """
     from probe_precheck.assignment import Assignment
     from probe_precheck.comparison import compare_details, write_compared
+    from probe_precheck.translation import in_language
 
     npu, gpu = npu or _here("--npu"), gpu or _here("--gpu")
     if npu.resolve() == gpu.resolve():
@@ -76,7 +77,8 @@ def api_precision_compare(
         level = next((one for one in ("error", "warning", "pass") if one in statuses), "SKIP")
         counts[level] += 1
         if level in ("error", "warning"):
-            worst.append((level, api, " ".join(message.text("en") for message in messages)))
+            text = " ".join(message.text("en") for message in messages)
+            worst.append((level, api, in_language(text, "en")))
     console.show(f"{len(found.apis):,} APIs judged by {len(found.rows):,} outputs")
     words = (
         ("error", "fail", "red"),
