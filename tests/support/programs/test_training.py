@@ -22,14 +22,13 @@ from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_map  # noqa: E402
 
+from support.programs.models import PROGRAMS, cases  # noqa: E402
 from support.programs.training import (  # noqa: E402
-    PROGRAMS,
     VARIANTS,
     Outcome,
     Program,
     Recorder,
     Variant,
-    cases,
     differences,
     digest,
     raw,
