@@ -60,7 +60,7 @@ def torch_function(fault: Fault) -> Function:
 
 
 class Device(NamedTuple):
-    """What a device came to: the results by call, and the file of the details."""
+    """Results of a device: by call, and the file of the details."""
 
     results: dict[str, Result]
     details: Path

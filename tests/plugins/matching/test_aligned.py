@@ -44,7 +44,7 @@ def test_an_extra_call_is_left_over_and_no_other(extra: int, tmp_path: Path) -> 
 
 
 def test_one_call_more_and_another_one_less(tmp_path: Path) -> None:
-    """As many calls of one name on both sides, which by their numbers would all be mispaired."""
+    """Equal counts of calls of one name, which by their numbers would all be mispaired."""
     target = run(*(call(f"Torch.relu.{n}", value) for n, value in enumerate((9.0, 1.0, 2.0, 3.0))))
     golden = run(*(call(f"Torch.relu.{n}", value) for n, value in enumerate((1.0, 2.0, 3.0, 4.0))))
     found = align(tmp_path, target, golden)

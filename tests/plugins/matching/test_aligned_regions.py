@@ -117,7 +117,7 @@ def distinct(shape: list[int], value: float) -> Any:
 
 
 def test_edges_pair_by_content_before_their_order(tmp_path: Path) -> None:
-    """What flows in anywhere, and is made nowhere inside, pairs with what holds the same; so does what comes out."""
+    """Values that flow in anywhere and are made nowhere inside pair with equal ones; so do those that come out."""
     target = run(
         call("Torch.a.0"),
         op("Torch.view.0", [distinct([6], 3.0)], [distinct([2, 3], 3.0)]),

@@ -432,7 +432,7 @@ def test_engines_agree_on_anything(arrays: Sides) -> None:
 @PROPERTY
 @given(raw_arrays())
 def test_sides_swapped(arrays: Sides) -> None:
-    """What belongs to a side goes with it; only relative errors know which side is golden."""
+    """Measures of a side go with it; only relative errors know which side is golden."""
     units = alternatives(arrays[0].dtype, arrays[1].dtype)[-1]
     there, back = (bits(compiled.measure(*order, units)) for order in (arrays, arrays[::-1]))
     relative = {"relative", "max_relative", "below_one", "below_five"}

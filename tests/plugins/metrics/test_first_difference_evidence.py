@@ -263,7 +263,7 @@ def test_whatever_was_recorded_gets_a_verdict(recorded: list[Any]) -> None:
 @PROPERTY
 @given(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4), st.floats(0.001, 1))
 def test_a_scaled_tensor_differs_by_its_statistics(numbers: list[float], share: float) -> None:
-    """What all four statistics say with one voice is never taken for rounding, nor rounding for it."""
+    """A change of all four statistics is never taken for rounding, nor rounding for it."""
     array = np.array(numbers) + 1e-3
     golden, target = (
         tensor_value(Statistics(*map(float, (a.max(), a.min(), a.mean(), np.linalg.norm(a)))))

@@ -38,7 +38,7 @@ pytestmark = [
 
 
 def settings() -> dict[str, object]:
-    """What torch and Python are set to."""
+    """Return the settings of torch and Python."""
     kind, keys, *rest = np.random.get_state()
     return {
         "torch": raw(torch.get_rng_state()),
@@ -90,7 +90,7 @@ def test_dropout_draws_the_same_numbers(tmp_path: Path) -> None:
 
 
 def names_of_torch() -> dict[str, Any]:
-    """What the names of torch stand for."""
+    """Return the objects that the names of torch stand for."""
     holders = {"torch": torch, "F": F, "Tensor": Tensor, "nn": nn, "VF": torch._VF, "ops": torch._C._nn}
     found = {
         f"{holder}.{name}": value for holder, space in holders.items() for name, value in vars(space).items()

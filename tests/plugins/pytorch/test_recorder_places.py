@@ -213,7 +213,7 @@ def read_names(run: Path) -> dict[int, tuple[list[str], bool]]:
 def test_a_disk_that_is_full_for_a_while_ends_the_recording(
     tmp_path: Path, store: str, size: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What was recorded until then stays; what comes once there is room again is not half a step."""
+    """Records until then stay; those that come once there is room again are not half a step."""
     values = [torch.randn(size) for _ in range(24)]
     found = Recording(tmp_path / "run", level="L1", task="tensor", store=store)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

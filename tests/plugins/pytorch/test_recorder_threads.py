@@ -131,7 +131,7 @@ STARTS_IN_CHILD = """
 
 
 def test_a_debugger_that_is_started_only_in_a_child(tmp_path: Path) -> None:
-    """As where a launcher forks the workers of a training."""
+    """Workers of a training are forked by a launcher."""
     done = python(STARTS_IN_CHILD, tmp_path / "run")
     assert done.returncode == 0, done.stderr
     records = json.loads((tmp_path / "run" / "step0" / "rank" / "dump.json").read_text())["data"]

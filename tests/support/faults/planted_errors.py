@@ -154,7 +154,7 @@ def away(tensor: Tensor) -> Tensor:
 
 
 def narrow(tensor: Tensor) -> Tensor:
-    """As a unit for 16 bits takes it in."""
+    """Return a tensor as a unit for 16 bits takes it in."""
     return tensor.half() if tensor.dtype is torch.float32 else tensor
 
 

@@ -37,7 +37,7 @@ class Checks:
         self._judge = Judge(rule_of(manager, "mindspore"), Assignment(manager, "seed"))
 
     def outcome(self, name: str) -> Outcome:
-        """What both sides of a call gave out."""
+        """Return the outputs of both sides of a call."""
         call = self.calls.call(self.calls.names.index(name), Settings())
         return skipped(call, call.problem) if call.problem else outcome_of(self.runner, call)
 

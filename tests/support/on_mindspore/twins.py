@@ -200,7 +200,7 @@ def torch_training(net: tnn.Module) -> Any:
 
 
 def batch(name: str) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """What a net takes in, and what it should say to it."""
+    """Return the inputs of a net and their targets."""
     random = np.random.RandomState(3)
     if name == "transformer":
         words = random.randint(0, WORDS, (3, LENGTH)).astype(np.int32)

@@ -27,11 +27,11 @@ Built = tuple[nn.Module, StepFunction, torch.optim.Optimizer]
 
 VOCABULARY, BATCH, LENGTH, WIDTH, HEADS = 64, 2, 12, 32, 4
 BATCHES = 6
-"""How many batches a program goes round: as many as three steps of two micro batches take."""
+"""The number of batches of a program: enough for three steps of two micro batches."""
 
 
 class Recorder(Protocol):
-    """What is put around a training step."""
+    """A recorder around a training step."""
 
     def start(self, model: nn.Module) -> object: ...
 
@@ -49,7 +49,7 @@ class Program:
     needs: str | None = None
     """A package without which it cannot be built."""
     variants: tuple[str, ...] = ("plain", "bf16", "accumulate")
-    """How it can be run."""
+    """Names of the variants that it can be run in."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Variant:
     micro: int = 1
     """Micro batches an optimizer step."""
     autocast: bool = False
-    """Whether the forward pass runs in bfloat16."""
+    """True if the forward pass runs in bfloat16."""
     reentrant: bool | None = None
     """The kind of activation checkpointing; None is none."""
 
@@ -71,7 +71,7 @@ class Variant:
             inner.gradient_checkpointing_enable({"use_reentrant": self.reentrant})
 
     def forward(self) -> contextlib.AbstractContextManager[object]:
-        """What the forward pass runs in."""
+        """Return the context of the forward pass."""
         return torch.autocast("cpu", torch.bfloat16) if self.autocast else contextlib.nullcontext()
 
 
@@ -86,11 +86,11 @@ class Outcome:
     values: dict[str, str] = field(default_factory=dict)
     """Parameters and buffers after the last step."""
     optimizer: dict[str, str] = field(default_factory=dict)
-    """What the optimizer remembers after the last step."""
+    """The optimizer's state after the last step."""
     random: dict[str, str] = field(default_factory=dict)
     """The state of each generator after the last step."""
     modes: dict[str, str] = field(default_factory=dict)
-    """What the process is set to after the last step."""
+    """Settings of the process after the last step."""
 
     def items(self) -> Iterator[tuple[str, str]]:
         """Everything, under names that ``differences`` can say."""
@@ -114,7 +114,7 @@ class Outcome:
 
 
 def differences(a: Outcome, b: Outcome) -> list[str]:
-    """What differs between two outcomes, step by step, then in the end; no tolerance."""
+    """Return the differences of two outcomes, step by step, then in the end, without tolerance."""
     first, second = dict(a.items()), dict(b.items())
     return [
         f"{name}: {first.get(name, 'missing')} and {second.get(name, 'missing')}"

@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Op(NamedTuple):
-    """What a reducing call was asked to do."""
+    """The reduction that a call was asked to do."""
 
     name: str
 

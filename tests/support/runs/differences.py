@@ -20,7 +20,7 @@ Data = dict[str, Any]
 
 
 def strictly(path: Path) -> Any:
-    """What a file holds, which must be JSON as the standard has it: no bare NaN, no key twice."""
+    """Read a file, which must be JSON as the standard has it: no bare NaN, no key twice."""
 
     def refuse(text: str) -> None:
         raise AssertionError(f"{text} is no JSON")
@@ -40,7 +40,7 @@ class Analysis:
         self.out = out
 
     def __call__(self, *arguments: str | Path, code: int = 0) -> Data:
-        """What ``diff_analyze`` says; nothing where there is no such file."""
+        """The contents of ``diff_analyze``; empty if there is no such file."""
         shutil.rmtree(self.out, ignore_errors=True)
         return self.again(*arguments, code=code)
 

@@ -53,7 +53,7 @@ def files(out: Path) -> dict[str, bytes]:
 
 
 def results(out: Path) -> list[str]:
-    """What the results in ``out`` are of: ``rank1`` where each has a rank, with the step before it."""
+    """Return the ranks of the results in ``out``, with the step before each."""
     names = [name for name in files(out) if "compare_result" in name and not name.startswith(".")]
     found = [re.sub(r"(debug_)?compare_result_?", r"\1", name) for name in names]
     return sorted({re.sub(r"_?T\..*", "", name) for name in found})

@@ -66,7 +66,7 @@ def call(
 
 
 def named(*ranks: Sequence[OpFacts]) -> list[tuple[int, str]]:
-    """What is named among ranks 0, 1, …: rank and name, earliest first."""
+    """Return the named ops of ranks 0, 1, …: rank and name, earliest first."""
     return told(dict(enumerate(ranks)))
 
 

@@ -60,7 +60,7 @@ def files(out: Path) -> dict[str, bytes]:
 
 
 def marks(out: Path, what: str = "*") -> Marks:
-    """What tells a file that was written again from one that was left alone."""
+    """Return a mark that tells a file that was written again from one that was left alone."""
     return {
         path.relative_to(out).as_posix(): (path.stat().st_ino, path.stat().st_mtime_ns)
         for path in sorted(out.rglob(what))
@@ -69,7 +69,7 @@ def marks(out: Path, what: str = "*") -> Marks:
 
 
 def kept(text: str) -> int:
-    """How many ranks were taken over, as the command says."""
+    """Return the number of ranks that were taken over, by the command's words."""
     found = re.search(r"finished, (\d+) of them in an earlier run", text)
     return int(found[1]) if found else 0
 

@@ -20,7 +20,7 @@ def _seed() -> None:
 
 @pytest.fixture
 def bare(tmp_path: Path) -> Prechecked:
-    """What runs calls that are written by hand."""
+    """Return a runner of calls that are written by hand."""
     return written(tmp_path / "bare", {"Torch.neg.0.forward": forward(leaf(torch.ones(2)))})
 
 

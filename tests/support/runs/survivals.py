@@ -30,13 +30,13 @@ PLAIN_TASKS = ("statistics", "tensor")
 
 
 def modes() -> tuple[int, int]:
-    """How many modes this thread has, of functions and of operators."""
+    """Return the number of modes of this thread, of functions and of operators."""
     return torch._C._len_torch_function_stack(), torch._C._len_torch_dispatch_stack()
 
 
 @pytest.fixture(autouse=True)
 def alone() -> Iterator[None]:
-    """What a test leaves behind, one that is expected to fail for instance, is not the next one's."""
+    """Remove what a test leaves behind, such as one that is expected to fail."""
     assert modes() == (0, 0)
     yield
     while torch._C._len_torch_function_stack():

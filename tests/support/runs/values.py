@@ -30,7 +30,7 @@ def int_leaf(value: int) -> dict[str, Any]:
 
 
 class Saved:
-    """What a store was given."""
+    """A store that keeps what it was given."""
 
     def __init__(self) -> None:
         self.tensors: dict[str, torch.Tensor] = {}

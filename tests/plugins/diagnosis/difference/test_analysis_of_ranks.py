@@ -156,7 +156,7 @@ def test_a_damaged_rank_among_good_ones(analyze: Analysis, written: Any) -> None
 
 
 def test_resuming_analyses_all_ranks(analyze: Analysis, written: Any) -> None:
-    """What an earlier run finished stays, and is searched with the rest."""
+    """Ranks that an earlier run finished stay, and are searched with the rest."""
     target, golden = written([program(1.0, 1.02), program(1.05, 1.02)], [GOOD] * 2)
     whole = (target / "rank1/dump.json").read_text()
     (target / "rank1/dump.json").write_text("{")
@@ -283,7 +283,7 @@ def test_no_room_for_the_analysis(analyze: Analysis, written: Any, monkeypatch: 
 def test_an_interrupted_comparison_is_not_analysed(
     analyze: Analysis, written: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was compared by then is on disk, valid, and called what it is."""
+    """Results until then are on disk, valid, and named for what they are."""
     plain = RankFile.write
 
     def interrupted(file: RankFile, op: Any, *arguments: Any) -> None:

@@ -103,7 +103,7 @@ def test_exactly_what_rounding_explains_is_not_named() -> None:
 
 
 def test_the_coarsest_dtype_so_far_says_what_rounding_explains() -> None:
-    """What went through bfloat16 stays as coarse in float32."""
+    """Values that went through bfloat16 stay as coarse in float32."""
     fine = torch("fine", [0], [FAULT / 10])
     assert named([fine]) == [(0, "fine")]
     coarse = torch("coarse", [0], [value(noise=COARSE)])

@@ -51,7 +51,7 @@ def test_a_fault_of_all_ranks_is_named_on_all() -> None:
 
 
 def test_calls_before_count_first() -> None:
-    """What comes before the first communication is earlier than what comes behind, however long that is."""
+    """Ops before the first communication are earlier than those behind, however long those are."""
     barrier = call("barrier", [], [])
     assert named([GOOD] * 9 + [BAD, barrier], [barrier, torch("soon", [0], [FAULT])]) == [
         (0, "bad"), (1, "soon"),
@@ -228,7 +228,7 @@ def test_a_sender_learns_nothing_of_its_receiver(apis_of: tuple[str, str]) -> No
 
 
 def test_a_receiver_knows_what_its_sender_knew_then() -> None:
-    """What goes wrong behind the send does not explain what the receiver does."""
+    """A fault behind the send does not explain the receiver's."""
     assert named([send(1), BAD], [receive(0), GOOD, AFTER]) == [(0, "bad"), (1, "after")]
 
 

@@ -22,7 +22,7 @@ from support.runs.ops import FAULT, UNSET, op, within
 
 @dataclass
 class Event:
-    """What happens at one moment of a program: an op of one rank, or a call that several make together."""
+    """An event of a program: an op of one rank, or a call that several make together."""
 
     api: str
     ranks: tuple[int, ...]
@@ -37,7 +37,7 @@ COLLECTIVES = ["all_reduce", "all_gather", "broadcast", "scatter", "reduce", "ga
 
 
 def program(rng: random.Random, world: int, length: int) -> list[Event]:
-    """What a program does, in an order in which it could happen."""
+    """Draw the events of a program, in an order in which they could happen."""
     events = []
     for _ in range(length):
         kind = rng.choice(["compute"] * 4 + ["collective", "transfer", "ring"])

@@ -18,7 +18,7 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3)
 
 
 def seen(look: Any) -> Any:
-    """What ``look`` finds inside a function that is differentiated."""
+    """Return what ``look`` finds inside a function that is differentiated."""
     found: list[Any] = []
     weight = Parameter(Tensor(X), name="w")
 

@@ -210,7 +210,7 @@ def test_arguments_by_position_mean_what_mindspore_means(
 
 
 def test_gradients_agree_with_finite_differences() -> None:
-    """So that both sides are not wrong in the same way."""
+    """Hold the reference against another implementation, lest both sides be wrong in the same way."""
     values = np.linspace(0.5, 2.0, 6, dtype=np.float32).reshape(2, 3)
     made = [Made(values, "Float32", "a"), Made(values[::-1].copy(), "Float32", "b")]
     ones = Made(np.ones((2, 3), np.float32), "Float32")

@@ -103,7 +103,7 @@ BETTER_THAN_SKIPPED = {
     "Mint.exp.3": ("pass", "", "pass"), "Mint.exp.4": ("pass", "", "pass"), "Mint.exp.2": ("pass", "", "pass"),
     "MintFunctional.flatten.0": ("pass", "", "pass"), "Mint.item.0": ("pass", "", "pass"),
 }  # fmt: skip
-"""What the peer skips, or calls wrong: gradients of lists, outputs that are indices, inf and nan."""
+"""Directions that msprobe skips or calls wrong: gradients of lists, outputs that are indices, inf and nan."""
 
 
 def test_edge_cases(fixtures: Path, tmp_path: Path, probe: Callable[..., int]) -> None:

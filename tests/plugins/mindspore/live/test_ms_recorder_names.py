@@ -1,4 +1,4 @@
-"""What the recorder of MindSpore programs calls what it sees: names, levels, parents, the head of the run."""
+"""Names in records of MindSpore programs: calls, levels, parents, the head of the run."""
 
 from __future__ import annotations
 

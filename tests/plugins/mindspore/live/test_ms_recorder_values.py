@@ -1,4 +1,4 @@
-"""What the recorder of MindSpore programs writes of a value: statistics, checksums, files, other kinds."""
+"""Values in records of MindSpore programs: statistics, checksums, files, other kinds."""
 
 from __future__ import annotations
 

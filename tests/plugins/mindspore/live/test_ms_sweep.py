@@ -214,7 +214,7 @@ NOT_DIFFERENTIATED = {
     f"Mint.{name}" for name in ("isfinite", "isinf", "isnan", "eq", "ne", "not_equal", "gt", "greater", "ge",
     "greater_equal", "lt", "less", "le", "less_equal", "allclose", "isclose", "item", "searchsorted")
 }  # fmt: skip
-"""What gives out no real number."""
+"""Calls that give out no real number."""
 
 
 def built_of(item: Any, given: Any) -> Any:

@@ -55,7 +55,7 @@ def recorded(net: str, level: str, directory: Path, rel: float = 1e-5) -> list[P
 
 
 def word(name: str, is_target: bool) -> str:
-    """What a row's call is, in common words: the path of a module, or an API."""
+    """Return a row's call in common words: the path of a module, or an API."""
     key = name.partition(".input.")[0].partition(".output.")[0].partition(".parameters.")[0]
     if "parameters_grad" in key:
         key = key.partition(".parameters_grad")[0] + ".parameters_grad"

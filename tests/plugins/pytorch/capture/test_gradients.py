@@ -37,7 +37,7 @@ def value_of(data: dict[str, np.ndarray[Any, Any]], leaf: dict[str, Any] | None)
 def alone_gradients(
     call: Callable[..., Any], inputs: list[Tensor], weights: list[Tensor | None]
 ) -> list[Any]:
-    """What autograd gives for this call and nothing else."""
+    """Return the gradients that autograd gives for this call and nothing else."""
     fresh = [value.detach().clone().requires_grad_(value.is_floating_point()) for value in inputs]
     result = call(*(value.clone() if value.requires_grad else value for value in fresh))
     outputs = result if isinstance(result, (tuple, list)) else (result,)
@@ -186,7 +186,7 @@ class Remembers(nn.Module):
 
 
 def test_what_a_module_uses_beside_its_arguments_is_not_theirs(tmp_path: Path) -> None:
-    """What it was told comes from its argument too: that way does not lead through this call."""
+    """The gradient also comes from its argument, by a way that does not lead through this call."""
     model = nn.Sequential(Remembers())
     x = values(3).requires_grad_()
 

@@ -107,7 +107,7 @@ def widened(item: Any, rule: Mapping[str, Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory: pytest.TempPathFactory) -> Prechecked:
-    """What runs calls that are not in the run."""
+    """Return a runner of calls that are not in the run."""
     return written(tmp_path_factory.mktemp("run"), {"Torch.neg.0.forward": forward(leaf(torch.ones(2)))})
 
 
@@ -227,7 +227,7 @@ def fit(api: str, place: int, tensor: torch.Tensor, *positional: Any, **keywords
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 8), st.integers(-2, 1), st.integers(0, 99))
 def test_scatter_never_writes_a_place_twice(rows: int, columns: int, count: int, dim: int, seed: int) -> None:
-    """As long as there are enough places; the index stays within them in any case."""
+    """Indices are distinct if there are enough places, and within them in any case."""
     shape = [rows, columns]
     own = list(shape)
     own[dim] = count

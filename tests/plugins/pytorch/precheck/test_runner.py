@@ -130,7 +130,7 @@ def test_out_has_no_backward(bare: Prechecked) -> None:
 
 
 def test_out_that_is_recorded_as_null(tmp_path: Path) -> None:
-    """As the recorder does: what lay in it before is no input."""
+    """Contents of ``out`` before the call are no input, as recorded."""
     found = live(tmp_path / "run", lambda: torch.add(torch.ones(3), torch.ones(3), out=torch.zeros(3)))[
         "Torch.add.0"
     ]

@@ -280,7 +280,7 @@ def test_the_device_of_the_run_is_replaced(bare: Prechecked, device: Any) -> Non
 
 
 def test_an_output_larger_than_the_memory_is_not_made(bare: Prechecked) -> None:
-    """What is filled has no value before, and takes the shape of the recorded output."""
+    """Memory that is filled has no value before, and takes the shape of the recorded output."""
     name = "Tensor.fill_.0"
     output = {**leaf(torch.ones(2)), "shape": [1 << 40]}
     found = call(name, None, value(1.0))
