@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from probe_metrics.hooks import probe_metrics, probe_policies
-
-from probe_core.errors import UserError
-from probe_core.plugins.specs import (
-    Place,
-    Pool,
-)
 
 X = np.array([1.0, 2.0, 3.0], np.float32)
 METRICS = tuple(
@@ -35,40 +28,3 @@ def failing(kit: type[Any], directory: Path, **fields: Any) -> set[str]:
         except Exception:
             found.add(name.removeprefix("test_"))
     return found
-
-
-# -- policies and highlighters ---------------------------------------------------------------------
-
-
-class Silent:
-    def judge(self, op: Any, rows: Any) -> Any:
-        return {}
-
-
-# -- executors -------------------------------------------------------------------------------------
-
-
-class Here:
-    """Threads, like those of the core."""
-
-    place: Any = Place.HERE
-
-    def open(self, jobs: int, scheduler: str | None) -> Pool:
-        if scheduler is not None:
-            raise UserError("No scheduler.", "Leave it out.")
-        return Pool(ThreadPoolExecutor(jobs or 2), jobs or 2)
-
-
-class Silent(Here):
-    class Pool(ThreadPoolExecutor):
-        def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-            def call() -> Any:
-                try:
-                    return function(*args, **kwargs)
-                except Exception:
-                    return None
-
-            return super().submit(call)
-
-    def open(self, jobs: int, scheduler: str | None) -> Pool:
-        return super().open(jobs, scheduler)._replace(executor=Silent.Pool(2))

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.conformance import Here, Silent, failing
+from support.conformance import failing
 
+from probe_core.errors import UserError
 from probe_core.plugins.builtins import probe_executors
 from probe_core.plugins.specs import (
     ExecutorSpec,
+    Place,
     Pool,
 )
 from probe_core.testing import (
@@ -26,6 +28,17 @@ def test_the_executors_pass(spec: ExecutorSpec, tmp_path: Path) -> None:
     assert failing(ExecutorConformance, tmp_path, spec=spec) == set()
 
 
+class Here:
+    """Threads, like those of the core."""
+
+    place: Any = Place.HERE
+
+    def open(self, jobs: int, scheduler: str | None) -> Pool:
+        if scheduler is not None:
+            raise UserError("No scheduler.", "Leave it out.")
+        return Pool(ThreadPoolExecutor(jobs or 2), jobs or 2)
+
+
 class Careless(Here):
     def open(self, jobs: int, scheduler: str | None) -> Pool:
         return super().open(jobs, None)
@@ -38,6 +51,21 @@ class Placeless(Here):
 class Greedy(Here):
     def open(self, jobs: int, scheduler: str | None) -> Pool:
         return super().open(8, scheduler)
+
+
+class Silent(Here):
+    class Pool(ThreadPoolExecutor):
+        def submit(self, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+            def call() -> Any:
+                try:
+                    return function(*args, **kwargs)
+                except Exception:
+                    return None
+
+            return super().submit(call)
+
+    def open(self, jobs: int, scheduler: str | None) -> Pool:
+        return super().open(jobs, scheduler)._replace(executor=Silent.Pool(2))
 
 
 class Shared(Here):

@@ -17,6 +17,7 @@ import pytest
 import torch
 from probe_pytorch.debugger import PrecisionDebugger
 from support.programs.training import raw
+from support.runs import recorder_files
 from support.runs.recorder_files import (
     FILES,
     alone,  # noqa: F401
@@ -312,7 +313,7 @@ def test_the_files_of_a_step(tmp_path: Path, level: str) -> None:
     for _, lines in groups.values():
         assert lines and all(line.fullmatch(text) for text in lines)
         assert not any("probe_pytorch" in text.split(",")[0] for text in lines)
-        assert any(f"File {__file__}" in text and "in train" in text for text in lines)
+        assert any(f"File {recorder_files.__file__}" in text and "in train" in text for text in lines)
     parents = found.parents()
     assert (parents == {}) == (level in ("L1", "L2"))
     assert all(parent is None or parent in parents for parent in parents.values())

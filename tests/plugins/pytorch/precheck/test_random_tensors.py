@@ -208,7 +208,7 @@ def test_every_integer_of_the_range_is_drawn() -> None:
 
 
 def test_integers_recorded_as_floats() -> None:
-    """Ranges written as numbers or texts, by the recorder."""
+    """Some recorders write ranges of integers in this way."""
     assert set(made(torch.int64, (100,), 0.0, 3.0).tolist()) == {0, 1, 2, 3}
 
 
