@@ -1,4 +1,4 @@
-"""How far our recording of a program agrees with the peer's: same names and shapes, values up to rounding?
+"""Agreement of our recording of a program with msprobe's: the same names and shapes, values up to rounding.
 
 Kernels of two processors round in different places, so numbers are held within a number of roundings that
 depends on the dtype and the operation; names, shapes, dtypes, integers, nan and inf are held exactly.
@@ -53,7 +53,7 @@ SUMMING = {
 
 @dataclass
 class Agreement:
-    """What came of holding one run against another."""
+    """The outcome of holding one run against another."""
 
     peer: dict[str, int] = field(default_factory=lambda: {"forward": 0, "backward": 0})
     same: dict[str, int] = field(default_factory=lambda: {"forward": 0, "backward": 0})
@@ -151,7 +151,7 @@ class Held:
         self._scale = max((value for value in extremes if math.isfinite(value)), default=0.0)
 
     def problem(self) -> str:
-        """What differs first; an empty text if nothing does."""
+        """The first difference; an empty text if there is none."""
         first, second = self._sides
         for path in dict.fromkeys([*first, *second]):
             if path not in second or path not in first:

@@ -71,7 +71,7 @@ def check(framework: str, run: Path) -> None:
 
 
 def probe(*arguments: str | Path) -> str:
-    """What a command prints; it must end with 0."""
+    """Return the output of a command, which must end with 0."""
     command = [str(Path(sysconfig.get_path("scripts")) / "probe"), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", errors="replace")
     if done.returncode:

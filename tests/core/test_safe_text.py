@@ -67,7 +67,7 @@ def test_a_text_cannot_colour_itself(text: str, start: str) -> None:
 
 
 def printed(text: str, **options: Any) -> str:
-    """What ``show`` hands to a terminal."""
+    """Return the text that ``show`` hands to a terminal."""
     found: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(click, "echo", lambda text, err=False: found.append(f"{text}\n"))

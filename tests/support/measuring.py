@@ -1,4 +1,4 @@
-"""What the unit tests share: measuring arrays, recorded values, measurements, and the verdict on them."""
+"""Measurements of arrays and recorded values, and the verdict on them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def below(value: float) -> float:
 
 
 def measure(metric: Metric, target: Any, golden: Any) -> Sequence[Measurement]:
-    """What ``metric`` says of two arrays; the pair must be one that is measured at all."""
+    """Return what ``metric`` says of two arrays; the pair must be one that is measured at all."""
     pair: OpenPair = pair_of(np.asarray(target), np.asarray(golden))
     assert pair.measurable, pair.obstacle
     return metric.measure(pair)

@@ -21,7 +21,7 @@ from support.sampling import places
 
 STAMP = "20260101000000"
 SHORT, LONG = 3, 60
-"""How many faults of a command are tried, of those that there are."""
+"""The number of faults of a command that are tried."""
 """Faults of each command in the default suite; the slow ones are all of them."""
 CALLS = 30
 FORMATS = ("--format", "xlsx,csv,jsonl")
@@ -141,7 +141,7 @@ def test_every_write(probe: Any, tmp_path: Path, name: str, every: bool) -> None
 
 
 def test_the_first_of_several_names(probe: Any, tmp_path: Path) -> None:
-    """Where the first of three tables cannot take its name, nothing is left of the others."""
+    """A first table of three that cannot take its name leaves nothing of the others."""
     out = tmp_path / "out"
     command = [*ranks(1, *FORMATS, "-da")(tmp_path), "-o", out]
     with full_disk(out) as disk:

@@ -28,7 +28,7 @@ from support.runs.hostile_runs import (
 SLOW = pytest.mark.slow
 CASES = {"tensor": "tensor_L1_dist2", "statistics": "stat_mix_dist2", "md5": "md5_L1_dist2"}
 TYPED = EVERYTHING.replace("\0", "").replace("\ud800", "")
-"""What a command line can hold of it."""
+"""The part of it that a command line can hold."""
 Runs = Callable[[str, str], Path]
 Command = Callable[[Path, Path], list[str | Path]]
 

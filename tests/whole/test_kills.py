@@ -164,7 +164,7 @@ class Command:
 
 
 def contents(out: Path) -> dict[str, set[bytes]]:
-    """What the finished files hold, by their names without the time; a file may be there several times."""
+    """Return the contents of finished files by their names without the time; a file may be there several times."""
     found: dict[str, set[bytes]] = {}
     for path in out.iterdir() if out.is_dir() else ():
         if not path.name.startswith((".", "compare_progress_")):

@@ -44,7 +44,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 
 def named(probe: Any, target: Path, golden: Path, out: Path) -> dict[str, list[dict[str, Any]]]:
-    """What ``-da`` names, by rank."""
+    """Return the nodes that ``-da`` names, by rank."""
     world = len(list(golden.iterdir()))
     assert probe("compare", target, golden, "-o", out, "-da") == 0, probe.err
     results = [list(out.glob(f"compare_result_rank{rank}_*.json")) for rank in range(world)]
@@ -67,7 +67,7 @@ def differing(target: dict[str, Any], golden: dict[str, Any]) -> list[str]:
 
 
 def is_right(row: dict[str, Any]) -> bool:
-    """Whether a row has both sides and nothing is wrong with it, in any of the three kinds of table."""
+    """Return True if a row has both sides and nothing is wrong with it, in any of the three kinds of table."""
     both = "N/A" not in (row["NPU Name"], row["Bench Name"])
     verdict = row["Accuracy Reached or Not"] if "Accuracy Reached or Not" in row else row["Result"]
     return both and verdict in ("Yes", "None", "", "Pass")

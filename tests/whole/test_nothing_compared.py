@@ -1,4 +1,4 @@
-"""Where nothing was compared, nothing reads as success, and no gate is passed."""
+"""Comparisons of nothing: they do not read as success, and pass no gate."""
 
 from __future__ import annotations
 

@@ -28,7 +28,8 @@ from probe_precheck.tables import DETAILS
 from probe_pytorch.precheck.apis import function_of
 from probe_pytorch.precheck.raising import mapped, tensors_in
 from probe_pytorch.precheck.runner import PyTorchRunner
-from support.faults.planted_errors import ALL, ASSIGNED, FAULTS, OPERATORS, RIGHT, Draw, Fault, raised
+from support.faults.planted_errors import ALL, ASSIGNED, FAULTS, OPERATORS, Draw, Fault, raised
+from support.faults.right_operators import RIGHT
 from support.runs.recording import recording
 from support.sampling import sampled
 
@@ -59,7 +60,7 @@ def torch_function(fault: Fault) -> Function:
 
 
 class Device(NamedTuple):
-    """What a device came to: the results by call, and the file of the details."""
+    """Results of a device: by call, and the file of the details."""
 
     results: dict[str, Result]
     details: Path

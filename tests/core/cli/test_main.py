@@ -320,7 +320,7 @@ def test_a_kit_knows_the_core_and_plugins_know_what_it_exports(kit: str) -> None
 
 
 def test_a_kit_is_imported_in_pieces() -> None:
-    """What runs calls loads neither the command line nor the manager, nor what starts worker processes."""
+    """Processes that run calls load neither the command line nor the manager, nor the supervisor."""
     code = (
         "import sys, probe_precheck; "
         "before = {one for one in sys.modules if one.startswith('probe_') and '__editable__' not in one}; "
@@ -390,7 +390,7 @@ def test_a_text_that_nobody_reads(arguments: list[str]) -> None:
 
 
 def test_a_script_whose_last_words_nobody_reads(tmp_path: Path) -> None:
-    """What it printed is in Python's buffer until the process ends."""
+    """Printed text is in Python's buffer until the process ends."""
     script = tmp_path / "train.py"
     script.write_text("import sys\nprint('done')\nsys.exit(3)\n")
     code, said = unread("run", "-o", tmp_path / "run", script)

@@ -1,4 +1,4 @@
-"""What killed processes leave: temporary files and directories, removed by the next that comes by."""
+"""Leftovers of killed processes: temporary files and directories, removed by the next process."""
 
 from __future__ import annotations
 
@@ -149,7 +149,7 @@ def test_a_pool_that_ends_leaves_nothing(temporary: Path, tmp_path: Path) -> Non
 def test_a_comparison_that_needs_no_pool_removes_that_of_a_killed_one(
     temporary: Path, tmp_path: Path, probe: Any
 ) -> None:
-    """As where a run was killed behind its last rank, and is resumed."""
+    """A run that was killed behind its last rank is resumed."""
     Writer(tmp_path, "socket", TMPDIR=str(temporary)).kill()
     assert len(list(temporary.iterdir())) == 1
     for rank in range(2):

@@ -35,7 +35,7 @@ def record(root: Path, *ranks: int) -> Path:
 
 
 def stamps(out: Path) -> Counter[str]:
-    """How many files there are of each second, hidden ones among them."""
+    """Return the number of files of each second, hidden ones among them."""
     files = (path.name for path in out.rglob("*") if path.is_file())
     return Counter(found for name in files for found in re.findall(r"\d{14}", name))
 
@@ -72,7 +72,7 @@ def test_steps_have_directories_of_their_own(probe: Any, tmp_path: Path) -> None
 
 
 def test_resuming_keeps_the_second(probe: Any, tmp_path: Path) -> None:
-    """What a resumed comparison writes belongs to what is there of it."""
+    """Files of a resumed comparison belong to those that are there of it."""
     one, other = record(tmp_path / "t", 0, 1), record(tmp_path / "g", 0, 1)
     dump = one / "rank1" / "dump.json"
     whole = dump.read_bytes()
@@ -149,7 +149,7 @@ def test_many_threads_at_once(tmp_path: Path) -> None:
 
 
 def test_claims_of_killed_processes_go(tmp_path: Path) -> None:
-    """What a killed command left makes the next one take another second, and is removed by a later one."""
+    """Files of a killed command make the next one take another second; a later one removes them."""
     pytest.importorskip("fcntl")
     code = f"""
 import os, pathlib, sys

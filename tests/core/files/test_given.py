@@ -93,7 +93,7 @@ def test_yaml_is_bounded(probe: Any, tmp_path: Path, given_as: str, bomb: str) -
 
 
 def test_nodes_are_counted_behind_aliases(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stands for as many nodes as there may be is built, and one more is not."""
+    """Aliases of exactly the most nodes are built, those of one more are not."""
     import yaml
 
     text = "a: &a [1, 2, 3]\nb: [*a, *a]\nc: {<<: {d: *a}}"

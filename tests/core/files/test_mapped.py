@@ -162,7 +162,7 @@ def test_packed_files_that_are_read(tmp_path: Path, journal: bool) -> None:
 
 @NEVER_CUT
 def test_a_packed_file_under_recording_grows(tmp_path: Path) -> None:
-    """That is no problem, nor is it that a write that failed was taken back; missing tensors are."""
+    """Neither this nor a write that was taken back is a problem; missing tensors are."""
     store = packed(tmp_path, journal=True)
     path = tmp_path / PACKED_FILE
     with path.open("ab") as growing:

@@ -92,14 +92,14 @@ def test_bytes_held_are_bounded() -> None:
 
 
 def test_a_walk_that_is_left_ends_its_thread() -> None:
-    """As at Ctrl-C."""
+    """Interruptions such as Ctrl-C."""
     walk = opened_ahead(((number, pair(LARGE)) for number in range(99)), [kernel.measure_ahead])
     next(walk)
     walk.close()  # type: ignore[attr-defined]
 
 
 def test_requests_of_all_sorts_at_once() -> None:
-    """What fits the compiled engine in one piece is measured, and left alone what does not."""
+    """Pairs that fit the compiled engine in one piece are measured, others are left alone."""
     golden = np.random.default_rng(0).standard_normal((512, 512))
     sorts: list[Array] = [
         golden, golden.astype(np.float16), golden.T, golden.astype(np.complex64), golden > 0,

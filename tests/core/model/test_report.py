@@ -170,7 +170,7 @@ def test_growth_by_less_than_ten_times_is_no_jump(tmp_path: Path) -> None:
 
 
 def test_coarse_rounding_is_inherited(tmp_path: Path) -> None:
-    """What float16 rounded comes into the float32 calls behind it."""
+    """Values rounded to float16 reach the float32 calls behind it."""
     half = (ARRAY * 1.002).astype(np.float16)
     single = (ARRAY * np.float32(1.002)).astype(np.float32)
     calls = {

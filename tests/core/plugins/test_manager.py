@@ -326,7 +326,7 @@ def test_every_hook_is_documented_and_listed() -> None:
 
 
 class ShapeSpec(Spec):
-    """What the kit of these tests asks for."""
+    """Requirements of the kit of these tests."""
 
 
 @hookspec

@@ -25,7 +25,7 @@ Call = tuple[str, int]
 
 
 class Boom(Exception):
-    """What a call raises."""
+    """Return the error that a call raises."""
 
 
 class Workers(Executor):
@@ -172,7 +172,7 @@ def test_who_stops_listening_lets_the_pool_go() -> None:
 
 
 def test_an_interruption_waits_for_what_is_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What had begun is given before the interruption goes on; what had not is dropped."""
+    """Work that had begun is given before the interruption goes on; other work is dropped."""
     held, begun = threading.Event(), []
 
     def work(number: int) -> int:

@@ -1,4 +1,4 @@
-"""Which records are compared with which: ranks and steps go by their numbers, and what is left over is said."""
+"""Pairs of record files: ranks and steps go by their numbers, and leftovers are said."""
 
 from __future__ import annotations
 
@@ -276,7 +276,7 @@ def test_a_file_that_one_side_lacks_is_said(tree: Tree) -> None:
 
 
 def test_files_that_are_given_are_left_to_the_readers(tree: Tree) -> None:
-    """What they hold decides, whatever they are called."""
+    """Contents decide, whatever the files are called."""
     target, golden = tree("t", {"rank0": FILES}), tree("g", {"rank0": FILES})
     (pair,) = pair_runs(target / "rank0" / DUMP, golden / "rank0" / DEBUG).pairs
     assert (pair.target.name, pair.golden.name) == (DUMP, DEBUG)

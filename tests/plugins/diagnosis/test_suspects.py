@@ -1,4 +1,4 @@
-"""How far values are apart is said with what it is relative to."""
+"""Distances of values are said with what they are relative to."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from probe_core.model import Drift
 
 
 class _Row:
-    """As much of a row as the search for drifting calls looks at."""
+    """The part of a row that the search for drifting calls looks at."""
 
 
 def test_a_distance_has_its_unit() -> None:

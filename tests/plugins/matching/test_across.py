@@ -69,7 +69,7 @@ def calls(rows: Rows) -> dict[str, set[str]]:
 
 
 def truth(name: str) -> str:
-    """What the recorded model calls a MindSpore call in PyTorch: the same one, for both are one program."""
+    """Return the name in PyTorch of a MindSpore call of the recorded model; both are one program."""
     name = name.replace("Cell.", "Module.").replace(".Dense.", ".Linear.")
     name = re.sub(r"^Mint\.", "Torch.", name)
     name = re.sub(r"^MintFunctional\.", "Functional.", name)

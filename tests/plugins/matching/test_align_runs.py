@@ -292,7 +292,7 @@ def test_fused_calls_behind_a_fault_are_not_blamed(task: str, tmp_path: Path) ->
 
 @pytest.mark.parametrize("turned", [False, True], ids=["2:1", "1:2"])
 def test_fused_calls_behind_a_drift_are_not_blamed(turned: bool, tmp_path: Path) -> None:
-    """What flows in is noted with one call of the region, what comes out with another."""
+    """Inputs of a region are noted with one of its calls, outputs with another."""
     x = (X * 1.0003).astype(np.float32)
     sides = (fused(x), plain()) if turned else (plain(x), fused())
     report, _ = aligned(*(written(tmp_path / name, calls, "tensor") for name, calls in zip("tg", sides)))
@@ -551,7 +551,7 @@ def test_scalars_of_another_kind_are_a_change_and_are_judged(tmp_path: Path) -> 
 
 
 def test_another_argument_is_named_whatever_its_kind(tmp_path: Path) -> None:
-    """As ``x * 2`` for ``x * 1.5``, which is the fault and no other call."""
+    """A changed argument, ``x * 2`` for ``x * 1.5``, is the fault and no other call."""
     start = op("Torch.start.0", [1.0], [1.0])
     target = start | op("Torch.mul.0", [1.0, scalar(2)], [2.0])
     golden = start | op("Torch.mul.0", [1.0, scalar(1.5)], [1.5])

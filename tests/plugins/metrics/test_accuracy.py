@@ -164,7 +164,7 @@ def test_scalars_in_a_table_of_tensors(target: Value, golden: Value, differ: boo
     ],
 )
 def test_what_was_not_measured(target: Value | None, golden: Value | None, code: str, level: Level) -> None:
-    """What should have been there is a warning; what cannot be measured by nature is not."""
+    """Missing measurements are a warning; those that cannot exist are not."""
     pair = pair_of_values(target, golden, Mode.TENSOR)
     assert pair.obstacle == Reason(code)
     verdict = accuracy(code, code, code, pair)

@@ -86,7 +86,7 @@ def aligned(target: Any, golden: Any, size: int, rng: Any) -> Sides:
 
 
 def apart(target: Any, golden: Any, size: int, rng: Any) -> Sides:
-    """nan and inf here and there on both sides."""
+    """Nan and inf here and there on both sides."""
     first, second = (rng.choice([nan, inf, -inf, *[0.0] * 9], size) for _ in "01")
     return odd(plain(target, size, rng), first), odd(plain(golden, size, rng), second)
 
@@ -432,7 +432,7 @@ def test_engines_agree_on_anything(arrays: Sides) -> None:
 @PROPERTY
 @given(raw_arrays())
 def test_sides_swapped(arrays: Sides) -> None:
-    """What belongs to a side goes with it; only relative errors know which side is golden."""
+    """Measures of a side go with it; only relative errors know which side is golden."""
     units = alternatives(arrays[0].dtype, arrays[1].dtype)[-1]
     there, back = (bits(compiled.measure(*order, units)) for order in (arrays, arrays[::-1]))
     relative = {"relative", "max_relative", "below_one", "below_five"}

@@ -36,7 +36,7 @@ def test_equal_of_different_dtypes() -> None:
 
 
 def test_equal_of_different_byte_order() -> None:
-    """How a machine stores a number is not part of it."""
+    """The byte order of a number is not part of it."""
     array = np.array([1.5, -2.0], "<f4")
     assert look(Equal(), array.astype(">f4"), array) == [True]
 

@@ -1,4 +1,4 @@
-"""The judgement behind the first difference: whether two values differ beyond what rounding explains."""
+"""The policy of first differences on tensors, at its limits and against its formula."""
 
 from __future__ import annotations
 
@@ -12,46 +12,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from probe_metrics.first_difference import FirstDifference
 from probe_metrics.thresholds import thresholds
-from support.measuring import ALL_ONE, PROPERTY, above, below, scalar_value, tensor_value
+from support.measuring import PROPERTY
+from support.references.first_difference import ROUNDED_AS, evidence, inf, nan, noise_of
 from support.references.metric_reference import ANY, DTYPES, FLOATS, pairs, two_arrays
 
-from probe_core.model import Kind, Level, Mode, Pair, Statistics, Value, Verdict
-from probe_core.model.measure import OpenPair
-from probe_core.testing import pair_of, pair_of_values
+from probe_core.model import Level, Verdict
+from probe_core.testing import pair_of
 
-nan, inf = math.nan, math.inf
-NOISE = {
-    name: count * float(ml_dtypes.finfo(getattr(ml_dtypes, name, None) or np.dtype(name)).eps)
-    for name, count in thresholds("drift")["noise"].items()
-}
 FLOAT_TYPES = {
     "float16": np.float16, "bfloat16": ml_dtypes.bfloat16, "float32": np.float32, "float64": np.float64,
     "complex64": np.complex64, "complex128": np.complex128,
 }  # fmt: skip
-ROUNDED_AS = {"complex64": "float32", "complex128": "float64"}
-NULL = Value(Kind.NULL, "None", "None")
-
 by_float = pytest.mark.parametrize("name", FLOAT_TYPES)
 
 
 def judge(target: Any, golden: Any) -> Verdict:
     """The verdict on two tensors whose data are on record."""
     return FirstDifference().judge(pair_of(np.asarray(target), np.asarray(golden)), {})
-
-
-def judge_values(target: Value | None, golden: Value | None, mode: Mode = Mode.STATISTICS) -> Verdict:
-    """The verdict on two recorded values without data."""
-    return FirstDifference().judge(pair_of_values(target, golden, mode), {})
-
-
-def evidence(verdict: Verdict) -> str:
-    (reason,) = verdict.reasons
-    assert reason.code == "evidence"
-    return reason.detail
-
-
-def noise_of(name: str) -> float:
-    return NOISE[ROUNDED_AS.get(name, name)]
 
 
 # -- tensors -----------------------------------------------------------------------------------
@@ -352,252 +329,3 @@ def test_whole_numbers_by_the_formula(arrays: tuple[Any, Any]) -> None:
     target, golden = (side.astype(np.int64) for side in arrays)
     expected = Level.PASS if np.array_equal(target, golden) else Level.ERROR
     assert judge(target, golden).level is expected
-
-
-# -- the best evidence --------------------------------------------------------------------------
-
-
-class _Held:
-    """A run that holds one tensor."""
-
-    def __init__(self, array: Any) -> None:
-        self._array = array
-
-    def tensor(self, value: Value) -> Any:
-        return self._array
-
-
-def of_a_recording(target: tuple[Any, Value], golden: tuple[Any, Value], mode: Mode = Mode.TENSOR) -> Verdict:
-    """The verdict on two values with data, checksums and statistics that need not tell one story."""
-    sides = pair_of_values(target[1], golden[1]).pair
-    opened = OpenPair(Pair(*sides[:2]), mode, _Held(target[0]), _Held(golden[0]))
-    return FirstDifference().judge(opened, {})
-
-
-def test_data_before_checksums_before_statistics() -> None:
-    ones, others = np.ones(2, np.float32), np.full(2, 1.5, np.float32)
-    twice = Statistics(2.0, 2.0, 2.0, 2.0)
-    first = tensor_value(ALL_ONE, checksum="aa")
-    second = tensor_value(twice, checksum="bb")
-    assert of_a_recording((ones, first), (ones, second)).level is Level.PASS
-    assert of_a_recording((others, first), (ones, first)).level is Level.ERROR
-    one_sum = tensor_value(twice, checksum="aa")
-    assert judge_values(first, one_sum, Mode.MD5).level is Level.PASS
-    verdict = judge_values(first, tensor_value(ALL_ONE, checksum="bb"), Mode.MD5)
-    assert (verdict.level, evidence(verdict)) == (Level.ERROR, "checksum aa against bb")
-    assert judge_values(tensor_value(ALL_ONE), tensor_value(twice)).level is Level.ERROR
-
-
-def test_statistics_where_a_tensor_file_is_missing() -> None:
-    alone = tensor_value(ALL_ONE, data_name=None)
-    other = tensor_value(Statistics(2.0, 2.0, 2.0, 2.0), data_name=None)
-    data = np.ones(2, np.float32)
-    assert of_a_recording((data, alone), (data, other)).level is Level.ERROR
-    assert of_a_recording((data, alone), (data, tensor_value(ALL_ONE))).level is Level.PASS
-
-
-def test_checksums_of_two_dtypes_say_nothing() -> None:
-    ours = tensor_value(Statistics(), checksum="aa", dtype="torch.bfloat16")
-    theirs = tensor_value(Statistics(), checksum="bb")
-    verdict = judge_values(ours, theirs, Mode.MD5)
-    assert verdict.level is Level.SKIP
-    assert "torch.bfloat16 and torch.float32" in evidence(verdict)
-
-
-def test_statistics_where_checksums_of_two_dtypes_say_nothing() -> None:
-    ours = tensor_value(Statistics(9.0, 9.0, 9.0, 9.0), checksum="aa", dtype="torch.bfloat16")
-    assert judge_values(ours, tensor_value(ALL_ONE, checksum="bb"), Mode.MD5).level is Level.ERROR
-
-
-def test_a_checksum_on_one_side_alone_leaves_the_statistics() -> None:
-    ours, theirs = tensor_value(ALL_ONE, checksum="aa"), tensor_value(ALL_ONE)
-    assert judge_values(ours, theirs).level is judge_values(theirs, ours).level is Level.PASS
-
-
-def test_without_partner_nothing_can_be_said() -> None:
-    for mode in Mode:
-        for target, golden in ((tensor_value(), None), (None, tensor_value())):
-            verdict = judge_values(target, golden, mode)
-            assert (verdict.level, evidence(verdict)) == (Level.SKIP, "no partner")
-
-
-def test_null_agrees_with_null_only() -> None:
-    for mode in Mode:
-        assert judge_values(NULL, NULL, mode).level is Level.PASS
-        for other in (tensor_value(checksum="a"), scalar_value(1)):
-            assert judge_values(NULL, other, mode).level is Level.ERROR
-            assert judge_values(other, NULL, mode).level is Level.ERROR
-
-
-@pytest.mark.parametrize("mode", Mode)
-@pytest.mark.parametrize(
-    ("target", "golden", "differ"),
-    [
-        (1.05, 1.0, True),
-        (1.0, 1.0, False),
-        (above(1.0), 1.0, True),
-        (-0.0, 0.0, False),
-        (nan, nan, False),
-        (nan, 1.0, True),
-        (inf, -inf, True),
-        (1, 2, True),
-        (2**70, 2**70 + 1, True),
-        ("sum", "mean", True),
-        ("sum", "sum", False),
-        ("True", "False", True),
-    ],
-)  # fmt: skip
-def test_scalars_differ_by_value(target: Any, golden: Any, differ: bool, mode: Mode) -> None:
-    verdict = judge_values(scalar_value(target, "x"), scalar_value(golden, "x"), mode)
-    assert verdict.level is (Level.ERROR if differ else Level.PASS)
-    assert not differ or "against" in evidence(verdict)
-
-
-def test_sizes_and_slices_differ_by_their_text() -> None:
-    def size(text: str, checksum: str) -> Value:
-        return Value(Kind.SCALAR, "slice", text, None, Statistics(), checksum)
-
-    assert judge_values(size("(3,)", "aa"), size("(3,)", "aa")).level is Level.PASS
-    assert judge_values(size("(3,)", "aa"), size("(3,)", "bb")).level is Level.ERROR
-    assert judge_values(size("(3,)", "aa"), size("(2,)", "aa")).level is Level.ERROR
-
-
-# -- statistics -------------------------------------------------------------------------------------
-
-
-def of_one(target: Any, golden: Any, place: str, dtype: str = "torch.float32") -> Verdict:
-    """One statistic is as given; the others say a tensor of magnitude 1."""
-    plain = {"max": 1.0, "min": -1.0, "mean": 0.5, "norm": 1.0}
-    first, second = (
-        tensor_value(Statistics(**{**plain, place: value}), dtype=dtype) for value in (target, golden)
-    )
-    return judge_values(first, second)
-
-
-@pytest.mark.parametrize("place", ["max", "min", "mean", "norm"])
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64", "complex64"])
-def test_statistics_at_the_threshold(place: str, name: str) -> None:
-    sign = -1 if place == "min" else 1
-    noise = noise_of(name)
-    for apart, level in ((noise, Level.PASS), (noise * 0.75, Level.PASS), (noise * 1.25, Level.ERROR)):
-        verdict = of_one(sign * (1 + apart), sign * 1.0, place, f"torch.{name}")
-        assert verdict.level is level
-        assert level is Level.PASS or evidence(verdict).startswith(f"{place} ")
-    assert of_one(1 - noise, 1.0, "norm", f"torch.{name}").level is Level.PASS
-
-
-@pytest.mark.parametrize("spelt", ["Float32", "FLOAT32", "mindspore.Float32", "torch.float32", "float32"])
-def test_dtypes_are_known_however_they_are_spelt(spelt: str) -> None:
-    verdict = of_one(1 + noise_of("float32"), 1.0, "max", spelt)
-    assert verdict.level is Level.PASS
-    assert verdict.drift is not None and verdict.drift.noise == noise_of("float32")
-
-
-def test_a_mean_near_zero_is_held_against_the_magnitude() -> None:
-    """300 % of nearly nothing is rounding."""
-    assert of_one(3e-7, 1e-7, "mean").level is Level.PASS
-    assert of_one(3e-4, 1e-4, "mean").level is Level.ERROR
-
-
-def test_a_norm_is_held_against_itself() -> None:
-    """The norm of many numbers is much larger than each of them."""
-    golden = tensor_value(Statistics(1.0, -1.0, 0.0, 1000.0))
-    for share, level in ((0.5, Level.PASS), (2.0, Level.ERROR)):
-        norm = 1000.0 * (1 + share * noise_of("float32"))
-        assert judge_values(tensor_value(Statistics(1.0, -1.0, 0.0, norm)), golden).level is level
-
-
-@pytest.mark.parametrize("place", ["max", "min", "mean", "norm"])
-@pytest.mark.parametrize(
-    ("target", "golden", "differ"),
-    [(nan, nan, False), (inf, inf, False), (-inf, -inf, False), (nan, 1.0, True), (1.0, nan, True),
-     (inf, 1.0, True), (inf, -inf, True), (nan, inf, True), (10**400, inf, False)],
-)  # fmt: skip
-def test_nan_and_inf_among_statistics(target: Any, golden: Any, differ: bool, place: str) -> None:
-    verdict = of_one(target, golden, place)
-    assert verdict.level is (Level.ERROR if differ else Level.PASS)
-    assert not differ or verdict.drift is None
-
-
-def test_statistics_on_one_side_alone_are_left_out() -> None:
-    golden = tensor_value(Statistics(1.0, -1.0, None, None))
-    assert judge_values(tensor_value(Statistics(1.0, -1.0, 0.25, 9.0)), golden).level is Level.PASS
-    assert judge_values(tensor_value(Statistics(1.5, -1.0, 0.25, 9.0)), golden).level is Level.ERROR
-
-
-def test_nothing_on_record_cannot_be_judged() -> None:
-    nothing = tensor_value(Statistics())
-    assert judge_values(nothing, nothing).level is Level.SKIP
-    assert judge_values(nothing, tensor_value(ALL_ONE)).level is Level.SKIP
-
-
-def test_nothing_on_record_of_the_golden_cannot_be_judged() -> None:
-    assert judge_values(tensor_value(ALL_ONE), tensor_value(Statistics())).level is Level.SKIP
-
-
-@pytest.mark.parametrize("place", ["max", "min"])
-def test_truth_values_among_statistics(place: str) -> None:
-    plain = {"max": True, "min": False}
-    golden = tensor_value(Statistics(**plain), dtype="torch.bool")
-    assert judge_values(golden, golden).level is Level.PASS
-    other = tensor_value(Statistics(**{**plain, place: not plain[place]}), dtype="torch.bool")
-    assert judge_values(other, golden).level is judge_values(golden, other).level is Level.ERROR
-
-
-@pytest.mark.parametrize("dtype", ["torch.int64", "torch.uint8", "Int32"])
-def test_statistics_of_whole_numbers_must_be_equal(dtype: str) -> None:
-    golden = tensor_value(Statistics(1000, 0, 3.5, 9.5), dtype=dtype)
-    assert judge_values(golden, golden).level is Level.PASS
-    for change in ({"max": 1001}, {"min": 1}, {"mean": 3.6}, {"norm": 9.6}):
-        other = tensor_value(golden.statistics._replace(**change), dtype=dtype)
-        assert judge_values(other, golden).level is Level.ERROR, change
-
-
-@pytest.mark.parametrize("place", ["mean", "norm"])
-def test_mean_and_norm_of_whole_numbers_are_rounded(place: str) -> None:
-    """Two devices add in two orders; the token ids are the same."""
-    golden = tensor_value(Statistics(50_000, 0, 24_871.125, 1_811_713.25), dtype="torch.int64")
-    number = getattr(golden.statistics, place)
-    other = golden.statistics._replace(**{place: float(np.nextafter(np.float32(number), np.float32(inf)))})
-    assert judge_values(tensor_value(other, dtype="torch.int64"), golden).level is Level.PASS
-
-
-def test_statistics_of_large_whole_numbers_must_be_equal() -> None:
-    ours, theirs = (tensor_value(Statistics(number, 0), dtype="torch.int64") for number in (2**53 + 1, 2**53))
-    assert judge_values(ours, theirs).level is Level.ERROR
-
-
-def test_zeros_against_zeros() -> None:
-    zeros = tensor_value(Statistics(0.0, 0.0, 0.0, 0.0))
-    assert judge_values(tensor_value(Statistics(-0.0, -0.0, 0.0, 0.0)), zeros).level is Level.PASS
-    little = tensor_value(Statistics(1e-30, 0.0, 1e-31, 1e-30))
-    assert judge_values(little, zeros).level is Level.ERROR
-
-
-@PROPERTY
-@given(st.lists(st.one_of(st.floats(), st.integers(), st.booleans(), st.none(), st.text(max_size=3)),
-                min_size=8, max_size=8))  # fmt: skip
-def test_whatever_was_recorded_gets_a_verdict(recorded: list[Any]) -> None:
-    """No statistics break it, what equals itself never differs, and what is said is finite or infinite."""
-    first, second = (tensor_value(Statistics(*recorded[start : start + 4])) for start in (0, 4))
-    assert judge_values(first, first).level is not Level.ERROR
-    verdict = judge_values(first, second)
-    assert verdict.level in (Level.PASS, Level.ERROR, Level.SKIP)
-    assert bool(verdict.reasons) is (verdict.level is not Level.PASS)
-    if verdict.drift is not None:
-        assert not any(map(math.isnan, verdict.drift))
-        assert math.isfinite(verdict.drift.scale)
-
-
-@PROPERTY
-@given(st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4), st.floats(0.001, 1))
-def test_a_scaled_tensor_differs_by_its_statistics(numbers: list[float], share: float) -> None:
-    """What all four statistics say with one voice is never taken for rounding, nor rounding for it."""
-    array = np.array(numbers) + 1e-3
-    golden, target = (
-        tensor_value(Statistics(*map(float, (a.max(), a.min(), a.mean(), np.linalg.norm(a)))))
-        for a in (array, array * (1 + share))
-    )
-    assert judge_values(target, golden).level is (Level.ERROR if array.any() else Level.PASS)
-    last = [below(float(item)) for item in golden.statistics]  # type: ignore[arg-type]
-    assert judge_values(tensor_value(Statistics(*last)), golden).level is Level.PASS

@@ -1,4 +1,4 @@
-"""Which rows the table marks, in which colour and why: each rule at its boundary, and just past it."""
+"""Rows that the table marks, their colour and reason: each rule at its boundary, and just past it."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ UNUSABLE: list[dict[str, Any]] = [
     {"bench": None},
     {"bench": True},
 ]
-"""What makes a row no partner of a pair rule: a maximum or an error that is no number."""
+"""Cells that keep a row out of a pair rule: a maximum or an error that is no number."""
 
 
 @pytest.mark.parametrize("broken", UNUSABLE, ids=str)

@@ -79,7 +79,7 @@ def test_expanded_tensor() -> None:
 
 @pytest.mark.parametrize("name", METRICS)
 def test_the_recorded_data_are_not_written_to(name: str) -> None:
-    """nan and inf count as zero in the sums, not in the tensors."""
+    """Nan and inf count as zero in the sums, not in the tensors."""
     target, golden = np.array([nan, inf, 1.0]), np.array([nan, inf, 2.0])
     measure(METRICS[name], target, golden)
     assert np.isnan(target[0]) and np.isinf(golden[1])

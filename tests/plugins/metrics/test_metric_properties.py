@@ -1,4 +1,4 @@
-"""What holds of the metrics whatever the arrays: identity, symmetry, scale, bounds, alignment."""
+"""Properties of the metrics on any arrays: identity, symmetry, scale, bounds, alignment."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_identity_with_nan_and_inf(arrays: tuple[Array, Array]) -> None:
 @given(two_arrays(ANY, np.float32))
 @pytest.mark.parametrize("name", ["cosine", "euclidean", "rmse", "ulp", "equal"])
 def test_symmetry(name: str, arrays: tuple[Array, Array]) -> None:
-    """Which side is golden matters only where an error is held against the golden's size."""
+    """Swapped sides matter only to errors held against the golden's size."""
     mirror = {"target_zero": "golden_zero", "golden_zero": "target_zero"}
     there = look(METRICS[name], *arrays)
     back = [mirror.get(item, item) for item in look(METRICS[name], *arrays[::-1])]

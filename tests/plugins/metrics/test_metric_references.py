@@ -80,7 +80,7 @@ def test_any_floats_against_the_reference(arrays: tuple[Array, Array]) -> None:
 
 
 def test_the_references_know_the_worked_example() -> None:
-    """Who checks the checkers: 3-4-5, and complex numbers through Python's own modulus."""
+    """The reference itself is checked: 3-4-5, and complex numbers through Python's own modulus."""
     assert reference_euclidean([3.0, 0.0], [0.0, 4.0]) == 5
     assert reference_cosine([1.0, 0.0], [1.0, 1.0]) == approx(math.sqrt(0.5))
     assert reference_differences([3 + 4j], [0j]) == [abs(cmath.rect(5, 1))]

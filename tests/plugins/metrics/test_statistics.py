@@ -1,4 +1,4 @@
-"""What is measured of recorded values without data: differences of statistics, and checksums."""
+"""Metrics of recorded values without data: differences of statistics, and checksums."""
 
 from __future__ import annotations
 

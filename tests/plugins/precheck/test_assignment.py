@@ -1,4 +1,4 @@
-"""Which standard judges which output: the lists of standards, of third parties, and of the user (spec/precheck 9.1)."""
+"""Standards assigned to outputs: lists of the standards, of third parties, and of the user (docs/standards.md#methods)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which calls of a run are checked, and what the configuration says (spec/precheck 2, 3, 11; B24, B25)."""
+"""Calls of a run that are checked, and the configuration's say in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What runners of all frameworks share: recorded ranges, values and literals."""
+"""Helpers of runners of all frameworks: recorded ranges, values and literals."""
 
 from __future__ import annotations
 

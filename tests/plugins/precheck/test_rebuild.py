@@ -230,7 +230,7 @@ def test_files_named_by_the_oldest_recorders(rebuilder: Rebuilder, tmp_path: Pat
 
 
 def test_each_call_gets_tensors_of_its_own(rebuilder: Rebuilder, tmp_path: Path) -> None:
-    """What one call writes, the next must not see."""
+    """Values that one call writes are not seen by the next."""
     description = stored(tmp_path, torch.zeros(3))
     rebuilt(rebuilder, description)[0][0].fill_(9)
     assert rebuilt(rebuilder, description)[0][0].tolist() == [0, 0, 0]

@@ -43,14 +43,14 @@ def results(
     setup: Any = plain,
     method: str | None = None,
 ) -> list[Any]:
-    """What became of every deed, in their order; each is there once."""
+    """Return the results of all deeds in their order; each is there once."""
     found = list(supervise(setup, jobs_of(*deeds), workers, timeout, method=method))
     assert sorted(job.key for job, _ in found) == list(range(len(deeds)))
     return [result for _, result in sorted(found, key=lambda item: item[0].key)]
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is such a process; one that ended and waits for its parent to ask is none."""
+    """Return True if there is such a process; one that ended and waits for its parent is none."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -63,7 +63,7 @@ def is_running(pid: int) -> bool:
 
 
 def gone(pids: Sequence[int], within: float = 5.0) -> bool:
-    """Whether all of the processes end in time."""
+    """Return True if all of the processes end in time."""
     until = time.monotonic() + within
     while any(map(is_running, pids)) and time.monotonic() < until:
         time.sleep(0.01)

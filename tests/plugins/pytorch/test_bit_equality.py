@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from support.programs import training
+from support.programs import models, training
 from support.runs.recording import recording
 from support.sampling import sampled
 
-CASES = {f"{program.name}-{variant.name}": (program, variant) for program, variant in training.cases()}
+CASES = {f"{program.name}-{variant.name}": (program, variant) for program, variant in models.cases()}
 MODES = [
     ("statistics", "L1"),
     ("statistics", "mix"),

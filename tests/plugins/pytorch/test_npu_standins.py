@@ -1,4 +1,4 @@
-"""What needs torch_npu, tried with a stand-in for its documented interface; no NPU was at hand."""
+"""Features that need torch_npu, tried with a stand-in for its documented interface; no NPU was at hand."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ def test_members_that_are_missing(tmp_path: Path, members: dict[str, bytes], mat
 
 
 def directory_entry(content: bytes, name: bytes) -> int:
-    """Where the zip's directory speaks of ``name``."""
+    """Return the place of ``name`` in the zip's directory."""
     at = content.index(b"PK\x01\x02")
     while content[at + 46 : at + 46 + len(name)] != name:
         at = content.index(b"PK\x01\x02", at + 1)

@@ -33,7 +33,7 @@ def dynamo() -> Any:
 
 
 def done(make: Callable[[], Any], way: Callable[[Any], Any], when: str) -> Any:
-    """What becomes of a model that is used, and saved, copied or exported at some moment of its step."""
+    """Return the outcome of a model that is used, and saved, copied or exported at some moment of its step."""
     model = make()
     found: list[Any] = []
     if when == "inside":

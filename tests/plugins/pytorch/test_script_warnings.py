@@ -74,7 +74,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def told(place: Path, *command: str, options: tuple[str, ...] = ()) -> tuple[str, list[str]]:
-    """What the script printed, and the place and the text of each warning, in their order."""
+    """Run the script; its output, and the place and the text of each warning in their order."""
     done = subprocess.run(
         [sys.executable, *options, *command], cwd=place, capture_output=True, text=True, timeout=120
     )

@@ -23,7 +23,7 @@ VARIABLES = ("PYTHONHASHSEED", "HCCL_DETERMINISTIC", "CUBLAS_WORKSPACE_CONFIG")
 
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
-    """What seed_all changes is for the whole process."""
+    """Restore the settings of the process that seed_all changes."""
     cudnn = torch.backends.cudnn
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()
     flags = cudnn.enabled, cudnn.benchmark, cudnn.deterministic
@@ -239,7 +239,7 @@ print(json.dumps(found))
 
 @pytest.fixture(scope="module")
 def checks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What failed in each check."""
+    """Return the failure of each check."""
     tests, run = TESTS, tmp_path_factory.mktemp("dropout") / "run"
     command = [sys.executable, "-c", DROPOUT, str(tests), str(run)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)

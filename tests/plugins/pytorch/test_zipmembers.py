@@ -23,7 +23,7 @@ Found = dict[str, tuple[int, ...]]
 
 
 def by_zipfile(content: bytes) -> Found | type[Exception]:
-    """What zipfile says, or the exception that it raises."""
+    """Return what zipfile says, or the exception that it raises."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as file:
             return {

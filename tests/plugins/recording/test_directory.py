@@ -138,7 +138,7 @@ def test_a_second_lock_of_the_same_process_is_refused(tmp_path: Path) -> None:
 @FORKS
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_forked_child_does_not_release_it(tmp_path: Path) -> None:
-    """As a worker of a data loader that ends: the lock is the parent's."""
+    """A worker of a data loader ends: the lock is the parent's."""
     lock = Lock(tmp_path, "rank")
     child = os.fork()
     if not child:
@@ -219,7 +219,7 @@ def everything(root: Path) -> set[str]:
 
 
 def fill(path: Path) -> None:
-    """What an earlier run leaves, and what others put beside it."""
+    """Files of an earlier run are replaced, those that others put beside them are not."""
     tensors = path / "dump_tensor_data"
     tensors.mkdir(parents=True)
     for name in (

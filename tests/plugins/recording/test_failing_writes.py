@@ -57,7 +57,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @dataclass
 class Outcome:
-    """What came of a training that was recorded."""
+    """The outcome of a training that was recorded."""
 
     losses: list[str] = field(default_factory=list)
     refused: str = ""
@@ -132,7 +132,7 @@ def data_names(tree: Any) -> list[str]:
 
 
 def check(path: Path, outcome: Outcome, clean: Outcome, told: str) -> None:
-    """What any failure may leave: equal losses, one message, readable steps that say what they lack."""
+    """Check the leftovers of any failure: equal losses, one message, readable steps that say what they lack."""
     assert told.count("error:") == (outcome.lost is not None) and "Traceback" not in told
     if outcome.refused:
         assert not told and "cannot be written" in outcome.refused
@@ -258,7 +258,7 @@ def test_compare_says_that_a_run_is_unfinished(probe: Any, tmp_path: Path) -> No
 
 
 def test_a_step_that_goes_on_is_unfinished(probe: Any, tmp_path: Path) -> None:
-    """As one whose process was killed."""
+    """A step that goes on looks like one whose process was killed."""
     found = Recording(tmp_path / "run")
     found.start()
     F.relu(torch.ones(2))

@@ -1,4 +1,4 @@
-"""Which records are wanted: scope, list and data mode, alone and together (spec/dump 2)."""
+"""Filters of records: scope, list and data mode, alone and together (docs/configuration.md#scope)."""
 
 from __future__ import annotations
 

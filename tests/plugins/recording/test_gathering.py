@@ -1,4 +1,4 @@
-"""When the gradients of one call are whole, counted without any framework: numbers stand for tensors."""
+"""Gathering of the gradients of one call, without any framework: numbers stand for tensors."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def test_one_empty_cell(cell: Any) -> None:
 
 
 class Named(str, enum.Enum):
-    """As the enumerations of the model are made."""
+    """An enumeration such as those of the model."""
 
     RED = "red"
 
@@ -242,7 +242,7 @@ READABLE = [text for text in TEXTS if text]
 
 
 def shown(cell: Any) -> Any:
-    """What is to be read back of a cell, of a text as Python's strings have it."""
+    """Return what is to be read back of a cell, texts as Python's strings have them."""
     if isinstance(cell, str):
         return unescape(excel_text(cell))
     return str(cell) if isinstance(cell, float) and not math.isfinite(cell) else cell

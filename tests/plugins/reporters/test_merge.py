@@ -27,7 +27,7 @@ from probe_core.model import Mode
 
 
 def merged(directory: Path, config: MergeConfig, **options: Any) -> tuple[Merged, list[str]]:
-    """What was merged into ``directory/out``, and the warnings."""
+    """Return the merged results in ``directory/out``, and the warnings."""
     said: list[str] = []
     return merge_results(directory, directory / "out", config, warn=said.append, **options), said
 

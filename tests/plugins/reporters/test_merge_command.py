@@ -121,7 +121,7 @@ DEVIATIONS: dict[tuple[str, Any], tuple[Any, str]] = {
 SORTED_BY_NAME = {"26.2.0"}
 """Versions that sort rows by name; here, as in 8.3.3, they follow the configuration and the table."""
 DIGITS = ".16g"
-"""How many digits of a number the peer writes; here all are kept."""
+"""The number of digits that msprobe writes; here all are kept."""
 
 
 def peer(tmp_path: Path, version: str, case: str) -> Path:

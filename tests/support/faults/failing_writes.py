@@ -23,7 +23,7 @@ ERRORS = (
     errno.ENOSPC, errno.EROFS, errno.ENOENT, errno.EDQUOT, errno.EMFILE, errno.EACCES, errno.EIO
 )  # fmt: skip
 OPENS_ONLY = (errno.EMFILE, errno.ENFILE)
-"""Where there are too many open files those that are open can be written."""
+"""Errors of writes; with too many open files, the open ones can still be written."""
 FUNCTIONS = ("mkdir", "replace", "rename", "unlink", "chmod", "rmdir")
 
 
@@ -96,7 +96,7 @@ class FailingWrites:
 
     @property
     def count(self) -> int:
-        """How many writes there were."""
+        """The number of writes so far."""
         return len(self.seen)
 
     def __enter__(self) -> FailingWrites:
@@ -134,7 +134,7 @@ class FailingWrites:
 
     @contextlib.contextmanager
     def _once(self) -> Iterator[None]:
-        """What pathlib does by way of os counts once."""
+        """Count what pathlib does by way of os once."""
         self._inside.now = True
         try:
             yield

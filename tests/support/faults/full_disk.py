@@ -106,7 +106,7 @@ def _counted(disk: Disk, name: str, real: Callable[..., Any]) -> Callable[..., A
 
 @contextmanager
 def nothing_unraisable() -> Iterator[list[str]]:
-    """What destructors complain of while the block runs, which Python prints with a traceback."""
+    """Collect the complaints of destructors while the block runs, which Python prints with a traceback."""
     said: list[str] = []
     before = sys.unraisablehook
     sys.unraisablehook = lambda found: said.append(repr(found.exc_value))

@@ -104,7 +104,7 @@ def from_anyone(rank: int, group: dist.ProcessGroup | None) -> None:
 STEPS: tuple[Callable[[int, dist.ProcessGroup | None], None], ...] = (
     ordinary, wrapping, dropping, leaving, vanishing, tagged, from_anyone,
 )  # fmt: skip
-"""What is recorded, a step each."""
+"""Recorded functions, a step each."""
 
 
 def main(out: Path) -> None:

@@ -25,8 +25,9 @@ import torch.distributed as dist
 import torch.distributed.nn.functional as differentiable
 from torch import Tensor, nn
 
+from support.programs.models import PROGRAMS
 from support.programs.rank_processes import PATIENCE, run_ranks
-from support.programs.training import PROGRAMS, VARIANTS, Built, Outcome, Recorder, StepFunction, seed, train
+from support.programs.training import VARIANTS, Built, Outcome, Recorder, StepFunction, seed, train
 
 
 def ddp(model: nn.Module, step: StepFunction, optimizer: torch.optim.Optimizer) -> Built:

@@ -32,18 +32,18 @@ from support.programs.rank_processes import PATIENCE, run_ranks
 from support.runs.recording import Recording
 
 SPLIT = 2
-"""How many ranks share a layer."""
+"""The number of ranks that share a layer."""
 VOCABULARY, BATCH, LENGTH, WIDTH, INNER = 32, 4, 6, 16, 32
 TASKS: dict[str, dict[str, Any]] = {
     "tensor": {"task": "tensor"},
     "statistics": {"task": "statistics"},
     "md5": {"task": "statistics", "statistics": {"summary_mode": "md5"}},
 }
-"""What a run is recorded with, by its name."""
+"""Configurations of recordings, by name."""
 
 
 class Place:
-    """Where a rank stands: its number among those that share its layers, and both of its groups."""
+    """The place of a rank: its number among those that share its layers, and both of its groups."""
 
     def __init__(self, rubbish: int) -> None:
         self.rubbish = rubbish
@@ -93,7 +93,7 @@ class Reduce(torch.autograd.Function):
 
 
 class Gather(torch.autograd.Function):
-    """What the parts give out, side by side in the last dimension."""
+    """Outputs of the parts, side by side in the last dimension."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, place: Place) -> Tensor:

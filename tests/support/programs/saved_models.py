@@ -88,7 +88,7 @@ def hooked() -> Net:
 
 
 def words() -> Tensor:
-    """What the model takes in."""
+    """Return the inputs of the model."""
     return torch.arange(12).reshape(3, 4) % 7
 
 
@@ -103,7 +103,7 @@ def dicts_of_hooks(model: nn.Module) -> list[tuple[str, str, str, int]]:
 
 
 def to_bytes(value: Any) -> bytes:
-    """What ``torch.save`` writes."""
+    """Return the bytes that ``torch.save`` writes."""
     file = io.BytesIO()
     torch.save(value, file)
     return file.getvalue()
@@ -250,7 +250,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "share_memory": _shared,
     "send": _sent,
 }
-"""What can be done to any model, also inside its forward."""
+"""Things that can be done to any model, also inside its forward."""
 
 GRAPHS: dict[str, Callable[[Any], Any]] = {
     "export": _exported(strict=False),
@@ -262,11 +262,11 @@ GRAPHS: dict[str, Callable[[Any], Any]] = {
     "fuse_modules": _fused,
     "quantize_dynamic": _quantized,
 }
-"""What makes another program of a model."""
+"""Things that make another program of a model."""
 
 
 def outcome(way: Callable[[Any], Any], model: nn.Module) -> tuple[Any, list[str]]:
-    """What a way gives or raises, and what it warns of that is not deprecated."""
+    """Return what a way gives or raises, and its warnings other than of deprecation."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         try:

@@ -1,4 +1,4 @@
-"""What the tests of the supervisor have its processes do: a payload names a deed."""
+"""Deeds of supervised processes in tests: a payload names one."""
 
 from __future__ import annotations
 

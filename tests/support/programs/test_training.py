@@ -22,14 +22,13 @@ from torch.overrides import TorchFunctionMode  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_map  # noqa: E402
 
+from support.programs.models import PROGRAMS, cases  # noqa: E402
 from support.programs.training import (  # noqa: E402
-    PROGRAMS,
     VARIANTS,
     Outcome,
     Program,
     Recorder,
     Variant,
-    cases,
     differences,
     digest,
     raw,
@@ -49,7 +48,7 @@ def one_thread() -> Iterator[None]:
 
 @functools.cache
 def unrecorded(program: Program, variant: Variant) -> Outcome:
-    """What a run without a recorder gives."""
+    """Return the outcome of a run without a recorder."""
     return run(program, variant)
 
 
@@ -80,7 +79,7 @@ class Silent:
 
 
 def changed(recorder: Recorder, name: str = "resnet") -> list[str]:
-    """What differs when a recorder is there, without the values."""
+    """Return the places that differ when a recorder is there, without the values."""
     found = differences(unrecorded(PROGRAMS[name], PLAIN), run(PROGRAMS[name], PLAIN, recorder=recorder))
     return [line.split(": ")[0] for line in found]
 
@@ -292,14 +291,14 @@ class Aliasing(Silent):
 
 @pytest.mark.parametrize("name", ["composite", "llama", "user_hooks"])
 def test_the_order_of_sums_is_seen(name: str) -> None:
-    """Where a value is used several times, its gradient is a sum, and floating-point sums have an order."""
+    """A value that is used several times has a sum as its gradient, and floating-point sums have an order."""
     need(PROGRAMS[name])
     found = changed(Aliasing(), name)
     assert found and found[0].startswith("gradient of")
 
 
 def test_copied_containers_are_seen() -> None:
-    """What a module writes into its arguments reaches whoever called it."""
+    """Values that a module writes into its arguments reach its caller."""
 
     class Copying(Silent):
         def start(self, model: nn.Module) -> None:

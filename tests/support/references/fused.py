@@ -17,7 +17,7 @@ OPERATORS = {spec.name: spec.make() for spec in references.specs()}
 
 
 def forward(name: str, *arguments: Any, **keywords: Any) -> Any:
-    """What the definition of the operator gives out."""
+    """Return the outputs of the operator's definition."""
     return OPERATORS[name].forward(*arguments, **keywords)
 
 

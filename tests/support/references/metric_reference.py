@@ -79,7 +79,7 @@ def reference_relative(target: Any, golden: Any) -> list[float]:
 
 
 def reference(name: str, target: Any, golden: Any) -> list[float]:
-    """What metric ``name`` is to say of finite tensors of two elements or more."""
+    """Return what metric ``name`` must say of finite tensors of two elements or more."""
     relative = reference_relative(target, golden)
     size = len(relative)
     return {
@@ -129,7 +129,7 @@ SAME = {
     "mape": [0],
     "ulp": [0, 0, 0],
 }
-"""What all but cosine answer of equal tensors."""
+"""Answers of all metrics but cosine on equal tensors."""
 
 FLOATS = st.floats(-1e300, 1e300)
 """Every magnitude whose differences float64 holds, denormals and both zeros among them."""

@@ -154,7 +154,7 @@ class Reference:
     # 7
 
     def left(self) -> list[Pair] | None:
-        """What A8 does not leave out; None where inf and nan are not alike."""
+        """Elements that A8 does not leave out; None if inf and nan are not alike."""
         kept = []
         for p in self.pairs:
             if math.isfinite(p.device) and math.isfinite(p.bench):

@@ -92,7 +92,7 @@ def _construct(value: dict[str, Any], put: Put) -> Any:
 
 
 def dangers(text: str) -> list[str]:
-    """What of a text that was printed in a pipe acts on a terminal, or is not to be seen."""
+    """Return the parts of a printed text that act on a terminal or are invisible."""
     found = [char for line in text.split("\n") for char in line if not char.isprintable()]
     return sorted({ascii(char) for char in found} | ({"marks"} if "\u0301\u0302\u0303" in text else set()))
 
@@ -103,7 +103,7 @@ def dangers_on_terminal(text: str) -> list[str]:
 
 
 def dangers_in_file(path: Path) -> list[str]:
-    """What a file that people print would send to their terminal."""
+    """Return the parts of a file that would act on the terminal it is printed on."""
     return sorted(
         {ascii(char) for char in _RAW.findall(path.read_bytes().decode("utf-8").replace("\r\n", "\n"))}
     )

@@ -216,7 +216,7 @@ class Started:
         return self.process.returncode, out, err
 
     def interrupt(self) -> None:
-        """What a terminal does on Ctrl-C."""
+        """Interrupt the whole group, like a terminal on Ctrl-C."""
         os.killpg(self.process.pid, signal.SIGINT)
 
     def kill(self) -> None:

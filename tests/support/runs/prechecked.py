@@ -59,7 +59,7 @@ class Checked(NamedTuple):
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """What lies in lists and dicts, depth first."""
+    """Yield the items of lists and dicts, depth first."""
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):

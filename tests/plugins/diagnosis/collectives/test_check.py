@@ -47,7 +47,7 @@ def exchanged(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Said:
-    """What the command said of a run: for each step the numbers, who was named, what was not checked."""
+    """The command's words about a run: for each step the numbers, the named calls, the unchecked ones."""
 
     def __init__(self, text: str) -> None:
         self.kept: dict[str, int] = {}
@@ -241,7 +241,7 @@ def test_what_is_broken_is_written_in_the_format_asked_for(
 @pytest.mark.parametrize("damage", ["gone", "cut", "empty"])
 @pytest.mark.parametrize("phase", ["input", "output"])
 def test_a_tensor_that_cannot_be_read_costs_its_call(damage: str, phase: str, copy: Path, check: Any) -> None:
-    """Where it was given, nobody's result is known; where it was received, the others' neither."""
+    """A missing input leaves the result of every rank unknown; a missing output cannot be held against it."""
     path = copy / "rank1" / "dump_tensor_data" / f"Distributed.all_reduce.0.forward.{phase}.0.pt"
     data = path.read_bytes()
     path.unlink()

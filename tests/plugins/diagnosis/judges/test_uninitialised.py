@@ -1,4 +1,4 @@
-"""Which values were recorded before anything was computed: fresh memory, and what is about to be overwritten."""
+"""Values recorded before anything was computed: fresh memory, and memory about to be overwritten."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from probe_core.model import Kind, Level, Op, Pair, Row, Side, Slot, Statistics,
 
 X, Y, Z = 1.5, 2.5, 3.5
 FRESH = (1e22, -7.0)
-"""What a run found in fresh memory, and what the other run did."""
+"""Values of fresh memory in one run, and in the other."""
 NULL = Value(Kind.NULL, "None", "None")
 
 Sides = Any

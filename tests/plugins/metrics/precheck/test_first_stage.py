@@ -356,7 +356,7 @@ def test_random_dtypes_and_shapes_are_to_agree() -> None:
 
 
 def test_distance_at_its_limit_passes() -> None:
-    """n = 100: sqrt(ln(2e6) / 100) = 0.381, so that 38 elements apart pass and 39 do not."""
+    """N = 100: sqrt(ln(2e6) / 100) = 0.381, so that 38 elements apart pass and 39 do not."""
     bench = np.zeros(100)
     for moved, status in ((38, PASS), (39, ERROR)):
         device = bench.copy()

@@ -51,7 +51,7 @@ def output(device: Array, kind: str, bench: Array, **more: Any) -> model.Output:
 
 
 def measured(name: str, device: Array, kind: str, bench: Array, release: str = "seed") -> Mapping[str, float]:
-    """What a standard measures, with numpy set to raise whatever it would warn of."""
+    """Return what a standard measures, with numpy's warnings raised as errors."""
     with warnings.catch_warnings(), np.errstate(all="raise"):
         warnings.simplefilter("error")
         found: Mapping[str, float] = STANDARDS[name].measure(output(device, kind, bench), release)

@@ -11,9 +11,8 @@ import pytest
 ms = pytest.importorskip("mindspore")
 
 from mindspore import Tensor, mint, nn, ops  # noqa: E402
-
-from support.on_mindspore.ms_net import Net, batch, training  # noqa: E402  isort: skip
-from support.on_mindspore.ms_recording import recording  # noqa: E402  isort: skip
+from support.on_mindspore.ms_net import Net, batch, training  # noqa: E402
+from support.on_mindspore.ms_recording import recording  # noqa: E402
 
 STEPS = 3
 

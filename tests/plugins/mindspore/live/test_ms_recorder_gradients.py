@@ -12,8 +12,7 @@ import pytest
 ms = pytest.importorskip("mindspore")
 
 from mindspore import Tensor, mint, nn, ops  # noqa: E402
-
-from support.on_mindspore.ms_recording import outputs_of, recorded, recording, tensor  # noqa: E402  isort: skip
+from support.on_mindspore.ms_recording import outputs_of, recorded, recording, tensor  # noqa: E402
 
 ms.runtime.launch_blocking()
 

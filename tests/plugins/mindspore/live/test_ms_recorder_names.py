@@ -13,9 +13,8 @@ ms = pytest.importorskip("mindspore")
 
 import mindspore.mint.nn.functional as F  # noqa: E402
 from mindspore import Parameter, Tensor, mint, nn, ops  # noqa: E402
-
-from support.on_mindspore.ms_net import Net, batch  # noqa: E402  isort: skip
-from support.on_mindspore.ms_recording import Recording, recorded, recording, step_of_the_net, tensor  # noqa: E402  isort: skip
+from support.on_mindspore.ms_net import Net, batch  # noqa: E402
+from support.on_mindspore.ms_recording import Recording, recorded, recording, step_of_the_net, tensor  # noqa: E402
 
 ms.runtime.launch_blocking()
 

@@ -14,8 +14,7 @@ ms = pytest.importorskip("mindspore")
 
 from mindspore import Tensor, mint  # noqa: E402
 from probe_mindspore.reader import MindSporeReader  # noqa: E402
-
-from support.on_mindspore.ms_recording import Recording, recorded, recording, step_of_the_net, tensor  # noqa: E402  isort: skip
+from support.on_mindspore.ms_recording import Recording, recorded, recording, step_of_the_net, tensor  # noqa: E402
 
 ms.runtime.launch_blocking()
 

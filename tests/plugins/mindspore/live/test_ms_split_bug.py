@@ -13,8 +13,7 @@ import pytest
 ms = pytest.importorskip("mindspore")
 
 from mindspore import Tensor, mint  # noqa: E402
-
-from support.on_mindspore.ms_recording import recording  # noqa: E402  isort: skip
+from support.on_mindspore.ms_recording import recording  # noqa: E402
 
 X = np.arange(12, dtype=np.float32).reshape(2, 6)
 C = np.arange(6, dtype=np.float32).reshape(3, 2)

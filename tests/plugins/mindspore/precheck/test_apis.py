@@ -1,4 +1,4 @@
-"""Which functions of MindSpore a record may name, with a module that stands in for it."""
+"""Functions of MindSpore that a record may name, with a module that stands in for it."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ pytest_plugins = ["support.standins.precheck_fixtures"]
 
 @pytest.fixture(scope="module")
 def checked(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    """What run_ut makes of ``some_calls``."""
+    """Run run_ut on ``some_calls``."""
     home = tmp_path_factory.mktemp("checked")
     dump = write_run(home / "run", some_calls())
     assert run(["run_ut", "-api_info", str(dump), "-o", str(home / "out"), "-d", "cpu"]) == 0

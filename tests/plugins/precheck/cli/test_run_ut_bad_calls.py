@@ -88,7 +88,7 @@ def bad_calls(directory: Path) -> tuple[dict[str, Any], dict[str, str]]:
 
 @pytest.fixture(scope="module")
 def skipped(tmp_path_factory: pytest.TempPathFactory) -> tuple[Written, dict[str, str]]:
-    """What run_ut makes of ``bad_calls`` with two good ones among them, and what it is to say."""
+    """Run run_ut on ``bad_calls`` with two good ones among them; the results and the expected texts."""
     home = tmp_path_factory.mktemp("skipped")
     data, says = bad_calls(home / "run" / "dump_tensor_data")
     good = call(drawn([3], requires_grad=True))

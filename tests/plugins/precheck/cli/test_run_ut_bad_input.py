@@ -285,7 +285,7 @@ def test_error_data_that_have_no_place(refuses: Refuses, dump: Path, tmp_path: P
 def test_error_data_that_cannot_be_written_cost_no_row(
     probe: Any, dump: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was measured stays, whatever becomes of the data; a directory is in their way."""
+    """Measurements stay, whatever becomes of the data; a directory is in their way."""
     monkeypatch.setattr("probe_precheck.cli.run_ut.time_stamp", lambda: STAMP)
     (tmp_path / "data" / f"ut_error_data{STAMP}" / "Functional.near.0.py").mkdir(parents=True)
     (tmp_path / "c.json").write_text(json.dumps({"run_ut": {"error_data_path": str(tmp_path / "data")}}))

@@ -1,4 +1,4 @@
-"""Which calls run_ut runs, what it says of them, its exit codes, and calls that crash or hang."""
+"""Calls that run_ut runs, its words about them, its exit codes, and calls that crash or hang."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ NAMES = [f"Functional.{deed}.{i}" for i in range(15) for deed in ("slow", "far")
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Written]:
-    """What a run that nothing befalls writes."""
+    """Return the files of a run that nothing befalls."""
     home = tmp_path_factory.mktemp("undisturbed")
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(install(home / "site")))

@@ -34,7 +34,7 @@ def result(name: str, status: Status, text: str = "", script: str = "", **number
 
 
 def summary(capsys: pytest.CaptureFixture[str], *results: Result, earlier: int = 0, **plan: Any) -> str:
-    """What is said of a pre-check that came to ``results``."""
+    """Return the words about a pre-check that came to ``results``."""
     files = ResultFiles(Path("out") / f"accuracy_checking_result_{STAMP}.csv", DETAILS, "zh", 14)
     found = Checked(
         CheckPlan(Path("run/dump.json"), Path("out"), STAMP, **plan), files, len(results) + earlier, earlier

@@ -1,4 +1,4 @@
-"""How a call was written, read from the instruction that made it."""
+"""The form of a call, read from the instruction that made it."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_generators_coroutines_and_exceptions() -> None:
 
 
 def test_calls_that_have_no_form() -> None:
-    """What no call instruction makes: a property, an operator, a with statement."""
+    """Calls that no call instruction makes: a property, an operator, a with statement."""
 
     class Odd:
         @property

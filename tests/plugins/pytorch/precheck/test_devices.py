@@ -1,4 +1,4 @@
-"""Which device calls are run on: none, CUDA by a stand-in, an NPU by a stand-in for torch_npu."""
+"""Devices that calls are run on: none, CUDA by a stand-in, an NPU by a stand-in for torch_npu."""
 
 from __future__ import annotations
 

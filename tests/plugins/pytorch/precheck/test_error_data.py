@@ -60,7 +60,7 @@ KERNELS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE")
 
 
 def run_alone(*scripts: Path) -> list[str]:
-    """What each script prints in an environment of its own: no probe, another directory, the same kernels."""
+    """Run each script in an environment of its own: no probe, another directory, the same kernels."""
     kernels = {name: os.environ[name] for name in KERNELS if name in os.environ}
     done = subprocess.run(
         [sys.executable, "-I", "-c", ALONE, *map(str, scripts)],
@@ -249,7 +249,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Checked, 
 
 @pytest.mark.parametrize("case", SCRIPTS)
 def test_the_script_prints_what_the_details_say(shown: dict[str, tuple[Checked, str]], case: str) -> None:
-    """Where torch is and probe is not, each output's cosine and max abs error, to the printed digits."""
+    """With torch and without probe, each output's cosine and max abs error agree to the printed digits."""
     found, text = shown[case]
     lines = printed(text)
     name = found.call.name

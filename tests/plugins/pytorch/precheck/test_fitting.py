@@ -107,7 +107,7 @@ def widened(item: Any, rule: Mapping[str, Any]) -> Any:
 
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory: pytest.TempPathFactory) -> Prechecked:
-    """What runs calls that are not in the run."""
+    """Return a runner of calls that are not in the run."""
     return written(tmp_path_factory.mktemp("run"), {"Torch.neg.0.forward": forward(leaf(torch.ones(2)))})
 
 
@@ -227,7 +227,7 @@ def fit(api: str, place: int, tensor: torch.Tensor, *positional: Any, **keywords
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 8), st.integers(-2, 1), st.integers(0, 99))
 def test_scatter_never_writes_a_place_twice(rows: int, columns: int, count: int, dim: int, seed: int) -> None:
-    """As long as there are enough places; the index stays within them in any case."""
+    """Indices are distinct if there are enough places, and within them in any case."""
     shape = [rows, columns]
     own = list(shape)
     own[dim] = count
@@ -269,7 +269,6 @@ def test_unknown_sizes_leave_the_index_as_it_is() -> None:
 
 def test_recorded_data_are_never_changed(tmp_path: Path) -> None:
     """A rule is for what is made up: the run's own indices, repeated and negative, stay."""
-
     index = torch.tensor([[0, 0, 5], [1, 1, 1]])
     found = live(tmp_path / "run", lambda: torch.scatter(torch.zeros(2, 6), 1, index, torch.ones(2, 3)))
     assert torch.equal(found["Torch.scatter.0"].outcome.kept.arguments.positional[2], index)

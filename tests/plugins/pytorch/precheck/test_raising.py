@@ -1,4 +1,4 @@
-"""Which dtypes both sides compute in: raising, HF32, autocast (pre-check guide 4.2 and 5.2)."""
+"""Dtypes that both sides compute in: raising, HF32, autocast (docs/standards.md#raised-precision)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ F16, BF16, F32, F64, I64 = torch.float16, torch.bfloat16, torch.float32, torch.f
 def raised(
     api: str, *dtypes: torch.dtype, autocast: torch.dtype | None = None, nested: bool = False
 ) -> list[torch.dtype]:
-    """What the reference computes in, one argument of each dtype."""
+    """Return the dtypes that the reference computes in, one argument of each dtype."""
     tensors = [torch.ones(2, dtype=dtype) for dtype in dtypes]
     arguments = Arguments([], {"tensors": [tuple(tensors)]}) if nested else Arguments(list(tensors), {})
     raising = raising_of(api, arguments, autocast)
@@ -217,7 +217,7 @@ def test_the_gradient_of_a_weight_is_judged_in_the_dtype_of_autocast(
 
 
 def test_the_reference_of_a_linear_layer_under_autocast(tmp_path: Path) -> None:
-    """What autocast rounds is rounded, and the product is exact to float32."""
+    """Inputs are rounded by autocast, and the product is exact to float32."""
     torch.manual_seed(3)
     x, w = torch.randn(5, 8), torch.randn(3, 8)
 

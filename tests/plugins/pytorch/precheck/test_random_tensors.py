@@ -208,7 +208,7 @@ def test_every_integer_of_the_range_is_drawn() -> None:
 
 
 def test_integers_recorded_as_floats() -> None:
-    """As some recorders write them."""
+    """Some recorders write ranges of integers in this way."""
     assert set(made(torch.int64, (100,), 0.0, 3.0).tolist()) == {0, 1, 2, 3}
 
 
@@ -246,7 +246,7 @@ def test_the_global_generator_is_neither_used_nor_changed() -> None:
 
 
 def test_two_inputs_of_one_call_differ(tmp_path: Any) -> None:
-    """As do the inputs of two calls; the same call gives the same, alone or after others."""
+    """Inputs of two calls differ; the same call gives the same, alone or after others."""
     x = leaf(torch.randn(4, 5))
     data = {f"Torch.add.{i}.forward": forward(x, x, output=[x]) for i in range(2)}
 

@@ -321,7 +321,7 @@ def test_equal_bytes_of_another_kind_are_another_tensor(tmp_path: Path) -> None:
 
 
 def test_a_name_saved_twice_is_the_newest(tmp_path: Path) -> None:
-    """What was stored as the same before keeps what it was."""
+    """Tensors that were stored as the same before keep their values."""
     old, new = torch.ones(3), torch.zeros(2, dtype=torch.complex64)
     store = PackedStore(tmp_path)
     store.save("x", old)
@@ -463,7 +463,7 @@ def test_the_same_tensors_make_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_values_of_other_packages_dtypes(tmp_path: Path) -> None:
-    """What numpy lacks comes as a type of ml_dtypes, with the right numbers."""
+    """Dtypes that numpy lacks come as types of ml_dtypes, with the right numbers."""
     store = PackedStore(tmp_path)
     for name in ("bfloat16", "float8_e4m3fn", "float8_e5m2fnuz"):
         if hasattr(torch, name):

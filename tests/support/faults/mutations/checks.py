@@ -1,4 +1,4 @@
-"""What must hold of every comparison, whatever it was given."""
+"""Checks that every comparison must pass, whatever it was given."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def judged(home: Path, formats: Sequence[str], code: int, output: str) -> list[s
 
 
 def _printed(code: int, output: str) -> list[str]:
-    """What is wrong with the exit code and what is on the screen."""
+    """Return the faults of the exit code and of the screen."""
     found = [] if code in (0, 2) else [f"exit code {code}"]
     if "Traceback" in output:
         found.append("a traceback is shown")
@@ -39,7 +39,7 @@ def _printed(code: int, output: str) -> list[str]:
 
 
 def _kept(home: Path, formats: Sequence[str], code: int, output: str) -> list[str]:
-    """What is wrong with the files that are there afterwards.
+    """Return the faults of the files that are there afterwards.
 
     Ranks are summed up together at the end: where one of them fails, those before it have results alone.
     """
@@ -63,7 +63,7 @@ def _kept(home: Path, formats: Sequence[str], code: int, output: str) -> list[st
 
 
 def _whole(path: Path, counts: Sequence[int]) -> list[str]:
-    """What is wrong with one result file; ``counts`` are the rows that the summaries speak of."""
+    """Return the faults of one result file; ``counts`` are the rows that the summaries speak of."""
     try:
         rows = {".csv": csv_rows, ".jsonl": jsonl_rows, ".xlsx": xlsx_rows}[path.suffix](path)
     except (ValueError, csv.Error, zipfile.BadZipFile, KeyError, ElementTree.ParseError) as error:

@@ -1,4 +1,4 @@
-"""What may be drawn: the runs, the mutations that suit them, the command line."""
+"""Draws of a case: the runs, the mutations that suit them, the command line."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def drawn(seed: int, number: int) -> tuple[tuple[Plan, ...], str, random.Random]
 
 
 def command_line(plan: Plan, run: str, case: Case) -> list[str]:
-    """What ``probe`` is called with in a case; it reads the file that the plan damages."""
+    """Return the arguments of ``probe`` in a case; it reads the file that the plan damages."""
     rng, (compare,) = case.rng, case.compare()
     stated = json.loads(compare.read_bytes())
     formats = rng.choices(("csv", "jsonl", "xlsx", "csv,jsonl"), (80, 8, 8, 4))[0]

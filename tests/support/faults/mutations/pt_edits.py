@@ -31,7 +31,7 @@ class Hostile:
 
 
 def members(data: bytes) -> dict[str, bytes]:
-    """What an archive holds."""
+    """Return the contents of an archive."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         return {name: archive.read(name) for name in archive.namelist()}
 

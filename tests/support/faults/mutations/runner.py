@@ -38,7 +38,7 @@ class TimedOut(BaseException):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one case; ``problems`` is empty where it passed."""
+    """The result of one case; ``problems`` is empty if it passed."""
 
     seed: int
     number: int
@@ -88,7 +88,7 @@ def _crashed(seed: int, number: int) -> Outcome:
 
 
 def _title(seed: int, number: int) -> str:
-    """What the case does to what."""
+    """A sentence about the damage and the run."""
     plans, run, _ = drawn(seed, number)
     return f"{' + '.join(map(str, plans))} of {run}"
 

@@ -42,7 +42,7 @@ def attend(tensors: list[torch.Tensor], layout: str = "BNSD", **keywords: Any) -
 def expected(
     tensors: list[torch.Tensor], hidden: Any = None, pse: torch.Tensor | float = 0.0, scale: float = 1.0
 ) -> Any:
-    """torch's attention, with −inf where ``hidden`` and the position code in the scale."""
+    """Torch's attention, with −inf where ``hidden`` and the position code in the scale."""
     bias = torch.zeros(tensors[0].shape[2], tensors[1].shape[2], dtype=F64) + pse * scale
     if hidden is not None:
         bias = bias.masked_fill(torch.as_tensor(hidden), -torch.inf)
@@ -68,7 +68,7 @@ def test_layouts_and_shared_heads(layout: str, heads: int) -> None:
 
 
 def test_backward_is_the_guides() -> None:
-    """dv = pᵀ dx, ds = p (dp − Σ dp p) scale, dq = ds k, dk = dsᵀ q, summed over the heads that share."""
+    """Dv = pᵀ dx, ds = p (dp − Σ dp p) scale, dq = ds k, dk = dsᵀ q, summed over the heads that share."""
     tensors, pse = qkv(heads=2), torch.randn(1, N, S, K, dtype=F64)
     leaves = [t.clone().requires_grad_() for t in tensors]
     dx = torch.randn(B, N, S, D, dtype=F64)
@@ -106,7 +106,7 @@ def test_everything_is_float64(dtype: torch.dtype) -> None:
 
 
 def test_defaults() -> None:
-    """scale is 1, and nothing is dropped whatever keep_prob says."""
+    """Scale is 1, and nothing is dropped whatever keep_prob says."""
     tensors = qkv()
     close(attend(tensors)[0], expected(tensors))
     close(attend(tensors, keep_prob=0.1)[0], expected(tensors))

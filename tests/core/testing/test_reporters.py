@@ -1,0 +1,94 @@
+"""The kit for reporters: the installed ones pass, and each check finds the fault that it is for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from probe_reporters.hooks import probe_reporters
+from support.conformance import failing
+
+from probe_core.plugins.specs import (
+    ReporterSpec,
+)
+from probe_core.testing import (
+    ReporterConformance,
+)
+
+# -- reporters -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", probe_reporters(), ids=lambda spec: spec.name)
+def test_the_reporters_pass(spec: ReporterSpec, tmp_path: Path) -> None:
+    assert failing(ReporterConformance, tmp_path, spec=spec) == set()
+
+
+class Lines:
+    """A good reporter and its writer in one."""
+
+    def open(self, path: Path, headers: Any, row_count: int) -> Any:
+        made = type(self)()
+        made.file = path.open("wb")  # type: ignore[attr-defined]
+        made.file.write(repr(headers).encode())  # type: ignore[attr-defined]
+        return made
+
+    def write(self, cells: Any, colour: Any) -> None:
+        self.file.write(repr(cells).encode())  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        self.file.close()  # type: ignore[attr-defined]
+
+    abandon = close
+
+    def line(self, row: int, row_count: int) -> str:
+        return str(row + 1)
+
+
+class Ascii(Lines):
+    def write(self, cells: Any, colour: Any) -> None:
+        self.file.write(str(cells[2]).encode("ascii"))  # type: ignore[attr-defined]
+
+
+class Stamped(Lines):
+    def open(self, path: Path, headers: Any, row_count: int) -> Any:
+        return super().open(path, path.name, row_count)
+
+
+class Skipping(Lines):
+    def write(self, cells: Any, colour: Any) -> None:
+        if colour is None:
+            super().write(cells, colour)
+
+
+class Counting(Lines):
+    def abandon(self) -> None:
+        raise RuntimeError("rows are missing")
+
+
+class Vague(Lines):
+    def line(self, row: int, row_count: int) -> str:
+        return "somewhere"
+
+
+class Quiet(Lines):
+    def open(self, path: Path, headers: Any, row_count: int) -> Any:
+        path.parent.mkdir(exist_ok=True)
+        return super().open(path, headers, row_count)
+
+
+@pytest.mark.parametrize(
+    "reporter, faults",
+    [
+        (Lines, set()),
+        (Ascii, {"every_cell_is_taken", "every_row_is_written", "same_bytes_twice"}),
+        (Stamped, {"same_bytes_twice"}),
+        (Skipping, {"every_row_is_written"}),
+        (Counting, {"a_table_may_be_abandoned"}),
+        (Vague, {"lines_are_told_apart"}),
+        (Quiet, {"a_disk_that_takes_nothing_is_said"}),
+    ],
+)
+def test_a_fault_of_a_reporter_is_found(reporter: Any, faults: set[str], tmp_path: Path) -> None:
+    spec = ReporterSpec("mine", "mine", reporter, ".mine")
+    assert failing(ReporterConformance, tmp_path / "c", spec=spec) == faults

@@ -1,0 +1,28 @@
+"""The policy of first differences, asked in short."""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+from probe_metrics.thresholds import thresholds
+
+from probe_core.model import Verdict
+
+nan, inf = math.nan, math.inf
+NOISE = {
+    name: count * float(ml_dtypes.finfo(getattr(ml_dtypes, name, None) or np.dtype(name)).eps)
+    for name, count in thresholds("drift")["noise"].items()
+}
+ROUNDED_AS = {"complex64": "float32", "complex128": "float64"}
+
+
+def evidence(verdict: Verdict) -> str:
+    (reason,) = verdict.reasons
+    assert reason.code == "evidence"
+    return reason.detail
+
+
+def noise_of(name: str) -> float:
+    return NOISE[ROUNDED_AS.get(name, name)]
