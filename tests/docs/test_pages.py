@@ -1,4 +1,4 @@
-"""What the pages say is what happens: README's commands, the ten-minute plugin, links, words."""
+"""Claims of the pages, run: README's commands, the ten-minute plugin, links, words."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def make_pytorch_run(directory: Path) -> None:
 
 
 def done_by(said: dict[str, str], part: str) -> str:
-    """What the one command printed whose line holds ``part``."""
+    """Return the output of the one command whose line holds ``part``."""
     (text,) = (text for line, text in said.items() if part in line)
     return text
 

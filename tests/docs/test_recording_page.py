@@ -1,4 +1,4 @@
-"""What README and the page on recording say is what happens: the three lines, and the script as it is."""
+"""Claims of README and of the page on recording, run: the three lines, and the script as it is."""
 
 from __future__ import annotations
 

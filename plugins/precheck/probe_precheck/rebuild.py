@@ -32,7 +32,7 @@ class Unbuildable(Exception):
 
 
 def seed_at(seed: int, place: str, size: int) -> int:
-    """Return the seed of a made-up tensor.
+    """Return the random seed of a made-up tensor.
 
     Args:
         seed: The seed of the whole check.

@@ -42,7 +42,7 @@ SENTENCES = (
     ),
     (
         "未记录输出数据，测试对象为在本设备上重新运行的结果。",
-        "No values of its outputs were recorded: what it gives out here was tested.",
+        "No values of its outputs were recorded: the outputs of running it again here were tested.",
     ),
     (
         "测试对象为真实数据的输出；无法在本设备上重新运行: {}",
@@ -50,8 +50,8 @@ SENTENCES = (
     ),
     (
         "测试对象为真实数据的输出；在本设备上重新运行，结果不同 ({})。",
-        "The recorded values were tested; RUN AGAIN HERE THEY DIFFER beyond rounding ({}): what was computed "
-        "then depended on more than these inputs.",
+        "The recorded values were tested; RUN AGAIN HERE THEY DIFFER beyond rounding ({}), so the recorded "
+        "values depend on more than the recorded inputs.",
     ),
 )
 """Sentences of details in Chinese and English, as probe's runners and rules write them."""

@@ -21,7 +21,7 @@ def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = False) -> 
     """Set the random seeds of Python, numpy, torch and the device, and turn cuDNN off.
 
     Args:
-        seed: The seed, from 0 to 2**32 - 1.
+        seed: Any number from 0 to 2**32 - 1.
         mode: True to use deterministic algorithms; torch then raises for operators that have none.
         rm_dropout: True to set the probability of all dropouts built or called from now on to 0.
 

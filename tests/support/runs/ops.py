@@ -81,7 +81,7 @@ def short(node: Node) -> str:
 
 
 def why(*ranks: Sequence[OpFacts]) -> str:
-    """Why the one op that is named is named."""
+    """Return the reason of the only op that is named."""
     (node,) = first_differences(dict(enumerate(ranks)))
     return node.why
 

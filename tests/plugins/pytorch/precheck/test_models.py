@@ -69,7 +69,7 @@ def checked(calls: Prechecked) -> list[Checked]:
 
 
 def undocumented(found: list[Checked]) -> Counter[str]:
-    """Why directions were skipped, other than for documented reasons."""
+    """Count the reasons, other than the documented ones, for skipped directions."""
     counts: Counter[str] = Counter()
     for one in found:
         if SKIP in one.statuses and not any(re.search(reason, one.text) for reason in DOCUMENTED):
