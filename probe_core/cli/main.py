@@ -8,7 +8,6 @@ import warnings
 from typing import Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from probe_core import __version__
 from probe_core.cli import console
@@ -56,6 +55,8 @@ class Commands(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
         """Complete main names, from the specs alone, and options."""
+        from click.shell_completion import CompletionItem
+
         specs = {item.spec.name: item.spec for item in _manager(ctx).contributions("commands")}
         names = [name for name in sorted(specs) if name.startswith(incomplete)]
         found = [CompletionItem(name, help=specs[name].summary) for name in names]

@@ -9,9 +9,9 @@ import click
 
 from probe_core.cli import console
 from probe_core.cli.main import FINISHED, MISTAKE
-from probe_core.plugins.addresses import unresolved
 from probe_core.plugins.blame import what_to_do
 from probe_core.plugins.manager import Manager, Plugin
+from probe_core.testing.addresses import unresolved
 
 
 @click.command()
@@ -40,7 +40,7 @@ def plugins(ctx: click.Context, as_json: bool, is_check: bool) -> int:
 
 def _check(manager: Manager, as_json: bool) -> int:
     """Create every contribution, and print those that fail or share a name."""
-    from probe_core.testing.check import check  # here: the conformance kits behind it load numpy
+    from probe_core.testing.check import check  # here: nothing else needs it
 
     found = check(manager)
     if as_json:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support.runs.precheck_runs import standin_run
 
-from probe_core.plugins.addresses import unresolved
+from probe_core.testing.addresses import unresolved
 
 pytest_plugins = ["support.standins.precheck_fixtures"]
 
