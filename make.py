@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -20,17 +21,20 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent
 HOME = ROOT / ".venv"
 MINDSPORE_HOME = ROOT / ".venv-mindspore"
-WHEELS = ROOT / "dist"
+DIST = ROOT / "dist"
 SCRIPTS = "Scripts" if os.name == "nt" else "bin"
 BIN = HOME / SCRIPTS
 PYTHON = BIN / "python"
 MINDSPORE_PYTHONS = ((3, 10), (3, 11))
+LOWEST_PYTHONS = ((3, 10), (3, 11))
 KITS = ("recording", "matching", "precheck", "diagnosis")
 PLUGINS = ("pytorch", "mindspore", "metrics", "reporters")
 OURS = [".", *(f"plugins/{name}" for name in (*KITS, *PLUGINS))]
 ALL = "--all"
 DASK = "plugins/dask"
 OPTIONAL = [DASK, "tests/sample_plugin"]
+WHOLE = "plugins/all"
+"""The distribution without code that installs all others but the one for dask."""
 RUN_TIME = (
     "pluggy", "click", "numpy", "PyYAML", "ml_dtypes", "XlsxWriter", "openpyxl", "xxhash", "setuptools",
 )  # fmt: skip
@@ -48,6 +52,13 @@ def run(*command: str | Path, cwd: str | Path = ROOT) -> None:
     code = subprocess.run([str(part) for part in command], cwd=cwd).returncode
     if code:
         sys.exit(code)
+
+
+def quietly(*command: str | Path, cwd: Path) -> None:
+    """Run a command whose output is only of interest if it fails."""
+    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(done.stdout + done.stderr)
 
 
 def pip(home: Path) -> tuple[str, ...]:
@@ -71,19 +82,33 @@ def install(requirements: list[str], local: list[str]) -> None:
 
 @cache
 def build() -> list[Path]:
-    """Build a wheel of each of our distributions, once; the wheels.
+    """Build the source distribution of each of our distributions, and its wheel from that; return the wheels.
 
-    From copies, for a build takes up what an earlier one left in its directory.
+    From a copy, for a build takes up what an earlier one left in its directory.
     """
     environment(HOME, *pinned(("setuptools",)))
-    shutil.rmtree(WHEELS, ignore_errors=True)
+    shutil.rmtree(DIST, ignore_errors=True)
+    DIST.mkdir()
     made = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "build", "dist", "*.so", "*.pyd")
+    sdist = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
     with tempfile.TemporaryDirectory(prefix="probe-build-") as there:
         copy = shutil.copytree(ROOT, Path(there) / "probe", ignore=made)
-        sources = [f"./{directory}" for directory in (*OURS, DASK)]
+        for directory in (*OURS, DASK, WHOLE):
+            quietly(PYTHON, "-c", sdist, DIST, cwd=copy / directory)
         offline = ("--no-index", "--no-deps", "--no-build-isolation")
-        run(PYTHON, "-m", "pip", "wheel", "--quiet", *offline, "-w", WHEELS, *sources, cwd=copy)
-    return sorted(WHEELS.glob("*.whl"))
+        run(
+            PYTHON,
+            "-m",
+            "pip",
+            "wheel",
+            "--quiet",
+            *offline,
+            "-w",
+            DIST,
+            *sorted(DIST.glob("*.tar.gz")),
+            cwd=there,
+        )
+    return sorted(DIST.glob("*.whl"))
 
 
 def demo() -> None:
@@ -96,13 +121,15 @@ def demo() -> None:
 
 
 def test() -> None:
-    """Set up, lint, check types, run the tests, and those of MindSpore; ``--all`` adds the slow ones."""
+    """Set up, lint, check types, run all tests; ``--all`` adds slow ones and the lowest versions."""
     install(pinned(), [*OURS, *OPTIONAL])
     lint()
     pytest(PYTHON)
     if chosen_tests():
         return
     wheels()
+    if ALL in sys.argv[2:]:
+        lowest()
     if (
         sys.platform == "linux"
         and platform.machine() == "x86_64"
@@ -126,6 +153,42 @@ def wheels() -> None:
         # the third-party packages that the wheels ask for; pip looks for none of ours, for all are given
         environment(home, "-c", "requirements-dev.txt", *map(str, build()), "torch")
         use_installed(home, there)
+
+
+def dist() -> None:
+    """Build source distributions and wheels into dist/, and use the wheels where they are installed."""
+    wheels()
+    for file in sorted(DIST.iterdir()):
+        print(file.relative_to(ROOT))
+
+
+def lowest() -> None:
+    """Install our wheels with the lowest versions of what they need, without torch, and use them."""
+    if sys.version_info[:2] not in LOWEST_PYTHONS:
+        print("The lowest versions have no packages for this Python: they were not tried.")
+        return
+    bounds: dict[str, str] = {}
+    for directory in OURS:
+        text = (ROOT / directory / "pyproject.toml").read_text("utf-8")
+        needed = re.search(r"^dependencies = \[(.*?)\]$", text, re.MULTILINE | re.DOTALL)
+        bounds |= dict(re.findall(r'"(\w+)>=([\d.]+)"', needed[1] if needed else ""))
+    ours = [wheel for wheel in build() if not wheel.name.startswith("probe_dask")]
+    with tempfile.TemporaryDirectory(prefix="probe-lowest-") as there:
+        home = Path(there) / "environment"
+        environment(home, *(f"{name}=={version}" for name, version in bounds.items()), *map(str, ours))
+        use_installed(home, there)
+
+
+def release() -> None:
+    """Build and try the distributions, and tag the commit with their version; pushing is left to you."""
+    version = re.search(r'__version__ = "(.+)"', (ROOT / "probe_core" / "__init__.py").read_text())[1]  # type: ignore[index]
+    if subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True).stdout:
+        sys.exit("There are changes that are not committed. Commit them, then release.")
+    if f"## {version}\n" not in (ROOT / "CHANGELOG.md").read_text("utf-8"):
+        sys.exit(f'CHANGELOG.md has no section "## {version}". Rename "## Unreleased" to it, then release.')
+    dist()
+    run("git", "tag", "-a", f"v{version}", "-m", f"probe {version}")
+    print(f"Tagged v{version}. Publish: git push origin v{version}, and upload dist/.")
 
 
 def mindspore() -> None:
@@ -195,7 +258,10 @@ def clean() -> None:
         shutil.rmtree(ROOT / name, ignore_errors=True)
 
 
-VERBS = {verb.__name__: verb for verb in (demo, check, test, wheels, mindspore, lint, bench, clean)}
+VERBS = {
+    verb.__name__: verb
+    for verb in (demo, check, test, wheels, lowest, mindspore, dist, release, lint, bench, clean)
+}
 
 if __name__ == "__main__":
     if len(sys.argv) < 2 or sys.argv[1] not in VERBS:
