@@ -62,7 +62,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]
 
 @pytest.fixture(scope="session")
 def expected() -> list[dict[str, Any]]:
-    """The peer's own results for the runs of 8.3.3, a table each."""
+    """msprobe's own results for the runs of 8.3.3, a table each."""
     with gzip.open(DATA / "expected-8.3.3.jsonl.gz", "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 

@@ -273,7 +273,7 @@ def test_gradients_that_were_not_recorded(kept: list[Any], tmp_path: Path) -> No
 
 
 def test_gradients_by_position_alone(tmp_path: Path) -> None:
-    """The peer's recorder sees no gradient of a keyword."""
+    """msprobe's recorder sees no gradient of a keyword."""
     recording = Recording(tmp_path, "tensor")
     name = recording.call("Mint.add", X, keywords={"other": Y})
     recording.data[f"{name}.backward"]["output"].pop()
