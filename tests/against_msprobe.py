@@ -3,7 +3,7 @@
 Kernels of two processors round in different places, so numbers are held within a number of roundings that
 depends on the dtype and the operation; names, shapes, dtypes, integers, nan and inf are held exactly.
 
-As a script it records a program with both recorders, the peer living in an environment of its own::
+As a script it records a program with both recorders, msprobe living in an environment of its own::
 
     python tests/against_msprobe.py --peer-python ENV/bin/python [CASE SIDE LEVEL TASK]
 """
@@ -61,7 +61,7 @@ class Agreement:
     extra: list[str] = field(default_factory=list)
 
     def share(self, phase: str) -> float:
-        """The part of the peer's entries that are the same in ours."""
+        """The part of msprobe's entries that are the same in ours."""
         return self.same[phase] / self.peer[phase] if self.peer[phase] else 1.0
 
     def __add__(self, other: Agreement) -> Agreement:
@@ -73,7 +73,7 @@ class Agreement:
 
 
 def agreement(peer: Path, ours: Path) -> Agreement:
-    """Hold our ``dump.json`` against the peer's."""
+    """Hold our ``dump.json`` against msprobe's."""
     theirs, found = (plain(json.loads(path.read_text())["data"]) for path in (peer, ours))
     result = Agreement(extra=[key for key in found if key not in theirs])
     unit = 0.0
@@ -177,7 +177,7 @@ class Held:
         return 0.0 if own is None else self._roundings * max(own, self._unit) * self._scale
 
     def _statistics(self, theirs: Any, ours: Any) -> str:
-        tolerance = 2e-2 if "16" in theirs["dtype"] else 1e-4  # the peer computes in the dtype under test
+        tolerance = 2e-2 if "16" in theirs["dtype"] else 1e-4  # msprobe computes in the dtype under test
         limit = max(self._limit(theirs["dtype"]), tolerance * 1e-2)
         for name in STATISTICS:
             if theirs.get(name) is not None and not _close(theirs[name], ours.get(name), tolerance, limit):

@@ -17,20 +17,30 @@ from support.probe import Probe
 from support.runs.results import read_jsonl
 
 HEAVY = re.compile(r"^\s*(?:import|from) (?:torch|mindspore|distributed|subprocess|multiprocessing)\b", re.M)
+LONG = re.compile(r"^from hypothesis import given", re.M)
+LONG_FILES = {
+    "test_aligned_random.py", "test_check.py", "test_journal.py", "test_journal_damaged.py", "test_run_ut_msprobe.py",
+    "test_spread.py",
+}  # fmt: skip
 HELPERS = re.compile(r"^from (support[.\w]*) import \(?([\w, ]*)", re.M)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare ``--quick``."""
     parser.addoption(
-        "--quick", action="store_true", help="leave out files that import a framework or start processes"
+        "--quick",
+        action="store_true",
+        help="leave out files that import a framework, start processes or take long",
     )
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave out slow files with ``--quick``."""
     is_file = collection_path.suffix == ".py" and collection_path.name.startswith("test_")
-    return True if config.getoption("--quick") and is_file and is_heavy(collection_path) else None
+    if not is_file or not config.getoption("--quick"):
+        return None
+    is_long = collection_path.name in LONG_FILES or LONG.search(collection_path.read_text("utf-8"))
+    return True if is_long or is_heavy(collection_path) else None
 
 
 @cache
@@ -62,7 +72,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Path]
 
 @pytest.fixture(scope="session")
 def expected() -> list[dict[str, Any]]:
-    """The peer's own results for the runs of 8.3.3, a table each."""
+    """Msprobe's own results for the runs of 8.3.3, a table each."""
     with gzip.open(DATA / "expected-8.3.3.jsonl.gz", "rt", encoding="utf-8") as file:
         return [json.loads(line) for line in file]
 

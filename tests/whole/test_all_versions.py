@@ -1,4 +1,4 @@
-"""Runs of every recorder version are read, and every number agrees with float64 numpy (acceptance 3)."""
+"""Runs of every recorder version are read, and every number agrees with float64 numpy."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def count_leaves(value: Any) -> int:
 
 
 def test_runs_of_different_versions_pair(runs: Any, rows_of: Any) -> None:
-    """D16: 26.x calls parameter gradients ``….parameters_grad.0``; they meet those of 8.3."""
+    """26.x calls parameter gradients ``….parameters_grad.0``; they meet those of 8.3."""
     target, _ = run_directories(runs("tensor_L0_nested", "26.2.0"))
     _, golden = run_directories(runs("tensor_L0_nested", "8.3.3"))
     rows = {row["NPU Name"]: row for row in rows_of(target, golden)}

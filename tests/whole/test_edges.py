@@ -1,4 +1,4 @@
-"""Each edge of the recorded edge cases as the seed and the decisions say, cell by cell (acceptance 4)."""
+"""Each edge of the recorded edge cases as the guide and the decisions say, cell by cell."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_cells(name: str, edge_rows: Any) -> None:
 
 
 def test_stack_stands_on_the_first_row_of_each_op(edge_rows: Any) -> None:
-    """D25: the frames on the first row of an op, N/A on the others."""
+    """The frames on the first row of an op, N/A on the others."""
     first = edge_rows["Torch.abs.1.forward.input.0"]["NPU_Stack_Info"]
     assert first.startswith("['File ") and "\\n" in first
     assert edge_rows["Torch.abs.1.forward.output.0"]["NPU_Stack_Info"] == "N/A"

@@ -1,4 +1,4 @@
-"""Every table of the peer 8.3.3 against ours, cell by cell (acceptance 2).
+"""Every table of msprobe 8.3.3 against ours, cell by cell.
 
 What differs must be on the list ``tests/data/differences-8.3.3.yaml``, with its reason.
 """
@@ -47,7 +47,7 @@ class Difference:
         self.used = 0
 
     def rewritten(self, column: str, cell: Any) -> Any:
-        """The peer's cell with the spellings that this entry forgives."""
+        """Msprobe's cell with the spellings that this entry forgives."""
         if not isinstance(cell, str) or (column not in self._columns and self._columns != ["*"]):
             return cell
         for pattern, replacement in self._rewrite.items():

@@ -155,7 +155,7 @@ def test_fail_on(golden: float | None, fail_on: str | None, code: int, probe: An
 
 
 def test_a_mean_of_nearly_nothing_fails_nothing(probe: Any, tmp_path: Path) -> None:
-    """D24: the table says Warning, the summary and --fail-on do not."""
+    """The table says Warning, the summary and --fail-on do not."""
     leaf = {"Max": 2.0, "Min": -2.0, "Norm": 9.0}
     paths = [
         write_run(tmp_path / side, {"Torch.a.0.forward": forward(tensor(**{**leaf, "Mean": mean}))})

@@ -1,4 +1,4 @@
-"""Pairing: exact, fuzzy, by mapping; and the order of the rows (decisions D1, D13, D16, D26)."""
+"""Pairing: exact, fuzzy, by mapping; and the order of the rows."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class TestExact:
         assert found == [("Torch.neg.0.forward.input.0",) * 2]
 
     def test_golden_rows_stand_behind_the_row_before_them(self, tmp_path: Path) -> None:
-        """D1: golden order a b c d e, target order e x a: b c d follow a, wherever a is."""
+        """Golden order a b c d e, target order e x a: b c d follow a, wherever a is."""
         golden = {k: v for n in "abcde" for k, v in call(f"Torch.{n}.0").items()}
         target = {k: v for n in "exa" for k, v in call(f"Torch.{n}.0").items()}
         names = [(a or b or "").split(".")[1] + ("" if a else "'") for a, b in rows(tmp_path, target, golden)]

@@ -1,4 +1,4 @@
-"""Plugins: installed, removed, broken, of one name, chosen (acceptance 5)."""
+"""Plugins: installed, removed, broken, of one name, chosen."""
 
 from __future__ import annotations
 

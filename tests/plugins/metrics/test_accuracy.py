@@ -50,7 +50,7 @@ nan, inf = math.nan, math.inf
     ],
 )
 def test_accuracy_rules(cosine: Any, absolute: Any, label: str) -> None:
-    """spec/compare 5.4; strict inequalities, first hit wins."""
+    """docs/tables.md#accuracy; strict inequalities, first hit wins."""
     assert accuracy(cosine, absolute).label == label
 
 
@@ -60,7 +60,7 @@ def test_accuracy_rules(cosine: Any, absolute: Any, label: str) -> None:
     [(0.001, "Yes"), (above(0.001), "No"), (1e-30, "Yes"), (5.0, "No"), (inf, "No")],
 )
 def test_one_side_all_zero(code: str, absolute: float, label: str) -> None:
-    """Decision D10: counts as cosine 0, so only the error of rule 5 decides, and rule 6 does not."""
+    """Counts as cosine 0, so only the error of rule 5 decides, and rule 6 does not."""
     assert accuracy(code, absolute, inf).label == label
 
 
@@ -69,7 +69,7 @@ def test_one_side_all_zero(code: str, absolute: float, label: str) -> None:
     [("Yes", Level.PASS, False), ("No", Level.ERROR, True), ("Unmatched", Level.ERROR, False)],
 )
 def test_levels_of_the_labels(label: str, level: Level, failed: bool) -> None:
-    """The advisor looks at No alone (spec/compare 10); the summary also at shapes that differ."""
+    """The advisor looks at No alone (docs/tables.md#advisor); the summary also at shapes that differ."""
     verdict = {
         "Yes": accuracy(1.0, 0.0), "No": accuracy(0.5, 0.5), "Unmatched": accuracy("shape", "shape"),
     }[label]  # fmt: skip
@@ -91,7 +91,7 @@ def test_levels_of_the_labels(label: str, level: Level, failed: bool) -> None:
 def test_one_element_is_judged_for_the_summary(
     code: str, absolute: float, relative: float, level: Level
 ) -> None:
-    """The table leaves it None as the seed does; a loss that differs must still be a suspect."""
+    """The table leaves it None as the guide does; a loss that differs must still be a suspect."""
     verdict = accuracy(code, absolute, relative)
     assert verdict.label == "None"
     assert verdict.level is level
@@ -113,14 +113,14 @@ def judged(target: Any, golden: Any) -> Verdict:
 @pytest.mark.parametrize(
     ("target", "golden", "label", "level"),
     [
-        pytest.param(nan, 1.0, "No", Level.ERROR, id="0-d nan on one side, D3"),
-        pytest.param(1.0, inf, "No", Level.ERROR, id="0-d inf on one side, D3"),
-        pytest.param(inf, -inf, "No", Level.ERROR, id="0-d inf of both signs, D3 with D11"),
+        pytest.param(nan, 1.0, "No", Level.ERROR, id="0-d nan on one side"),
+        pytest.param(1.0, inf, "No", Level.ERROR, id="0-d inf on one side"),
+        pytest.param(inf, -inf, "No", Level.ERROR, id="0-d inf of both signs"),
         pytest.param(nan, nan, "None", Level.PASS, id="0-d nan on both sides"),
         pytest.param(2.0, 1.0, "None", Level.ERROR, id="0-d that differs"),
         pytest.param(1.0, 1.0, "None", Level.PASS, id="0-d"),
-        pytest.param([0.0, 0.0], [0.0, 0.01], "No", Level.ERROR, id="zero side, D10"),
-        pytest.param([0.0, 0.0], [0.0, 0.0005], "Yes", Level.PASS, id="zero side of a small error, D10"),
+        pytest.param([0.0, 0.0], [0.0, 0.01], "No", Level.ERROR, id="zero side"),
+        pytest.param([0.0, 0.0], [0.0, 0.0005], "Yes", Level.PASS, id="zero side of a small error"),
         pytest.param([0.0, 0.0], [0.0, 0.0], "Yes", Level.PASS, id="both zero"),
         pytest.param([nan, 1.0], [nan, 1.0], "Yes", Level.PASS, id="nan on both sides"),
         pytest.param([1e300, 1.0], [-1e300, 1.0], "No", Level.ERROR, id="huge and opposite"),
@@ -146,7 +146,7 @@ def test_from_arrays_to_the_label(target: Any, golden: Any, label: str, level: L
     ],
 )
 def test_scalars_in_a_table_of_tensors(target: Value, golden: Value, differ: bool) -> None:
-    """Decision D20: the label stays None, but a scalar that differs may be the fault itself."""
+    """The label stays None, but a scalar that differs may be the fault itself."""
     verdict = accuracy("not_a_tensor", "not_a_tensor", pair=pair_of_values(target, golden, Mode.TENSOR))
     assert verdict.label == "None"
     assert (verdict.level is Level.ERROR) is verdict.failed is differ

@@ -57,7 +57,7 @@ BATCH_NORM = "The input of batch_norm is not fixed."
     ],
 )
 def test_advice(name: str, side: Side, begins: str) -> None:
-    """spec/compare 10, its tests in their order."""
+    """docs/tables.md#advisor, its tests in their order."""
     op = name.rpartition("put")[0].rpartition(".")[0] if "put" in name.split(".")[-2] else name
     line, node, text = advice(op, name, side)
     assert (line, node) == ("row 7", name)

@@ -25,7 +25,7 @@ from probe_core.testing import pair_of_values
     ],
 )  # fmt: skip
 def test_checksum_result(changes: dict[str, Any], label: str, evidence: str | None) -> None:
-    """Decision D9: checksum, shape and dtype must all agree; which side deviates does not matter."""
+    """Checksum, shape and dtype must all agree; which side deviates does not matter."""
     plain = {"checksum": "0a1b2c3d"}
     for values in ((plain, {**plain, **changes}), ({**plain, **changes}, plain)):
         pair = pair_of_values(*(tensor_value(**value) for value in values), Mode.MD5)
@@ -62,7 +62,7 @@ def test_what_proves_nothing_is_not_counted_as_agreement(checksum: str | None, l
 
 @pytest.mark.parametrize("value", [tensor_value(checksum="0a"), Value(Kind.NULL, "None", "None")])
 def test_checksums_without_partner(value: Value) -> None:
-    """Also for null (decision D9)."""
+    """Also for null."""
     for sides in ((value, None), (None, value)):
         verdict = ChecksumResult().judge(pair_of_values(*sides, Mode.MD5), {})
         assert (verdict.label, verdict.level, verdict.failed) == ("N/A", Level.WARNING, False)

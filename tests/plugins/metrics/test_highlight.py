@@ -119,7 +119,7 @@ def test_r3_ratio(side: Side, before: float, after: float, fires: bool) -> None:
     ("bench", "scale"), [(1.0, 1.0), (-4.0, 4.0), (0.0, 0.01), (0.001, 0.01), (-0.001, 0.01)]
 )
 def test_r4_relative_error_of_the_maximum(bench: float, scale: float, error: float, fires: bool) -> None:
-    """Decision D12: the golden's maximum by its size, and as 0.01 where it is smaller."""
+    """The golden's maximum by its size, and as 0.01 where it is smaller."""
     same = statistics_row(IN, error=0.1, bench=1.0)
     for sign in (1, -1):
         found = marks(same, statistics_row(error=sign * error * scale, bench=bench))
@@ -205,7 +205,7 @@ def test_y5_requires_grad(mode: Mode, side: Side, flag: bool | None, fires: bool
 
 
 def test_y5_of_matched_rows_alone() -> None:
-    """Decision D2: without partner there is nothing to agree with."""
+    """Without partner there is nothing to agree with."""
     assert marks(row(npu_grad=True, alone="target")) == {}
 
 
@@ -242,7 +242,7 @@ def test_outputs_are_no_sources_and_gradients_no_outputs() -> None:
 
 @BOTH
 def test_golden_only_rows_are_never_marked(mode: Mode) -> None:
-    """Decision D1, even where every rule would have something to say; nor are they sources."""
+    """Even where every rule would have something to say; nor are they sources."""
     worst = {"error": 2e10, "ratio": 0.0, "cosine": 0.0, "bench": nan, "alone": "golden"}
     assert marks(row(IN, mode=mode), row(mode=mode, **worst)) == {}
     lone = row(IN, mode=mode, alone="golden", error=2.0, bench=1e3)
@@ -273,7 +273,7 @@ UNUSABLE: list[dict[str, Any]] = [
 def test_pair_rules_need_numbers(
     broken: dict[str, Any], which: str, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
-    """spec/compare 9: both maxima and the error of both rows, whatever the rule itself looks at."""
+    """docs/tables.md#highlighting: both maxima and the error of both rows, whatever the rule itself looks at."""
     assert set(marks(row(IN, **before), row(**after))) == {1}, "with numbers the rule fires"
     source, output = ({**before, **broken}, after) if which == "source" else (before, {**after, **broken})
     assert marks(row(IN, **source), row(**output)) == {}

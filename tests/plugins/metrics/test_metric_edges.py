@@ -117,7 +117,7 @@ CASES = [
          max_error=[inf, inf], error_ratio=[0.5, 0.5], rmse=[inf]),
     case("complex128 near its end", [1.5e308 + 1.5e308j, 1], [1.5e308 + 1.5e308j, 1], cosine=[1], max_error=[0, 0]),
     case("complex128, parts near 1e300", [1e300 + 1e300j, 0], [1e300 - 1e300j, 0], cosine=[0], max_error=[2e300, math.sqrt(2)]),
-    # complex: decision D14
+    # complex numbers
     case("complex by hand", [3 + 4j, 1 + 0j], [0j, 1 + 0j], cosine=[1 / math.sqrt(26)], euclidean=[5],
          max_error=[5, inf], error_ratio=[0.5, 0.5], rmse=[5 / math.sqrt(2)]),
     case("complex turned by 90 degrees", [1j, 1j], [1 + 0j, 1 + 0j], cosine=[0], max_error=[math.sqrt(2)] * 2),

@@ -98,7 +98,7 @@ def test_nothing_but_numbers_and_known_reasons(arrays: tuple[Array, Array]) -> N
 @PROPERTY
 @given(two_arrays(ANY, np.float32))
 def test_alignment_is_that_of_the_three_masks(arrays: tuple[Array, Array]) -> None:
-    """Decision D11, in its own words: the masks of +inf, of -inf and of nan each agree."""
+    """The masks of +inf, of -inf and of nan each agree."""
     masks = [(np.isnan(one), np.isposinf(one), np.isneginf(one)) for one in arrays]
     agree = all(np.array_equal(ours, theirs) for ours, theirs in zip(*masks))
     for name in (*SUMMED, "ulp"):

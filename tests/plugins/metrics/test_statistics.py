@@ -58,7 +58,7 @@ def look_at_statistic(target: Any, golden: Any) -> tuple[Any, Any]:
     ],
 )
 def test_statistics(target: Any, golden: Any, difference: Any, relative: Any) -> None:
-    """spec/compare 6 with decision D8, read for one statistic among four."""
+    """docs/tables.md#statistics-result, read for one statistic among four."""
     expected = difference if isinstance(difference, str) else approx(difference)
     assert look_at_statistic(target, golden) == (expected, relative)
 
@@ -84,7 +84,7 @@ def test_statistics_of_any_numbers(target: float, golden: float) -> None:
      (None, None, True), (None, "0a1b2c3d", False), ("0a1b2c3d", None, False), ("", None, False)],
 )  # fmt: skip
 def test_checksum(target: str | None, golden: str | None, agree: bool) -> None:
-    """Both absent count as equal (decision D9)."""
+    """Both absent count as equal."""
     pair = pair_of_values(tensor_value(checksum=target), tensor_value(checksum=golden))
     (found,) = Checksum().measure(pair)
     assert found.value is agree

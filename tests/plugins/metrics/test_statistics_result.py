@@ -49,7 +49,7 @@ def of_one(target: Any, golden: Any, place: str = "max") -> Verdict:
         pytest.param(1e-10, 0.0, "", id="against zero, exactly half"),
         pytest.param(1.000001e-10, 0.0, "Warning", id="against zero, just past half"),
         pytest.param(0.0, 0.01, "Warning", id="zero against something"),
-        # decision D8
+        # statistics that are not finite
         pytest.param(nan, 1.0, "Warning", id="nan on one side"),
         pytest.param(1.0, nan, "Warning", id="nan on the golden's side"),
         pytest.param(nan, nan, "", id="nan on both"),
@@ -89,7 +89,7 @@ def test_warning_of_one_statistic(place: str, target: Any, golden: Any, label: s
     ],
 )
 def test_means_near_zero_are_no_suspects(target: float, golden: float, level: Level) -> None:
-    """Decision D24: Warning in the table, as the seed has it, but no error unless it counts."""
+    """Warning in the table, as the guide has it, but no error unless it counts."""
     verdict = of_one(target, golden, "mean")
     assert (verdict.label, verdict.level) == ("Warning", level)
     assert any(reason.code == "evidence" for reason in verdict.reasons) is (level is Level.ERROR)
@@ -114,7 +114,7 @@ def test_without_a_finite_scale_every_difference_counts() -> None:
     [
         pytest.param(tensor_value(), None, "N/A", Level.WARNING, id="target alone"),
         pytest.param(None, tensor_value(), "N/A", Level.WARNING, id="golden alone"),
-        pytest.param(tensor_value(), tensor_value(extent="[3]"), "N/A", Level.ERROR, id="other shape, D7"),
+        pytest.param(tensor_value(), tensor_value(extent="[3]"), "N/A", Level.ERROR, id="other shape"),
         pytest.param(tensor_value(), tensor_value(), "", Level.PASS, id="alike"),
         pytest.param(tensor_value(), tensor_value(dtype="torch.bfloat16"), "", Level.PASS, id="other dtype"),
     ],
@@ -136,7 +136,7 @@ def test_rows_that_are_not_compared(
     ],
 )
 def test_scalars_in_a_table_of_statistics(target: Any, golden: Any, label: str, differ: bool) -> None:
-    """Decision D20: a scalar that differs at all is an error, whatever the table's own rule says."""
+    """A scalar that differs at all is an error, whatever the table's own rule says."""
     verdict = statistics_result(scalar_value(target), scalar_value(golden))
     assert verdict.label == label
     assert (verdict.level is Level.ERROR) is verdict.failed is differ

@@ -113,7 +113,7 @@ def test_two_ranks(runs: Any, tmp_path: Path) -> None:
 
 
 def test_as_much_agrees_as_must() -> None:
-    """Of all programs above: every name is there; what is not the same, the peer has wrong."""
+    """Of all programs above: every name is there; what is not the same, msprobe has wrong."""
     if total.peer["backward"] < 60:
         pytest.skip("counts what the tests above found; run the whole file")
     assert not [item for item in total.differences if item[1] == "missing"]

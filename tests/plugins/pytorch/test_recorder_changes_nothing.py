@@ -146,7 +146,7 @@ def test_the_names_of_torch_stand_for_what_they_did(tmp_path: Path, level: str) 
     assert [name for name in before if now.get(name) is not before[name]] == []
 
 
-# -- what the questions of the FAQ were about (spec/dump 17, 11) ----------------------------------
+# -- what the questions of the FAQ were about ----------------------------------
 
 
 @pytest.mark.parametrize("level", LEVELS)

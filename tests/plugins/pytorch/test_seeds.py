@@ -1,4 +1,4 @@
-"""seed_all: what it sets (spec/dump 12), that runs repeat, and what it refuses."""
+"""seed_all: what it sets (docs/configuration.md#seed-all), that runs repeat, and what it refuses."""
 
 from __future__ import annotations
 

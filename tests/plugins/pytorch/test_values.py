@@ -326,7 +326,7 @@ def exit_code(function: Callable[[], Any]) -> int:
 )
 @pytest.mark.parametrize("part", ["whole", "view", "scalar"])
 def test_tensors_whose_memory_was_freed_are_a_leaf(part: str, name: str) -> None:
-    """Null-storage tensors have no statistics and are not saved (spec/dump 8)."""
+    """Null-storage tensors have no statistics and are not saved (docs/formats.md#leaves)."""
     tensor = torch.ones(8).to(getattr(torch, name))
     tensor = {"whole": tensor, "view": tensor[3:], "scalar": tensor[2]}[part]
     tensor.untyped_storage().resize_(0)

@@ -193,7 +193,7 @@ MODES = ("forward", "backward", "input", "output")
     "modes", [m for count in range(5) for m in itertools.combinations(MODES, count)], ids="+".join
 )
 def test_data_mode_is_completed(modes: tuple[str, ...]) -> None:
-    """Of a pair that is not named both are meant (spec/dump 2.3, the rule of 8.3)."""
+    """Of a pair that is not named both are meant (docs/configuration.md#scope, the rule of 8.3)."""
     config = parsed(statistics={"data_mode": list(modes)})
     for found, pair in ((config.directions, BOTH), (config.sides, SIDES)):
         assert found == (pair & set(modes) or pair)

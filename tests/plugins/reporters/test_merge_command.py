@@ -1,4 +1,4 @@
-"""``probe merge_result`` as its users use it: the peer's files, our own, and mistakes."""
+"""``probe merge_result`` as its users use it: msprobe's files, our own, and mistakes."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_the_page_does_what_it_says(
         assert f"| task `{mode.value}` | {', '.join(choices)} |" in page
 
 
-# -- the peer's results ---------------------------------------------------------------------
+# -- msprobe's results ---------------------------------------------------------------------
 
 DEVIATIONS: dict[tuple[str, Any], tuple[Any, str]] = {
     ("8.3.3", "NPU:1  Bench:1"): (
@@ -117,7 +117,7 @@ DEVIATIONS: dict[tuple[str, Any], tuple[Any, str]] = {
     ),
     ("26.2.0", "0"): (0, "a number as text; the peer turns it into a number only where the whole column is"),
 }  # fmt: skip
-"""Cells of the peer's merged tables that are otherwise here, and why."""
+"""Cells of msprobe's merged tables that are otherwise here, and why."""
 SORTED_BY_NAME = {"26.2.0"}
 """Versions that sort rows by name; here, as in 8.3.3, they follow the configuration and the table."""
 DIGITS = ".16g"
@@ -130,7 +130,7 @@ def peer(tmp_path: Path, version: str, case: str) -> Path:
 
 
 def as_here(cells: list[Any], version: str) -> list[Any]:
-    """A row of the peer's merged table as it is expected here."""
+    """A row of msprobe's merged table as it is expected here."""
     return [DEVIATIONS[version, cell][0] if (version, cell) in DEVIATIONS else cell for cell in cells]
 
 

@@ -39,7 +39,7 @@ ASSIGNED = {
         mv smm sspaddmm""",
     "dual_thousandth": "conv1d conv2d",
 }
-"""The facts of the seed's release: which standard judges which API. All others: the benchmark ratio."""
+"""The facts of the guide's release: which standard judges which API. All others: the benchmark ratio."""
 
 
 class Given(NamedTuple):

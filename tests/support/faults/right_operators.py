@@ -140,5 +140,5 @@ RIGHT: dict[str, Callable[..., Any]] = {
     "Torch.less": lambda x, y: y > x,
 }
 """By API. For most of those that the benchmark ratio judges, float32 is computed in float64 too: in float32 another
-formula or order has errors of the same size and not the same, and whose are larger is luck, which the seed's rule
+formula or order has errors of the same size and not the same, and whose are larger is luck, which the guide's rule
 calls a warning above 1, and for few elements, or sums near 0, an error above 2."""

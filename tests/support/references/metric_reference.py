@@ -68,7 +68,7 @@ def reference_rmse(target: Any, golden: Any) -> float:
 
 
 def reference_relative(target: Any, golden: Any) -> list[float]:
-    """Decision D4."""
+    """Return relative errors: 0 where both sides agree, else divided by the golden."""
     found = []
     for difference, theirs in zip(reference_differences(target, golden), numbers(golden)):
         if difference == 0:

@@ -71,7 +71,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 @cache
 def judge() -> Judge:
-    """The judge of PyTorch's calls, by the seed's thresholds."""
+    """The judge of PyTorch's calls, by the guide's thresholds."""
     manager = Manager()
     return Judge(rule_of(manager, "pytorch"), Assignment(manager, "seed"))
 

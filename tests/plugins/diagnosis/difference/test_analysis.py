@@ -79,7 +79,7 @@ def test_the_files_of_the_ranks_of_a_recorded_run(
 
 
 def test_what_is_shown_of_the_values(analyze: Analysis, runs: Any) -> None:
-    """The seed's columns, and those of the golden beside them."""
+    """The guide's columns, and those of the golden beside them."""
     for case, version in RECORDED:
         run = runs(case, version)
         node = analyze(run / "npu_dump/step0", run / "bench_dump/step0")["rank_1"][0]

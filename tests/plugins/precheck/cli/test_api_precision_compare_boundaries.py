@@ -126,7 +126,7 @@ def test_benchmark_ratio(key: str, kind: str, release: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("key", INDICATORS)
 def test_benchmark_ratio_of_small_numbers(key: str, kind: str, release: str, tmp_path: Path) -> None:
-    """0 to 0 is 1 in the seed; in 8.3 the GPU's number counts as at least the dtype's floor."""
+    """0 to 0 is 1 in the guide; in 8.3 the GPU's number counts as at least the dtype's floor."""
     top, floor = INDICATORS[key][3], FLOOR[kind]
     if release == "seed":
         cases = [ratio_case(key, 0.0, 0.0, 1.0, "pass"), ratio_case(key, -0.0, 0.0, 1.0, "pass"),
@@ -149,7 +149,7 @@ def test_benchmark_ratio_of_small_numbers(key: str, kind: str, release: str, tmp
 
 @pytest.mark.parametrize("key", INDICATORS)
 def test_benchmark_ratio_to_zero(key: str, kind: str, release: str, tmp_path: Path) -> None:
-    """Something to nothing is 10000 in the seed, however small; in 8.3 it is a matter of the floor."""
+    """Something to nothing is 10000 in the guide, however small; in 8.3 it is a matter of the floor."""
     numbers = (TINY, 1e-30, 3e-15, -1.0)
     cases = []
     for npu in numbers:

@@ -256,7 +256,7 @@ def test_command(command: Callable[..., int], probe: Any, tmp_path: Path) -> Non
 
 
 def test_command_and_the_release(command: Callable[..., int], probe: Any, tmp_path: Path) -> None:
-    """A warning of the seed is none in 8.3 (P6)."""
+    """A warning of the guide is none in 8.3 (P6)."""
     pair(tmp_path, [row(output("benchmark"), **{**RATIOS, "rmse": 0.75})])
     assert command() == 0 and command("--fail-on", "error") == 0 and "1 to check" in probe.out
     assert command("--fail-on", "warning") == 1 and command("--standard", "seed", "--fail-on", "warning") == 1

@@ -28,7 +28,7 @@ def skipped(name: str, message: str = "Bench output is None, skip this test.") -
 
 @RELEASES
 def test_which_standard(release: str, tmp_path: Path) -> None:
-    """The dtype comes first (A7, B16), then the seed's lists (P5) by the whole name (B17), then the rest."""
+    """The dtype comes first (A7, B16), then the guide's lists (P5) by the whole name (B17), then the rest."""
     every = {key: value for cells in GOOD.values() for key, value in cells.items()}
     benchmark, binary, ulp = "标杆比对法", "二进制一致法", "ULP误差比对法"
     expected = {

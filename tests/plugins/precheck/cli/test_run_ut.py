@@ -42,7 +42,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Written:
     return written(home / "out")
 
 
-# -- the files (spec/precheck 8, C8) ---------------------------------------------------------------
+# -- the files (docs/standards.md#csv) ---------------------------------------------------------------
 
 
 def test_names_marks_and_modes_of_both_files(checked: Written) -> None:
@@ -242,7 +242,7 @@ class Without:
         return self._directory.joinpath("not there" if name == self._missing else name)
 
 
-# -- spellings and options (spec/precheck 1) -------------------------------------------------------
+# -- spellings and options -------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from support.runs.recorded import scalar, write_run
 
 pytest_plugins = ["support.standins.precheck_fixtures"]
 
-# -- which calls are run (spec/precheck 2 and 11) --------------------------------------------------
+# -- which calls are run --------------------------------------------------
 
 
 def test_the_filter_leaves_out_calls_that_repeat_an_earlier_one(

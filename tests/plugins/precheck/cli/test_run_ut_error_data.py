@@ -58,7 +58,7 @@ def failing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-# -- error data (spec/precheck 13, B33) ------------------------------------------------------------
+# -- error data (docs/standards.md#error-data) ------------------------------------------------------------
 
 
 def test_error_data_have_the_documented_names(failing: Path) -> None:

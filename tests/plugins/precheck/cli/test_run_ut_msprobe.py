@@ -1,7 +1,7 @@
 """run_ut beside what mindstudio-probe 8.3.3 wrote of the same runs, its device replaced by the CPU.
 
 Numbers that are rounding depend on the processor; held here are the rows, dtypes, shapes, error rates, cosines and
-statuses. Where the peer is wrong, the row stands in ``OURS`` with the reason.
+statuses. Where msprobe is wrong, the row stands in ``OURS`` with the reason.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ ADDED = {
         "Functional.batch_norm.0.forward.output.2",
     }
 }
-"""Rows that the peer does not have: the running statistics that the call writes."""
+"""Rows that msprobe does not have: the running statistics that the call writes."""
 
 
 def rows(data: bytes) -> dict[str, dict[str, str]]:
@@ -69,7 +69,7 @@ def rows(data: bytes) -> dict[str, dict[str, str]]:
 
 @pytest.fixture(scope="module", params=OURS)
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The name of a run, the peer's details and ours."""
+    """The name of a run, msprobe's details and ours."""
     name, home = request.param, tmp_path_factory.mktemp("peer")
     with zipfile.ZipFile(DATA / "runs-8.3.3.zip") as archive:
         archive.extractall(home, [n for n in archive.namelist() if n.startswith(f"{name}/v8.3.3/npu_dump/")])
@@ -109,7 +109,7 @@ def test_what_is_judged_agrees(both: Any) -> None:
         for column in ("二进制一致错误率", "inf/nan错误率"):
             if expected[
                 column
-            ].strip():  # the rate of inf and nan is there for more standards than the peer's (A1)
+            ].strip():  # the rate of inf and nan is there for more standards than msprobe's (A1)
                 assert float(found[column]) == float(expected[column]), (row, column)
         assert found["Status"].lower() == expected["Status"].lower(), row
         if expected["余弦相似度"].strip():

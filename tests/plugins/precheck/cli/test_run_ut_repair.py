@@ -1,4 +1,4 @@
-"""Going on with files that are cut off, or hold what they should not: no row twice, none lost (spec/precheck 12)."""
+"""Going on with files that are cut off, or hold what they should not: no row twice, none lost (docs/standards.md#resume)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Going on with a pre-check that was killed or interrupted: no row twice, none lost (spec/precheck 12)."""
+"""Going on with a pre-check that was killed or interrupted: no row twice, none lost (docs/standards.md#resume)."""
 
 from __future__ import annotations
 

@@ -112,5 +112,5 @@ def test_recording_keeps_no_variable_alive(tmp_path: Path) -> None:
     [pytest.param(n, marks=pytest.mark.xfail(strict=True, reason=why)) for n, (_, _, why) in ODD.items()],
 )
 def test_operators_in_disguise(label: str, run: Run) -> None:
-    """The peer wraps the methods that the language calls, whoever calls them."""
+    """Msprobe wraps the methods that the language calls, whoever calls them."""
     assert names(run[f"odd {label}"]) == ODD[label][1]

@@ -55,7 +55,7 @@ def cuda(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 @pytest.mark.usefixtures("none")
 @pytest.mark.parametrize("text", ["", CPU])
 def test_without_an_accelerator_it_is_the_cpu(text: str) -> None:
-    """Defect 24 of the peer: nothing ran without one."""
+    """Defect 24 of msprobe: nothing ran without one."""
     assert accelerator() == (CPU, None)
     assert device_for(text, False) == torch.device("cpu")
 

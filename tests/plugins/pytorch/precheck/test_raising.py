@@ -293,7 +293,7 @@ def test_a_plain_call_that_narrows_is_not_taken_for_autocast(tmp_path: Path) -> 
 
 
 def test_an_old_record_without_outputs_of_mixed_dtypes(tmp_path: Path) -> None:
-    """The plain call fails, so it was autocast (defect 26 of the peer: the row was lost)."""
+    """The plain call fails, so it was autocast (defect 26 of msprobe: the row was lost)."""
     calls = written(tmp_path / "run", {"Torch.neg.0.forward": forward(leaf(torch.ones(2)))})
     x, w = leaf(torch.randn(4, 6).half()), leaf(torch.randn(3, 6))
     calls.calls["Functional.linear.0"] = call("Functional.linear.0", x, w)
