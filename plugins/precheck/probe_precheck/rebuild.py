@@ -35,7 +35,7 @@ def seed_at(seed: int, place: str, size: int) -> int:
     """Return the random seed of a made-up tensor.
 
     Args:
-        seed: The seed of the whole check.
+        seed: That of the whole check.
         place: The tensor's place in the run, such as ``Mint.add.0.forward.input.1``.
         size: The bytes of the seed to return.
     """

@@ -1,4 +1,4 @@
-"""The function interface of the seed (spec/compare 1.3)."""
+"""The function interface that scripts of msprobe call (docs/comparing.md)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def compare(
     Args:
         input_param: ``npu_json_path``, ``bench_json_path``, and optionally ``stack_json_path``
             and ``is_print_compare_log`` (True prints the summary).
-        output_path: Directory of the result files; created when absent.
-        stack_mode: Show call stacks; decides only where there is a ``stack_json_path``.
+        output_path: Directory of the result files; created if absent.
+        stack_mode: Show call stacks; takes effect only with a ``stack_json_path``.
         auto_analyze: Write the advisor's file.
-        fuzzy_match: Pair calls whose names differ in the call count.
+        fuzzy_match: Pair calls whose names differ in the call index.
         highlight: Mark suspicious rows.
         data_mapping: A yaml file that pairs row names, or the names themselves.
 
@@ -35,8 +35,8 @@ def compare(
         A report for each pair of ranks, in their order.
 
     Raises:
-        UserError: An argument of the wrong type, or input that cannot be compared. A rank that cannot be is
-            named when the others are done; their results are there.
+        UserError: An argument of the wrong type, or input that cannot be compared. A rank that cannot be
+            compared is named when the others are done; their results are kept.
     """
     from probe_core.cli import console
     from probe_core.cli.compare import matcher_name, stack_choice, time_stamp
@@ -100,13 +100,13 @@ def compare(
 def compare_distributed(
     npu_dump_dir: str, bench_dump_dir: str, output_path: str, **kwargs: Any
 ) -> list[Report]:
-    """Compare the ranks of two runs (spec/compare 1.3); torch is not imported.
+    """Compare the ranks of two runs; torch is not imported.
 
     Args:
         npu_dump_dir: The directory of the target's step, which holds a directory a rank.
         bench_dump_dir: The same of the golden.
         output_path: Directory of the result files.
-        **kwargs: The optional arguments of ``compare``; ``stack_mode`` decides nothing here.
+        **kwargs: The optional arguments of ``compare``; ``stack_mode`` has no effect here.
 
     Raises:
         UserError: An argument of the wrong type, or input that cannot be compared.
