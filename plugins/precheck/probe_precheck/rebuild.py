@@ -37,7 +37,7 @@ def seed_at(seed: int, place: str, size: int) -> int:
     Args:
         seed: That of the whole check.
         place: The tensor's place in the run, such as ``Mint.add.0.forward.input.1``.
-        size: The bytes of the seed to return.
+        size: The number of bytes of the result.
     """
     digest = hashlib.blake2b(f"{seed}/{place}".encode("utf-8", "surrogatepass"), digest_size=size).digest()
     return int.from_bytes(digest, "little")
