@@ -15,7 +15,7 @@ from typing import Any
 
 import click
 import pytest
-from details_csv import ENGLISH, GOOD, output, row, write
+from support.runs.details_csv import ENGLISH, GOOD, output, row, write
 
 from probe_core.cli.extending import extended
 from probe_core.cli.main import EXIT_CODES

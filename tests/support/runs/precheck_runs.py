@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -218,6 +219,15 @@ class Started:
     def interrupt(self) -> None:
         """Interrupt the whole group, like a terminal on Ctrl-C."""
         os.killpg(self.process.pid, signal.SIGINT)
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Stop the parent while the block runs, however long that takes."""
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
         """Kill the parent alone."""

@@ -213,7 +213,8 @@ def alive(process: int) -> bool:
 def test_two_at_once_on_one_file(disturbed: Disturbed, dump: Path, undisturbed: Written, probe: Any) -> None:
     disturbed.until_rows(1)
     (result,) = disturbed.out.glob("accuracy_checking_result_*.csv")
-    assert probe("run_ut", "-api_info", dump, "-csv_path", result) == 2
+    with disturbed.started.stopped():
+        assert probe("run_ut", "-api_info", dump, "-csv_path", result) == 2
     assert f"Another pre-check is writing {result.name}." in probe.err
     code, _, err = disturbed.started.wait()
     assert code == 0, err
