@@ -16,6 +16,8 @@ KEPT = 5
 
 UNIT = "root mean square"
 """Measure of the size of a tensor, by which its difference is divided."""
+AGREE = "its inputs agree"
+"""Beginning of the clause on inputs that are equal, or equal within rounding."""
 
 FORWARD, BACKWARD, GRADIENT, BEHIND = range(4)
 """Phases of an op: forward, backward, gradient of parameters, forward after a backward that fails."""
@@ -125,9 +127,11 @@ class Suspects:
             why += "; none of their compared inputs differs" if has_inputs else ""
         elif not inputs:
             unequal, agreement = self._agreement(rows)
-            (row, line), why = failing[0], f"differs although {agreement}"
-            if not agreement:
-                why = "differs, and none of its inputs was compared"
+            (row, line), why = failing[0], "differs, and none of its inputs was compared"
+            if agreement.startswith(AGREE):
+                why = f"differs although {agreement}"
+            elif agreement:
+                why = f"differs, and {agreement} (none fails by the table's rule)"
             if unequal and all(_is_discrete(other) for other, _ in failing):
                 kept = self._flipped if phase == FORWARD else kept
                 why = "holds different integers or booleans, which a small difference of the inputs may "
@@ -158,11 +162,11 @@ class Suspects:
         distances = [_distance(row) for row in rows if row.pair.matched and row.pair.side.is_source]
         worst = max(distances, default=0.0)
         if not worst:
-            return False, "its inputs agree" if distances else ""
+            return False, AGREE if distances else ""
         noise = max([self._noise, *(row.verdict.drift.noise for row in rows if row.verdict.drift)])
         if worst <= noise:
-            return True, "its inputs agree within rounding"
-        return True, f"its inputs differ by at most {worst:.2g}, relative to the golden"
+            return True, f"{AGREE} within rounding"
+        return True, f"its inputs differ by up to {worst:.2g}, relative to the golden"
 
     def _find_drifting(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Keep a forward call that differs by more than rounding explains though none of its rows fails."""

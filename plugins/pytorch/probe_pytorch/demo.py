@@ -23,8 +23,7 @@ from probe_core.plugins.manager import Manager
 
 STORY = """\
 A one-block transformer was trained twice{how}. The golden run divides attention scores by
-sqrt(16) = 4, the target run by 16. The loss hardly shows it. probe reads both runs and finds where
-they diverge:
+sqrt(16) = 4, the target run by 16. The loss hardly shows it. This is where the runs diverge:
 """
 LIVE = ", recorded just now by probe run"
 SHIPPED = ", recorded beforehand"
