@@ -200,7 +200,11 @@ def mindspore() -> None:
         if not chosen_tests():
             use_installed(MINDSPORE_HOME, there)
         tests = [] if chosen_tests() else [ROOT / "tests" / "plugins" / "mindspore" / "live"]
-        pytest(MINDSPORE_HOME / SCRIPTS / "python", "-c", ROOT / "pyproject.toml", *tests, cwd=there)
+        # MindSpore 2.10 now and then raises an error of its own (an index within its gradients that is out of
+        # range); a test that failed by one is run again, one that failed by anything else is not
+        again = ("--reruns", "2", "--only-rerun", "Framework Unexpected Exception Raised")
+        settings = ("-c", ROOT / "pyproject.toml", *again)
+        pytest(MINDSPORE_HOME / SCRIPTS / "python", *settings, *tests, cwd=there)
 
 
 def use_installed(home: Path, there: str) -> None:
