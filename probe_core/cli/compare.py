@@ -12,10 +12,9 @@ from probe_core.cli import console
 from probe_core.cli.extending import asked, given
 from probe_core.cli.main import FINISHED
 from probe_core.cli.options import CompareFile, Location, Numbers, read_compare_file
-from probe_core.cli.running import run_plan
+from probe_core.cli.running import INCOMPLETE, SUSPECT, run_plan
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError
-from probe_core.model import Level
 from probe_core.model.plan import DEFAULT_FORMATS, Plan, StackMode
 from probe_core.plugins.manager import Manager
 from probe_core.ranks.executors import tune_process
@@ -47,7 +46,7 @@ def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> t
 @option("--framework", help="Framework of the runs; detected if not given.")
 @option("-s", "--stack-mode", is_flag=True,
     help="Show call stacks; takes effect only if the compare file sets stack_path.")  # fmt: skip
-@option("-c", "--compare-only", is_flag=True, help="Do not write the advisor file.")
+@option("-c", "--compare-only", is_flag=True, help="Write tables only: no advisor file, no answer file.")
 @option("-f", "--fuzzy-match", is_flag=True, help="Pair calls whose names differ in the call index.")
 @option("--match", "matcher", also=["--matcher"], metavar="NAME", help="Matcher: exact, fuzzy, align, …")
 @option("-hl", "--highlight", is_flag=True, help="Mark suspicious rows red and yellow.")
@@ -71,8 +70,9 @@ def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> t
 @option("--executor", metavar="NAME", help="Run comparisons in threads, processes, …")
 @option("--scheduler", metavar="ADDRESS", help="Scheduler of a cluster, such as tcp://host:8786.")
 @option("--resume", is_flag=True, help="Resume an interrupted comparison; finished ranks are kept.")
-@option("--fail-on", type=click.Choice(["warning", "error"]),
-    help="Exit with 1 if a row is this grave or graver.")  # fmt: skip
+@option("--fail-on", type=click.Choice(["warning", "error", SUSPECT, INCOMPLETE]),
+    help="Exit with 1 if a row is this grave or graver, if a suspect is named, or if values were not "
+    "compared; always if the verdict is NOT COMPARABLE or CANNOT TELL.")  # fmt: skip
 @option("--print-plan", is_flag=True, help="Print the plan of the comparison as JSON, and stop.")
 @click.pass_context
 def compare(
@@ -122,6 +122,7 @@ def compare(
         stack=stack_choice(runs.stack, stack_mode),
         stack_path=runs.stack,
         advise=not compare_only,
+        answer=not compare_only,
         **settings,
     )
     for change, values in given(ctx, manager):
@@ -130,7 +131,7 @@ def compare(
         console.show_json(plan.describe())
         return FINISHED
     tune_process()
-    return run_plan(plan, manager, Level(fail_on) if fail_on else None, brief=not runs.print_log)
+    return run_plan(plan, manager, fail_on, brief=not runs.print_log)
 
 
 def _runs(target: Path | None, golden: Path | None, compare_file: Path | None) -> CompareFile:

@@ -178,7 +178,7 @@ _LEVELS = (
 
 
 def summary(report: Report, *, brief: bool = False, one_of_many: bool = False) -> None:
-    """Print counts, first suspects (none if brief, one for each of many ranks) and files of a comparison."""
+    """Print counts and files of a comparison; of many ranks, the verdict on each."""
     counts = report.counts
     head = f"{report.label}: " if report.label else ""
     show(
@@ -192,8 +192,8 @@ def summary(report: Report, *, brief: bool = False, one_of_many: bool = False) -
     ]
     alone = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
     show(f"  {', '.join(parts)}; {counts.matched:,} rows matched, {alone}")
-    if not brief:
-        _suspects(report, 1 if one_of_many else len(report.suspects))
+    if one_of_many and report.answer is not None and not brief:
+        show(f"  {printable(report.answer.sentence, 400)}")
     if report.regions:
         show(f"  calls that do not line up, in {len(report.regions)} place(s):")
     for line in report.regions[:SHOWN_NODES]:
@@ -214,21 +214,6 @@ def summary(report: Report, *, brief: bool = False, one_of_many: bool = False) -
             "Their rows are marked in the result; copy or record the run again to measure them.",
             report.unreadable[1:],
         )
-
-
-def _suspects(report: Report, count: int) -> None:
-    if report.suspects or report.counts.measured:
-        show("  first suspects:" if report.suspects else "  no suspects")
-    else:
-        show("  nothing was compared, so there are no suspects to name")
-    for suspect in report.suspects[:count]:
-        line = f"  (row {suspect.line})" if suspect.line else ""
-        show(f"    {style(printable(suspect.row), bold=True)}{line}")
-        show(f"        {printable(suspect.why)}")
-        if suspect.module:
-            show(f"        in {printable(suspect.module, 200)}")
-        if suspect.where:
-            show(f"        {printable(suspect.where, 200)}")
 
 
 def failed(finished: Finished) -> None:

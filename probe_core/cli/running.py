@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from probe_core.cli import console
 from probe_core.cli.main import FINISHED, FOUND, INTERRUPTED, LOST, MISTAKE
 from probe_core.errors import UserError
 from probe_core.model import GRAVITY, Level
+from probe_core.model.answers import Outcome
 from probe_core.model.plan import Plan
 from probe_core.model.report import Report
 from probe_core.plugins.blame import blamed
@@ -16,12 +18,16 @@ from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import AnswerSpec
 
 if TYPE_CHECKING:
-    from probe_core.plugins.protocols import Answerer
+    from probe_core.plugins.protocols import Answerer, Conclusion
     from probe_core.ranks.ranks import Ranks
 
 
-def run_plan(plan: Plan, manager: Manager, fail_on: Level | None = None, *, brief: bool = False) -> int:
-    """Run a plan rank by rank, print progress and summary, and return the exit code.
+SUSPECT, INCOMPLETE = "suspect", "incomplete"
+"""Values of ``--fail-on`` about the answer; the others are levels of rows."""
+
+
+def run_plan(plan: Plan, manager: Manager, fail_on: str | None = None, *, brief: bool = False) -> int:
+    """Run a plan rank by rank, print the verdict and summaries, and return the exit code.
 
     If a rank cannot be compared, its error is printed and the others are compared.
     """
@@ -36,46 +42,36 @@ def run_plan(plan: Plan, manager: Manager, fail_on: Level | None = None, *, brie
         return _run(ranks, manager, fail_on, brief)
 
 
-def _run(ranks: Ranks, manager: Manager, fail_on: Level | None, brief: bool) -> int:
-    from probe_core.ranks.summary import write_summary
-
+def _run(ranks: Ranks, manager: Manager, fail_on: str | None, brief: bool) -> int:
     interrupted = False
     told: set[str] = set()
     try:
         with console.progress() as above:
             for finished in ranks.run():
-                if finished.report is None:
-                    assert finished.error is not None
-                    if not ranks.several:
-                        raise finished.error
-                    if str(finished.error) in told:
-                        continue  # one mistake is one error, however many ranks it concerns
+                if finished.error is None:
+                    continue
+                if not ranks.several:
+                    raise finished.error
+                if (
+                    str(finished.error) not in told
+                ):  # one mistake is one error, however many ranks it concerns
                     told.add(str(finished.error))
                     with above():
                         console.failed(finished)
-                else:
-                    with above():
-                        console.summary(finished.report, brief=brief, one_of_many=ranks.several)
     except KeyboardInterrupt:
         interrupted = True
     reports = [one.report for one in ranks.finished if one.report is not None]
     failed = len(reports) < len(ranks.finished)
-    if ranks.several:
-        files: list[Path] = []
-        try:
-            files = [] if interrupted else write_summary(ranks.plan, manager, ranks.finished)
-        except UserError as error:  # the ranks' own results are there
-            console.error(error.what, error.fix, error.choices)
-            failed = True
-        console.ranks(ranks.pairing, ranks.finished, files)
     is_judged = all(report.is_judged for report in reports)
-    for name in () if interrupted else ranks.plan.answers:
-        spec = manager.find("answers", name, AnswerSpec)
-        answerer: Answerer = spec.make()
-        with blamed(spec.title, spec.origin):
-            for conclusion in answerer.conclude(ranks.plan, ranks.pairing.pairs):
-                conclusion.show()
-                is_judged = is_judged and conclusion.is_judged
+    for conclusion in conclusions(ranks, manager):
+        conclusion.show(brief=brief)
+    for report in reports:
+        console.summary(report, brief=brief, one_of_many=ranks.several)
+    if ranks.several:
+        failed |= not _summarized(ranks, manager, interrupted)
+    for conclusion in () if interrupted else conclusions(ranks, manager, always=False):
+        conclusion.show(brief=brief)
+        is_judged = is_judged and conclusion.is_judged
     if interrupted or any(report.interrupted for report in reports):
         return INTERRUPTED
     code = _code(reports, ranks.pairing.damaged, failed, fail_on)
@@ -88,11 +84,48 @@ def _run(ranks: Ranks, manager: Manager, fail_on: Level | None, brief: bool) -> 
     return code
 
 
-def _code(reports: list[Report], damaged: list[str], failed: bool, fail_on: Level | None) -> int:
+def conclusions(ranks: Ranks, manager: Manager, *, always: bool = True) -> Iterator[Conclusion]:
+    """Yield the answers that are given for every comparison, or those that the plan asks for."""
+    reports = [(one.pair, one.report) for one in ranks.finished]
+    names = manager.names("answers") if always else ranks.plan.answers
+    for name in names if any(report for _, report in reports) else ():
+        spec = manager.find("answers", name, AnswerSpec)
+        if spec.always is always:
+            answerer: Answerer = spec.make()
+            with blamed(spec.title, spec.origin):
+                yield from answerer.conclude(ranks.plan, reports)
+
+
+def _summarized(ranks: Ranks, manager: Manager, interrupted: bool) -> bool:
+    """Write and print the summary of many ranks; return False if it cannot be written."""
+    from probe_core.ranks.summary import write_summary
+
+    files: list[Path] = []
+    is_written = True
+    try:
+        files = [] if interrupted else write_summary(ranks.plan, manager, ranks.finished)
+    except UserError as error:  # the ranks' own results are there
+        console.error(error.what, error.fix, error.choices)
+        is_written = False
+    console.ranks(ranks.pairing, ranks.finished, files)
+    return is_written
+
+
+def _code(reports: list[Report], damaged: list[str], failed: bool, fail_on: str | None) -> int:
     if failed or damaged or any(report.unreadable_count for report in reports):
         return MISTAKE
     if any(report.faults for report in reports):
         return LOST
-    if fail_on and any(GRAVITY[report.level] >= GRAVITY[fail_on] for report in reports):
-        return FOUND
-    return FINISHED
+    return FOUND if fail_on and any(_is_found(report, fail_on) for report in reports) else FINISHED
+
+
+def _is_found(report: Report, fail_on: str) -> bool:
+    """Return True if a comparison holds what ``--fail-on`` asks about, or gave no verdict."""
+    answer = report.answer
+    if answer is not None and answer.outcome in (Outcome.NOT_COMPARABLE, Outcome.CANNOT_TELL):
+        return True
+    if fail_on == SUSPECT:
+        return bool(report.suspects)
+    if fail_on == INCOMPLETE:
+        return answer is not None and bool(answer.coverage.excused)
+    return GRAVITY[report.level] >= GRAVITY[Level(fail_on)]

@@ -29,7 +29,15 @@ from probe_core.model.watched import WatchedMetric
 from probe_core.plugins.blame import PluginError, blamed
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Matcher
-from probe_core.plugins.specs import AnswerSpec, MatcherSpec, MetricSpec, PolicySpec, ReporterSpec, TableSpec
+from probe_core.plugins.specs import (
+    AnswerSpec,
+    FinderSpec,
+    MatcherSpec,
+    MetricSpec,
+    PolicySpec,
+    ReporterSpec,
+    TableSpec,
+)
 from probe_core.store.layout import RunPair
 from probe_core.store.names import is_gradient, without_count
 
@@ -88,7 +96,9 @@ class Comparison:
         self.is_debug = self.target.is_debug
         answers = () if self.is_debug else plan.answers  # these are about calls, not about saved variables
         answer_specs = [manager.find("answers", name, AnswerSpec) for name in answers]
-        self._tools = Tools(plan, manager, self.mode, answer_specs, partial(_blame, self.notes))
+        self.finder = next(iter(manager.names("finders")), None)
+        finders = [manager.find("finders", self.finder, FinderSpec)] if self.finder else []
+        self._tools = Tools(plan, manager, self.mode, answer_specs, finders, partial(_blame, self.notes))
         viewed = views(plan, manager, self.target, self.golden)
         self.notes += viewed.notes
         self._hints, self._write_pairs = viewed.hints, viewed.write_pairs

@@ -92,7 +92,7 @@ def _witnesses(comparison: Comparison, manager: Manager, pair: RunPair) -> list[
     return witnesses
 
 
-def _finder(manager: Manager) -> Finder:
+def finder_of(manager: Manager) -> Finder:
     """Return the finder of suspects of the first plugin that has one; otherwise one that finds none."""
     names = manager.names("finders")
     finder: Finder = manager.find("finders", names[0], FinderSpec).make() if names else Kept()
@@ -116,7 +116,7 @@ def _write(
         comparison.row_count,
         notes=comparison.notes,
         regions=comparison.regions,
-        finder=_finder(manager),
+        finder=finder_of(manager),
         watch=Watch(comparison.mode, comparison.watched_metrics()),
     )
     output = Output(plan, manager, pair, comparison.table, comparison.row_count, comparison.is_debug)
@@ -145,10 +145,13 @@ def _write(
         raise
     if not report.interrupted:
         report.conclude()
-    comparison.explain(report.suspects)
     report.unreadable = comparison.unreadable
     report.unreadable_count = comparison.unreadable_count
     try:
+        report.answer = report.finder.answer(report, plan, comparison.target, comparison.golden)
+        comparison.explain(report.suspects)
+        if plan.answer and report.answer is not None:
+            output.answer(report.answer)
         report.files = output.close(interrupted=report.interrupted)
         report.faults = output.faults
     except BaseException:

@@ -19,7 +19,15 @@ from probe_core.plugins.blame import PluginError, blamed, fault
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.parameters import split
 from probe_core.plugins.protocols import Metric, Policy
-from probe_core.plugins.specs import AnswerSpec, MetricSpec, Needs, PolicySpec, TableSpec, address
+from probe_core.plugins.specs import (
+    AnswerSpec,
+    FinderSpec,
+    MetricSpec,
+    Needs,
+    PolicySpec,
+    TableSpec,
+    address,
+)
 
 RECORD = {
     Mode.TENSOR: "Record both runs with task tensor",
@@ -61,6 +69,7 @@ class Tools:
         manager: Manager,
         mode: Mode,
         answers: Sequence[AnswerSpec],
+        finders: Sequence[FinderSpec],
         blame: Callable[[PluginError, str], None],
     ) -> None:
         self._mode = mode
@@ -77,7 +86,11 @@ class Tools:
         self._policy = _Judging(chosen, chosen.make())
         self._labelled = policies[1:]
         answer_policies = [
-            manager.find("policies", name, PolicySpec) for answer in answers for name in answer.policies
+            manager.find("policies", name, PolicySpec)
+            for name in dict.fromkeys(
+                [name for spec in answers for name in spec.policies]
+                + [name for spec in finders for name in spec.policies]
+            )
         ]
         further = [*self._labelled, *answer_policies]
         self._further = [_Judging(spec, spec.make()) for spec in further]

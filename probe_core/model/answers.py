@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import Enum
+from typing import Any
 
 from probe_core.model.rows import Reason
 
@@ -12,10 +13,10 @@ from probe_core.model.rows import Reason
 class Outcome(str, Enum):
     """Kinds of verdicts on two runs."""
 
-    DIVERGED = "diverged"
-    AGREE = "agree"
-    NOT_COMPARABLE = "not comparable"
-    CANNOT_TELL = "cannot tell"
+    DIVERGED = "DIVERGED"
+    AGREE = "AGREE"
+    NOT_COMPARABLE = "NOT COMPARABLE"
+    CANNOT_TELL = "CANNOT TELL"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +24,8 @@ class Coverage:
     """Counts of the recorded values that were compared, and of those that were not.
 
     Attributes:
-        recorded: Number of values in either run.
-        compared: Number of values that were measured on both sides.
+        recorded: Number of values in either run; a pair counts once.
+        compared: Number of pairs that were measured.
         excused: Number of values that were not measured, by the code of the reason.
     """
 
@@ -40,22 +41,79 @@ class Finding:
     Attributes:
         op: The key of the op.
         row: The name of the row that shows it; empty if the whole op does.
-        reason: The statement, as a code with its detail.
+        reason: The statement, a clause whose subject is the op, as a code with its detail.
         evidence: The numbers and texts behind the statement, by name.
-        consequences: Findings that follow from this one, in the order of the run.
+        line: The place of the row in the result file; empty if there is none.
+        modules: The modules around the call, innermost first.
+        where: The line of code that made the call; empty if not recorded.
+        step: The directory of the step; empty if there is only one.
+        rank: The number of the rank.
+        consequences: Calls that differ behind this one, in the order of the run; the first few.
+        consequence_count: Number of such calls.
+        same: Other calls of which the same can be said.
     """
 
     op: str
     row: str
     reason: Reason
     evidence: Mapping[str, float | int | str] = field(default_factory=dict)
-    consequences: tuple[Finding, ...] = ()
+    line: str = ""
+    modules: tuple[str, ...] = ()
+    where: str = ""
+    step: str = ""
+    rank: int = 0
+    consequences: tuple[str, ...] = ()
+    consequence_count: int = 0
+    same: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The verdict on two runs, its causes with the earliest first, and its coverage."""
+    """The verdict on two runs.
+
+    Attributes:
+        sentence: The verdict as a sentence that begins with the outcome.
+        causes: The causes, the one to look at first before all others.
+        missing: Sentences on what was not recorded or not compared.
+        next: Commands and settings to go on with.
+    """
 
     outcome: Outcome
+    sentence: str
     causes: tuple[Finding, ...]
     coverage: Coverage
+    missing: tuple[str, ...] = ()
+    next: tuple[str, ...] = ()
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return the answer as lines of a table: a heading and a text each."""
+        lines = [("Verdict", self.sentence)]
+        for number, cause in enumerate(self.causes, 1):
+            lines.append((f"Cause {number}", f"{cause.op} {cause.reason.detail}"))
+            texts = ("Row", cause.line), ("Module", "".join(cause.modules[:1])), ("Line of code", cause.where)
+            lines += [line for line in texts if line[1]]
+        lines.append(
+            ("Compared", f"{self.coverage.compared:,} of {self.coverage.recorded:,} recorded values")
+        )
+        lines += [("Not compared", text) for text in self.missing]
+        return lines + [("Next", text) for text in self.next]
+
+    def plain(self) -> dict[str, Any]:
+        """Return the answer as plain data."""
+        return asdict(self) | {"outcome": self.outcome.value}
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Answer:
+        """Return the answer that plain data describes.
+
+        Raises:
+            LookupError, TypeError, ValueError: The data does not describe an answer.
+        """
+        causes: list[Finding] = []
+        for cause in plain["causes"]:
+            parts: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in cause.items()}
+            causes.append(Finding(**parts | {"reason": Reason(*cause["reason"])}))
+        return cls(
+            Outcome(plain["outcome"]), str(plain["sentence"]), tuple(causes), Coverage(**plain["coverage"]),
+            tuple(plain["missing"]), tuple(plain["next"]),
+        )  # fmt: skip

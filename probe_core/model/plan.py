@@ -44,6 +44,7 @@ class Plan:
         stack_path: The file of the call stacks, if it is not beside the target's record file.
         highlight: True to mark rows red and yellow.
         advise: True to write the advisor's file.
+        answer: True to write the file of the answer.
         time_stamp: ``YYYYmmddHHMMSS``, part of the names of all result files.
         steps: The steps to compare; if empty, all that both runs have.
         ranks: The ranks to compare; if empty, all that both runs have.
@@ -73,6 +74,7 @@ class Plan:
     stack_path: Path | None = None
     highlight: bool = False
     advise: bool = True
+    answer: bool = True
     steps: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
     answers: tuple[str, ...] = ()

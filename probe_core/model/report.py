@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from probe_core.model import GRAVITY, Advice, Counts, Level, Mode, Op, Row, Suspect
 from probe_core.model.watched import Watch
+
+if TYPE_CHECKING:
+    from probe_core.model.answers import Answer
+    from probe_core.model.plan import Plan
+    from probe_core.model.run import Run
 
 
 class Finder(Protocol):
@@ -25,16 +30,34 @@ class Finder(Protocol):
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Take in the rows of one op; ``lines`` are their positions in the result files."""
 
+    def answer(self, report: Report, plan: Plan, target: Run, golden: Run) -> Answer | None:
+        """Return the verdict on the two runs, after the last row."""
+
+    def plain(self) -> Any:
+        """Return all that was found as JSON data, for a comparison that is resumed."""
+
+    def restore(self, plain: Any) -> None:
+        """Take in what ``plain`` returned."""
+
 
 @dataclass(slots=True)
 class Kept:
-    """A fixed list of suspects: those of an earlier comparison, or none."""
+    """A finder that finds nothing, of a comparison without plugins that look for suspects."""
 
     found: list[Suspect] = field(default_factory=list)
     first_failure: Suspect | None = None
 
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Ignore the rows."""
+
+    def answer(self, report: Report, plan: Plan, target: Run, golden: Run) -> None:
+        """Give no answer."""
+
+    def plain(self) -> None:
+        """Keep nothing."""
+
+    def restore(self, plain: Any) -> None:
+        """Take in nothing."""
 
 
 @dataclass(slots=True)
@@ -46,6 +69,7 @@ class Report:
         faults: Sentences on the files that a plugin failed to write.
         problems: Reasons why the comparison gives no verdict; empty if it does.
         regions: Descriptions of the calls that do not line up.
+        answer: The verdict on the two runs; None if no plugin gives one.
         interrupted: True if the comparison was stopped before its end.
         seconds: The duration of the comparison.
     """
@@ -67,6 +91,7 @@ class Report:
     faults: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     regions: list[str] = field(default_factory=list)
+    answer: Answer | None = None
     interrupted: bool = False
     seconds: float = 0.0
 

@@ -22,8 +22,10 @@ if TYPE_CHECKING:
         Ruling,
         Verdict,
     )
+    from probe_core.model.answers import Answer
     from probe_core.model.measure import OpenPair
     from probe_core.model.plan import Plan
+    from probe_core.model.report import Report
     from probe_core.model.run import Run
     from probe_core.plugins.manager import Manager
     from probe_core.plugins.specs import Place, Pool
@@ -128,8 +130,8 @@ class Conclusion(Protocol):
     def is_judged(self) -> bool:
         """Return True if there was anything to judge."""
 
-    def show(self) -> None:
-        """Print the answer."""
+    def show(self, *, brief: bool = False) -> None:
+        """Print the answer, in one line if ``brief`` is set."""
 
 
 class Answerer(Protocol):
@@ -138,8 +140,8 @@ class Answerer(Protocol):
     def witness(self, opened: Opened, pair: RunPair) -> Witness | None:
         """Return the observer of one comparison's rows; None if there is nothing to observe."""
 
-    def conclude(self, plan: Plan, pairs: Sequence[RunPair]) -> Sequence[Conclusion]:
-        """Return the answers, once all comparisons of ``pairs`` are made."""
+    def conclude(self, plan: Plan, reports: Sequence[tuple[RunPair, Report | None]]) -> Sequence[Conclusion]:
+        """Return the answers, once all comparisons have ended; one that failed has no report."""
 
 
 class PlanOption(Protocol):
@@ -184,6 +186,13 @@ class TableWriter(Protocol):
 
     def abandon(self) -> None:
         """Close the file without completing it; the caller removes it."""
+
+
+class AnswerWriter(TableWriter, Protocol):
+    """A result file that holds the answer as well (``ReporterSpec.answers``)."""
+
+    def answer(self, answer: Answer) -> None:
+        """Take in the answer, after the last row and before ``close``."""
 
 
 class Reporter(Protocol):

@@ -130,10 +130,15 @@ class JudgeSpec(Spec):
     order: int = 100
 
 
+@dataclass(frozen=True, slots=True)
 class FinderSpec(Spec):
-    """A finder of suspects (makes a ``model.report.Finder`` for each comparison)."""
+    """A finder of suspects (makes a ``model.report.Finder`` for each comparison).
 
-    __slots__ = ()
+    Attributes:
+        policies: Policies whose verdicts it reads from ``Row.further``.
+    """
+
+    policies: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +148,12 @@ class AnswerSpec(Spec):
     Attributes:
         policies: Policies whose verdicts it reads from ``Row.further``.
         metrics: Metrics that it needs in addition to the table's, by mode.
+        always: True if it is given for every comparison, before all else, even if no option asks for it.
     """
 
     policies: tuple[str, ...] = ()
     metrics: Mapping[Mode, tuple[str, ...]] = field(default_factory=dict)
+    always: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,10 +259,12 @@ class ReporterSpec(Spec):
     Attributes:
         suffix: The suffix of its files.
         all_digits: True for files that programs read, whose numbers are not rounded to 6 or 12 decimals.
+        answers: True if its writers are ``protocols.AnswerWriter``.
     """
 
     suffix: str = ""
     all_digits: bool = False
+    answers: bool = False
 
 
 class ImportedSpec(Spec):

@@ -17,7 +17,7 @@ from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, not_written, open_file, refuse_link, remove_leftovers
 from probe_core.files.location import is_remote
 from probe_core.model.plan import Plan
-from probe_core.model.report import Report
+from probe_core.model.report import Finder, Report
 from probe_core.ranks.report_json import report_from, report_to
 from probe_core.store.files import CONSTRUCT_FILE, STACK_FILE, TENSOR_DIRECTORY
 from probe_core.store.layout import RunPair
@@ -60,8 +60,8 @@ class Journal:
                     return journal
         return None
 
-    def finished(self, pair: RunPair) -> Report | None:
-        """Return the report of a pair that an earlier command finished; None if it did not.
+    def finished(self, pair: RunPair, finder: Finder) -> Report | None:
+        """Return the report of a pair that an earlier command finished, with ``finder``; None if it did not.
 
         It is valid while its inputs have the same sizes and times and its result files exist.
         """
@@ -70,7 +70,7 @@ class Journal:
         if line is None:
             return None
         with suppress(OSError, LookupError, TypeError, ValueError):
-            report = report_from(line["report"])
+            report = report_from(line["report"], finder)
             if line["read"] == read and all(file.is_file() for file in report.files):
                 return report
         return None

@@ -131,11 +131,13 @@ class Ranks:
 
     def _all(self) -> Iterator[Finished]:
         """Make several comparisons, and yield each as it ends, starting with those finished earlier."""
+        from probe_core.flow.pipeline import finder_of
+
         assert self._journal is not None
         self._journal.begin()
         unfinished: list[RunPair] = []
         for pair in self.pairing.pairs:
-            report = self._journal.finished(pair)
+            report = self._journal.finished(pair, finder_of(self.manager))
             if report is None:
                 unfinished.append(pair)
             else:

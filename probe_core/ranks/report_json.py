@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 from typing import Any, TypeVar
 
 from probe_core.files.location import location
-from probe_core.model import Counts, Level, Mode, Side, Suspect
-from probe_core.model.report import Kept, Report
+from probe_core.model import Counts, Level, Mode
+from probe_core.model.answers import Answer
+from probe_core.model.report import Finder, Report
 
 T = TypeVar("T")
 COUNTED = ("measured", "matched", "target_only", "golden_only")
@@ -28,11 +28,8 @@ def report_to(report: Report) -> dict[str, Any]:
         "matched": report.counts.matched,
         "target_only": report.counts.target_only,
         "golden_only": report.counts.golden_only,
-        "suspects": [
-            {field.name: str(getattr(suspect, field.name)) for field in fields(Suspect)}
-            | {"side": suspect.side.value, "level": suspect.level.value}
-            for suspect in report.suspects
-        ],
+        "finder": report.finder.plain(),
+        "answer": report.answer and report.answer.plain(),
         "unreadable": report.unreadable,
         "unreadable_count": report.unreadable_count,
         "files": [str(path) for path in report.files],
@@ -43,12 +40,13 @@ def report_to(report: Report) -> dict[str, Any]:
     }
 
 
-def report_from(plain: Any) -> Report:
-    """Return the report that plain data describes.
+def report_from(plain: Any, finder: Finder) -> Report:
+    """Return the report that plain data describes, with a new finder that takes in what was found.
 
     Raises:
         LookupError, TypeError, ValueError: The data does not describe a report.
     """
+    finder.restore(_typed(plain, dict)["finder"])
     levels = {level: _typed(_typed(plain, dict)["levels"][level.value], int) for level in Level}
     counts = Counts(levels, *(_typed(plain[name], int) for name in COUNTED))
     seconds = float(_typed(plain["seconds"], float))
@@ -62,20 +60,16 @@ def report_from(plain: Any) -> Report:
         _typed(plain["row_count"], int),
         _typed(plain["op_count"], int),
         counts,
-        Kept([_suspect(suspect) for suspect in _typed(plain["suspects"], list)]),
+        finder,
         unreadable=_texts(plain["unreadable"]),
         unreadable_count=_typed(plain["unreadable_count"], int),
         files=[location(path) for path in _texts(plain["files"])],
         notes=_texts(plain["notes"]),
         problems=_texts(plain["problems"]),
         regions=_texts(plain["regions"]),
+        answer=None if plain["answer"] is None else Answer.of(plain["answer"]),
         seconds=seconds,
     )
-
-
-def _suspect(plain: Any) -> Suspect:
-    texts = {field.name: _typed(_typed(plain, dict)[field.name], str) for field in fields(Suspect)}
-    return Suspect(**{**texts, "side": Side(plain["side"]), "level": Level(plain["level"])})  # type: ignore[arg-type]
 
 
 def _texts(value: Any) -> list[str]:

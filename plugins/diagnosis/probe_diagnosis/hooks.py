@@ -28,13 +28,18 @@ def probe_judges() -> list[JudgeSpec]:
 @hookimpl
 def probe_finders() -> list[FinderSpec]:
     """Return the finder of the suspects that the summary lists."""
-    return [FinderSpec("suspects", "calls where the runs diverge first", "probe_diagnosis.suspects:Suspects")]
+    return [
+        FinderSpec("suspects", "calls where the runs diverge first", "probe_diagnosis.suspects:Suspects",
+                   policies=(DIFFERENCE,)),
+    ]  # fmt: skip
 
 
 @hookimpl
 def probe_answers() -> list[AnswerSpec]:
-    """Return the answer of ``-da``: the first difference over all ranks."""
+    """Return the verdict on every comparison, and the answer of ``-da``."""
     return [
+        AnswerSpec("verdict", "the verdict on all ranks", "probe_diagnosis.answer.answerer:Verdict",
+                   always=True),
         AnswerSpec(DIFFERENCE, "the first difference over all ranks", "probe_diagnosis.difference.answer:"
                    "FirstDifferences", policies=(DIFFERENCE,), metrics={Mode.TENSOR: ("statistics",)}),
     ]  # fmt: skip

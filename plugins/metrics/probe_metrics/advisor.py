@@ -7,6 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from probe_core.model import Advice, Level, Side, Suspect
+from probe_core.model.answers import Outcome
 from probe_core.model.report import Report
 
 NOTHING = "NA"
@@ -16,13 +17,14 @@ def advise(report: Report) -> Advice:
     """Return advice on the first failing row, whose line in the sheet counts from 1 (docs/tables.md#advisor).
 
     Scalars and integers that differ count as failing. If no row fails by the rule of the table, the advice
-    names the first suspect. The sentence that all data meet the requirements is followed by what was not
-    compared.
+    names the first suspect. The sentence that all data meet the requirements is said only if the verdict on
+    the two runs is AGREE, and is followed by what was not compared; else the verdict takes its place.
     """
     suspect = report.first_failure
     if suspect is not None:
         return Advice(suspect.line, suspect.row, _text(suspect))
     texts, levels = _texts(), report.counts.levels
+    answer = report.answer
     suspect = next(iter(report.suspects), None)
     if suspect is not None:
         return Advice(suspect.line, suspect.row, texts["suspect"].format(why=suspect.why))
@@ -30,6 +32,8 @@ def advise(report: Report) -> Advice:
         return Advice(NOTHING, NOTHING, texts["nothing"])
     if levels[Level.ERROR]:
         return Advice(NOTHING, NOTHING, texts["differ"].format(count=levels[Level.ERROR]))
+    if answer is not None and answer.outcome is not Outcome.AGREE:
+        return Advice(NOTHING, NOTHING, "\n".join([answer.sentence, *report.problems]))
     more = [texts["not_all"].format(count=levels[Level.WARNING])] if levels[Level.WARNING] else []
     if report.regions:
         more.append(texts["regions"].format(count=len(report.regions)))

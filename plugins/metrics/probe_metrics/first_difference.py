@@ -1,4 +1,4 @@
-"""Policy behind ``-da``: values that differ by more than rounding, by the best evidence on record."""
+"""Policy behind causes: values that differ by more than rounding, by the best evidence on record."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from probe_core.model.measure import OpenPair
 from probe_metrics.accuracy import eps, least
 from probe_metrics.exact import scalars_against
 from probe_metrics.kernel import sums
+from probe_metrics.masked import is_masked, unmasked
 from probe_metrics.statistics import as_float, is_number
 from probe_metrics.thresholds import thresholds
 
@@ -30,7 +31,10 @@ class FirstDifference:
         * nan or inf, on both sides at the same places with the same sign: count as 0. Else: ERROR.
         * B is all zero: any difference of more than a few of the dtype's smallest numbers is an ERROR.
           -0.0 counts as 0.0.
-        * 0-d tensors are judged like any other.
+        * Of a tensor with masked elements (-1e9, the least number of a dtype …), the others are judged by
+          themselves as well, or by the maximum if only statistics are on record.
+        * 0-d tensors are judged like any other. Scalars must be equal, but for floats: these are judged like
+          a tensor of float32, for a program may have computed them.
         * No elements, no partner, or nothing on record: SKIP.
 
     Source: docs/first-difference.md#levels, a rule of probe's own.
@@ -50,7 +54,7 @@ class FirstDifference:
         if pair.recorded_obstacle is not None:
             return _differs(f"shape {target.extent} against {golden.extent}")
         if pair.pair.scalars_differ:
-            return _differs(scalars_against(target, golden))
+            return self._by_scalar(target, golden)
         if target.kind is not Kind.TENSOR or golden.kind is not Kind.TENSOR:
             return Verdict(Level.PASS, "")
         if target.is_empty:
@@ -73,7 +77,25 @@ class FirstDifference:
         size = pair_sums.tally.finite or 1
         distance = _rms(pair_sums.distance, size, pair_sums.tally.max_absolute)
         scale = _rms(pair_sums.golden_norm, size, pair_sums.golden_largest)
-        return self._by_distance(distance, scale, target, golden, "rms")
+        tally = pair_sums.tally
+        verdict = self._by_distance(distance, scale, target, golden, "rms")
+        if verdict.level is Level.PASS and distance and is_masked(tally.golden_min, tally.golden_max):
+            parts = unmasked(pair)
+            if parts is not None:
+                return self._by_distance(*parts, target, golden, "unmasked rms")
+        return verdict
+
+    def _by_scalar(self, target: Value, golden: Value) -> Verdict:
+        """Return the verdict on two scalars that differ; numbers that the program computed are rounded."""
+        value, reference = target.statistics.max, golden.statistics.max
+        difference = Reason("evidence", scalars_against(target, golden))
+        if not (isinstance(value, float) and isinstance(reference, float)):
+            return Verdict(Level.ERROR, "", (difference,))
+        if not (math.isfinite(value) and math.isfinite(reference)):
+            return Verdict(Level.ERROR, "", (difference,))
+        drift = Drift(abs(value - reference), abs(reference), self._noise["float32"], self._jump)
+        level = Level.ERROR if drift.relative_to(drift.scale) > drift.noise else Level.PASS
+        return Verdict(level, "", (difference,), drift=drift)
 
     def _by_checksum(self, target: Value, golden: Value) -> Verdict:
         if not same(target.dtype, golden.dtype):
@@ -107,7 +129,13 @@ class FirstDifference:
             ):
                 return _differs(f"{name} {number!r:.24} against {reference!r:.24}")
         finite = [item for item in numbers if math.isfinite(item[1])]
-        scale = max((abs(reference) for name, _, reference in finite if name in ("max", "min")), default=0.0)
+        ends = {name: reference for name, _, reference in finite if name in ("max", "min")}
+        if len(ends) == 2 and is_masked(ends["min"], ends["max"]):  # the other statistics are the mask's
+            low = next(item for item in finite if item[0] == "min")
+            if abs(low[1] - low[2]) <= self._of(target, golden) * abs(low[2]):
+                finite = [item for item in finite if item[0] == "max"]
+                del ends["min"]
+        scale = max(map(abs, ends.values()), default=0.0)
         largest, largest_name = 0.0, "max"
         for name, number, reference in finite:
             difference = abs(number - reference)
@@ -128,7 +156,7 @@ class FirstDifference:
         if relative <= noise:
             return Verdict(Level.PASS, "", drift=drift)
         explained = f"where rounding explains {noise:.2g}" if noise else "where nothing is rounded"
-        unit = "root mean square" if what == "rms" else "largest value"
+        unit = "root mean square" if what.endswith("rms") else "largest value"
         evidence = Reason("evidence", f"{what} off by {relative:.3g} of the golden's {unit}, {explained}")
         return Verdict(Level.ERROR, "", (evidence,), drift=drift)
 

@@ -41,6 +41,7 @@ def compare(
     from probe_core.cli import console
     from probe_core.cli.compare import matcher_name, stack_choice, time_stamp
     from probe_core.cli.options import FUNCTION_KEYS, parse_input
+    from probe_core.cli.running import conclusions
     from probe_core.errors import UserError
     from probe_core.model.plan import Plan
     from probe_core.plugins.manager import Manager
@@ -73,6 +74,7 @@ def compare(
         stack_path=runs.stack,
         highlight=highlight,
         advise=auto_analyze,
+        answer=auto_analyze,
         executor="threads",
     )
     manager = Manager()
@@ -80,9 +82,13 @@ def compare(
     for line in (*ranks.pairing.missing, *ranks.pairing.damaged):
         console.warn(line)
     with ranks.claimed():
-        for finished in ranks.run():
-            if finished.report is not None and runs.print_log:
-                console.summary(finished.report, one_of_many=ranks.several)
+        finished = list(ranks.run())
+        for conclusion in conclusions(ranks, manager):
+            if runs.print_log:
+                conclusion.show()
+        for one in finished:
+            if one.report is not None and runs.print_log:
+                console.summary(one.report, one_of_many=ranks.several)
         if ranks.several:
             write_summary(ranks.plan, manager, ranks.finished)
     errors = [f"{one.pair.name}: {one.error.what}" for one in ranks.finished if one.error is not None]

@@ -14,16 +14,16 @@ import click
 from probe_core.cli import console
 from probe_core.cli.compare import time_stamp
 from probe_core.cli.main import FINISHED
+from probe_core.cli.running import conclusions
 from probe_core.cli.spelling import option
 from probe_core.errors import UserError, printable
 from probe_core.files.atomic import make_directory, write_text
 from probe_core.model.plan import Plan
-from probe_core.model.report import Report
 from probe_core.plugins.manager import Manager
 
 STORY = """\
 A one-block transformer was trained twice{how}. The golden run divides attention scores by
-sqrt(16) = 4, the target run by 16. The loss hardly shows it. This is where the runs diverge:
+sqrt(16) = 4, the target run by 16. The loss hardly shows it. The first lines say where the runs diverge.
 """
 LIVE = ", recorded just now by probe run"
 SHIPPED = ", recorded beforehand"
@@ -61,28 +61,22 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
         formats=tuple(name for name in formats.split(",") if name),
         highlight=True,
     )
-    ranks = Ranks(plan, ctx.find_object(Manager) or Manager())
+    manager = ctx.find_object(Manager) or Manager()
+    ranks = Ranks(plan, manager)
     with ranks.claimed():
-        for finished in ranks.run():
-            report = finished.report
-            assert report is not None  # a failed comparison of a single rank raises
-            console.show(headline(report))
-            console.show()
-            console.show(STORY.format(how=how), lines=True)
-            console.summary(report)
+        finished = list(ranks.run())  # a failed comparison of a single rank raises
+        for conclusion in conclusions(ranks, manager):
+            conclusion.show()
+        console.show()
+        console.show(STORY.format(how=how), lines=True)
+        for one in finished:
+            assert one.report is not None
+            console.summary(one.report)
     console.show()
     console.show("The same with your runs:")
     console.show("  probe run -o mine train.py                # records an unchanged script")
     console.show(f"  probe compare {target} {golden} -o {output} -hl")
     return FINISHED
-
-
-def headline(report: Report) -> str:
-    """Return one line about the first suspect."""
-    if not report.suspects:
-        return "probe found no suspect."
-    first = report.suspects[0]
-    return f"{first.row} {first.why}: {first.where}"
 
 
 def has_torch() -> bool:

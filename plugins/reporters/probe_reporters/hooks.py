@@ -13,7 +13,7 @@ BOM = Parameter("bom", bool, "begin with a byte order mark, by which Excel recog
 def probe_reporters() -> list[ReporterSpec]:
     """Return the reporters for Excel, csv and JSON lines."""
     return [
-        ReporterSpec("xlsx", "Excel workbook", "probe_reporters.xlsx:XlsxReporter", ".xlsx"),
+        ReporterSpec("xlsx", "Excel workbook", "probe_reporters.xlsx:XlsxReporter", ".xlsx", answers=True),
         ReporterSpec(
             "csv", "comma separated values", "probe_reporters.csv:CsvReporter", ".csv", parameters=(BOM,)
         ),

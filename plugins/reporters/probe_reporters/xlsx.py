@@ -21,6 +21,7 @@ import xlsxwriter
 
 from probe_core.flow.table import LARGEST_SHEET
 from probe_core.model import Cell, Colour
+from probe_core.model.answers import Answer
 from probe_reporters.lines import sheet_row
 from probe_reporters.text import excel_text
 
@@ -31,10 +32,13 @@ DATE_TIME = (1980, 1, 1, 0, 0, 0)
 LARGE = 10_000_000
 """Number of cells from which on a sheet may exceed 2 GiB before compression. It then needs the zip64 format,
 of which Excel may warn."""
+ANSWER = "answer"
+"""Name of the last sheet, which holds the answer and is shown first."""
 COMPRESSION = 4
 """Compression level; files are a tenth larger than at the default of 6, in half the time."""
 
 _ROWS = re.compile(rb"<sheetData>.*</sheetData>", re.DOTALL)
+_SELECTED = b' tabSelected="1"'
 _STYLE = re.compile(rb'<c r="[A-Z]+1" s="(\d+)"')
 
 
@@ -68,15 +72,15 @@ class XlsxWriter:
         self._headers = headers
         self._length = _sheet_length(row_count)
         self._is_large = row_count * len(headers) > LARGE
-        self._frame = _frame(headers, _sheet_count(row_count), self._length)
+        self._count = _sheet_count(row_count)
+        self._frame = _frame(headers, self._count, self._length)
+        self._answer: Answer | None = None
         self._file = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION)
         self._sheets = iter(self._frame.sheets.items())
         self._sheet: IO[bytes] | None = None
         self._tail = b""
         self._row = 0
         try:
-            for name, content in self._frame.parts.items():
-                self._file.writestr(_entry(name), content)
             self._next_sheet()
         except BaseException:  # the caller has no writer to close
             self.abandon()
@@ -91,6 +95,10 @@ class XlsxWriter:
         assert self._sheet is not None
         self._sheet.write(sheet_row(cells, self._row + 1, self._frame.styles[colour], excel_text))
 
+    def answer(self, answer: Answer) -> None:
+        """Take in the answer, which becomes the last sheet and is shown when the workbook is opened."""
+        self._answer = answer
+
     def close(self) -> None:
         """Complete the workbook."""
         self._end_sheet()
@@ -98,6 +106,17 @@ class XlsxWriter:
             with suppress(StopIteration):
                 self._next_sheet()
                 self._end_sheet()
+        frame = self._frame
+        if self._answer is not None:
+            frame = _frame(self._headers, self._count, self._length, answer=True)
+            name, (head, tail) = list(frame.sheets.items())[-1]
+            rows = [
+                sheet_row(cells, number, frame.wrapped, excel_text)
+                for number, cells in enumerate(self._answer.lines(), 1)
+            ]
+            self._file.writestr(_entry(name), b"".join([head, b"<sheetData>", *rows, b"</sheetData>", tail]))
+        for name, content in frame.parts.items():
+            self._file.writestr(_entry(name), content)
         self._file.close()
 
     def abandon(self) -> None:
@@ -138,16 +157,25 @@ class _Frame:
     sheets: dict[str, tuple[bytes, bytes]]
     styles: dict[Colour | None, int]
     head: int
+    wrapped: int
 
 
-def _frame(headers: Sequence[str], count: int, length: int) -> _Frame:
-    """Return the parts of a workbook that XlsxWriter made with one cell of each style."""
+def _frame(headers: Sequence[str], count: int, length: int, *, answer: bool = False) -> _Frame:
+    """Return the parts of a workbook that XlsxWriter made with one cell of each style.
+
+    Args:
+        headers: The headers of the table.
+        count: Number of sheets of the table.
+        length: Number of rows of each.
+        answer: True to add the sheet of the answer, which is shown first.
+    """
     memory = io.BytesIO()
     book = xlsxwriter.Workbook(memory, {"in_memory": True})
     book.set_properties({"created": EPOCH})
     formats = [
         book.add_format({"bold": True}),
         *(book.add_format({"bg_color": fill}) for fill in FILLS.values()),
+        book.add_format({"text_wrap": True, "valign": "top"}),
     ]
     for number in range(count):
         sheet = book.add_worksheet(f"part_{number}" if count > 1 else "Sheet1")
@@ -158,6 +186,12 @@ def _frame(headers: Sequence[str], count: int, length: int) -> _Frame:
             sheet.write_blank(0, column, None, style)
         sheet.write_blank(length, len(headers) - 1, None, formats[0])  # sets the extent of the sheet
         sheet.autofilter(0, 0, length, len(headers) - 1)
+    if answer:
+        sheet = book.add_worksheet(ANSWER)
+        sheet.set_column(0, 0, 14)
+        sheet.set_column(1, 1, 140)
+        sheet.write_blank(0, 0, None, formats[-1])
+        sheet.activate()
     book.close()
     parts: dict[str, bytes] = {}
     sheets: dict[str, tuple[bytes, bytes]] = {}
@@ -167,9 +201,11 @@ def _frame(headers: Sequence[str], count: int, length: int) -> _Frame:
             content = made.read(name)
             if name.startswith("xl/worksheets/sheet"):
                 before, behind = _ROWS.split(content)
+                if len(sheets) < count:  # only the answer is selected; Excel would write into all that are
+                    before = before.replace(_SELECTED, b"")
                 sheets[name] = before, behind
                 styles = styles or [int(style) for style in _STYLE.findall(content)]
             else:
                 parts[name] = content
-    head, *fills = styles[: len(formats)]
-    return _Frame(parts, sheets, {None: 0, **dict(zip(FILLS, fills))}, head)
+    head, *fills, wrapped = styles[: len(formats)]
+    return _Frame(parts, sheets, {None: 0, **dict(zip(FILLS, fills))}, head, wrapped)

@@ -16,7 +16,8 @@ from probe_core.model.plan import Plan
 from probe_core.store.layout import RunPair
 from probe_diagnosis.difference.facts import UNJUDGED
 from probe_diagnosis.difference.rank_file import Item, items_at, read
-from probe_diagnosis.difference.search import Node, first_differences
+from probe_diagnosis.difference.search import first_differences
+from probe_diagnosis.difference.walking import Node
 
 SHOWN = (
     "NPU max", "NPU min", "NPU mean", "NPU l2norm", "Bench max", "Bench min", "Bench mean", "Bench l2norm",

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from probe_core.model import Kind, Level, Row, Side
+from probe_core.model import Kind, Level, Row, Side, Value
+from probe_core.model.dtypes import kind, same
 from probe_diagnosis.collectives.calls import Call
 
 SAME, DIFFERS, UNJUDGED = "same", "differs", "unjudged"
@@ -30,6 +31,12 @@ class Apart(NamedTuple):
         jump: Factor by which a difference must exceed earlier ones to count as the op's own.
         is_scalar: True for an argument that is not a tensor.
         why: The evidence, as text.
+        by: The data that it was judged by: tensor, statistics, scalar, checksum, or exact checksum (that of
+            integers and booleans); empty if unjudged.
+        breaks: True if the target holds nan or inf and the golden does not.
+        is_rare: True if it holds nan or inf on either side.
+        line: The place of its row in the result file.
+        dtypes: Both dtypes, if they are of floating point and differ.
     """
 
     row: str
@@ -41,6 +48,16 @@ class Apart(NamedTuple):
     jump: float = 0.0
     is_scalar: bool = False
     why: str = ""
+    by: str = ""
+    breaks: bool = False
+    is_rare: bool = False
+    line: str = ""
+    dtypes: str = ""
+
+    @property
+    def is_float(self) -> bool:
+        """True if rounding may explain a difference."""
+        return self.noise > 0
 
     @property
     def is_exact(self) -> bool:
@@ -75,6 +92,10 @@ class OpFacts:
         call: The communication call that it is; None for any other op.
         within: The keys of the modules around it, innermost first.
         place: Place of its entry in the rank's file: offset of its first byte, and of the byte after it.
+        where: The line of code that made the call; empty if not recorded.
+        is_shifted: True if its values are paired by the number of a call that one run makes more often.
+        lacking: Number of tensors that were not compared, besides those in ``values``.
+        golden: The key of the golden's op, where it is another one.
     """
 
     op: str
@@ -82,6 +103,10 @@ class OpFacts:
     call: Call | None = None
     within: tuple[str, ...] = ()
     place: tuple[int, int] = (0, 0)
+    where: str = ""
+    is_shifted: bool = False
+    lacking: int = 0
+    golden: str = ""
 
     def inputs(self) -> Iterable[Apart]:
         """Return the input tensors of the op, parameters included."""
@@ -96,21 +121,64 @@ class OpFacts:
         return (value for value in self.values if value.side.is_source and value.is_scalar)
 
 
-def apart(row: Row) -> Apart:
-    """Return the distance between both sides of a row, by the verdict of ``POLICY``."""
-    slot = row.pair.target or row.pair.golden
+def apart(row: Row, line: str = "") -> Apart:
+    """Return the distance between both sides of a row, by the verdict of ``POLICY``.
+
+    Args:
+        row: The row, after all judges.
+        line: Its place in the result file.
+    """
+    pair = row.pair
+    slot = pair.target or pair.golden
     assert slot is not None
     verdict = row.further.get(POLICY)
     is_scalar = slot.value.kind is not Kind.TENSOR
     if verdict is None:
-        return Apart(slot.name, slot.side, UNJUDGED, is_scalar=is_scalar)
-    why = "; ".join(reason.detail for reason in verdict.reasons if reason.code == "evidence")
-    if verdict.level is Level.SKIP:
-        return Apart(slot.name, slot.side, UNJUDGED, is_scalar=is_scalar, why=why)
-    drift = verdict.drift
-    state = DIFFERS if verdict.level is Level.ERROR else SAME
+        return Apart(slot.name, slot.side, UNJUDGED, is_scalar=is_scalar, line=line)
+    level, drift = verdict.level, verdict.drift
+    why = ""
+    for reason in verdict.reasons:
+        if reason.code == "evidence":
+            why = f"{why}; {reason.detail}" if why else reason.detail
+    if level is Level.SKIP:
+        return Apart(slot.name, slot.side, UNJUDGED, is_scalar=is_scalar, why=why, line=line)
+    target, golden = pair.target, pair.golden
+    assert target is not None and golden is not None
+    by = "scalar" if is_scalar else _judged_by(row, target.value, golden.value)
+    ours, theirs = _is_rare(target.value), _is_rare(golden.value)
+    state = DIFFERS if level is Level.ERROR else SAME
     if drift is None:
         distance = math.inf if state == DIFFERS else 0.0
-        return Apart(slot.name, slot.side, state, distance, 1.0, 0.0, 0.0, is_scalar, why)
-    measured = drift.difference, drift.scale, drift.noise, drift.jump
-    return Apart(slot.name, slot.side, state, *measured, is_scalar, why)
+        numbers = distance, 1.0, 0.0, 0.0
+    else:
+        numbers = drift.difference, drift.scale, drift.noise, drift.jump
+    dtypes = ""
+    if not is_scalar and not same(target.value.dtype, golden.value.dtype):
+        dtypes = f"{target.value.dtype} against {golden.value.dtype}" if numbers[2] else ""
+    return Apart(
+        slot.name,
+        slot.side,
+        state,
+        *numbers,
+        is_scalar,
+        why,
+        by,
+        ours and not theirs,
+        ours or theirs,
+        line,
+        dtypes,
+    )
+
+
+def _judged_by(row: Row, target: Value, golden: Value) -> str:
+    """Return the kind of data that two tensors were judged by."""
+    if row.verdict.measured and target.data_name is not None and golden.data_name is not None:
+        return "tensor"
+    if target.checksum is not None and golden.checksum is not None and same(target.dtype, golden.dtype):
+        return "exact checksum" if kind(target.dtype) in ("int", "bool") else "checksum"
+    return "statistics"
+
+
+def _is_rare(value: Value) -> bool:
+    """Return True if the recorded maximum or minimum of a tensor is nan or inf."""
+    return any(isinstance(end, float) and not math.isfinite(end) for end in value.statistics[:2])

@@ -31,7 +31,7 @@ class Shown:
         """True if at least one value could be judged."""
         return bool(self.analysis.judged)
 
-    def show(self) -> None:
+    def show(self, *, brief: bool = False) -> None:
         """Print the ops where the ranks diverge first, each with its reason and its values side by side."""
         analysis = self.analysis
         where = f"{analysis.part}: " if analysis.part else ""

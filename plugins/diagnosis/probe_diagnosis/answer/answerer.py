@@ -1,0 +1,79 @@
+"""The answer of every comparison: the verdict over all ranks, in its file and on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from probe_core.model.answers import Answer, Finding
+from probe_core.model.plan import Plan
+from probe_core.model.report import Report
+from probe_core.plugins.protocols import Opened
+from probe_core.store.layout import RunPair
+from probe_diagnosis.answer.file import write_answer
+from probe_diagnosis.answer.findings import finding
+from probe_diagnosis.answer.printing import show
+from probe_diagnosis.answer.verdict import over_all
+from probe_diagnosis.difference.search import search
+from probe_diagnosis.suspects import Suspects
+
+
+@dataclass(frozen=True, slots=True)
+class Concluded:
+    """The verdict on all ranks, which can be printed.
+
+    Attributes:
+        answer: The verdict.
+        file: The file that it was written to; None if the plan asks for none.
+        is_judged: True, for a verdict that cannot be given is one as well.
+    """
+
+    answer: Answer
+    file: Path | None
+    is_judged: bool = True
+
+    def show(self, *, brief: bool = False) -> None:
+        """Print the verdict, and unless ``brief`` is set its causes, its coverage and what to do next."""
+        show(self.answer, self.file, brief=brief)
+
+
+class Verdict:
+    """Answer that every comparison gets. It reads what the finder of suspects kept of each rank."""
+
+    def witness(self, opened: Opened, pair: RunPair) -> None:
+        """Observe nothing; the finder has seen all rows."""
+
+    def conclude(self, plan: Plan, reports: Sequence[tuple[RunPair, Report | None]]) -> list[Concluded]:
+        """Write the answer over all ranks, and return it ready to be printed; nothing if no rank has one."""
+        answers = [report.answer for _, report in reports if report is not None and report.answer is not None]
+        if not answers:
+            return []
+        several = len(reports) > 1
+        causes = list(_causes(reports)) if several else []
+        whole = over_all(answers, causes, len(reports) - len(answers))
+        steps: dict[str, dict[int, Answer | str]] = {}
+        for pair, report in reports:
+            answer = report.answer if report is not None else None
+            steps.setdefault(pair.part, {})[pair.rank] = answer or "could not be compared"
+        return [Concluded(whole, write_answer(plan, whole, steps) if plan.answer else None)]
+
+
+def _causes(reports: Sequence[tuple[RunPair, Report | None]]) -> Iterator[Finding]:
+    """Yield the causes in the order of cause and effect: step by step, and within a step across its ranks."""
+    parts = dict.fromkeys(pair.part for pair, _ in reports)
+    for part in parts:
+        own = {pair.rank: report for pair, report in reports if pair.part == part and report is not None}
+        finders = {rank: report.finder for rank, report in own.items() if isinstance(report.finder, Suspects)}
+        searched = search({rank: finder.ops for rank, finder in finders.items()})
+        for node in searched.first:
+            answer = own[node.rank].answer
+            causes = answer.causes if answer is not None else ()
+            found = next((one for one in causes if node.facts.op in (one.op, *one.consequences[:1])), None)
+            if found is None:
+                found = finding(node, lambda _: "", searched.behind[node.rank])
+            yield replace(found, step=part, rank=node.rank)
+        if not searched.first:
+            for rank, report in own.items():
+                for one in report.answer.causes if report.answer is not None else ():
+                    yield replace(one, step=part, rank=rank)

@@ -1,0 +1,152 @@
+"""Count of the recorded values that were compared, and of the others by the reason why they were not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from probe_core.model import Kind, Level, Row
+from probe_core.model.answers import Coverage
+from probe_core.model.dtypes import kind
+from probe_core.model.messages import REASONS, reasons_of
+from probe_diagnosis.difference.facts import UNJUDGED, Apart
+from probe_diagnosis.judges.uninitialised import NOT_COMPUTED
+
+TARGET_ONLY, GOLDEN_ONLY, SHIFTED = "target_only", "golden_only", "shifted"
+UNINITIALISED, EMPTY, NOT_RECORDED = "uninitialised", "empty", "not_recorded"
+
+WORDS = {
+    TARGET_ONLY: "recorded in the target only",
+    GOLDEN_ONLY: "recorded in the golden only",
+    SHIFTED: "in calls that one run makes more often, so that they may be paired wrongly",
+    UNINITIALISED: "uninitialised memory, which holds nothing",
+    EMPTY: "without elements",
+    NOT_RECORDED: "with neither tensor, checksum nor statistics on record in both runs",
+    "unreadable": "whose tensor file is missing or cannot be read",
+    "no_target_file": "without a tensor file in the target",
+    "no_golden_file": "without a tensor file in the golden",
+    "unreadable_data": "whose data is no numbers",
+    "metric_failed": "on which a metric failed",
+}
+"""Reasons for which a value was not compared, as they follow a number of values."""
+
+HARMLESS = frozenset({UNINITIALISED, EMPTY})
+"""Reasons that leave nothing to compare."""
+
+ONE_SIDED = frozenset({TARGET_ONLY, GOLDEN_ONLY})
+"""Reasons of values that only one run recorded."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of values, row by row.
+
+    Attributes:
+        both: Number of values that both runs recorded.
+        compared: Number of these that were compared.
+        floats: For the target and the golden, the number of its tensors of floating point.
+        floats_compared: For the target and the golden, the number of those that were compared.
+        lacking: Number of values that were not compared, by the code of the reason.
+        first: The name of the first such value, by the code of the reason.
+        failing: Number of rows whose verdict in the table is an error.
+        failing_first: The name of the first such row.
+    """
+
+    both: int = 0
+    compared: int = 0
+    floats: list[int] = field(default_factory=lambda: [0, 0])
+    floats_compared: list[int] = field(default_factory=lambda: [0, 0])
+    lacking: Counter[str] = field(default_factory=Counter)
+    first: dict[str, str] = field(default_factory=dict)
+    failing: int = 0
+    failing_first: str = ""
+
+    def add(self, row: Row, value: Apart, *, shifted: bool) -> None:
+        """Count a row, whose values are ``value`` apart."""
+        sides = [slot for slot in row.pair[:2] if slot is not None]
+        if all(slot.value.kind is Kind.NULL for slot in sides):
+            return
+        code = _reason(row, value, shifted)
+        self.both += row.pair.matched
+        self.compared += not code
+        if code:
+            self.lacking[code] += 1
+            self.first.setdefault(code, row.pair.name)
+        if row.verdict.level is Level.ERROR:
+            self.failing += 1
+            self.failing_first = self.failing_first or row.pair.name
+        if code in HARMLESS:
+            return
+        for number, slot in enumerate(row.pair[:2]):
+            if slot is not None and slot.value.kind is Kind.TENSOR and kind(slot.value.dtype) == "float":
+                self.floats[number] += 1
+                self.floats_compared[number] += not code
+
+    @property
+    def share(self) -> float:
+        """The share of the target's floating-point tensors that was compared; of all values without any."""
+        if self.floats[0]:
+            return self.floats_compared[0] / self.floats[0]
+        of_target = self.both + self.lacking[TARGET_ONLY]
+        return self.compared / of_target if of_target else 0.0
+
+    @property
+    def least_share(self) -> float:
+        """The smaller share of both runs."""
+        if self.floats[1]:
+            return min(self.share, self.floats_compared[1] / self.floats[1])
+        return self.share
+
+    @property
+    def unexcused(self) -> int:
+        """Number of values that both runs recorded and that were not compared, without an excuse."""
+        return sum(n for code, n in self.lacking.items() if code not in ONE_SIDED | HARMLESS)
+
+    def coverage(self) -> Coverage:
+        """Return the counts as part of an answer."""
+        alone = self.lacking[TARGET_ONLY] + self.lacking[GOLDEN_ONLY]
+        return Coverage(self.both + alone, self.compared, dict(sorted(self.lacking.items())))
+
+    def sentences(self) -> tuple[str, ...]:
+        """Return a sentence for each reason why values were not compared, the most frequent first."""
+        return tuple(
+            f"{count:,} value{'s' * (count != 1)} {words_of(code)}; the first is {self.first[code]}"
+            for code, count in self.lacking.most_common()
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """Return the counts as JSON data."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+    @classmethod
+    def of(cls, plain: dict[str, Any]) -> Tally:
+        """Return the counts that ``plain`` returned."""
+        return cls(**{**plain, "lacking": Counter(plain["lacking"])})
+
+
+def words_of(code: str) -> str:
+    """Return the words for a reason, as they follow a number of values."""
+    return WORDS.get(code) or f"not compared ({code.replace('_', ' ')})"
+
+
+def _reason(row: Row, value: Apart, shifted: bool) -> str:
+    """Return the code of the reason why a row was not compared; empty if it was."""
+    if row.pair.golden is None:
+        return TARGET_ONLY
+    if row.pair.target is None:
+        return GOLDEN_ONLY
+    if shifted:
+        return SHIFTED
+    if any(changed.reason == NOT_COMPUTED for changed in row.was):
+        return UNINITIALISED
+    if row.pair.target.value.is_empty and row.pair.golden.value.is_empty:
+        return EMPTY
+    if value.state == UNJUDGED:
+        return NOT_RECORDED
+    if not row.verdict.measured:
+        codes = [reason.code for reason in reasons_of(row)]
+        return next(
+            (code for code in codes if code in WORDS), next(iter(set(codes) & set(REASONS)), NOT_RECORDED)
+        )
+    return ""

@@ -1,0 +1,110 @@
+"""Facts about an op from its rows, as few as the search needs; and facts as JSON data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from probe_core.model import Op, Row, Side
+from probe_core.store.frames import own_frame
+from probe_diagnosis.collectives.calls import Call, Peer, apis
+from probe_diagnosis.difference.facts import DIFFERS, SAME, UNJUDGED, Apart, OpFacts
+
+_OP = re.compile(r"(.+?\.(?:forward|backward)(?:\.\d+)?|.+?\.parameters_grad)\b")
+
+
+def op_in(name: str) -> str:
+    """Return the key of the op in the name of a row; empty if there is none."""
+    match = _OP.match(name)
+    return match[1] if match else ""
+
+
+def facts_of(op: Op, rows: Sequence[Row], values: Sequence[Apart], call: Call | None) -> OpFacts:
+    """Return the facts about an op.
+
+    Of a call whose values agree, only the largest difference within rounding is kept, for the search asks no
+    more of it.
+
+    Args:
+        op: The op.
+        rows: Its rows, without those of other ops of the golden.
+        values: The distances of these rows.
+        call: The communication call that it is, if any.
+    """
+    if op.shifted:
+        values = [
+            value._replace(state=UNJUDGED, why="this call may be paired with the wrong one")
+            for value in values
+        ]
+    golden = _golden_of(op.key, rows)
+    is_quiet = call is None and all(value.state != DIFFERS and not value.dtypes for value in values)
+    if is_quiet:
+        lacking = sum(value.state == UNJUDGED and not value.is_scalar for value in values)
+        return OpFacts(op.key, _quiet(values), None, tuple(op.ancestors), lacking=lacking, golden=golden)
+    where = own_frame(next((row.stack for row in rows if row.stack), ()))
+    return OpFacts(op.key, tuple(values), call, tuple(op.ancestors), (0, 0), where, op.shifted, 0, golden)
+
+
+def _quiet(values: Sequence[Apart]) -> tuple[Apart, ...]:
+    """Return one value in place of all, which is as far apart and as coarse as any of them."""
+    relative = noise = 0.0
+    for value in values:
+        if value.state == SAME and not value.is_scalar:
+            noise = max(noise, value.noise)
+            if value.distance and value.scale:
+                relative = max(relative, value.distance / value.scale)
+    return (Apart("", Side.OUTPUT, SAME, relative, 1.0, noise),) if noise else ()
+
+
+def _golden_of(op: str, rows: Sequence[Row]) -> str:
+    """Return the key of the golden's op if it is another one."""
+    for row in rows:
+        target, golden = row.pair[:2]
+        if target is not None and golden is not None:
+            key = "" if target.name == golden.name else op_in(golden.name)
+            return "" if key == op else key
+    return ""
+
+
+def plain_facts(ops: Sequence[OpFacts]) -> list[Any]:
+    """Return facts as JSON data, whose floats may be inf."""
+    return [
+        [
+            op.op,
+            [[*value[:1], value.side.value, *value[2:]] for value in op.values],
+            op.call and [op.call.api.name, op.call.group, op.call.root, [[*peer] for peer in op.call.peers]],
+            op.within,
+            op.where,
+            op.is_shifted,
+            op.lacking,
+            op.golden,
+        ]
+        for op in ops
+    ]
+
+
+def facts_from(plain: Sequence[Any]) -> list[OpFacts]:
+    """Return the facts that ``plain_facts`` returned.
+
+    Raises:
+        LookupError, TypeError, ValueError: The data does not describe facts.
+    """
+    return [
+        OpFacts(
+            key,
+            tuple(Apart(name, Side(side), *rest) for name, side, *rest in values),
+            None if call is None else _call(*call),
+            tuple(within),
+            (0, 0),
+            where,
+            is_shifted,
+            lacking,
+            golden,
+        )
+        for key, values, call, within, where, is_shifted, lacking, golden in plain
+    ]
+
+
+def _call(api: str, group: Sequence[int], root: int | None, peers: Sequence[Sequence[Any]]) -> Call:
+    return Call(apis()[api], tuple(group), root, tuple(Peer(int(rank), bool(sends)) for rank, sends in peers))

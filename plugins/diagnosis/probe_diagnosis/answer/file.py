@@ -1,0 +1,100 @@
+"""The answer as a file, ``answer_{time stamp}.json`` (docs/diagnosis.md#the-answer-file)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from probe_core import __version__
+from probe_core.files.atomic import make_directory, write_text
+from probe_core.model.answers import Answer, Finding
+from probe_core.model.plan import Plan
+
+SCHEMA = 1
+"""Version of the layout; it grows where a reader of an older one would read something wrong."""
+
+
+def answer_path(plan: Plan) -> Path:
+    """Return the path of the file of an answer."""
+    return plan.output / f"answer_{plan.time_stamp}.json"
+
+
+def write_answer(plan: Plan, whole: Answer, steps: Mapping[str, Mapping[int, Answer | str]]) -> Path:
+    """Write the answer, and return the path of its file.
+
+    Args:
+        plan: The plan of the comparison.
+        whole: The verdict on all ranks and steps.
+        steps: For each step, the verdict on each rank, or the error of one that could not be compared.
+
+    Raises:
+        UserError: The output directory cannot be written to.
+    """
+    content = {
+        "verdict": whole.outcome.value,
+        "sentence": whole.sentence,
+        "schema": SCHEMA,
+        "probe": __version__,
+        "target": str(plan.target),
+        "golden": str(plan.golden),
+        **_parts(whole),
+        "steps": [
+            {"step": step, "ranks": [_rank(rank, answer) for rank, answer in ranks.items()]}
+            for step, ranks in steps.items()
+        ],
+    }
+    path = answer_path(plan)
+    make_directory(path.parent)
+    write_text(path, json.dumps(content, indent=2, allow_nan=False) + "\n")
+    return path
+
+
+def _rank(rank: int, answer: Answer | str) -> dict[str, Any]:
+    if isinstance(answer, str):
+        return {"rank": rank, "verdict": None, "error": answer}
+    return {"rank": rank, "verdict": answer.outcome.value, "sentence": answer.sentence, **_parts(answer)}
+
+
+def _parts(answer: Answer) -> dict[str, Any]:
+    coverage = answer.coverage
+    return {
+        "causes": [_cause(cause) for cause in answer.causes],
+        "coverage": {
+            "recorded": coverage.recorded,
+            "compared": coverage.compared,
+            "not_compared": dict(coverage.excused),
+        },
+        "not_captured": list(answer.missing),
+        "next": list(answer.next),
+    }
+
+
+def _cause(cause: Finding) -> dict[str, Any]:
+    return {
+        "kind": cause.reason.code.replace(" ", "_"),
+        "op": cause.op,
+        "row": cause.row,
+        "line": cause.line,
+        "statement": cause.reason.detail,
+        "argument": _argument(cause),
+        "evidence": {name: _finite(value) for name, value in cause.evidence.items()},
+        "module": list(cause.modules),
+        "where": cause.where,
+        "step": cause.step,
+        "rank": cause.rank,
+        "same": list(cause.same),
+        "consequences": {"count": cause.consequence_count, "first": list(cause.consequences)},
+    }
+
+
+def _argument(cause: Finding) -> str:
+    """Return the path of the argument that differs, such as ``input.1``; empty if none does."""
+    row = str(cause.evidence.get("argument", ""))
+    return row.removeprefix(f"{cause.op}.")
+
+
+def _finite(value: float | int | str) -> float | int | str:
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,73 @@
+"""Causes of a search as findings of an answer, equal ones folded into one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from probe_core.model import Reason
+from probe_core.model.answers import Finding
+from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.walking import Node
+
+SHOWN = 5
+"""Number of consequences that an answer names."""
+
+_NUMBER = re.compile(r"\.\d+(?=\.|$)")
+
+
+def finding(node: Node, where: Callable[[str], str], behind: Sequence[str] = (), step: str = "") -> Finding:
+    """Return a cause as a finding.
+
+    Args:
+        node: The op, and the reason for naming it.
+        where: A function that returns the line of code of an op; it may be empty.
+        behind: The calls that differ behind it.
+        step: The directory of the step; empty if there is only one.
+    """
+    facts, because = node.facts, node.because
+    return Finding(
+        facts.op,
+        because.value.row,
+        Reason(because.cause.value, because.statement),
+        because.evidence,
+        because.value.line,
+        facts.within,
+        facts.where or where(facts.op),
+        step,
+        node.rank,
+        tuple(behind[:SHOWN]),
+        len(behind),
+    )
+
+
+def folded(findings: Sequence[Finding]) -> list[Finding]:
+    """Return the findings without those that say of another call what an earlier one says.
+
+    The same is said of two calls of the same API or class of modules that were called with the same pair of
+    different arguments, or whose parameters differ.
+    """
+    kept: dict[object, Finding] = {}
+    same: dict[object, list[str]] = {}
+    for number, one in enumerate(findings):
+        is_like = one.reason.code == Cause.ARGUMENT.value
+        argument = str(one.evidence.get("argument", "")).removeprefix(one.op)
+        key: object = number
+        if is_like:
+            key = one.rank, one.step, _kind(one.op), argument, one.evidence.get("argument_values")
+        if key in kept:
+            same[key].append(one.op)
+        else:
+            kept[key], same[key] = one, []
+    return [_with(one, same[key]) for key, one in kept.items()]
+
+
+def _with(one: Finding, same: Sequence[str]) -> Finding:
+    from dataclasses import replace
+
+    return replace(one, same=tuple(same)) if same else one
+
+
+def _kind(op: str) -> str:
+    """Return the key of an op without its numbers: the same for all calls of one API."""
+    return _NUMBER.sub("", op)

@@ -1,0 +1,64 @@
+"""The answer on the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from probe_core.cli import console
+from probe_core.errors import printable
+from probe_core.model.answers import Answer, Finding, Outcome
+
+SHOWN = 5
+"""Largest number of causes that are printed."""
+
+LONGEST = 600
+"""Largest number of characters of a line."""
+
+COLOURS = {
+    Outcome.DIVERGED: "red",
+    Outcome.AGREE: "green",
+    Outcome.NOT_COMPARABLE: "yellow",
+    Outcome.CANNOT_TELL: "yellow",
+}
+
+
+def show(answer: Answer, file: Path | None, *, brief: bool) -> None:
+    """Print an answer: the verdict, and unless ``brief`` is set causes, coverage and what to do next."""
+    outcome, colon, rest = answer.sentence.partition(":")
+    styled = console.style(outcome, fg=COLOURS[answer.outcome], bold=True)
+    console.show(f"{styled}{colon}{printable(rest, LONGEST)}")
+    if not brief:
+        for number, cause in enumerate(answer.causes[:SHOWN], 1):
+            _show_cause(number, cause)
+        if len(answer.causes) > SHOWN:
+            console.show(f"  and {len(answer.causes) - SHOWN} more")
+        coverage = answer.coverage
+        console.show(f"  compared: {coverage.compared:,} of {coverage.recorded:,} recorded values")
+        for line in answer.missing:
+            console.show(f"    not compared: {printable(line, LONGEST)}")
+        for line in answer.next:
+            console.show(f"  next: {printable(line, LONGEST)}")
+    if file is not None:
+        console.show(f"  wrote {file}")
+
+
+def _show_cause(number: int, cause: Finding) -> None:
+    """Print a cause: the call, the reason, the module and the line of code, and how much it explains."""
+    line = f"  (row {cause.line})" if cause.line else ""
+    place = f"rank {cause.rank}, " if cause.rank else ""
+    console.show(f"  {number}. {place}{console.style(printable(cause.op), bold=True)}{line}")
+    console.show(f"        {printable(cause.reason.detail, LONGEST)}")
+    if cause.modules:
+        console.show(f"        in {printable(cause.modules[0], 200)}")
+    if cause.where:
+        console.show(f"        {printable(cause.where, 200)}")
+    if cause.same:
+        calls = "1 other call" if len(cause.same) == 1 else f"{len(cause.same):,} other calls"
+        console.show(f"        the same in {calls}, {printable(cause.same[0], 200)} first")
+    if cause.consequence_count:
+        calls = (
+            "1 later call differs"
+            if cause.consequence_count == 1
+            else (f"{cause.consequence_count:,} later calls differ")
+        )
+        console.show(f"        {calls}, {printable(cause.consequences[0], 200)} first")

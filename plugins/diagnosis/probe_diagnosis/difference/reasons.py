@@ -1,0 +1,201 @@
+"""Reasons for naming an op, each with the evidence that makes it true, and their sentences."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from probe_diagnosis.difference.facts import UNJUDGED, Apart, OpFacts
+
+_IN_OP = re.compile(r".*?\.(?:forward|backward)\.(?:\d+\.)?")
+
+
+class Cause(str, Enum):
+    """Sorts of causes."""
+
+    INTRODUCED = "introduced"
+    ARGUMENT = "argument"
+    TAKEN_IN = "taken in"
+    GRADIENT = "gradient"
+    DELIVERED = "delivered"
+    NOT_FINITE = "not finite"
+    GROWN = "grown"
+    DIFFERENTLY = "made differently"
+    ONE_SIDED = "in one run only"
+
+
+class Inputs(NamedTuple):
+    """Agreement of the tensors that an op took in.
+
+    Attributes:
+        compared: Number of tensors that were compared.
+        lacking: Number of tensors that were not.
+        worst: The largest difference among the former, as a multiple of rounding.
+        by_statistics: True if any of them was compared by its statistics alone.
+        holds_rare: True if any of them holds nan or inf on either side.
+    """
+
+    compared: int = 0
+    lacking: int = 0
+    worst: float = 0.0
+    by_statistics: bool = False
+    holds_rare: bool = False
+
+
+def inputs_of(op: OpFacts, worst: float) -> Inputs:
+    """Return the agreement of the tensors that an op took in, whose largest difference is ``worst``."""
+    compared = lacking = 0
+    by_statistics = holds_rare = False
+    for value in op.inputs():
+        if value.state == UNJUDGED:
+            lacking += 1
+        else:
+            compared += 1
+            by_statistics = by_statistics or value.by == "statistics"
+        holds_rare = holds_rare or value.is_rare
+    return Inputs(compared, lacking, worst, by_statistics, holds_rare)
+
+
+@dataclass(frozen=True, slots=True)
+class Because:
+    """Reason for naming an op.
+
+    Attributes:
+        cause: The sort of cause.
+        value: The value that shows it.
+        inputs: Agreement of the tensors that the op took in.
+        argument: The argument that differs; None for none.
+        earlier: Number of earlier values of the rank that were not compared.
+        given: The largest difference of the values that were sent, as a multiple of rounding.
+        absent: Ranks that may have sent values, but were not compared in this call.
+        times: The largest difference, as a multiple of rounding.
+    """
+
+    cause: Cause
+    value: Apart
+    inputs: Inputs = field(default_factory=Inputs)
+    argument: Apart | None = None
+    earlier: int = 0
+    given: float = 0.0
+    absent: tuple[int, ...] = ()
+    times: float = math.inf
+
+    @property
+    def statement(self) -> str:
+        """The reason as a clause whose subject is the op."""
+        cause, shown = self.cause, shown_value(self.value)
+        if cause is Cause.TAKEN_IN:
+            return f"takes in values that differ, and {self._before()} ({shown})"
+        if cause is Cause.GRADIENT:
+            return f"differs, and {self._before()} ({shown})"
+        if cause is Cause.GROWN:
+            grown = (
+                "is the first whose values differ by more than rounding explains; the difference grew call "
+            )
+            return f"{grown}by call, and no single call explains it ({shown})"
+        if cause is Cause.DIFFERENTLY:
+            return self._differently(shown)
+        called = ""
+        if self.argument is not None:
+            called = f"was called with a different argument ({shown_value(self.argument)}) and "
+        if cause is Cause.DELIVERED:
+            return f"{called}{self._delivered(shown)}"
+        if cause is Cause.NOT_FINITE:
+            return f"{called}returns nan or inf where the golden does not, {self._agreement()} ({shown})"
+        if self.argument is not None:
+            return f"{called}returns values that differ ({shown})"
+        return f"returns values that differ, {self._agreement()} ({shown})"
+
+    @property
+    def evidence(self) -> dict[str, float | int | str]:
+        """The numbers behind the statement, by name; differences are multiples of what rounding explains."""
+        value, inputs = self.value, self.inputs
+        facts: dict[str, float | int | str] = {
+            "value": value.row,
+            "judged_by": value.by,
+            "difference": value.why,
+        }
+        if math.isfinite(value.distance) and value.scale:
+            facts["relative_distance"] = value.distance / value.scale
+            facts["rounding"] = value.noise
+        if math.isfinite(self.times):
+            facts["times_rounding"] = self.times
+        if self.argument is not None:
+            facts["argument"] = self.argument.row
+            facts["argument_values"] = self.argument.why
+        if self.cause in (Cause.INTRODUCED, Cause.ARGUMENT, Cause.NOT_FINITE):
+            facts["inputs_compared"] = inputs.compared
+            facts["inputs_not_compared"] = inputs.lacking
+            if math.isfinite(inputs.worst):
+                facts["inputs_times_rounding"] = inputs.worst
+        else:
+            facts["earlier_values_not_compared"] = self.earlier
+        if self.absent:
+            facts["ranks_not_compared"] = ", ".join(map(str, self.absent))
+        return facts
+
+    def _differently(self, shown: str) -> str:
+        """Return the clause on a call that was made differently, whose values agree or were not compared."""
+        if self.argument is not None:
+            done = f"was called with a different argument ({shown_value(self.argument)})"
+        else:
+            done = f"computes in another dtype ({_IN_OP.sub('', self.value.row)}: {self.value.dtypes})"
+        if self.inputs.compared:
+            return f"{done}, and what it returns agrees within rounding"
+        return f"{done}; what it returns was not compared"
+
+    def _before(self) -> str:
+        """Return a clause on what came before, no more than was compared."""
+        if not self.earlier:
+            return (
+                "no earlier difference explains them"
+                if self.cause is Cause.TAKEN_IN
+                else ("no earlier difference explains it")
+            )
+        values = "1 was" if self.earlier == 1 else f"{self.earlier:,} were"
+        return f"none of the earlier values that were compared does ({values} not)"
+
+    def _agreement(self) -> str:
+        """Return a clause that says how well the inputs agree, no more than was compared."""
+        inputs = self.inputs
+        if not inputs.compared:
+            return "and no input tensor was compared" if inputs.lacking else "and it takes in no tensor"
+        if inputs.worst > 1:
+            if self.cause is Cause.NOT_FINITE:
+                return "although its inputs are finite" if not inputs.holds_rare else "and its inputs differ"
+            return "far more than its inputs do"
+        which = "its inputs agree" if not inputs.by_statistics else "the statistics of its inputs agree"
+        if inputs.lacking:
+            which = f"{inputs.compared} of its {inputs.compared + inputs.lacking} inputs agree"
+        rounding = " within rounding" if inputs.worst else ""
+        rest = f" and {inputs.lacking} could not be compared" if inputs.lacking else ""
+        return f"although {which}{rounding}{rest}"
+
+    def _delivered(self, shown: str) -> str:
+        """Return the clause on a communication call that delivers values that differ."""
+        if self.absent:
+            ranks, verb = ("rank", "was") if len(self.absent) == 1 else ("ranks", "were")
+            who = f"{ranks} {', '.join(map(str, self.absent))} may have sent them, and {verb}"
+            return f"delivers values that differ ({shown}); {who} not compared in this call"
+        if not self.given:
+            sent = "although no difference was found in what was sent"
+        elif self.given <= 1:
+            sent = "although what was sent agrees within rounding"
+        else:
+            sent = "far more than what was sent does"
+        return f"delivers values that differ, {sent} ({shown})"
+
+
+def shown_value(value: Apart) -> str:
+    """Return the short name of a value, and the evidence that it differs."""
+    name = _IN_OP.sub("", value.row)
+    return f"{name}: {value.why}" if value.why else name
+
+
+def first_differing(values: Iterable[Apart], more_than: float) -> Apart | None:
+    """Return the first argument that differs, by more than so many times its rounding; None for none."""
+    return next((one for one in values if one.times(one.scale, one.noise) > max(1.0, more_than)), None)

@@ -1,0 +1,148 @@
+"""A rank on its way through its ops: what it has met so far, and what was reported of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from probe_diagnosis.difference.facts import Apart, OpFacts
+from probe_diagnosis.difference.reasons import Because, Cause
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """An op where the runs diverge.
+
+    Attributes:
+        rank: The rank that ran it.
+        facts: The op.
+        because: The reason.
+        layer: Number of communication calls before it.
+        place: Number of ops between the last of these and it.
+    """
+
+    rank: int
+    facts: OpFacts
+    because: Because
+    layer: int
+    place: int
+
+    @property
+    def why(self) -> str:
+        """The reason, a clause whose subject is the op."""
+        return self.because.statement
+
+
+@dataclass(slots=True)
+class Past:
+    """History of a rank up to some op.
+
+    Attributes:
+        worst: The largest difference so far, as a multiple of rounding.
+        noise: The coarsest rounding so far.
+        named: True if a difference was reported.
+        layer: Number of communication calls so far.
+        lacking: Number of tensors so far that were not compared.
+    """
+
+    worst: float = 0.0
+    noise: float = 0.0
+    named: bool = False
+    layer: int = 0
+    lacking: int = 0
+
+    def learn(self, other: Past) -> None:
+        """Merge another rank's history into this one."""
+        self.worst = max(self.worst, other.worst)
+        self.noise = max(self.noise, other.noise)
+        self.named = self.named or other.named
+        self.layer = max(self.layer, other.layer)
+        self.lacking = max(self.lacking, other.lacking)
+
+    def copy(self) -> Past:
+        """Return a copy, to be sent to another rank."""
+        return Past(self.worst, self.noise, self.named, self.layer, self.lacking)
+
+
+@dataclass(slots=True)
+class Walker:
+    """A rank on its way through its ops.
+
+    Attributes:
+        rank: Its number.
+        ops: Its ops, in the order of their effects.
+        past: Its history.
+        at: Index of its next op.
+        place: Number of ops since the last communication call.
+        nodes: The differences that were reported.
+        counts: Number of calls so far of each API in each group.
+        further: Causes behind those that were reported, by what their calls took in and returned.
+        grown: The first op with values that differ by more than rounding explains.
+        behind: The calls whose values differ behind the first that was reported.
+    """
+
+    rank: int
+    ops: Sequence[OpFacts]
+    past: Past = field(default_factory=Past)
+    at: int = 0
+    place: int = 0
+    nodes: list[Node] = field(default_factory=list)
+    counts: dict[object, int] = field(default_factory=dict)
+    further: list[Node] = field(default_factory=list)
+    grown: Node | None = None
+    behind: list[str] = field(default_factory=list)
+
+    @property
+    def op(self) -> OpFacts | None:
+        """The next op; None at the end."""
+        return self.ops[self.at] if self.at < len(self.ops) else None
+
+    def step(self) -> None:
+        """Go on to the next op."""
+        self.at += 1
+        self.place += 1
+
+    def name(self, facts: OpFacts, because: Because) -> None:
+        """Report an op as the first difference; it replaces a module around it that was reported."""
+        node = self.node(facts, because)
+        if not self.past.named:
+            self.nodes.append(node)
+            self.past.named = True
+        elif self._is_inside_the_last(facts):
+            self.nodes[-1] = node
+
+    def node(self, facts: OpFacts, because: Because) -> Node:
+        """Return an op of this place, with the reason for naming it."""
+        return Node(self.rank, facts, because, self.past.layer, self.place)
+
+    def may_name(self, facts: OpFacts) -> bool:
+        """Return True if an op may be reported: the first one, or one within a module that was reported."""
+        return not self.past.named or self._is_inside_the_last(facts)
+
+    def _is_inside_the_last(self, facts: OpFacts) -> bool:
+        """Return True for a call within the module reported last; some recorders write the module first."""
+        return bool(self.nodes) and self.nodes[-1].facts.op in facts.within
+
+
+def worst_of(values: Iterable[Apart], noise: float, scale: float = 0.0) -> tuple[float, Apart | None]:
+    """Return the largest difference among values, as a multiple of rounding, and the value that has it.
+
+    Args:
+        values: The values.
+        noise: The coarsest rounding so far.
+        scale: The least scale that differences are divided by.
+
+    Returns:
+        0 and None if nothing differs.
+    """
+    largest, worst = 0.0, None
+    for value in values:
+        times = value.times(max(value.scale, scale), noise)
+        if times > largest:
+            largest, worst = times, value
+    return largest, worst
+
+
+def taken_in(value: Apart, taken: float, past: Past) -> Because:
+    """Return the reason why an op is reported whose input differs."""
+    return Because(Cause.TAKEN_IN, value, earlier=past.lacking, times=taken)
