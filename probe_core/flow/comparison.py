@@ -96,9 +96,8 @@ class Comparison:
         self.is_debug = self.target.is_debug
         answers = () if self.is_debug else plan.answers  # these are about calls, not about saved variables
         answer_specs = [manager.find("answers", name, AnswerSpec) for name in answers]
-        self.finder = next(iter(manager.names("finders")), None)
-        finders = [manager.find("finders", self.finder, FinderSpec)] if self.finder else []
-        self._tools = Tools(plan, manager, self.mode, answer_specs, finders, partial(_blame, self.notes))
+        self.finders = [manager.find("finders", name, FinderSpec) for name in manager.names("finders")[:1]]
+        self._tools = Tools(plan, manager, self.mode, answer_specs, self.finders, partial(_blame, self.notes))
         viewed = views(plan, manager, self.target, self.golden)
         self.notes += viewed.notes
         self._hints, self._write_pairs = viewed.hints, viewed.write_pairs
@@ -121,6 +120,16 @@ class Comparison:
         self.has_stacks = self._use_stacks()
         self.table = self._tools.table(self.has_stacks)
         self.shown: Sequence[tuple[str, str]] = self._tools.shown
+
+    def aligned(self) -> Comparison | None:
+        """Return the comparison again by the finder's matcher, if calls are paired that do not line up."""
+        wanted = [spec.matcher for spec in self.finders if spec.matcher in self._manager.names("matchers")]
+        if not (self._shifted and wanted):
+            return None
+        plan = replace(self.plan, matcher=wanted[0], metrics=(), formats=(), answers=(), highlight=False)
+        with suppress(UserError):  # nothing can be aligned
+            return Comparison(plan, self._manager, self.target.path, self.golden.path)
+        return None
 
     def write_pairs(self, pair: RunPair) -> Sequence[Path]:
         """Write the list of pairs if the plan asks for it, and return the files."""

@@ -99,6 +99,25 @@ def finder_of(manager: Manager) -> Finder:
     return finder
 
 
+def _answer(report: Report, comparison: Comparison, manager: Manager, rank: int) -> None:
+    """Let the finder of suspects give the verdict, if need be from pairs that line up."""
+    aligned = None if report.interrupted else comparison.aligned()
+    if aligned is not None:
+        failure = report.first_failure
+        report.finder = finder_of(manager)
+        try:
+            judging = Judging(manager, False, comparison.blame)
+            for key, measured in aligned.ops():
+                op = aligned.describe(key, rank)
+                rows = judging.judged(op, measured)
+                report.finder.add(op, rows, [""] * len(rows))
+            report.finder.first_failure = failure
+        finally:
+            aligned.close()
+    report.answer = report.finder.answer(report, comparison.plan, comparison.target, comparison.golden)
+    comparison.explain(report.suspects)
+
+
 def _discard(writers: Sequence[Output | _Blamed]) -> None:
     for writer in writers:
         writer.discard()
@@ -148,8 +167,7 @@ def _write(
     report.unreadable = comparison.unreadable
     report.unreadable_count = comparison.unreadable_count
     try:
-        report.answer = report.finder.answer(report, plan, comparison.target, comparison.golden)
-        comparison.explain(report.suspects)
+        _answer(report, comparison, manager, pair.rank)
         if plan.answer and report.answer is not None:
             output.answer(report.answer)
         report.files = output.close(interrupted=report.interrupted)

@@ -74,6 +74,7 @@ class Answer:
     Attributes:
         sentence: The verdict as a sentence that begins with the outcome.
         causes: The causes, the one to look at first before all others.
+        notes: Sentences on calls that differ without an effect on what follows them.
         missing: Sentences on what was not recorded or not compared.
         next: Commands and settings to go on with.
     """
@@ -84,6 +85,7 @@ class Answer:
     coverage: Coverage
     missing: tuple[str, ...] = ()
     next: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def lines(self) -> list[tuple[str, str]]:
         """Return the answer as lines of a table: a heading and a text each."""
@@ -95,7 +97,7 @@ class Answer:
         lines.append(
             ("Compared", f"{self.coverage.compared:,} of {self.coverage.recorded:,} recorded values")
         )
-        lines += [("Not compared", text) for text in self.missing]
+        lines += [("Note", text) for text in self.notes] + [("Not compared", text) for text in self.missing]
         return lines + [("Next", text) for text in self.next]
 
     def plain(self) -> dict[str, Any]:
@@ -115,5 +117,5 @@ class Answer:
             causes.append(Finding(**parts | {"reason": Reason(*cause["reason"])}))
         return cls(
             Outcome(plain["outcome"]), str(plain["sentence"]), tuple(causes), Coverage(**plain["coverage"]),
-            tuple(plain["missing"]), tuple(plain["next"]),
+            tuple(plain["missing"]), tuple(plain["next"]), tuple(plain["notes"]),
         )  # fmt: skip

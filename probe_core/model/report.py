@@ -23,9 +23,8 @@ class Finder(Protocol):
     def found(self) -> list[Suspect]:
         """The suspects, most important first."""
 
-    @property
-    def first_failure(self) -> Suspect | None:
-        """The first row that fails by the rule of its table rather than by rounding."""
+    first_failure: Suspect | None
+    """The first row that fails by the rule of its table rather than by rounding."""
 
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Take in the rows of one op; ``lines`` are their positions in the result files."""

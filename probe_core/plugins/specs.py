@@ -136,9 +136,12 @@ class FinderSpec(Spec):
 
     Attributes:
         policies: Policies whose verdicts it reads from ``Row.further``.
+        matcher: The matcher whose pairs it is given where the table's calls are paired by numbers that do not
+            line up; the table's pairs if there is no such matcher.
     """
 
     policies: tuple[str, ...] = ()
+    matcher: str = ""
 
 
 @dataclass(frozen=True, slots=True)

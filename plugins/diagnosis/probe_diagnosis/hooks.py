@@ -30,7 +30,7 @@ def probe_finders() -> list[FinderSpec]:
     """Return the finder of the suspects that the summary lists."""
     return [
         FinderSpec("suspects", "calls where the runs diverge first", "probe_diagnosis.suspects:Suspects",
-                   policies=(DIFFERENCE,)),
+                   policies=(DIFFERENCE,), matcher="align"),
     ]  # fmt: skip
 
 

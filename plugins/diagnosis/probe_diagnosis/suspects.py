@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from probe_core.model import Kind, Level, Op, Record, Row, Side, Suspect
+from probe_core.model import How, Kind, Level, Op, Record, Row, Side, Suspect
 from probe_core.model.answers import Answer, Finding
 from probe_core.model.dtypes import kind
 from probe_core.model.messages import reasons_of
@@ -30,8 +30,8 @@ class Suspects:
         first_failure: The first row that fails by the rule of its table, unless rounding may explain it.
         ops: The facts about all ops so far.
         tally: The values that were compared, and those that were not.
-        target_only: The ops that only the target has, with their lines of code.
-        golden_only: The ops that only the golden has.
+        target_only: The ops that only the target has, or that do not line up, with their lines of code.
+        golden_only: The same of the golden.
         rank: The number of the rank.
     """
 
@@ -66,7 +66,11 @@ class Suspects:
                 call = call_of(Record(0, op.key, slots))
             facts = facts_of(op, own_rows, [values[n] for n in own], call)
             self.ops.append(facts)
-            if all(row.pair.golden is None for row in own_rows):
+            region = [row for row in own_rows if row.pair.how is How.REGION]
+            for row in region:
+                if row.pair.golden is not None:
+                    self.golden_only[op_in(row.pair.golden.name)] = None
+            if all(row.pair.golden is None or row.pair.how is How.REGION for row in own_rows):
                 self.target_only[op.key] = own_frame(next((row.stack for row in own_rows if row.stack), ()))
 
     def _is_foreign(self, op: Op, row: Row) -> bool:
@@ -93,11 +97,10 @@ class Suspects:
         return answer
 
     def _suspect(self, cause: Finding, report: Report) -> Suspect:
-        side = next((s for s in Side if f".{s.value}" in cause.row.removeprefix(cause.op)), Side.OUTPUT)
+        row = cause.row or str(cause.evidence.get("value", cause.op))
+        side = next((s for s in Side if f".{s.value}" in row), Side.OUTPUT)
         module = cause.modules[0] if cause.modules else ""
-        return Suspect(
-            cause.op, cause.row, side, cause.line, Level.ERROR, cause.reason.detail, module, cause.where
-        )
+        return Suspect(cause.op, row, side, cause.line, Level.ERROR, cause.reason.detail, module, cause.where)
 
     def plain(self) -> Any:
         """Return all that was found as JSON data, for a comparison that is resumed."""

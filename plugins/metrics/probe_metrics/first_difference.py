@@ -14,6 +14,9 @@ from probe_metrics.masked import is_masked, unmasked
 from probe_metrics.statistics import as_float, is_number
 from probe_metrics.thresholds import thresholds
 
+MASKED = Reason("masked", "masked by another constant")
+"""Reason of a tensor whose masked elements hold another large negative number on each side."""
+
 
 class FirstDifference:
     """Judges a pair by its tensors if it has them, else by checksums, else by recorded statistics.
@@ -28,7 +31,8 @@ class FirstDifference:
     the coarser dtype as ``thresholds.yaml`` says (``drift``); integers and booleans must be equal.
 
     Edge cases:
-        * nan or inf, on both sides at the same places with the same sign: count as 0. Else: ERROR.
+        * nan or inf, on both sides at the same places with the same sign: count as 0. Else: ERROR, unless
+          -inf stands where the other side is masked by another large negative number.
         * B is all zero: any difference of more than a few of the dtype's smallest numbers is an ERROR.
           -0.0 counts as 0.0.
         * Of a tensor with masked elements (-1e9, the least number of a dtype …), the others are judged by
@@ -70,6 +74,10 @@ class FirstDifference:
     def _by_tensor(self, pair: OpenPair, target: Value, golden: Value) -> Verdict:
         pair_sums = pair.once(sums)
         if not pair_sums.aligned:
+            parts = unmasked(pair)
+            if parts is not None:
+                verdict = self._by_distance(*parts, target, golden, "unmasked rms")
+                return verdict._replace(reasons=(*verdict.reasons, MASKED))
             return _differs("nan or inf stand at different places")
         are_whole = pair.target.dtype == pair.golden.dtype and pair.golden.dtype.kind in "iu"
         if are_whole and not pair_sums.distance and not pair_sums.tally.equal:
@@ -79,7 +87,7 @@ class FirstDifference:
         scale = _rms(pair_sums.golden_norm, size, pair_sums.golden_largest)
         tally = pair_sums.tally
         verdict = self._by_distance(distance, scale, target, golden, "rms")
-        if verdict.level is Level.PASS and distance and is_masked(tally.golden_min, tally.golden_max):
+        if verdict.level is Level.PASS and is_masked(tally.golden_min, tally.golden_max):
             parts = unmasked(pair)
             if parts is not None:
                 return self._by_distance(*parts, target, golden, "unmasked rms")
@@ -123,19 +131,18 @@ class FirstDifference:
         if not numbers:
             nothing = statistics[0][1] is None or statistics[0][2] is None
             return _skip("nothing on record") if nothing else Verdict(Level.PASS, "")
+        is_other = False
+        ends = {name: (value, reference) for name, value, reference in numbers}
+        if {"max", "min"} <= ends.keys() and all(map(is_masked, ends["min"], ends["max"])):
+            is_other = ends["min"][0] != ends["min"][1]
+            numbers = [item for item in numbers if item[0] == "max"]  # the other statistics are the mask's
         for name, number, reference in numbers:
             if math.isfinite(number) != math.isfinite(reference) or (
                 not math.isfinite(number) and repr(number) != repr(reference)
             ):
                 return _differs(f"{name} {number!r:.24} against {reference!r:.24}")
         finite = [item for item in numbers if math.isfinite(item[1])]
-        ends = {name: reference for name, _, reference in finite if name in ("max", "min")}
-        if len(ends) == 2 and is_masked(ends["min"], ends["max"]):  # the other statistics are the mask's
-            low = next(item for item in finite if item[0] == "min")
-            if abs(low[1] - low[2]) <= self._of(target, golden) * abs(low[2]):
-                finite = [item for item in finite if item[0] == "max"]
-                del ends["min"]
-        scale = max(map(abs, ends.values()), default=0.0)
+        scale = max((abs(reference) for name, _, reference in finite if name in ("max", "min")), default=0.0)
         largest, largest_name = 0.0, "max"
         for name, number, reference in finite:
             difference = abs(number - reference)
@@ -143,7 +150,8 @@ class FirstDifference:
                 difference *= scale / abs(reference)
             if difference > largest:
                 largest, largest_name = difference, name
-        return self._by_distance(largest, scale, target, golden, largest_name)
+        verdict = self._by_distance(largest, scale, target, golden, largest_name)
+        return verdict._replace(reasons=(*verdict.reasons, MASKED)) if is_other else verdict
 
     def _by_distance(self, distance: float, scale: float, target: Value, golden: Value, what: str) -> Verdict:
         noise = self._of(target, golden)

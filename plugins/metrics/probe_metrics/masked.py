@@ -7,38 +7,64 @@ import math
 import numpy as np
 
 from probe_core.model.measure import OpenPair
+from probe_metrics.tally import Array
 from probe_metrics.thresholds import thresholds
 
 
 def is_masked(low: float, high: float) -> bool:
     """Return True if the extrema of a tensor are those of a tensor with masked elements.
 
-    A mask adds a large negative number, such as -1e9 or the least number of the dtype; what it leaves is
-    smaller by orders of magnitude. The limits are in ``thresholds.yaml`` (``drift``, ``mask``).
+    A mask adds a large negative number, such as -1e9, the least number of the dtype, or -inf; all that it
+    leaves is smaller by orders of magnitude. The limits are in ``thresholds.yaml`` (``drift``, ``mask``).
     """
     limits = thresholds("drift")["mask"]
-    return math.isfinite(low) and low <= -limits["least"] and abs(high) <= limits["share"] * abs(low)
+    if low == -math.inf:
+        return math.isfinite(high)
+    return bool(low <= -limits["least"] and abs(high) <= limits["share"] * abs(low))
 
 
 def unmasked(pair: OpenPair) -> tuple[float, float] | None:
     """Return the root mean square of the difference and of the golden over all unmasked elements.
 
-    Masked are the elements within ``share`` of the golden's minimum. None if there are none unmasked, or if
-    elements lie between both groups, so that it is no mask. nan and inf count as masked.
+    Masked is an element that is on each side -inf or near the minimum of that side. None if no element is
+    masked, if another one is nan or inf, or if both sides mask different elements. Of nothing but masked
+    elements, both are 0.
     """
     share = thresholds("drift")["mask"]["share"]
-    low = min(
-        float(np.min(golden.real, initial=0.0, where=np.isfinite(golden))) for _, golden in pair.blocks()
-    )
+    lows = [_lowest(pair, side) for side in (0, 1)]
     differences, squares, count = 0.0, 0.0, 0
-    for target, golden in pair.blocks():
-        finite = np.isfinite(golden) & np.isfinite(target)
-        is_small = finite & (np.abs(golden) <= share * abs(low))
-        is_mask = finite & (np.abs(golden - low) <= share * abs(low))
-        if np.any(finite & ~is_small & ~is_mask):
+    masked = 0
+    for block in pair.blocks():
+        if block[0].dtype.kind == "c":
             return None
-        kept = golden[is_small]
-        differences += float(np.sum(np.abs(target[is_small] - kept) ** 2))
-        squares += float(np.sum(np.abs(kept) ** 2))
-        count += kept.size
-    return (math.sqrt(differences / count), math.sqrt(squares / count)) if count else None
+        masks = [_is_masked(values, low, share) for values, low in zip(block, lows)]
+        if not np.array_equal(masks[0], masks[1]):
+            return None
+        target, golden = (values[~masks[0]] for values in block)
+        if not (np.isfinite(target).all() and np.isfinite(golden).all()):
+            return None
+        masked += int(masks[0].sum())
+        differences += float(np.sum((target - golden) ** 2))
+        squares += float(np.sum(golden**2))
+        count += golden.size
+    if not masked:
+        return None
+    return (math.sqrt(differences / count), math.sqrt(squares / count)) if count else (0.0, 0.0)
+
+
+def _lowest(pair: OpenPair, side: int) -> float:
+    """Return the smallest finite element of one side, if it is that of a mask; otherwise -inf."""
+    least = thresholds("drift")["mask"]["least"]
+    low = min(
+        float(np.min(block[side].real, initial=0.0, where=np.isfinite(block[side])))
+        for block in pair.blocks()
+    )
+    return low if low <= -least else -math.inf
+
+
+def _is_masked(values: Array, low: float, share: float) -> Array:
+    """Return for each element if it is -inf or near the mask's constant ``low``."""
+    masked: Array = values == -math.inf
+    if math.isfinite(low):
+        masked |= np.abs(values - low) <= share * abs(low)
+    return masked

@@ -19,6 +19,7 @@ from probe_core.flow.table import CONSISTENT, OWN, spell
 from probe_core.model import Cell, Mode
 from probe_core.spreadsheet_text import neutralise
 from probe_reporters.tables import COLUMNS
+from probe_reporters.xlsx import ANSWER
 
 FORMATS = ("jsonl", "csv", "xlsx")
 """The formats that can be read, in the order of preference."""
@@ -321,12 +322,13 @@ def _xlsx_parts(path: Path) -> _Parts:
             warnings.simplefilter("ignore")
             book = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
         try:
-            for sheet in book.worksheets:
+            sheets = [sheet for sheet in book.worksheets if sheet.title != ANSWER]
+            for sheet in sheets:
                 sheet.reset_dimensions()
                 rows = islice(sheet.iter_rows(values_only=True), EXCEL_ROWS)
                 head = next(rows, ())
                 if any(cell is not None for cell in head):
-                    place = f', sheet "{sheet.title}",' if len(book.worksheets) > 1 else ""
+                    place = f', sheet "{sheet.title}",' if len(sheets) > 1 else ""
                     yield _sheet_part(path, place, [str(cell) for cell in head], rows)
         finally:
             book.close()

@@ -60,9 +60,11 @@ class Verdict:
 
 
 def _causes(reports: Sequence[tuple[RunPair, Report | None]]) -> Iterator[Finding]:
-    """Yield the causes in the order of cause and effect: step by step, and within a step across its ranks."""
-    parts = dict.fromkeys(pair.part for pair, _ in reports)
-    for part in parts:
+    """Yield the causes of the first step that has any, across its ranks in the order of cause and effect.
+
+    What differs in later steps may follow from them.
+    """
+    for part in dict.fromkeys(pair.part for pair, _ in reports):
         own = {pair.rank: report for pair, report in reports if pair.part == part and report is not None}
         finders = {rank: report.finder for rank, report in own.items() if isinstance(report.finder, Suspects)}
         searched = search({rank: finder.ops for rank, finder in finders.items()})
@@ -73,7 +75,13 @@ def _causes(reports: Sequence[tuple[RunPair, Report | None]]) -> Iterator[Findin
             if found is None:
                 found = finding(node, lambda _: "", searched.behind[node.rank])
             yield replace(found, step=part, rank=node.rank)
-        if not searched.first:
-            for rank, report in own.items():
-                for one in report.answer.causes if report.answer is not None else ():
-                    yield replace(one, step=part, rank=rank)
+        if searched.first:
+            return
+        others = [
+            replace(one, step=part, rank=rank)
+            for rank, report in own.items()
+            for one in (report.answer.causes if report.answer is not None else ())
+        ]
+        yield from others
+        if others:
+            return

@@ -6,15 +6,16 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from probe_core.model import Kind, Level, Row
+from probe_core.model import How, Kind, Level, Row
 from probe_core.model.answers import Coverage
 from probe_core.model.dtypes import kind
 from probe_core.model.messages import REASONS, reasons_of
-from probe_diagnosis.difference.facts import UNJUDGED, Apart
+from probe_diagnosis.difference.facts import SAME, UNJUDGED, Apart, is_one_null
 from probe_diagnosis.judges.uninitialised import NOT_COMPUTED
 
 TARGET_ONLY, GOLDEN_ONLY, SHIFTED = "target_only", "golden_only", "shifted"
-UNINITIALISED, EMPTY, NOT_RECORDED = "uninitialised", "empty", "not_recorded"
+REGION = "region"
+UNINITIALISED, EMPTY, NOT_RECORDED, ONE_NONE = "uninitialised", "empty", "not_recorded", "one_none"
 
 WORDS = {
     TARGET_ONLY: "recorded in the target only",
@@ -22,6 +23,8 @@ WORDS = {
     SHIFTED: "in calls that one run makes more often, so that they may be paired wrongly",
     UNINITIALISED: "uninitialised memory, which holds nothing",
     EMPTY: "without elements",
+    REGION: "in calls that do not line up, so that they may be paired wrongly",
+    ONE_NONE: "that one of the runs recorded as None",
     NOT_RECORDED: "with neither tensor, checksum nor statistics on record in both runs",
     "unreadable": "whose tensor file is missing or cannot be read",
     "no_target_file": "without a tensor file in the target",
@@ -34,7 +37,10 @@ WORDS = {
 HARMLESS = frozenset({UNINITIALISED, EMPTY})
 """Reasons that leave nothing to compare."""
 
-ONE_SIDED = frozenset({TARGET_ONLY, GOLDEN_ONLY})
+NAMED = frozenset({NOT_RECORDED})
+"""Reasons that an agreement has to name: neither run has data of the value, though the call was recorded."""
+
+ONE_SIDED = frozenset({TARGET_ONLY, GOLDEN_ONLY, ONE_NONE, REGION})
 """Reasons of values that only one run recorded."""
 
 
@@ -49,7 +55,7 @@ class Tally:
         floats_compared: For the target and the golden, the number of those that were compared.
         lacking: Number of values that were not compared, by the code of the reason.
         first: The name of the first such value, by the code of the reason.
-        failing: Number of rows whose verdict in the table is an error.
+        failing: Number of rows whose verdict in the table is an error, though they agree within rounding.
         failing_first: The name of the first such row.
     """
 
@@ -73,7 +79,7 @@ class Tally:
         if code:
             self.lacking[code] += 1
             self.first.setdefault(code, row.pair.name)
-        if row.verdict.level is Level.ERROR:
+        if row.verdict.level is Level.ERROR and not code and value.state == SAME:
             self.failing += 1
             self.failing_first = self.failing_first or row.pair.name
         if code in HARMLESS:
@@ -101,7 +107,7 @@ class Tally:
     @property
     def unexcused(self) -> int:
         """Number of values that both runs recorded and that were not compared, without an excuse."""
-        return sum(n for code, n in self.lacking.items() if code not in ONE_SIDED | HARMLESS)
+        return sum(n for code, n in self.lacking.items() if code not in ONE_SIDED | HARMLESS | NAMED)
 
     def coverage(self) -> Coverage:
         """Return the counts as part of an answer."""
@@ -136,6 +142,8 @@ def _reason(row: Row, value: Apart, shifted: bool) -> str:
         return TARGET_ONLY
     if row.pair.target is None:
         return GOLDEN_ONLY
+    if is_one_null(row):
+        return ONE_NONE
     if shifted:
         return SHIFTED
     if any(changed.reason == NOT_COMPUTED for changed in row.was):
@@ -143,7 +151,7 @@ def _reason(row: Row, value: Apart, shifted: bool) -> str:
     if row.pair.target.value.is_empty and row.pair.golden.value.is_empty:
         return EMPTY
     if value.state == UNJUDGED:
-        return NOT_RECORDED
+        return REGION if row.pair.how is How.REGION else NOT_RECORDED
     if not row.verdict.measured:
         codes = [reason.code for reason in reasons_of(row)]
         return next(

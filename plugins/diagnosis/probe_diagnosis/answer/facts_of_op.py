@@ -38,12 +38,18 @@ def facts_of(op: Op, rows: Sequence[Row], values: Sequence[Apart], call: Call | 
             for value in values
         ]
     golden = _golden_of(op.key, rows)
+    returned = [value for value in values if not value.side.is_source and not value.is_scalar]
+    agrees = any(value.is_float for value in returned) and all(value.state == SAME for value in returned)
     is_quiet = call is None and all(value.state != DIFFERS and not value.dtypes for value in values)
     if is_quiet:
         lacking = sum(value.state == UNJUDGED and not value.is_scalar for value in values)
-        return OpFacts(op.key, _quiet(values), None, tuple(op.ancestors), lacking=lacking, golden=golden)
+        return OpFacts(
+            op.key, _quiet(values), None, tuple(op.ancestors), lacking=lacking, golden=golden, agrees=agrees
+        )
     where = own_frame(next((row.stack for row in rows if row.stack), ()))
-    return OpFacts(op.key, tuple(values), call, tuple(op.ancestors), (0, 0), where, op.shifted, 0, golden)
+    return OpFacts(
+        op.key, tuple(values), call, tuple(op.ancestors), (0, 0), where, op.shifted, 0, golden, agrees
+    )
 
 
 def _quiet(values: Sequence[Apart]) -> tuple[Apart, ...]:
@@ -79,6 +85,7 @@ def plain_facts(ops: Sequence[OpFacts]) -> list[Any]:
             op.is_shifted,
             op.lacking,
             op.golden,
+            op.agrees,
         ]
         for op in ops
     ]
@@ -101,8 +108,9 @@ def facts_from(plain: Sequence[Any]) -> list[OpFacts]:
             is_shifted,
             lacking,
             golden,
+            agrees,
         )
-        for key, values, call, within, where, is_shifted, lacking, golden in plain
+        for key, values, call, within, where, is_shifted, lacking, golden, agrees in plain
     ]
 
 

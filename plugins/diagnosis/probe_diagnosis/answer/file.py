@@ -67,6 +67,7 @@ def _parts(answer: Answer) -> dict[str, Any]:
             "compared": coverage.compared,
             "not_compared": dict(coverage.excused),
         },
+        "notes": list(answer.notes),
         "not_captured": list(answer.missing),
         "next": list(answer.next),
     }

@@ -32,6 +32,8 @@ def show(answer: Answer, file: Path | None, *, brief: bool) -> None:
             _show_cause(number, cause)
         if len(answer.causes) > SHOWN:
             console.show(f"  and {len(answer.causes) - SHOWN} more")
+        for line in answer.notes[:SHOWN]:
+            console.show(f"  note: {printable(line, LONGEST)}")
         coverage = answer.coverage
         console.show(f"  compared: {coverage.compared:,} of {coverage.recorded:,} recorded values")
         for line in answer.missing:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from probe_core.model.answers import Answer, Coverage, Finding, Outcome
-from probe_diagnosis.answer.coverage import GOLDEN_ONLY, TARGET_ONLY, Tally
+from probe_diagnosis.answer.coverage import (
+    GOLDEN_ONLY,
+    HARMLESS,
+    NAMED,
+    TARGET_ONLY,
+    Tally,
+    words_of,
+)
 
 COMPARABLE = 0.1
 """Least share of the target's floating-point tensors that must have been compared for a verdict."""
@@ -22,7 +29,8 @@ def answer_of(
     differently: Sequence[Finding],
     tally: Tally,
     *,
-    by_checksum: bool = False,
+    notes: Sequence[str] = (),
+    doubt: str = "",
     interrupted: bool = False,
     unfinished: Sequence[str] = (),
 ) -> Answer:
@@ -32,13 +40,14 @@ def answer_of(
         causes: The causes of differences, the first to look at before all others.
         differently: Calls that were made differently, but whose values agree.
         tally: The counts of values that were compared.
-        by_checksum: True if checksums alone show the differences, so that they may be rounding.
+        notes: Sentences on calls that differ without an effect on what follows them.
+        doubt: The reason why the causes do not show that the runs diverged; empty if they do.
         interrupted: True if rows are missing because the comparison was interrupted.
         unfinished: Sentences on runs whose record is incomplete.
     """
     missing = (*unfinished, *tally.sentences())
     coverage = tally.coverage()
-    outcome = _outcome(causes, tally, by_checksum=by_checksum, interrupted=interrupted)
+    outcome = _outcome(causes, tally, doubt=doubt, interrupted=interrupted)
     if outcome is Outcome.DIVERGED:
         text = f"{_first(causes[0])}{_share(tally)}"
     elif outcome is Outcome.AGREE:
@@ -46,16 +55,18 @@ def answer_of(
     elif outcome is Outcome.NOT_COMPARABLE:
         text = _not_comparable(tally)
     else:
-        text = _undecided(causes, tally, by_checksum=by_checksum, interrupted=interrupted)
+        text = _undecided(causes, tally, doubt=doubt, interrupted=interrupted)
     found = (*causes, *differently)
-    return Answer(outcome, f"{outcome.value}: {text}", found, coverage, missing, _next(outcome, tally))
+    return Answer(
+        outcome, f"{outcome.value}: {text}", found, coverage, missing, _next(outcome, tally), tuple(notes)
+    )
 
 
-def _outcome(causes: Sequence[Finding], tally: Tally, *, by_checksum: bool, interrupted: bool) -> Outcome:
+def _outcome(causes: Sequence[Finding], tally: Tally, *, doubt: str, interrupted: bool) -> Outcome:
     if tally.share < COMPARABLE:
         return Outcome.NOT_COMPARABLE
     if causes:
-        return Outcome.CANNOT_TELL if by_checksum else Outcome.DIVERGED
+        return Outcome.CANNOT_TELL if doubt else Outcome.DIVERGED
     if interrupted or tally.failing or tally.unexcused or tally.least_share < ENOUGH:
         return Outcome.CANNOT_TELL
     return Outcome.AGREE
@@ -78,9 +89,11 @@ def _share(tally: Tally) -> str:
 
 def _agreement(tally: Tally, differently: Sequence[Finding]) -> str:
     parts = [f"within rounding in all {tally.compared:,} values that both runs recorded"]
-    excused = sum(tally.lacking.values()) - tally.lacking[TARGET_ONLY] - tally.lacking[GOLDEN_ONLY]
-    if excused:
-        parts[0] += f" ({excused:,} others hold nothing to compare)"
+    parts += [
+        f"besides, {tally.lacking[code]:,} {words_of(code)}"
+        for code in sorted(HARMLESS | NAMED)
+        if tally.lacking[code]
+    ]
     alone = tally.lacking[TARGET_ONLY] + tally.lacking[GOLDEN_ONLY]
     if alone:
         parts.append(f"{alone:,} more were recorded in one run only")
@@ -99,11 +112,11 @@ def _not_comparable(tally: Tally) -> str:
     return f"only {counted} could be compared{_most(tally)}"
 
 
-def _undecided(causes: Sequence[Finding], tally: Tally, *, by_checksum: bool, interrupted: bool) -> str:
+def _undecided(causes: Sequence[Finding], tally: Tally, *, doubt: str, interrupted: bool) -> str:
     if interrupted:
         return "the comparison was interrupted, and nothing that was compared until then differs"
-    if causes and by_checksum:
-        return f"{_first(causes[0])}; checksums do not say whether that is more than rounding"
+    if causes and doubt:
+        return f"{_first(causes[0])}; {doubt}"
     if tally.failing:
         return (
             f"{tally.failing:,} rows fail by the rule of the table, {tally.failing_first} first, although no "
@@ -174,7 +187,8 @@ def over_all(answers: Sequence[Answer], causes: Sequence[Finding], failed: int) 
     missing = tuple(dict.fromkeys(text for answer in answers for text in answer.missing))
     steps = tuple(dict.fromkeys(text for answer in answers for text in answer.next))
     found = causes if several else answers[0].causes
-    return Answer(outcome, f"{outcome.value}: {text}", tuple(found), coverage, missing, steps)
+    notes = tuple(dict.fromkeys(text for answer in answers for text in answer.notes))
+    return Answer(outcome, f"{outcome.value}: {text}", tuple(found), coverage, missing, steps, notes)
 
 
 def _ending(outcome: Outcome) -> str:

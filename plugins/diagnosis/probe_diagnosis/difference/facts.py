@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from probe_core.model import Kind, Level, Row, Side, Value
+from probe_core.model import How, Kind, Level, Row, Side, Value
 from probe_core.model.dtypes import kind, same
 from probe_diagnosis.collectives.calls import Call
 
@@ -37,6 +37,7 @@ class Apart(NamedTuple):
         is_rare: True if it holds nan or inf on either side.
         line: The place of its row in the result file.
         dtypes: Both dtypes, if they are of floating point and differ.
+        masked: True if what a mask hides is another constant on each side.
     """
 
     row: str
@@ -53,6 +54,7 @@ class Apart(NamedTuple):
     is_rare: bool = False
     line: str = ""
     dtypes: str = ""
+    masked: bool = False
 
     @property
     def is_float(self) -> bool:
@@ -95,6 +97,7 @@ class OpFacts:
         where: The line of code that made the call; empty if not recorded.
         is_shifted: True if its values are paired by the number of a call that one run makes more often.
         lacking: Number of tensors that were not compared, besides those in ``values``.
+        agrees: True if it returns tensors of floating point, all of which were compared and agree.
         golden: The key of the golden's op, where it is another one.
     """
 
@@ -107,6 +110,7 @@ class OpFacts:
     is_shifted: bool = False
     lacking: int = 0
     golden: str = ""
+    agrees: bool = False
 
     def inputs(self) -> Iterable[Apart]:
         """Return the input tensors of the op, parameters included."""
@@ -135,6 +139,14 @@ def apart(row: Row, line: str = "") -> Apart:
     is_scalar = slot.value.kind is not Kind.TENSOR
     if verdict is None:
         return Apart(slot.name, slot.side, UNJUDGED, is_scalar=is_scalar, line=line)
+    if is_one_null(row):
+        state = DIFFERS if slot.side.is_source else UNJUDGED
+        what = " against ".join(
+            "None" if one.value.kind is Kind.NULL else "a value" for one in pair[:2] if one
+        )
+        return Apart(
+            slot.name, slot.side, state, math.inf, 1.0, is_scalar=True, why=what, by="scalar", line=line
+        )
     level, drift = verdict.level, verdict.drift
     why = ""
     for reason in verdict.reasons:
@@ -154,7 +166,11 @@ def apart(row: Row, line: str = "") -> Apart:
         numbers = drift.difference, drift.scale, drift.noise, drift.jump
     dtypes = ""
     if not is_scalar and not same(target.value.dtype, golden.value.dtype):
-        dtypes = f"{target.value.dtype} against {golden.value.dtype}" if numbers[2] else ""
+        both = target.value.dtype, golden.value.dtype
+        dtypes = " against ".join(both) if all(kind(one) == "float" for one in both) else ""
+    masked = any(reason.code == "masked" for reason in verdict.reasons)
+    if row.pair.how is How.REGION and state == DIFFERS:
+        state, why = UNJUDGED, "paired within calls that do not line up"
     return Apart(
         slot.name,
         slot.side,
@@ -167,7 +183,16 @@ def apart(row: Row, line: str = "") -> Apart:
         ours or theirs,
         line,
         dtypes,
+        masked,
     )
+
+
+def is_one_null(row: Row) -> bool:
+    """Return True for a value that one run recorded as None and the other did not."""
+    target, golden = row.pair[:2]
+    if target is None or golden is None:
+        return False
+    return (target.value.kind is Kind.NULL) != (golden.value.kind is Kind.NULL)
 
 
 def _judged_by(row: Row, target: Value, golden: Value) -> str:

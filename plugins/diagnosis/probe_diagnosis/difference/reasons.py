@@ -26,6 +26,7 @@ class Cause(str, Enum):
     GROWN = "grown"
     DIFFERENTLY = "made differently"
     ONE_SIDED = "in one run only"
+    ORDER = "order"
 
 
 class Inputs(NamedTuple):
@@ -37,6 +38,7 @@ class Inputs(NamedTuple):
         worst: The largest difference among the former, as a multiple of rounding.
         by_statistics: True if any of them was compared by its statistics alone.
         holds_rare: True if any of them holds nan or inf on either side.
+        masked: True if the elements of any of them that a mask hides are other ones on each side.
     """
 
     compared: int = 0
@@ -44,20 +46,22 @@ class Inputs(NamedTuple):
     worst: float = 0.0
     by_statistics: bool = False
     holds_rare: bool = False
+    masked: bool = False
 
 
 def inputs_of(op: OpFacts, worst: float) -> Inputs:
     """Return the agreement of the tensors that an op took in, whose largest difference is ``worst``."""
     compared = lacking = 0
-    by_statistics = holds_rare = False
+    by_statistics = holds_rare = masked = False
     for value in op.inputs():
         if value.state == UNJUDGED:
             lacking += 1
         else:
             compared += 1
             by_statistics = by_statistics or value.by == "statistics"
+            masked = masked or value.masked
         holds_rare = holds_rare or value.is_rare
-    return Inputs(compared, lacking, worst, by_statistics, holds_rare)
+    return Inputs(compared, lacking, worst, by_statistics, holds_rare, masked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +172,13 @@ class Because:
             if self.cause is Cause.NOT_FINITE:
                 return "although its inputs are finite" if not inputs.holds_rare else "and its inputs differ"
             return "far more than its inputs do"
+        but = " but for what is masked" if inputs.masked else ""
         which = "its inputs agree" if not inputs.by_statistics else "the statistics of its inputs agree"
         if inputs.lacking:
             which = f"{inputs.compared} of its {inputs.compared + inputs.lacking} inputs agree"
         rounding = " within rounding" if inputs.worst else ""
         rest = f" and {inputs.lacking} could not be compared" if inputs.lacking else ""
-        return f"although {which}{rounding}{rest}"
+        return f"although {which}{rounding}{but}{rest}"
 
     def _delivered(self, shown: str) -> str:
         """Return the clause on a communication call that delivers values that differ."""

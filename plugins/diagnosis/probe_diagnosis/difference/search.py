@@ -55,13 +55,15 @@ class Searched:
         further: Ops behind them whose own inputs agree and whose outputs do not, earliest first.
         grown: The first ops whose values differ by more than rounding explains, on ranks on which or for
             which no op could be named; earliest first.
-        behind: For each rank, the calls whose values differ, the ones that were named first.
+        behind: For each rank, the calls whose values differ behind the one that was named.
+        vanished: Ops within modules whose own outputs agree, so that the difference had no effect.
     """
 
     first: list[Node]
     further: list[Node]
     grown: list[Node]
     behind: dict[int, list[str]]
+    vanished: list[Node]
 
 
 def search(ranks: Mapping[int, Sequence[OpFacts]]) -> Searched:
@@ -83,6 +85,7 @@ def search(ranks: Mapping[int, Sequence[OpFacts]]) -> Searched:
         _ordered(node for walker in walkers.values() for node in walker.further[:KEPT]),
         _ordered(one.grown for one in walkers.values() if one.grown is not None and not one.past.named),
         {rank: walker.behind for rank, walker in walkers.items()},
+        _ordered(node for walker in walkers.values() for node in walker.vanished),
     )
 
 
@@ -122,12 +125,18 @@ def _modules_last(ops: list[OpFacts]) -> list[OpFacts]:
 
 
 @cache
-def _own_scale() -> frozenset[str]:
-    """Return the names of the APIs in ``scales.yaml``."""
+def _apis() -> dict[str, frozenset[str]]:
+    """Return the sections of ``scales.yaml``: names of APIs by what they do to values."""
     import yaml
 
     text = files(__package__).joinpath("scales.yaml").read_text("utf-8")
-    return frozenset(yaml.safe_load(text)["own_scale"])
+    return {section: frozenset(names) for section, names in yaml.safe_load(text).items()}
+
+
+def is_move(key: str) -> bool:
+    """Return True for a call that returns what it takes in, in another arrangement or a part of it."""
+    parts = key.split(".")
+    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _apis()["moves"]
 
 
 def _has_own_scale(key: str) -> bool:
@@ -135,7 +144,7 @@ def _has_own_scale(key: str) -> bool:
     parts = key.split(".")
     if parts[0] == "Module":
         return not is_backward(key)
-    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _own_scale()
+    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _apis()["own_scale"]
 
 
 def _scale_of(op: OpFacts) -> float:
@@ -155,6 +164,7 @@ def _scale_of(op: OpFacts) -> float:
 def _compute(walker: Walker, op: OpFacts) -> None:
     """Examine an op that is no communication call, and report it if it is the first difference."""
     past = walker.past
+    walker.forgive(op)
     was_named = past.named
     past.noise = max([past.noise, *(value.noise for value in op.values if not value.is_scalar)])
     taken, worst_input = worst_of(op.inputs(), past.noise)

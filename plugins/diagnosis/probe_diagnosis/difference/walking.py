@@ -79,6 +79,8 @@ class Walker:
         further: Causes behind those that were reported, by what their calls took in and returned.
         grown: The first op with values that differ by more than rounding explains.
         behind: The calls whose values differ behind the first that was reported.
+        before: The largest difference before the call that was reported last.
+        vanished: Differences that were reported, and that no module around them passed on.
     """
 
     rank: int
@@ -91,6 +93,8 @@ class Walker:
     further: list[Node] = field(default_factory=list)
     grown: Node | None = None
     behind: list[str] = field(default_factory=list)
+    before: float = 0.0
+    vanished: list[Node] = field(default_factory=list)
 
     @property
     def op(self) -> OpFacts | None:
@@ -108,12 +112,29 @@ class Walker:
         if not self.past.named:
             self.nodes.append(node)
             self.past.named = True
+            self.before = self.past.worst
         elif self._is_inside_the_last(facts):
             self.nodes[-1] = node
 
     def node(self, facts: OpFacts, because: Because) -> Node:
         """Return an op of this place, with the reason for naming it."""
         return Node(self.rank, facts, because, self.past.layer, self.place)
+
+    def forgive(self, module: OpFacts) -> None:
+        """Take back what was reported within a module whose own outputs agree."""
+        if not (self.past.named and module.agrees and self.nodes and self._is_within(module, self.nodes[-1])):
+            return
+        self.vanished.append(self.nodes.pop())
+        self.further = [node for node in self.further if not self._is_within(module, node)]
+        self.behind.clear()
+        if self.grown is not None and self._is_within(module, self.grown):
+            self.grown = None
+        self.past.named = False
+        self.past.worst = self.before
+
+    def _is_within(self, module: OpFacts, node: Node) -> bool:
+        """Return True for a call within a module."""
+        return module.op in node.facts.within
 
     def may_name(self, facts: OpFacts) -> bool:
         """Return True if an op may be reported: the first one, or one within a module that was reported."""
