@@ -21,13 +21,9 @@ from probe_core.progress import watched
 from probe_core.safe_text import safe, safe_json
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from probe_core.model.report import Report
-    from probe_core.ranks.ranks import Finished
-    from probe_core.store.layout import Pairing
+    from probe_core.plugins.protocols import Finished
 
-SHOWN_RANKS = 20
 SHOWN_NODES = 5
 
 
@@ -220,28 +216,3 @@ def failed(finished: Finished) -> None:
     """Print why a rank could not be compared."""
     assert finished.error is not None
     error(f"{finished.pair.name}: {finished.error.what}", finished.error.fix, finished.error.choices)
-
-
-def ranks(pairing: Pairing, finished: Sequence[Finished], files: Sequence[Path]) -> None:
-    """Print the outcome of the comparison of many ranks."""
-    whole = [one for one in finished if one.report is not None and not one.interrupted]
-    differ = [one.pair.name for one in finished if one.report is not None and one.report.suspects]
-    kept = sum(one.resumed for one in finished)
-    lost = [one.pair.name for one in finished if one.report is None]
-    text = f"{len(whole)} of {len(pairing.pairs)} comparisons finished"
-    show(f"{text}, {kept} of them in an earlier run" if kept else text)
-    blank = [one.pair.name for one in finished if one.report is not None and not one.report.counts.measured]
-    show(f"  differ: {_names(differ)}" if differ else "  none has a suspect")
-    if blank:
-        show(f"  nothing was compared: {_names(blank)}")
-    if lost:
-        show(f"  failed: {_names(lost)}")
-    for path in files:
-        show(f"  wrote {path}")
-    if len(whole) < len(pairing.pairs) and whole:
-        note("  --resume compares what is left, and keeps what is finished.")
-
-
-def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:SHOWN_RANKS])
-    return shown if len(names) <= SHOWN_RANKS else f"{shown} and {len(names) - SHOWN_RANKS} more"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probe_core.cli import console
@@ -39,10 +38,10 @@ def run_plan(plan: Plan, manager: Manager, fail_on: str | None = None, *, brief:
     for line in ranks.pairing.damaged:
         console.error(line, "Record that rank again, or leave it out with --rank.")
     with ranks.claimed():
-        return _run(ranks, manager, fail_on, brief)
+        return _run(ranks, fail_on, brief)
 
 
-def _run(ranks: Ranks, manager: Manager, fail_on: str | None, brief: bool) -> int:
+def _run(ranks: Ranks, fail_on: str | None, brief: bool) -> int:
     interrupted = False
     told: set[str] = set()
     try:
@@ -52,9 +51,7 @@ def _run(ranks: Ranks, manager: Manager, fail_on: str | None, brief: bool) -> in
                     continue
                 if not ranks.several:
                     raise finished.error
-                if (
-                    str(finished.error) not in told
-                ):  # one mistake is one error, however many ranks it concerns
+                if str(finished.error) not in told:  # one mistake, however many ranks it concerns
                     told.add(str(finished.error))
                     with above():
                         console.failed(finished)
@@ -62,16 +59,21 @@ def _run(ranks: Ranks, manager: Manager, fail_on: str | None, brief: bool) -> in
         interrupted = True
     reports = [one.report for one in ranks.finished if one.report is not None]
     failed = len(reports) < len(ranks.finished)
-    is_judged = all(report.is_judged for report in reports)
-    for conclusion in conclusions(ranks, manager):
+    for conclusion in conclusions(ranks, "first"):
         conclusion.show(brief=brief)
     for report in reports:
         console.summary(report, brief=brief, one_of_many=ranks.several)
-    if ranks.several:
-        failed |= not _summarized(ranks, manager, interrupted)
-    for conclusion in () if interrupted else conclusions(ranks, manager, always=False):
-        conclusion.show(brief=brief)
-        is_judged = is_judged and conclusion.is_judged
+    is_judged = all(report.is_judged for report in reports)
+    for given in ("last", "asked"):
+        try:
+            for conclusion in () if interrupted and given == "asked" else conclusions(ranks, given):
+                conclusion.show(brief=brief)
+                is_judged = is_judged and conclusion.is_judged
+        except UserError as error:  # the ranks' own results are there
+            if not ranks.several:
+                raise
+            console.error(error.what, error.fix, error.choices)
+            failed = True
     if interrupted or any(report.interrupted for report in reports):
         return INTERRUPTED
     code = _code(reports, ranks.pairing.damaged, failed, fail_on)
@@ -84,31 +86,17 @@ def _run(ranks: Ranks, manager: Manager, fail_on: str | None, brief: bool) -> in
     return code
 
 
-def conclusions(ranks: Ranks, manager: Manager, *, always: bool = True) -> Iterator[Conclusion]:
-    """Yield the answers that are given for every comparison, or those that the plan asks for."""
-    reports = [(one.pair, one.report) for one in ranks.finished]
-    names = manager.names("answers") if always else ranks.plan.answers
-    for name in names if any(report for _, report in reports) else ():
+def conclusions(ranks: Ranks, given: str) -> Iterator[Conclusion]:
+    """Yield the answers that are given ``"first"``, ``"last"``, or that the plan ``"asked"`` for."""
+    manager = ranks.manager
+    if not any(one.report for one in ranks.finished):
+        return
+    for name in ranks.plan.answers if given == "asked" else manager.names("answers"):
         spec = manager.find("answers", name, AnswerSpec)
-        if spec.always is always:
+        if spec.given == given:
             answerer: Answerer = spec.make()
             with blamed(spec.title, spec.origin):
-                yield from answerer.conclude(ranks.plan, reports)
-
-
-def _summarized(ranks: Ranks, manager: Manager, interrupted: bool) -> bool:
-    """Write and print the summary of many ranks; return False if it cannot be written."""
-    from probe_core.ranks.summary import write_summary
-
-    files: list[Path] = []
-    is_written = True
-    try:
-        files = [] if interrupted else write_summary(ranks.plan, manager, ranks.finished)
-    except UserError as error:  # the ranks' own results are there
-        console.error(error.what, error.fix, error.choices)
-        is_written = False
-    console.ranks(ranks.pairing, ranks.finished, files)
-    return is_written
+                yield from answerer.conclude(ranks.compared)
 
 
 def _code(reports: list[Report], damaged: list[str], failed: bool, fail_on: str | None) -> int:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
+    from probe_core.errors import UserError
     from probe_core.matching.matching import Matching
     from probe_core.matching.views import Views
     from probe_core.model import (
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from probe_core.model.run import Run
     from probe_core.plugins.manager import Manager
     from probe_core.plugins.specs import Place, Pool
-    from probe_core.store.layout import RunPair
+    from probe_core.store.layout import Pairing, RunPair
 
 
 class Reader(Protocol):
@@ -134,14 +136,39 @@ class Conclusion(Protocol):
         """Print the answer, in one line if ``brief`` is set."""
 
 
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A comparison that ended with a report or an error; ``resumed`` if an earlier command made it."""
+
+    pair: RunPair
+    report: Report | None = None
+    error: UserError | None = None
+    resumed: bool = False
+
+    @property
+    def interrupted(self) -> bool:
+        """Return True if the comparison was interrupted and its report covers only some rows."""
+        return self.report is not None and self.report.interrupted
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """All comparisons of a plan that have ended; fewer than there are pairs if they were interrupted."""
+
+    plan: Plan
+    manager: Manager
+    pairing: Pairing
+    finished: Sequence[Finished]
+
+
 class Answerer(Protocol):
     """A question about a comparison over all its ranks."""
 
     def witness(self, opened: Opened, pair: RunPair) -> Witness | None:
         """Return the observer of one comparison's rows; None if there is nothing to observe."""
 
-    def conclude(self, plan: Plan, reports: Sequence[tuple[RunPair, Report | None]]) -> Sequence[Conclusion]:
-        """Return the answers, once all comparisons have ended; one that failed has no report."""
+    def conclude(self, compared: Compared) -> Sequence[Conclusion]:
+        """Return the answers, once all comparisons have ended."""
 
 
 class PlanOption(Protocol):

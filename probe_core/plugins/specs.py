@@ -151,12 +151,13 @@ class AnswerSpec(Spec):
     Attributes:
         policies: Policies whose verdicts it reads from ``Row.further``.
         metrics: Metrics that it needs in addition to the table's, by mode.
-        always: True if it is given for every comparison, before all else, even if no option asks for it.
+        given: ``"asked"`` if an option asks for it; else it is given for every comparison, ``"first"`` of all
+            that is printed or ``"last"``.
     """
 
     policies: tuple[str, ...] = ()
     metrics: Mapping[Mode, tuple[str, ...]] = field(default_factory=dict)
-    always: bool = False
+    given: str = "asked"
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from probe_core.model.plan import Plan
 from probe_core.model.report import Report
 from probe_core.plugins.blame import blamed
 from probe_core.plugins.manager import Manager
+from probe_core.plugins.protocols import Compared, Finished
 from probe_core.plugins.specs import ExecutorSpec, Place, Pool, ViewSpec
 from probe_core.progress import tell
 from probe_core.ranks.journal import Journal
@@ -36,21 +37,6 @@ ASKED = (
     "reporters", "answers",
 )  # fmt: skip
 """The kinds of contributions that a comparison loads, besides those that a view needs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """A comparison that ended with a report or an error; ``resumed`` if an earlier command made it."""
-
-    pair: RunPair
-    report: Report | None = None
-    error: UserError | None = None
-    resumed: bool = False
-
-    @property
-    def interrupted(self) -> bool:
-        """Return True if the comparison was interrupted and its report covers only some rows."""
-        return self.report is not None and self.report.interrupted
 
 
 @dataclass
@@ -84,6 +70,11 @@ class Ranks:
     def several(self) -> bool:
         """Return True if there is more than one pair of record files."""
         return len(self.pairing.pairs) > 1
+
+    @property
+    def compared(self) -> Compared:
+        """The comparisons that have ended so far."""
+        return Compared(self.plan, self.manager, self.pairing, tuple(self.finished))
 
     @contextmanager
     def claimed(self) -> Iterator[None]:

@@ -29,8 +29,8 @@ def probe_judges() -> list[JudgeSpec]:
 def probe_finders() -> list[FinderSpec]:
     """Return the finder of the suspects that the summary lists."""
     return [
-        FinderSpec("suspects", "calls where the runs diverge first", "probe_diagnosis.suspects:Suspects",
-                   policies=(DIFFERENCE,), matcher="align"),
+        FinderSpec("suspects", "calls where the runs diverge first",
+                   "probe_diagnosis.answer.suspects:Suspects", policies=(DIFFERENCE,), matcher="align"),
     ]  # fmt: skip
 
 
@@ -39,7 +39,7 @@ def probe_answers() -> list[AnswerSpec]:
     """Return the verdict on every comparison, and the answer of ``-da``."""
     return [
         AnswerSpec("verdict", "the verdict on all ranks", "probe_diagnosis.answer.answerer:Verdict",
-                   always=True),
+                   given="first"),
         AnswerSpec(DIFFERENCE, "the first difference over all ranks", "probe_diagnosis.difference.answer:"
                    "FirstDifferences", policies=(DIFFERENCE,), metrics={Mode.TENSOR: ("statistics",)}),
     ]  # fmt: skip

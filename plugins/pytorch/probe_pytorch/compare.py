@@ -46,7 +46,6 @@ def compare(
     from probe_core.model.plan import Plan
     from probe_core.plugins.manager import Manager
     from probe_core.ranks.ranks import Ranks
-    from probe_core.ranks.summary import write_summary
 
     flags = {
         "stack_mode": stack_mode,
@@ -77,20 +76,20 @@ def compare(
         answer=auto_analyze,
         executor="threads",
     )
-    manager = Manager()
-    ranks = Ranks(plan, manager)
+    ranks = Ranks(plan, Manager())
     for line in (*ranks.pairing.missing, *ranks.pairing.damaged):
         console.warn(line)
     with ranks.claimed():
         finished = list(ranks.run())
-        for conclusion in conclusions(ranks, manager):
-            if runs.print_log:
+        first, last = (list(conclusions(ranks, given)) for given in ("first", "last"))
+        if runs.print_log:
+            for conclusion in first:
                 conclusion.show()
-        for one in finished:
-            if one.report is not None and runs.print_log:
-                console.summary(one.report, one_of_many=ranks.several)
-        if ranks.several:
-            write_summary(ranks.plan, manager, ranks.finished)
+            for one in finished:
+                if one.report is not None:
+                    console.summary(one.report, one_of_many=ranks.several)
+            for conclusion in last:
+                conclusion.show()
     errors = [f"{one.pair.name}: {one.error.what}" for one in ranks.finished if one.error is not None]
     errors += ranks.pairing.damaged
     count = len(ranks.finished) + len(ranks.pairing.damaged)

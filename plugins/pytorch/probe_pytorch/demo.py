@@ -61,11 +61,10 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
         formats=tuple(name for name in formats.split(",") if name),
         highlight=True,
     )
-    manager = ctx.find_object(Manager) or Manager()
-    ranks = Ranks(plan, manager)
+    ranks = Ranks(plan, ctx.find_object(Manager) or Manager())
     with ranks.claimed():
         finished = list(ranks.run())  # a failed comparison of a single rank raises
-        for conclusion in conclusions(ranks, manager):
+        for conclusion in conclusions(ranks, "first"):
             conclusion.show()
         console.show()
         console.show(STORY.format(how=how), lines=True)

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.parameters import Parameter
-from probe_core.plugins.specs import CommandSpec, ReporterSpec, TableSpec
+from probe_core.plugins.specs import AnswerSpec, CommandSpec, ReporterSpec, TableSpec
 
 BOM = Parameter("bom", bool, "begin with a byte order mark, by which Excel recognises UTF-8; default false")
+
+
+@hookimpl
+def probe_answers() -> list[AnswerSpec]:
+    """Return the summary of a comparison of several ranks."""
+    return [
+        AnswerSpec("summary", "the summary of all ranks", "probe_reporters.summary:Summary", given="last")
+    ]
 
 
 @hookimpl

@@ -7,16 +7,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from probe_core.model.answers import Answer, Finding
-from probe_core.model.plan import Plan
-from probe_core.model.report import Report
-from probe_core.plugins.protocols import Opened
+from probe_core.plugins.protocols import Compared, Finished, Opened
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.file import write_answer
 from probe_diagnosis.answer.findings import finding
 from probe_diagnosis.answer.printing import show
+from probe_diagnosis.answer.suspects import Suspects
 from probe_diagnosis.answer.verdict import over_all
 from probe_diagnosis.difference.search import search
-from probe_diagnosis.suspects import Suspects
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,30 +42,34 @@ class Verdict:
     def witness(self, opened: Opened, pair: RunPair) -> None:
         """Observe nothing; the finder has seen all rows."""
 
-    def conclude(self, plan: Plan, reports: Sequence[tuple[RunPair, Report | None]]) -> list[Concluded]:
+    def conclude(self, compared: Compared) -> list[Concluded]:
         """Write the answer over all ranks, and return it ready to be printed; nothing if no rank has one."""
-        answers = [report.answer for _, report in reports if report is not None and report.answer is not None]
+        finished = compared.finished
+        answers = [one.report.answer for one in finished if one.report and one.report.answer]
         if not answers:
             return []
-        several = len(reports) > 1
-        causes = list(_causes(reports)) if several else []
-        whole = over_all(answers, causes, len(reports) - len(answers))
+        causes = list(_causes(finished)) if len(compared.pairing.pairs) > 1 else []
+        whole = over_all(answers, causes, len(compared.pairing.pairs) - len(answers))
         steps: dict[str, dict[int, Answer | str]] = {}
-        for pair, report in reports:
-            answer = report.answer if report is not None else None
-            steps.setdefault(pair.part, {})[pair.rank] = answer or "could not be compared"
+        for one in finished:
+            answer = one.report.answer if one.report is not None else None
+            error = one.error.what if one.error is not None else "no verdict"
+            steps.setdefault(one.pair.part, {})[one.pair.rank] = answer or error
+        plan = compared.plan
         return [Concluded(whole, write_answer(plan, whole, steps) if plan.answer else None)]
 
 
-def _causes(reports: Sequence[tuple[RunPair, Report | None]]) -> Iterator[Finding]:
+def _causes(finished: Sequence[Finished]) -> Iterator[Finding]:
     """Yield the causes of the first step that has any, across its ranks in the order of cause and effect.
 
     What differs in later steps may follow from them.
     """
-    for part in dict.fromkeys(pair.part for pair, _ in reports):
-        own = {pair.rank: report for pair, report in reports if pair.part == part and report is not None}
+    for part in dict.fromkeys(one.pair.part for one in finished):
+        own = {
+            one.pair.rank: one.report for one in finished if one.pair.part == part and one.report is not None
+        }
         finders = {rank: report.finder for rank, report in own.items() if isinstance(report.finder, Suspects)}
-        searched = search({rank: finder.ops for rank, finder in finders.items()})
+        searched = search({rank: finder.facts.ops for rank, finder in finders.items()})
         for node in searched.first:
             answer = own[node.rank].answer
             causes = answer.causes if answer is not None else ()

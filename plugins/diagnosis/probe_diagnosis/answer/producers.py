@@ -22,8 +22,8 @@ def slot_value(run: Run, op: str, row: str) -> Value | None:
 def producer(run: Run, op: str, row: str) -> str:
     """Return the key of the call that returned a value; empty if none is found.
 
-    The last call before ``op`` that returned a tensor of the same dtype, shape, checksum and statistics is the
-    producer, a module only if no API did.
+    The producer is the last call before ``op`` that returned a tensor of the same dtype, shape, checksum and
+    statistics; a module only if no API did.
 
     Args:
         run: The run.

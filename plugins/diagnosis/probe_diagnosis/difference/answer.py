@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
 from probe_core.flow.table import Table
 from probe_core.model import Mode
 from probe_core.model.plan import Plan
-from probe_core.model.report import Report
-from probe_core.plugins.protocols import Opened
+from probe_core.plugins.protocols import Compared, Opened
 from probe_core.store.layout import RunPair
 from probe_diagnosis.difference.analysis import analyze, rank_file_of
 from probe_diagnosis.difference.printing import Shown
@@ -31,9 +30,10 @@ class FirstDifferences:
         path = rank_file_of(opened.plan, pair)
         return RankFile(path, _table(opened), lambda op: find(op) is not None)
 
-    def conclude(self, plan: Plan, reports: Sequence[tuple[RunPair, Report | None]]) -> list[Shown]:
+    def conclude(self, compared: Compared) -> list[Shown]:
         """Return the first differences of each step, ready to be printed."""
-        return [Shown(analysis) for analysis in analyze(plan, [pair for pair, _ in reports])]
+        pairs = compared.pairing.pairs
+        return [Shown(analysis) for analysis in analyze(compared.plan, pairs)]
 
 
 def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:

@@ -13,11 +13,12 @@ from probe_core.model.plan import Plan
 from probe_core.model.report import Report
 from probe_core.model.run import Run
 from probe_core.store.frames import own_frame
-from probe_diagnosis.answer.coverage import Tally
-from probe_diagnosis.answer.facts_of_op import facts_from, facts_of, op_in, plain_facts
+from probe_diagnosis.answer.facts_of_op import facts_of, op_in
+from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.rank import Found
+from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.collectives.calls import api_of, call_of
-from probe_diagnosis.difference.facts import Apart, OpFacts, apart
+from probe_diagnosis.difference.facts import Apart, apart
 
 KEPT = 5
 """Largest number of suspects of a rank."""
@@ -28,20 +29,12 @@ class Suspects:
 
     Attributes:
         first_failure: The first row that fails by the rule of its table, unless rounding may explain it.
-        ops: The facts about all ops so far.
-        tally: The values that were compared, and those that were not.
-        target_only: The ops that only the target has, or that do not line up, with their lines of code.
-        golden_only: The same of the golden.
-        rank: The number of the rank.
+        facts: The facts about all ops so far.
     """
 
     def __init__(self) -> None:
         self.first_failure: Suspect | None = None
-        self.ops: list[OpFacts] = []
-        self.tally = Tally()
-        self.target_only: dict[str, str] = {}
-        self.golden_only: dict[str, None] = {}
-        self.rank = 0
+        self.facts = RankFacts()
         self._found: list[Suspect] = []
 
     @property
@@ -51,10 +44,11 @@ class Suspects:
 
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Take in the rows of one op after all judges; ``lines`` are their places in the result file."""
-        self.rank = op.rank
+        kept = self.facts
+        kept.rank = op.rank
         values = [apart(row, line) for row, line in zip(rows, lines)]
         for row, value in zip(rows, values):
-            self.tally.add(row, value, shifted=op.shifted)
+            kept.tally.add(row, value, shifted=op.shifted)
         own = [n for n, row in enumerate(rows) if not self._is_foreign(op, row)]
         if self.first_failure is None:
             self._look_for_failure(op, rows, values)
@@ -65,22 +59,23 @@ class Suspects:
                 slots = tuple(row.pair.target for row in own_rows if row.pair.target is not None)
                 call = call_of(Record(0, op.key, slots))
             facts = facts_of(op, own_rows, [values[n] for n in own], call)
-            self.ops.append(facts)
+            kept.ops.append(facts)
             region = [row for row in own_rows if row.pair.how is How.REGION]
             for row in region:
                 if row.pair.golden is not None:
-                    self.golden_only[op_in(row.pair.golden.name)] = None
+                    kept.golden_only[op_in(row.pair.golden.name)] = None
             if all(row.pair.golden is None or row.pair.how is How.REGION for row in own_rows):
-                self.target_only[op.key] = own_frame(next((row.stack for row in own_rows if row.stack), ()))
+                kept.target_only[op.key] = None
 
     def _is_foreign(self, op: Op, row: Row) -> bool:
         """Return True for a row of another op, which only the golden has; that op is noted."""
         if row.pair.target is not None or row.pair.golden is None:
             return False
         key = op_in(row.pair.golden.name)
-        if not key or key == op.key or (self.ops and self.ops[-1].golden == key):
+        ops = self.facts.ops
+        if not key or key == op.key or (ops and ops[-1].golden == key):
             return False
-        self.golden_only[key] = None
+        self.facts.golden_only[key] = None
         return True
 
     def answer(self, report: Report, plan: Plan, target: Run, golden: Run) -> Answer:
@@ -92,26 +87,14 @@ class Suspects:
             target: The run under test.
             golden: The reference.
         """
-        answer, causes = Found(self, report, plan, target, golden).answer()
-        self._found = [self._suspect(cause, report) for cause in causes[:KEPT]]
+        found = Found(self.facts, Runs(plan, target, golden), interrupted=report.interrupted)
+        answer, causes = found.answer()
+        self._found = [_suspect(cause) for cause in causes[:KEPT]]
         return answer
-
-    def _suspect(self, cause: Finding, report: Report) -> Suspect:
-        row = cause.row or str(cause.evidence.get("value", cause.op))
-        side = next((s for s in Side if f".{s.value}" in row), Side.OUTPUT)
-        module = cause.modules[0] if cause.modules else ""
-        return Suspect(cause.op, row, side, cause.line, Level.ERROR, cause.reason.detail, module, cause.where)
 
     def plain(self) -> Any:
         """Return all that was found as JSON data, for a comparison that is resumed."""
-        return {
-            "ops": plain_facts(self.ops),
-            "tally": self.tally.plain(),
-            "found": [[*_plain_suspect(one)] for one in self._found],
-            "target_only": self.target_only,
-            "golden_only": list(self.golden_only),
-            "rank": self.rank,
-        }
+        return {"facts": self.facts.plain(), "found": [[*_plain_suspect(one)] for one in self._found]}
 
     def restore(self, plain: Any) -> None:
         """Take in what ``plain`` returned.
@@ -119,12 +102,8 @@ class Suspects:
         Raises:
             LookupError, TypeError, ValueError: The data is something else.
         """
-        self.ops = facts_from(plain["ops"])
-        self.tally = Tally.of(plain["tally"])
+        self.facts = RankFacts.of(plain["facts"])
         self._found = [_suspect_of(*one) for one in plain["found"]]
-        self.target_only = dict(plain["target_only"])
-        self.golden_only = dict.fromkeys(plain["golden_only"])
-        self.rank = int(plain["rank"])
 
     # -- the first row that fails by the rule of the table ------------------------------------------
 
@@ -139,6 +118,13 @@ class Suspects:
                     module, where,
                 )  # fmt: skip
                 return
+
+
+def _suspect(cause: Finding) -> Suspect:
+    row = cause.row or str(cause.evidence.get("value", cause.op))
+    side = next((s for s in Side if f".{s.value}" in row), Side.OUTPUT)
+    module = cause.modules[0] if cause.modules else ""
+    return Suspect(cause.op, row, side, cause.line, Level.ERROR, cause.reason.detail, module, cause.where)
 
 
 def _follows_from_rounding(rows: Sequence[Row], values: Sequence[Apart], row: Row) -> bool:

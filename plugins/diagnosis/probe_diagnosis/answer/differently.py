@@ -1,0 +1,97 @@
+"""Calls that were made differently: with another argument or in another dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from probe_core.model import Reason
+from probe_core.model.answers import Finding
+from probe_core.model.dtypes import kind, same
+from probe_diagnosis.answer.kept import RankFacts
+from probe_diagnosis.answer.producers import output_dtypes
+from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.difference.facts import UNJUDGED, OpFacts
+from probe_diagnosis.difference.reasons import Because, Cause, first_differing, inputs_of
+from probe_diagnosis.difference.walking import Node
+
+
+def made_differently(facts: RankFacts, limit: OpFacts | None) -> Iterator[Node]:
+    """Yield calls before the op ``limit`` with another argument or dtype, whose values agree."""
+    told = agreed = False
+    for place, op in enumerate(facts.ops):
+        if op is limit:
+            return
+        outputs = list(op.outputs())
+        lacking = any(value.state == UNJUDGED for value in outputs) or not outputs
+        inputs = inputs_of(op, 0.0)._replace(compared=int(not lacking))
+        argument = None if op.is_shifted else first_differing(op.arguments(), 0.0)
+        recast = next((value for value in op.values if value.dtypes), None)
+        if argument is not None:
+            value = next(iter(outputs), argument)
+            yield Node(facts.rank, op, Because(Cause.DIFFERENTLY, value, inputs, argument), 0, place)
+        elif recast is not None and agreed and not told:
+            told = True
+            yield Node(facts.rank, op, Because(Cause.DIFFERENTLY, recast, inputs), 0, place)
+        agreed = agreed or (recast is None and any(value.is_float for value in op.values))
+
+
+def lowered(facts: RankFacts, runs: Runs) -> Iterator[Finding]:
+    """Yield the calls of both runs that are unpaired because they compute in another dtype."""
+    waiting: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for key in facts.golden_only:
+        waiting.setdefault(_kind(runs, key, 1), []).append(key)
+    for key in facts.target_only:
+        others = waiting.get(_kind(runs, key, 0))
+        if not others or key.startswith("Module."):
+            continue
+        golden = others.pop(0)
+        dtypes = output_dtypes(runs.both[0], key), output_dtypes(runs.both[1], golden)
+        if all(len(one) == 1 and kind(one[0]) == "float" for one in dtypes) and not same(
+            dtypes[0][0], dtypes[1][0]
+        ):
+            detail = f"computes in {dtypes[0][0]} where the golden's {golden} computes in {dtypes[1][0]}"
+            evidence: dict[str, float | int | str] = {
+                "target_dtype": dtypes[0][0],
+                "golden_dtype": dtypes[1][0],
+            }
+            modules = runs.modules(key)
+            yield Finding(key, "", Reason(Cause.DIFFERENTLY.value, detail), evidence, "", modules,
+                          runs.where(key), rank=facts.rank)  # fmt: skip
+
+
+def _kind(runs: Runs, op: str, side: int) -> tuple[str, tuple[str, ...]]:
+    """Return the API of a call, and the modules around it."""
+    return _api(op), runs.modules(op, side)
+
+
+def with_the_same(facts: RankFacts, causes: Sequence[Finding], nodes: Sequence[Node]) -> list[Finding]:
+    """Return the causes, those by an argument with the other calls that differ in the same argument."""
+    whole: list[Finding] = []
+    for cause, node in zip(causes, nodes):
+        argument = node.because.argument
+        if cause.reason.code == Cause.ARGUMENT.value and argument is not None:
+            wanted = _api(node.facts.op), argument.row.removeprefix(node.facts.op), argument.why
+            same = tuple(
+                op.op
+                for op in facts.ops
+                if op.op != node.facts.op and _api(op.op) == wanted[0]
+                for value in op.arguments()
+                if (value.row.removeprefix(op.op), value.why) == wanted[1:]
+            )
+            cause = replace(cause, same=same)
+        whole.append(cause)
+    return whole
+
+
+def is_none(node: Node) -> bool:
+    """Return True for a call whose only difference is an argument that one run has and the other has not."""
+    argument = node.because.argument
+    is_made = node.because.cause is Cause.DIFFERENTLY and argument is not None
+    return is_made and argument is not None and "None" in argument.why and node.because.inputs.compared > 0
+
+
+def _api(op: str) -> str:
+    """Return the name of the API or the class of the module of an op."""
+    parts = op.split(".")
+    return parts[-3] if len(parts) > 3 else op

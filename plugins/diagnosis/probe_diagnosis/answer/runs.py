@@ -1,0 +1,48 @@
+"""Both runs of a comparison, asked for lines of code and modules of single calls."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from probe_core.errors import UserError
+from probe_core.model.plan import Plan
+from probe_core.model.run import Run
+from probe_core.store.frames import own_frame
+
+
+class Runs:
+    """The target (side 0) and the golden (side 1) of a comparison.
+
+    Args:
+        plan: The plan of the comparison, which may name a file of call stacks.
+        target: The run under test.
+        golden: The reference.
+    """
+
+    def __init__(self, plan: Plan, target: Run, golden: Run) -> None:
+        self.both = target, golden
+        self._paths = plan.stack_path or target.stack_path, golden.stack_path
+        self._tried = [False, False]
+
+    def where(self, op: str, side: int = 0) -> str:
+        """Return the line of code of an op; empty if not recorded. Stacks are read when first asked for."""
+        run, path = self.both[side], self._paths[side]
+        frames = run.stack_of(op)
+        if frames is None and not self._tried[side] and path is not None and path.is_file():
+            self._tried[side] = True
+            with suppress(UserError):  # it is damaged, and the comparison did not need it
+                run.use_stacks(path)
+            frames = run.stack_of(op)
+        return own_frame(frames or ())
+
+    def modules(self, op: str, side: int = 0) -> tuple[str, ...]:
+        """Return the modules around an op, innermost first."""
+        return tuple(self.both[side].construct.ancestors(op))
+
+    def unfinished(self) -> list[str]:
+        """Return a sentence for each run whose record is incomplete."""
+        return [
+            f"the {side} is unfinished: {run.header.unfinished}"
+            for side, run in zip(("target", "golden"), self.both)
+            if run.header.unfinished
+        ]

@@ -1,0 +1,141 @@
+"""The summary over all ranks: a table of the counts and the first suspect of each, and a few lines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from probe_core.cli import console
+from probe_core.files.atomic import AtomicFile, make_directory, not_written
+from probe_core.flow.writing import write_table
+from probe_core.model import Cell, Level
+from probe_core.plugins.blame import PluginError, blamed
+from probe_core.plugins.manager import warn
+from probe_core.plugins.protocols import Compared, Finished
+from probe_core.plugins.specs import ReporterSpec
+
+if TYPE_CHECKING:
+    from probe_core.plugins.protocols import Opened, Reporter
+    from probe_core.store.layout import RunPair
+
+HEADERS = (
+    "Step", "Rank", "File", "Mode", "Rows", "Ops", "Differ", "To check", "Agree", "Not measured", "Matched",
+    "Only NPU", "Only Bench", "First suspect", "Why", "Module", "Line of code", "Error",
+)  # fmt: skip
+LEVELS = (Level.ERROR, Level.WARNING, Level.PASS, Level.SKIP)
+SHOWN = 20
+"""Largest number of ranks that a line names."""
+
+
+class Summary:
+    """Answer of a comparison of several ranks or steps: how each of them fared."""
+
+    def witness(self, opened: Opened, pair: RunPair) -> None:
+        """Observe nothing; the reports say all."""
+
+    def conclude(self, compared: Compared) -> list[Shown]:
+        """Write the table and return it ready to be printed; nothing for a single comparison."""
+        pairs = compared.pairing.pairs
+        if len(pairs) < 2:
+            return []
+        is_whole = len(compared.finished) == len(pairs) and not any(
+            one.interrupted for one in compared.finished
+        )
+        return [Shown(compared, write_summary(compared) if is_whole else [])]
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The summary of several comparisons, which can be printed.
+
+    Attributes:
+        compared: The comparisons that have ended.
+        files: The files of the table.
+        is_judged: True, for each report says by itself whether it was judged.
+    """
+
+    compared: Compared
+    files: Sequence[Path]
+    is_judged: bool = True
+
+    def show(self, *, brief: bool = False) -> None:
+        """Print how many comparisons finished, which ranks differ, and which failed."""
+        finished, pairs = self.compared.finished, self.compared.pairing.pairs
+        whole = [one for one in finished if one.report is not None and not one.interrupted]
+        differ = [one.pair.name for one in finished if one.report is not None and one.report.suspects]
+        kept = sum(one.resumed for one in finished)
+        lost = [one.pair.name for one in finished if one.report is None]
+        text = f"{len(whole)} of {len(pairs)} comparisons finished"
+        console.show(f"{text}, {kept} of them in an earlier run" if kept else text)
+        blank = [one.pair.name for one in whole if one.report and not one.report.counts.measured]
+        console.show(f"  differ: {_names(differ)}" if differ else "  none has a suspect")
+        if blank:
+            console.show(f"  nothing was compared: {_names(blank)}")
+        if lost:
+            console.show(f"  failed: {_names(lost)}")
+        for path in self.files:
+            console.show(f"  wrote {path}")
+        if len(whole) < len(pairs) and whole:
+            console.note("  --resume compares what is left, and keeps what is finished.")
+
+
+def _names(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:SHOWN])
+    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
+
+
+def write_summary(compared: Compared) -> list[Path]:
+    """Write ``compare_summary_{time stamp}`` in the plan's formats, with a row per rank; return the files.
+
+    Raises:
+        UserError: The output directory is not writable.
+    """
+    plan, manager, finished = compared.plan, compared.manager, compared.finished
+    make_directory(plan.output)
+    files: list[Path] = []
+    for name in plan.formats:
+        spec = manager.find("reporters", name, ReporterSpec)
+        file = AtomicFile(plan.output / f"compare_summary_{plan.time_stamp}{spec.suffix}")
+        try:
+            reporter: Reporter = spec.make()
+            with blamed(spec.title, spec.origin, OSError):
+                write_table(reporter, file.temporary, HEADERS, [cells(comparison) for comparison in finished])
+        except PluginError as error:
+            file.discard()
+            warn(error, "Its summary is not written.")
+            continue
+        except OSError as error:
+            file.discard()
+            raise not_written("The summary", plan.output, error) from None
+        files.append(file.commit())
+    return files
+
+
+def cells(finished: Finished) -> list[Cell]:
+    """Return the cells of one rank's row."""
+    pair, report = finished.pair, finished.report
+    place: list[Cell] = [pair.part, pair.rank, pair.target.name]
+    if report is None:
+        assert finished.error is not None
+        return [*place, *[""] * (len(HEADERS) - len(place) - 1), finished.error.what]
+    counts = report.counts
+    suspect = report.suspects[0] if report.suspects else None
+    where = [suspect.row, suspect.why, suspect.module, suspect.where] if suspect else [""] * 4
+    unreadable = (
+        [f"{report.unreadable_count} tensor file(s) could not be read"] if report.unreadable_count else []
+    )
+    problem = "; ".join([*unreadable, *report.problems])
+    return [
+        *place,
+        report.mode.value,
+        counts.rows,
+        report.op_count,
+        *(counts.levels[level] for level in LEVELS),
+        counts.matched,
+        counts.target_only,
+        counts.golden_only,
+        *where,
+        problem,
+    ]
