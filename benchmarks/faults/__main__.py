@@ -75,7 +75,8 @@ def totals(found: Sequence[Score]) -> str:
         f"right {sum(one.is_right for one in faults)} of {len(faults)}, within three {near}, "
         f"silent {sum(not one.causes for one in faults)}, "
         f"alarms {sum(one.is_alarm for one in controls)} of {len(controls)} controls, "
-        f"false reasons {sum(len(one.false) for one in found)} of {sum(len(one.causes) for one in found)}"
+        f"false reasons {sum(len(one.false) for one in found)} of {sum(len(one.causes) for one in found)} "
+        f"({sum(one.unchecked for one in found)} not checked)"
     )
 
 

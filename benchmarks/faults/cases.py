@@ -105,6 +105,10 @@ class Case:
         """Return True if the comparison must raise nothing."""
         return not self.right
 
+    def is_named_by(self, cause: Cause) -> bool:
+        """Return True if a cause names the fault rightly."""
+        return any(line.matches(cause) for line in self.right)
+
 
 Builder = Callable[[bool], Program]
 

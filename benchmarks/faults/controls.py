@@ -46,12 +46,12 @@ def split_matmul(other: bool) -> Forward:
     return Forward(model, {"input_ids": nets.words()})
 
 
-@control("transposed-matmul", "A product is computed as the transpose of the product of the transposes.")
+@control("transposed-matmul", "A projection is computed from transposes, and added up from the end.")
 def transposed_matmul(other: bool) -> Forward:
     model = nets.llama()
     if other:
         output = model.model.layers[1].self_attn.o_proj
-        output.forward = lambda x: (output.weight @ x.transpose(-1, -2)).transpose(-1, -2)
+        output.forward = lambda x: (output.weight.flip(1) @ x.flip(-1).transpose(-1, -2)).transpose(-1, -2)
     return Forward(model, {"input_ids": nets.words()})
 
 
@@ -66,10 +66,10 @@ def threads(count: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-@control("threads", "The forward and backward pass run on two threads instead of one.")
+@control("threads", "A model is trained on two threads instead of one, which add up gradients in parts.")
 def thread_count(other: bool) -> Training:
-    model = trained(hidden_size=96, num_attention_heads=6)
-    optimizer = adamw(model)
+    model = nets.gpt2(n_positions=128)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
 
     def step(number: int) -> None:
         loss_of(model, nets.words(4, 128)).backward()
@@ -95,9 +95,11 @@ def channels_last(other: bool) -> Forward:
 
 @control("bfloat16", "A model in bfloat16 runs on kernels that sum in another order.")
 def other_kernels(other: bool) -> Forward:
-    model = nets.llama().bfloat16()
+    model = nets.llama(hidden_size=256, intermediate_size=512, num_attention_heads=8).bfloat16()
     return Forward(
-        model, {"input_ids": nets.words()}, context=lambda: torch.backends.mkldnn.flags(enabled=not other)
+        model,
+        {"input_ids": nets.words(2, 64)},
+        context=lambda: torch.backends.mkldnn.flags(enabled=not other),
     )
 
 

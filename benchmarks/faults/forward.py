@@ -180,7 +180,7 @@ def rounded_softmax_attention(
 def rounded_softmax(wrong: bool) -> Forward:
     from transformers.models.llama import modeling_llama
 
-    model = nets.llama().bfloat16()
+    model = nets.llama(initializer_range=0.1).bfloat16()
     name = "eager_attention_forward"
     attention = rounded_softmax_attention if wrong else getattr(modeling_llama, name)
     return Forward(

@@ -98,5 +98,5 @@ def convolutional(eps: float = 1e-5) -> nn.Sequential:
     for layer in net:
         if isinstance(layer, nn.BatchNorm2d):
             layer.running_mean.normal_(0, 0.1)  # type: ignore[union-attr]
-            layer.running_var.uniform_(0.05, 0.5)  # type: ignore[union-attr]
+            layer.running_var.uniform_(0.5, 2)  # type: ignore[union-attr]
     return net.eval()

@@ -30,6 +30,7 @@ class Score:
     Attributes:
         rank: The place of the first cause that names the fault, from 1; 0 if none does.
         false: Statements that the tensors contradict, each with the contradiction.
+        unchecked: Number of statements on what no recorded tensor shows.
         seconds: Duration of the comparison.
     """
 
@@ -39,6 +40,7 @@ class Score:
     causes: list[Cause]
     rank: int
     false: list[str] = field(default_factory=list)
+    unchecked: int = 0
     seconds: float = 0.0
 
     @property
@@ -114,20 +116,20 @@ def score(case: Case, directory: Path, tasks: Iterable[str] = TASKS) -> list[Sco
         begun = time.perf_counter()
         verdict, causes = first_lines(home / task, home / task / "output")
         seconds = time.perf_counter() - begun
-        places = [
-            number
-            for number, cause in enumerate(causes, 1)
-            if any(line.matches(cause) for line in case.right)
-        ]
-        scores.append(Score(case, task, verdict, causes, places[0] if places else 0,
-                            list(contradicted(home / "tensor", causes)), seconds))  # fmt: skip
+        places = [place for place, cause in enumerate(causes, 1) if case.is_named_by(cause)]
+        false, unchecked = checked(home / "tensor", causes)
+        rank = places[0] if places else 0
+        scores.append(Score(case, task, verdict, causes, rank, false, unchecked, seconds))
     return scores
 
 
-def contradicted(runs: Path, causes: Iterable[Cause]) -> Iterable[str]:
-    """Yield each statement that the recorded tensors of the two runs contradict."""
+def checked(runs: Path, causes: Iterable[Cause]) -> tuple[list[str], int]:
+    """Return each statement that the recorded tensors contradict, and the number of those not checked."""
+    false: list[str] = []
+    unchecked = 0
     for cause in causes:
         step = f"step{cause.step}/rank"
-        if (runs / "target" / step).is_dir() and (runs / "golden" / step).is_dir():
-            for wrong in falsehoods(runs / "target" / step, runs / "golden" / step, cause):
-                yield f"{cause.row or cause.op} {cause.statement} -- but {wrong}"
+        wrong = falsehoods(runs / "target" / step, runs / "golden" / step, cause)
+        unchecked += wrong is None
+        false += [f"{cause.row or cause.op} {cause.statement} -- but {text}" for text in wrong or ()]
+    return false, unchecked

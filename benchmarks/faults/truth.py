@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +21,9 @@ from faults.cases import Cause
 Array = npt.NDArray[Any]
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 ROOM = {"float64": 64.0, "float32": 64.0, "float16": 4.0, "bfloat16": 4.0}
-"""Units of the last place, relative to the root mean square, within which inputs agree."""
+"""Multiples of a dtype's eps, relative to the root mean square, within which inputs agree."""
+PRINTED = 0.1
+"""Relative error of a distance that is printed with two digits."""
 ENDLESS = 1e30
 """Magnitude from which values, such as those of masks, must be equal and do not count as a scale."""
 
@@ -30,10 +31,10 @@ INPUTS_AGREE = re.compile(
     r"(its|all|the|recorded) (\w+ )?inputs (all )?(agree|are (the same|equal|identical))"
     r"|none of (its|their) (\w+ )?inputs differs?|(same|equal|identical) inputs"
 )
-INPUTS_DIFFER = re.compile(r"its inputs differ")
-VALUES = re.compile(r"(\S+) against (\S+)")
+INPUTS_DIFFER = re.compile(r"its inputs differ(?: by (?:up to )?(\S*\d|inf))?")
+BY = re.compile(r"differs by ([-+.\de]*\d) of the golden's root mean square")
 DTYPES = re.compile(r"is (?:torch\.)?(\w+) in the target and (?:torch\.)?(\w+) in the golden")
-ONLY = re.compile(r"only (?:in )?the (target|golden)|(?:is )?(missing|inserted)\b")
+ONLY = re.compile(r"only (?:in )?the (?:target|golden)|\b(?:missing|inserted)\b")
 DIFFERS = re.compile(r"\bdiffers?\b|\bis changed\b|\bchanges\b")
 SIDES = {"input_args": "input", "input_kwargs": "input", "input": "input", "output": "output"}
 NUMBERS = {
@@ -56,6 +57,13 @@ class Recorded:
         header = json.loads(content[8:start])
         aliases = json.loads(header.pop("__metadata__", {}).get("alias", "{}"))
         return content, start, header, aliases
+
+    def count(self, op: str) -> int:
+        """Return the number of calls of the API or module of an op key inside the same module."""
+        file = self.directory / "construct.json"
+        parents = json.loads(file.read_text()) if file.is_file() else {}
+        place = plain_name(op), parents.get(op)
+        return sum((plain_name(key), parents.get(key)) == place for key in self.data)
 
     def leaves(self, op: str) -> dict[str, Any]:
         """Return the leaves of a record by the rest of their row's name; None stands for no value."""
@@ -81,6 +89,11 @@ class Recorded:
         if entry["dtype"] not in NUMBERS:
             return None
         return np.frombuffer(part, NUMBERS[entry["dtype"]]).reshape(entry["shape"])
+
+
+def plain_name(op: str) -> str:
+    """Return the name of an op without its number."""
+    return re.sub(r"\.\d+(?=\.(forward|backward)$)|(?<=ward)\.\d+$", "", op)
 
 
 def flat(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -153,45 +166,71 @@ class Pair:
         apart, room = distance(arrays[0], arrays[1]), ROOM[coarser] * EPS[coarser]
         return f"{name}: differs by {apart:.2g} where {room:.2g} is rounding" if apart > room else ""
 
+    def apart(self, name: str) -> float | None:
+        """Return the distance of both sides of a tensor; None if a side has no data."""
+        arrays = [run.tensor(leaves[name]) for run, leaves in zip(self.runs, self.leaves) if name in leaves]
+        both = [array for array in arrays if array is not None]
+        return distance(*both) if len(both) == len(self.runs) else None
+
+    def named(self, name: str) -> str | None:
+        """Return the name of a leaf as it is called here; None if neither side has it."""
+        name = name.replace("kwargs.", "input.", 1)
+        names = (name, f"{name}.0")  # the gradients of a parameter are a list
+        return next((one for one in names if any(one in leaves for leaves in self.leaves)), None)
+
     def inputs(self) -> list[str]:
         """Return the names of all inputs, arguments and parameters of either side."""
         names = dict.fromkeys([*self.leaves[0], *self.leaves[1]])
         return [name for name in names if name.split(".")[0] in ("input", "parameters")]
 
 
-def falsehoods(target: Path, golden: Path, cause: Cause, partner: str = "") -> list[str]:
-    """Return by what the recorded tensors contradict a cause.
+def falsehoods(target: Path, golden: Path, cause: Cause, partner: str = "") -> list[str] | None:
+    """Return by what the recorded tensors contradict a cause; None if it makes no claim on a recorded call.
 
     Args:
         target: The directory of the target's rank and step, recorded with its tensors.
         golden: That of the golden.
-        cause: The cause; calls that neither run recorded are not checked.
+        cause: The cause.
         partner: The key of the golden's call, if it is another.
     """
+    if not ((target / "dump.json").is_file() and (golden / "dump.json").is_file()):
+        return None
     runs = Recorded(target), Recorded(golden)
+    if ONLY.search(cause.statement):
+        counts = [run.count(cause.op) for run in runs]
+        return [] if counts[0] != counts[1] else [f"both runs make {counts[0]} such calls there"]
     pair = Pair(*runs, cause.op, partner or cause.op)
+    row = pair.named(cause.row.removeprefix(cause.op).strip("."))
     if not pair.exists:
-        return []
-    statement = cause.statement.partition("; 0 of")[0]
-    row = cause.row.removeprefix(cause.op).strip(".")
-    wrong: list[str] = []
+        return None
+    if cause.row and row is None:
+        return ["neither run has such a row"]
+    return list(wrong_on_inputs(pair, cause.statement)) + list(wrong_on_row(pair, row, cause.statement))
+
+
+def wrong_on_inputs(pair: Pair, statement: str) -> Iterator[str]:
+    """Yield what contradicts a statement on the inputs of a call."""
     apart = [text for text in map(pair.difference, pair.inputs()) if text]
-    if INPUTS_AGREE.search(statement) and apart:
-        wrong += [f"its inputs do not agree: {'; '.join(apart)}"]
-    elif INPUTS_DIFFER.search(statement) and all(map(pair.is_equal, pair.inputs())):
-        wrong += ["all of its inputs are equal"]
+    differ = INPUTS_DIFFER.search(statement)
+    if INPUTS_AGREE.search(statement) or (differ and differ[1] == "0"):
+        if apart:
+            yield f"its inputs do not agree: {'; '.join(apart)}"
+    elif differ and all(map(pair.is_equal, pair.inputs())):
+        yield "all of its inputs are equal"
+
+
+def wrong_on_row(pair: Pair, row: str | None, statement: str) -> Iterator[str]:
+    """Yield what contradicts a statement on a value of a call."""
+    if row is None:
+        return
     leaves = [side.get(row) for side in pair.leaves]
-    if row not in pair.leaves[0] and row not in pair.leaves[1]:
-        return wrong
     if dtypes := DTYPES.search(statement):
         if [dtype_of(leaf) for leaf in leaves if is_tensor(leaf)] != list(dtypes.groups()):
-            wrong += [f"its dtypes are {leaves[0]} and {leaves[1]}"]
-    elif DIFFERS.search(statement) and not INPUTS_DIFFER.match(statement) and pair.is_equal(row):
-        wrong += [f"{row} is equal in both runs"]
-    return wrong
-
-
-def count_of(run: Recorded, op: str) -> int:
-    """Return the number of calls of the API or module that an op key names."""
-    counts = Counter(re.sub(r"\.\d+\b", "", key) for key in run.data)
-    return counts[re.sub(r"\.\d+\b", "", op)]
+            yield f"the dtypes of {row} are {leaves[0]} and {leaves[1]}"
+    elif DIFFERS.search(statement) and not INPUTS_DIFFER.match(statement):
+        if pair.is_equal(row):
+            yield f"{row} is equal in both runs"
+        elif by := BY.search(statement):
+            apart = pair.apart(row)
+            if apart is not None and abs(apart - float(by[1])) > PRINTED * apart:
+                yield f"{row} differs by {apart:.2g}"
