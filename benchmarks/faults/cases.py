@@ -131,7 +131,7 @@ class Cases:
 
 @dataclass
 class Forward:
-    """One forward pass of a model.
+    """One forward and backward pass of a model.
 
     Attributes:
         inputs: Arguments of the model by name.
@@ -145,11 +145,14 @@ class Forward:
     call: Callable[..., Any] | None = None
 
     def run(self, recorder: Recorder) -> None:
-        """Run the forward pass, seeded, and record it."""
+        """Run the model, seeded, and record it."""
         torch.manual_seed(SEED)
         with self.context():
             recorder.start(self.model)
-            (self.call or self.model)(**self.inputs)
+            output = (self.call or self.model)(**self.inputs)
+            output = output if isinstance(output, Tensor) else output[0]
+            weights = torch.linspace(-1, 1, output.shape[-1])  # the squares of a layer norm's output sum to 1
+            (output.float() * weights).pow(2).mean().backward()
             recorder.stop()
 
 

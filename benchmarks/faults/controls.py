@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 from faults import nets
 from faults.cases import Cases, Forward, Training
 from faults.forward import padded, positions
-from faults.training import adamw, loss_of, trained
+from faults.training import adamw, plain_step, trained
 
 CONTROLS = Cases()
 control = CONTROLS.case
@@ -27,14 +27,7 @@ def same_run(other: bool) -> Forward:
 @control("same-training", "The same training steps run twice.")
 def same_training(other: bool) -> Training:
     model = trained()
-    optimizer = adamw(model)
-
-    def step(number: int) -> None:
-        loss_of(model, nets.words()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return Training(model, step, 3)
+    return Training(model, plain_step(model, adamw(model)), 3)
 
 
 @control("split-matmul", "A projection is the sum of the products of two halves.")
@@ -69,13 +62,7 @@ def threads(count: int) -> Iterator[None]:
 @control("threads", "A model is trained on two threads instead of one, which add up gradients in parts.")
 def thread_count(other: bool) -> Training:
     model = nets.gpt2(n_positions=128)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, foreach=False)
-
-    def step(number: int) -> None:
-        loss_of(model, nets.words(4, 128)).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
+    step = plain_step(model, torch.optim.SGD(model.parameters(), lr=0.1, foreach=False), nets.words(4, 128))
     return Training(model, step, context=lambda: threads(2 if other else 1))
 
 
@@ -107,13 +94,7 @@ def other_kernels(other: bool) -> Forward:
 def fused_optimizer(other: bool) -> Training:
     model = trained()
     optimizer = adamw(model, fused=True) if other else adamw(model)
-
-    def step(number: int) -> None:
-        loss_of(model, nets.words()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return Training(model, step, 3)
+    return Training(model, plain_step(model, optimizer), 3)
 
 
 class Pooled(nn.Module):
@@ -126,7 +107,7 @@ class Pooled(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         hidden = F.gelu(self.first(x))
-        return self.second((hidden.flip(1) if self.backwards else hidden).sum(1) / x.shape[1])
+        return cast(Tensor, self.second((hidden.flip(1) if self.backwards else hidden).sum(1) / x.shape[1]))
 
 
 @control("order-of-sums", "A sequence is added up from its end.")
@@ -145,7 +126,7 @@ class Attention(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         query, key, value = self.qkv(x).unflatten(-1, (3, 4, 16)).permute(2, 0, 3, 1, 4)
         mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
-        return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+        return cast(Tensor, self.out(mixed.transpose(1, 2).flatten(2)))
 
 
 @control("mask-of-zeros", "An attention mask that hides nothing is given instead of none.")
@@ -168,7 +149,7 @@ def batch_in_halves(other: bool) -> Forward:
 
     def joined(input_ids: Tensor) -> Tensor:
         if not other:
-            return model(input_ids=input_ids).logits  # type: ignore[no-any-return]
+            return cast(Tensor, model(input_ids=input_ids).logits)
         return torch.cat([model(input_ids=half).logits for half in input_ids.chunk(2)])
 
     return Forward(model, {"input_ids": nets.words(4)}, call=joined)
@@ -195,11 +176,4 @@ def checkpointing(other: bool) -> Training:
     model = trained()
     if other:
         model.gradient_checkpointing_enable({"use_reentrant": False})
-    optimizer = adamw(model)
-
-    def step(number: int) -> None:
-        loss_of(model, nets.words()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return Training(model, step)
+    return Training(model, plain_step(model, adamw(model)))

@@ -7,7 +7,7 @@ through numpy: no recorder sees the call, only the values.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -41,6 +41,20 @@ def loss_of(model: Any, batch: Tensor) -> Tensor:
     """Return the mean loss of predicting each next token."""
     logits = model(input_ids=batch).logits[:, :-1]
     return F.cross_entropy(logits.reshape(-1, nets.WORDS), batch[:, 1:].reshape(-1))
+
+
+def plain_step(
+    model: Any, optimizer: torch.optim.Optimizer, batch: Tensor | None = None
+) -> Callable[[int], None]:
+    """Return a training step on one batch, the same at each step."""
+    words = nets.words() if batch is None else batch
+
+    def step(number: int) -> None:
+        loss_of(model, words).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
 
 
 def scale_unseen(parameters: Iterable[Tensor], factor: float) -> None:
@@ -129,14 +143,7 @@ class OwnAdam(torch.optim.Optimizer):
 )
 def early_eps(wrong: bool) -> Training:
     model = trained()
-    optimizer = OwnAdam(model.parameters(), wrong)
-
-    def step(number: int) -> None:
-        loss_of(model, nets.words()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return Training(model, step)
+    return Training(model, plain_step(model, OwnAdam(model.parameters(), wrong)))
 
 
 @known_fault(
@@ -154,13 +161,7 @@ def decayed_norms(wrong: bool) -> Training:
         {"params": norms, "weight_decay": 0.1 if wrong else 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, lr=1e-3, foreach=False)
-
-    def step(number: int) -> None:
-        loss_of(model, nets.words()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return Training(model, step)
+    return Training(model, plain_step(model, optimizer))
 
 
 @known_fault(
@@ -250,14 +251,7 @@ def twice_shifted(wrong: bool) -> Training:
 def scaled_by_frequency(wrong: bool) -> Training:
     model = trained()
     model.model.embed_tokens.scale_grad_by_freq = wrong
-    optimizer = adamw(model)
-
-    def step(number: int) -> None:
-        loss_of(model, nets.words()).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return Training(model, step)
+    return Training(model, plain_step(model, adamw(model)))
 
 
 @known_fault(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ class Recorded:
                 leaves[".".join([prefix, *path])] = leaf
         return leaves
 
-    def tensor(self, leaf: Mapping[str, Any]) -> Array | None:
+    def tensor(self, leaf: Any) -> Array | None:
         """Return the tensor of a leaf; None if it was not recorded, or is of a dtype that is not read."""
         content, start, header, aliases = self._file
         name = str(leaf.get("data_name") or "").removesuffix(".pt")
@@ -85,10 +85,10 @@ class Recorded:
         part = content[start + first : start + last]
         if entry["dtype"] == "BF16":
             wide = np.frombuffer(part, "<u2").astype("<u4") << 16
-            return wide.view("<f4").reshape(entry["shape"])
+            return np.asarray(wide.view("<f4").reshape(entry["shape"]))
         if entry["dtype"] not in NUMBERS:
             return None
-        return np.frombuffer(part, NUMBERS[entry["dtype"]]).reshape(entry["shape"])
+        return np.asarray(np.frombuffer(part, NUMBERS[entry["dtype"]]).reshape(entry["shape"]))
 
 
 def plain_name(op: str) -> str:
@@ -108,7 +108,7 @@ def flat(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ..
         yield path, value
 
 
-def dtype_of(leaf: Mapping[str, Any]) -> str:
+def dtype_of(leaf: Any) -> str:
     """Return the dtype of a tensor's leaf, without its prefix."""
     return str(leaf.get("dtype", "")).removeprefix("torch.")
 
@@ -148,10 +148,11 @@ class Pair:
         return not self._difference(name, exact=True)
 
     def _difference(self, name: str, exact: bool) -> str:
-        target, golden = (leaves.get(name) for leaves in self.leaves)
+        target, golden = [leaves.get(name) for leaves in self.leaves]
         if not (is_tensor(target) and is_tensor(golden)):
             shown = [leaf.get("value", leaf) if isinstance(leaf, dict) else leaf for leaf in (target, golden)]
             return "" if target == golden else f"{name}: {shown[0]!r:.60} against {shown[1]!r:.60}"
+        assert target is not None and golden is not None
         arrays = [run.tensor(leaf) for run, leaf in zip(self.runs, (target, golden))]
         dtypes = dtype_of(target), dtype_of(golden)
         if arrays[0] is None or arrays[1] is None:  # the rest of the leaf is compared: shape and statistics
