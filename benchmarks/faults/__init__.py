@@ -5,7 +5,7 @@ weights and batch (``record``), compares them as a user would (``score``), and c
 against the recorded tensors (``truth``). The faults were found in real projects; the controls differ by
 rounding or by nothing, and must raise nothing.
 
-    python3 make.py bench faults                      # all cases, in a temporary directory
+    python3 make.py bench faults                      # all cases, in a temporary directory (1 GB)
     python3 make.py bench faults --work /tmp/faults   # keep the recorded runs there and use them again
     python3 make.py bench faults F01 T03 split-matmul # some cases, with what probe says of them
     python3 make.py bench faults --json result.json   # every number, for a program

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import json
 import subprocess
 import sys
@@ -117,6 +118,8 @@ def main() -> None:
     )
     parser.add_argument("--json", type=Path, help="write all numbers and statements to this file")
     given = parser.parse_args()
+    if importlib.util.find_spec("transformers") is None:
+        sys.exit("The models need transformers, which is not installed: pip install -r requirements-dev.txt")
     cases = chosen(given.cases)
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="probe-faults-") as temporary:

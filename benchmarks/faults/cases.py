@@ -33,7 +33,11 @@ class Program(Protocol):
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause that a comparison names; the text of a part that it leaves open is empty."""
+    """A cause that a comparison names; the text of a part that it leaves open is empty.
+
+    Attributes:
+        partner: The key of the golden's call, if it is another.
+    """
 
     op: str
     row: str
@@ -43,6 +47,7 @@ class Cause:
     where: str = ""
     kind: str = ""
     step: int = 0
+    partner: str = ""
 
     @property
     def place(self) -> str:

@@ -62,7 +62,7 @@ def threads(count: int) -> Iterator[None]:
 @control("threads", "A model is trained on two threads instead of one, which add up gradients in parts.")
 def thread_count(other: bool) -> Training:
     model = nets.gpt2(n_positions=128)
-    step = plain_step(model, torch.optim.SGD(model.parameters(), lr=0.1, foreach=False), nets.words(4, 128))
+    step = plain_step(model, torch.optim.SGD(model.parameters(), lr=0.1, foreach=False), nets.words(4, 64))
     return Training(model, step, context=lambda: threads(2 if other else 1))
 
 

@@ -216,7 +216,8 @@ def active_dropout(wrong: bool) -> Forward:
 @known_fault(
     "F25",
     "A batch norm adds 1e-3 to the variance instead of 1e-5.",
-    Line(op=r"batch_norm|Module\.1\.", place=r"Module\.1\."),
+    Line(op="batch_norm"),
+    Line(place=r"(^|[. ])1(\.BatchNorm|$)"),
 )
 def batch_norm_eps(wrong: bool) -> Forward:
     return Forward(nets.convolutional(1e-3 if wrong else 1e-5), {"input": nets.reals(4, 3, 12, 12)})

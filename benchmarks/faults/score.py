@@ -80,12 +80,17 @@ def first_lines(case: Path, output: Path) -> tuple[str, list[Cause]]:
 
 def cause_of(found: Mapping[str, Any]) -> Cause:
     """Return a cause of an answer file."""
-
-    def text(name: str) -> str:
-        return str(found.get(name) or "")
-
-    return Cause(text("op"), text("row"), text("statement"), tuple(found.get("module") or ()),
-                 text("argument"), text("where"), text("kind"), int(found.get("step") or 0))  # fmt: skip
+    parts = {
+        name: str(found.get(name) or "") for name in ("op", "row", "statement", "argument", "where", "kind")
+    }
+    modules = found.get("module") or ()
+    partner = (found.get("evidence") or {}).get("golden_op")
+    return Cause(
+        **parts,
+        modules=(modules,) if isinstance(modules, str) else tuple(modules),
+        step=int(found.get("step") or 0),
+        partner=partner if isinstance(partner, str) else "",
+    )
 
 
 def suspects(case: Path, output: Path) -> tuple[str, list[Cause]]:

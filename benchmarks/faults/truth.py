@@ -185,14 +185,13 @@ class Pair:
         return [name for name in names if name.split(".")[0] in ("input", "parameters")]
 
 
-def falsehoods(target: Path, golden: Path, cause: Cause, partner: str = "") -> list[str] | None:
+def falsehoods(target: Path, golden: Path, cause: Cause) -> list[str] | None:
     """Return by what the recorded tensors contradict a cause; None if it makes no claim on a recorded call.
 
     Args:
         target: The directory of the target's rank and step, recorded with its tensors.
         golden: That of the golden.
         cause: The cause.
-        partner: The key of the golden's call, if it is another.
     """
     if not ((target / "dump.json").is_file() and (golden / "dump.json").is_file()):
         return None
@@ -200,7 +199,7 @@ def falsehoods(target: Path, golden: Path, cause: Cause, partner: str = "") -> l
     if ONLY.search(cause.statement):
         counts = [run.count(cause.op) for run in runs]
         return [] if counts[0] != counts[1] else [f"both runs make {counts[0]} such calls there"]
-    pair = Pair(*runs, cause.op, partner or cause.op)
+    pair = Pair(*runs, cause.op, cause.partner or cause.op)
     row = pair.named(cause.row.removeprefix(cause.op).strip("."))
     if not pair.exists:
         return None

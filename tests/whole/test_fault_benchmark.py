@@ -65,7 +65,7 @@ def test_a_wrong_line_is_no_right_line(scores: dict[tuple[str, str], Score]) -> 
 
 def test_an_answer_file_comes_before_suspects(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cause = {"kind": "argument", "op": "Torch.a.0.forward", "row": "r", "statement": "differs", "step": 2,
-             "module": ["Module.m.C.forward.0"], "argument": "scale", "where": "a.py:1", "evidence": {}}  # fmt: skip
+             "module": ["Module.m.C.forward.0"], "argument": "scale", "where": "a.py:1", "evidence": {"golden_op": "Torch.a.1.forward"}}  # fmt: skip
 
     def run(arguments: list[str]) -> int:
         output = Path(arguments[arguments.index("-o") + 1])
@@ -76,8 +76,8 @@ def test_an_answer_file_comes_before_suspects(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(importlib.import_module("probe_core.cli.main"), "run", run)
     expected = Cause(
-        "Torch.a.0.forward", "r", "differs", ("Module.m.C.forward.0",), "scale", "a.py:1", "argument", 2
-    )
+        "Torch.a.0.forward", "r", "differs", ("Module.m.C.forward.0",), "scale", "a.py:1", "argument", 2, "Torch.a.1.forward"
+    )  # fmt: skip
     assert first_lines(tmp_path, tmp_path / "out") == ("DIVERGED", [expected])
     assert cause_of({"op": "x"}) == Cause("x", "", "")
 
