@@ -236,10 +236,10 @@ def lint() -> None:
 
 
 def bench() -> None:
-    """Run the benchmarks, or one of them: ``kernel``, ``compare``, ``ranks``, ``check``, ``record``."""
+    """Run the benchmarks, or one: ``kernel``, ``compare``, ``ranks``, ``check``, ``record``, ``faults``."""
     scripts = {
         "kernel": "kernel.py", "compare": "compare_runs.py", "ranks": "many_ranks.py",
-        "check": "check_calls.py", "record": "record_steps.py",
+        "check": "check_calls.py", "record": "record_steps.py", "faults": "faults",
     }  # fmt: skip
     chosen = sys.argv[2:3] if sys.argv[2:3] and sys.argv[2] in scripts else list(scripts)
     for name in chosen:

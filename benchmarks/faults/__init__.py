@@ -1,0 +1,16 @@
+"""A benchmark of known numerical faults: does the first line of a comparison name each of them?
+
+Every case records a golden and a target run of a tiny model, built from a configuration with the same
+weights and batch (``record``), compares them as a user would (``score``), and checks each statement
+against the recorded tensors (``truth``). The faults were found in real projects; the controls differ by
+rounding or by nothing, and must raise nothing.
+
+    python3 make.py bench faults                      # all cases, in a temporary directory (1 GB)
+    python3 make.py bench faults --work /tmp/faults   # keep the recorded runs there and use them again
+    python3 make.py bench faults F01 T03 split-matmul # some cases, with what probe says of them
+    python3 make.py bench faults --json result.json   # every number, for a program
+
+Transformers is needed: it is in requirements-dev.txt. A case is *right* if its first cause names the fault,
+*within three* if the second or third does, *silent* if a fault raises no cause; a cause on a control is an
+*alarm*, and a statement that the recorded tensors contradict is a *false reason*.
+"""
