@@ -93,6 +93,12 @@ def _show(column: Column, mode: Mode) -> Callable[[Measurement], Cell]:
     """Return the function that turns a measurement into the cell of a column."""
     style, is_percent = _STYLES[column.style], column.style == "percent"
 
+    def show_plain(measurement: Measurement) -> Cell:
+        value, reason = measurement
+        if reason is not None:
+            return absent(reason, mode)
+        return spell(value) if type(value) is float else value
+
     def show(measurement: Measurement) -> Cell:
         value, reason = measurement
         if reason is not None:
@@ -101,7 +107,7 @@ def _show(column: Column, mode: Mode) -> Callable[[Measurement], Cell]:
             return style(value) if value - value == 0 or is_percent else spell(value)
         return value
 
-    return show
+    return show_plain if column.style == "plain" else show
 
 
 # -- cells ---------------------------------------------------------------------------------

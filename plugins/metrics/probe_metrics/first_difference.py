@@ -54,15 +54,14 @@ class FirstDifference:
 
     def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
         """Return the verdict on one pair."""
-        if not pair.pair.matched:
+        first, second = pair.pair.target, pair.pair.golden
+        if first is None or second is None:
             return _skip("no partner")
-        target, golden = (slot.value for slot in pair.slots)
+        target, golden = first.value, second.value
         if pair.recorded_obstacle is not None:
             return _differs(f"shape {target.extent} against {golden.extent}")
-        if pair.pair.scalars_differ:
-            return self._by_scalar(target, golden)
         if target.kind is not Kind.TENSOR or golden.kind is not Kind.TENSOR:
-            return Verdict(Level.PASS, "")
+            return self._by_scalar(target, golden) if pair.pair.scalars_differ else Verdict(Level.PASS, "")
         if target.is_empty:
             return _skip("no elements")
         if pair.measurable:

@@ -32,6 +32,13 @@ class StatisticsDifference:
         differences: list[Measurement] = []
         relatives: list[Measurement] = []
         for number, reference in zip(target.value.statistics, golden.value.statistics):
+            if type(number) is type(reference) is float and reference:  # as nearly all are
+                apart = number - reference
+                share = abs(apart / reference)
+                if share - share == 0:
+                    differences.append(Measurement(apart))
+                    relatives.append(Measurement(share))
+                    continue
             difference, relative = _difference(number, reference)
             differences.append(difference)
             relatives.append(relative)
@@ -49,12 +56,9 @@ def is_number(value: Statistic) -> bool:
 
 
 def _difference(target: Statistic, golden: Statistic) -> tuple[Measurement, Measurement]:
-    if type(target) is float and type(golden) is float:  # as nearly all are
-        number, reference = target, golden
-    elif not is_number(target) or not is_number(golden):
+    if not is_number(target) or not is_number(golden):
         return NO_NUMBER, NO_NUMBER
-    else:
-        number, reference = as_float(target), as_float(golden)
+    number, reference = as_float(target), as_float(golden)
     difference = number - reference
     if difference != difference:
         return NAN, NAN

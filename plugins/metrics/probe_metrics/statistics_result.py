@@ -52,6 +52,8 @@ class StatisticsResult:
         if pair.obstacle is not None:
             return Verdict(Level.ERROR, NOT_AVAILABLE, (Reason("evidence", "the shapes differ"),))
         target, golden = (slot.value for slot in pair.slots)
+        if self._is_near(target, golden):
+            return Verdict(Level.PASS, "")
         if target.kind is Kind.TENSOR and not any(
             number is not None and reference is not None
             for number, reference in zip(target.statistics, golden.statistics)
@@ -73,6 +75,17 @@ class StatisticsResult:
             return Verdict(level, "", tuple(evidence), failed=True)
         reasons = [Reason("double_check"), *evidence]
         return Verdict(level, "Warning", tuple(reasons), failed=True)
+
+    def _is_near(self, target: Value, golden: Value) -> bool:
+        """Return True for tensors whose statistics are floats that hardly differ, as nearly all are."""
+        if target.kind is not Kind.TENSOR or golden.kind is not Kind.TENSOR or is_exact(target):
+            return False
+        for number, reference in zip(target.statistics, golden.statistics):
+            if not (type(number) is type(reference) is float and reference):
+                return False
+            if not abs((number - reference) / reference) <= self._relative:
+                return False
+        return True
 
     def _judge_exact(self, target: Value, golden: Value) -> Verdict:
         off = [] if target.statistics == golden.statistics else list(self._off(target, golden))

@@ -71,6 +71,19 @@ class Tally:
     def add(self, row: Row, value: Apart, *, shifted: bool) -> None:
         """Count a row, whose values are ``value`` apart."""
         target, golden = row.pair.target, row.pair.golden
+        verdict = row.verdict
+        is_tensor = value.by and not value.is_scalar and value.state != UNJUDGED  # as nearly all are
+        if is_tensor and verdict.measured and not (shifted or row.was):
+            assert target is not None and golden is not None
+            self.both += 1
+            self.compared += 1
+            if verdict.level is Level.ERROR and value.state == SAME:
+                self._note_failing(row)
+            for number, dtype in enumerate((target.value.dtype, golden.value.dtype)):
+                if kind(dtype) == "float":
+                    self.floats[number] += 1
+                    self.floats_compared[number] += 1
+            return
         kinds = [slot.value.kind for slot in (target, golden) if slot is not None]
         if kinds.count(Kind.NULL) == len(kinds):
             return
@@ -80,9 +93,8 @@ class Tally:
             self.first.setdefault(code, row.pair.name)
         else:
             self.compared += 1
-            if row.verdict.level is Level.ERROR and value.state == SAME:
-                self.failing += 1
-                self.failing_first = self.failing_first or row.pair.name
+            if verdict.level is Level.ERROR and value.state == SAME:
+                self._note_failing(row)
         self.both += len(kinds) == 2
         if code in HARMLESS or Kind.TENSOR not in kinds:
             return
@@ -90,6 +102,10 @@ class Tally:
             if slot is not None and slot.value.kind is Kind.TENSOR and kind(slot.value.dtype) == "float":
                 self.floats[number] += 1
                 self.floats_compared[number] += not code
+
+    def _note_failing(self, row: Row) -> None:
+        self.failing += 1
+        self.failing_first = self.failing_first or row.pair.name
 
     @property
     def share(self) -> float:

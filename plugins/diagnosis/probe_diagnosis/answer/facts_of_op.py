@@ -37,19 +37,22 @@ def facts_of(op: Op, rows: Sequence[Row], values: Sequence[Apart], call: Call | 
             value._replace(state=UNJUDGED, why="this call may be paired with the wrong one")
             for value in values
         ]
-    golden = _golden_of(op.key, rows)
-    returned = [value for value in values if not value.side.is_source and not value.is_scalar]
-    agrees = any(value.is_float for value in returned) and all(value.state == SAME for value in returned)
-    is_quiet = call is None and all(value.state != DIFFERS and not value.dtypes for value in values)
+    golden, within = _golden_of(op.key, rows), tuple(op.ancestors)
+    is_quiet, returns, agrees, lacking = call is None, False, True, 0
+    for value in values:
+        state = value.state
+        if state == DIFFERS or value.dtypes:
+            is_quiet = False
+        if not value.is_scalar:
+            lacking += state == UNJUDGED
+            if not value.side.is_source:
+                agrees = agrees and state == SAME
+                returns = returns or value.noise > 0
+    agrees = agrees and returns
     if is_quiet:
-        lacking = sum(value.state == UNJUDGED and not value.is_scalar for value in values)
-        return OpFacts(
-            op.key, _quiet(values), None, tuple(op.ancestors), lacking=lacking, golden=golden, agrees=agrees
-        )
+        return OpFacts(op.key, _quiet(values), None, within, lacking=lacking, golden=golden, agrees=agrees)
     where = own_frame(next((row.stack for row in rows if row.stack), ())) if call else ""
-    return OpFacts(
-        op.key, tuple(values), call, tuple(op.ancestors), (0, 0), where, op.shifted, 0, golden, agrees
-    )
+    return OpFacts(op.key, tuple(values), call, within, (0, 0), where, op.shifted, 0, golden, agrees)
 
 
 def _quiet(values: Sequence[Apart]) -> tuple[Apart, ...]:

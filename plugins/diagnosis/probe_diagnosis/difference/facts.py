@@ -76,12 +76,13 @@ class Apart(NamedTuple):
         Returns:
             0 for no difference or an unjudged value; inf for a difference that rounding cannot cause.
         """
-        if self.state == UNJUDGED or not self.distance:
+        distance, own = self.distance, self.noise
+        if not distance or self.state == UNJUDGED:
             return 0.0
-        if not scale or self.is_exact:
+        if not scale or (not own and math.isfinite(distance)):
             return math.inf
-        noise = max(noise, self.noise)
-        return self.distance / scale / noise if noise else math.inf
+        noise = noise if noise > own else own
+        return distance / scale / noise if noise else math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +176,7 @@ def _one_null(slot: Slot, target: Value, line: str) -> Apart:
     """Return the distance of a value that one run recorded as None: that of an argument if taken in."""
     state = DIFFERS if slot.side.is_source else UNJUDGED
     why = "None against a value" if target.kind is Kind.NULL else "a value against None"
-    return Apart(slot.name, slot.side, state, math.inf, 1.0, is_scalar=True, why=why, by="scalar", line=line)
+    return Apart(slot.name, slot.side, state, math.inf, 1.0, is_scalar=True, why=why, line=line)
 
 
 def _recast(target: str, golden: str) -> str:
@@ -195,8 +196,8 @@ def _judged_by(row: Row, target: Value, golden: Value) -> str:
 
 
 def _is_rare(statistics: Statistics) -> bool:
-    """Return True if the recorded maximum or minimum of a tensor is nan or inf."""
-    high, low = statistics.max, statistics.min
-    return (isinstance(high, float) and not math.isfinite(high)) or (
-        isinstance(low, float) and not math.isfinite(low)
-    )
+    """Return True if the recorded maximum or minimum of a tensor is nan or inf; its mean is then as well."""
+    mean = statistics.mean
+    if type(mean) is float and mean - mean == 0:
+        return False
+    return any(isinstance(end, float) and not math.isfinite(end) for end in statistics[:2])

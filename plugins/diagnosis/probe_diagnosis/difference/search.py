@@ -166,9 +166,12 @@ def _compute(walker: Walker, op: OpFacts) -> None:
     past = walker.past
     walker.forgive(op)
     was_named = past.named
-    past.noise = max([past.noise, *(value.noise for value in op.values if not value.is_scalar)])
+    outputs = list(op.outputs())
+    past.noise = max([past.noise, *[value.noise for value in op.values if not value.is_scalar]])
+    scale = _scale_of(op)
     taken, worst_input = worst_of(op.inputs(), past.noise)
-    given, worst_output = worst_of(op.outputs(), past.noise, _scale_of(op))
+    own, worst_own = worst_of(outputs, past.noise)  # later ops take the outputs in, so far apart
+    given, worst_output = worst_of(outputs, past.noise, scale) if scale and own else (own, worst_own)
     introduces = (
         worst_output is not None
         and given > 1
@@ -185,14 +188,12 @@ def _compute(walker: Walker, op: OpFacts) -> None:
         walker.further.append(walker.node(op, _reason_of(op, worst_output, taken, given, past)))
     if was_named and max(taken, given) > 1:
         walker.behind.append(op.op)
-    own, worst_own = worst_of(op.outputs(), past.noise)  # later ops take the outputs in, so far apart
     worst_here = worst_own if own >= taken else worst_input
     if walker.grown is None and max(own, taken) > 1 and worst_here is not None:
         grown = Because(Cause.GROWN, worst_here, earlier=past.lacking, times=max(own, taken))
         walker.grown = walker.node(op, grown)
     past.worst = max(past.worst, taken, own)
-    past.lacking += op.lacking
-    past.lacking += sum(value.state == UNJUDGED and not value.is_scalar for value in op.values)
+    past.lacking += op.lacking + sum([v.state == UNJUDGED and not v.is_scalar for v in op.values])
 
 
 def _is_witness_of_itself(op: OpFacts) -> bool:

@@ -158,7 +158,7 @@ def worst_of(values: Iterable[Apart], noise: float, scale: float = 0.0) -> tuple
     """
     largest, worst = 0.0, None
     for value in values:
-        times = value.times(max(value.scale, scale), noise)
+        times = value.times(value.scale if value.scale > scale else scale, noise)
         if times > largest:
             largest, worst = times, value
     return largest, worst
