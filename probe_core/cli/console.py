@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from probe_core.errors import printable
+from probe_core.errors import printable, some
 from probe_core.progress import watched
 from probe_core.safe_text import safe, safe_json
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from probe_core.ranks.ranks import Finished
     from probe_core.store.layout import Pairing
 
-SHOWN_RANKS = 20
 SHOWN_NODES = 5
 
 
@@ -246,17 +245,12 @@ def ranks(pairing: Pairing, finished: Sequence[Finished], files: Sequence[Path])
     text = f"{len(whole)} of {len(pairing.pairs)} comparisons finished"
     show(f"{text}, {kept} of them in an earlier run" if kept else text)
     blank = [one.pair.name for one in finished if one.report is not None and not one.report.counts.measured]
-    show(f"  differ: {_names(differ)}" if differ else "  none has a suspect")
+    show(f"  differ: {some(differ)}" if differ else "  none has a suspect")
     if blank:
-        show(f"  nothing was compared: {_names(blank)}")
+        show(f"  nothing was compared: {some(blank)}")
     if lost:
-        show(f"  failed: {_names(lost)}")
+        show(f"  failed: {some(lost)}")
     for path in files:
         show(f"  wrote {path}")
     if len(whole) < len(pairing.pairs) and whole:
         note("  --resume compares what is left, and keeps what is finished.")
-
-
-def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:SHOWN_RANKS])
-    return shown if len(names) <= SHOWN_RANKS else f"{shown} and {len(names) - SHOWN_RANKS} more"
