@@ -247,8 +247,7 @@ class Ranks:
         jobs = self.plan.jobs
         if self.plan.executor is None:  # no more processes than ranks
             jobs = min(self._jobs, len(self.pairing.pairs))
-        views = (item.spec for item in self.manager.contributions("views"))
-        view_kinds = [kind for spec in views if isinstance(spec, ViewSpec) for kind in spec.asks]
+        view_kinds = [kind for spec in self.manager.specs("views", ViewSpec) for kind in spec.asks]
         for kind in (*ASKED, *view_kinds):  # warn of broken plugins here, and not in each worker
             self.manager.contributions(kind)
         spec = self._executor_spec
