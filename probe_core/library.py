@@ -14,7 +14,7 @@ from shutil import copyfile, rmtree
 from typing import TYPE_CHECKING, Any
 
 from probe_core.errors import UserError, meant, printable
-from probe_core.files.atomic import AtomicFile, make_directory, not_written, private_directory
+from probe_core.files.atomic import make_directory, private_directory, writing
 from probe_core.files.claim import time_stamp
 from probe_core.files.location import location
 from probe_core.model import Cell, Counts, Suspect
@@ -208,15 +208,10 @@ class Comparison:
             for report in self._compared(room, format):
                 if report.faults:
                     raise UserError(report.faults[0], "Choose another format; see probe plugins.")
-                label = report.label.replace("/", "_")
-                several = len(self.pairs) > 1
-                file = AtomicFile(path.with_name(f"{path.stem}_{label}{path.suffix}") if several else path)
-                try:
-                    copyfile(report.files[0], file.temporary)
-                except OSError as error:
-                    file.discard()
-                    raise not_written("The table", path.parent, error) from None
-                files.append(file.commit())
+                name = f"{path.stem}_{report.label.replace('/', '_')}{path.suffix}"
+                files.append(path.with_name(name) if len(self.pairs) > 1 else path)
+                with writing(files[-1], "The table") as temporary:
+                    copyfile(report.files[0], temporary)
         return files
 
     def run(self) -> Iterator[Finished]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probe_core.errors import UserError
-from probe_core.files.atomic import AtomicFile, make_directory, not_written
+from probe_core.files.atomic import AtomicFile, make_directory, not_written, writing
 from probe_core.flow.table import Table
 from probe_core.model import Advice, Cell, Row
 from probe_core.model.plan import DEFAULT_FORMATS, Plan
@@ -170,15 +170,12 @@ class Output:
 
     def write_advice(self, advice: Advice) -> Path:
         """Write the advisor's file: the line and name of the row, and the advice."""
-        file = AtomicFile(self._directory / f"{self._sort}advisor{self._label}_{self._time_stamp}.txt")
+        path = self._directory / f"{self._sort}advisor{self._label}_{self._time_stamp}.txt"
         where = f"Line: {safe(str(advice.line))}\nSuspect Nodes: {safe(advice.node)}\n"
         text = where + safe(f"Expert Advice: {advice.text}\n", keep="\n")
-        try:
-            file.temporary.write_text(text, "utf-8")
-        except OSError as error:
-            file.discard()
-            raise self._failed(error) from None
-        return file.commit()
+        with writing(path, "The result") as temporary:
+            temporary.write_text(text, "utf-8")
+        return path
 
     def _failed(self, error: OSError) -> UserError:
         return not_written("The result", self._directory, error)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from probe_core.files.atomic import AtomicFile, make_directory, not_written
+from probe_core.files.atomic import make_directory, writing
 from probe_core.flow.writing import write_table
 from probe_core.model import Cell, Level
 from probe_core.model.plan import Plan
@@ -35,19 +35,15 @@ def write_summary(plan: Plan, manager: Manager, finished: Sequence[Finished]) ->
     files: list[Path] = []
     for name in plan.formats:
         spec = manager.find("reporters", name, ReporterSpec)
-        file = AtomicFile(plan.output / f"compare_summary_{plan.time_stamp}{spec.suffix}")
+        path = plan.output / f"compare_summary_{plan.time_stamp}{spec.suffix}"
         try:
             reporter: Reporter = spec.make()
-            with blamed(spec.title, spec.origin, OSError):
-                write_table(reporter, file.temporary, HEADERS, [cells(comparison) for comparison in finished])
+            with writing(path, "The summary") as temporary, blamed(spec.title, spec.origin, OSError):
+                write_table(reporter, temporary, HEADERS, [cells(comparison) for comparison in finished])
         except PluginError as error:
-            file.discard()
             warn(error, "Its summary is not written.")
-            continue
-        except OSError as error:
-            file.discard()
-            raise not_written("The summary", plan.output, error) from None
-        files.append(file.commit())
+        else:
+            files.append(path)
     return files
 
 
