@@ -139,8 +139,8 @@ class Comparison:
     def reports(self) -> list[Report]:
         """The counts, suspects and notes of each pair; made when they are first asked for."""
         if not self._reports:
-            with _room() as room:
-                self._compared(room)
+            with self._compared():
+                pass
         return self._reports
 
     @property
@@ -204,8 +204,8 @@ class Comparison:
         path = Path(path)
         make_directory(path.parent)
         files: list[Path] = []
-        with _room() as room:
-            for report in self._compared(room, format):
+        with self._compared(format) as reports:
+            for report in reports:
                 if report.faults:
                     raise UserError(report.faults[0], "Choose another format; see probe plugins.")
                 name = f"{path.stem}_{report.label.replace('/', '_')}{path.suffix}"
@@ -228,23 +228,25 @@ class Comparison:
             if ranks.several:
                 write_summary(ranks.plan, self._manager, ranks.finished)
 
-    def _compared(self, room: Path, *formats: str) -> list[Report]:
-        """Return the report of each pair, whose tables are written to ``room``."""
-        plan = replace(self.plan, output=room, formats=formats, advise=False, resume=False)
-        reports: list[Report] = []
-        errors: list[UserError] = []
-        for finished in self._run(plan):
-            if finished.interrupted:
+    @contextmanager
+    def _compared(self, *formats: str) -> Iterator[list[Report]]:
+        """Compare all pairs, and yield their reports; the tables are there until the block ends."""
+        room = private_directory()
+        try:
+            plan = replace(self.plan, output=room, formats=formats, advise=False, resume=False)
+            ended = list(self._run(plan))
+            if any(finished.interrupted for finished in ended):
                 raise KeyboardInterrupt
-            if finished.error is not None:
-                errors.append(finished.error)
-                self._lose(finished.pair, finished.error)
-            elif finished.report is not None:
-                reports.append(finished.report)
-        if not reports:
-            raise errors[0]
-        self._reports = self._reports or reports
-        return reports
+            for finished in ended:
+                if finished.error is not None:
+                    self._lose(finished.pair, finished.error)
+            reports = [finished.report for finished in ended if finished.report is not None]
+            if not reports:
+                raise UserError("None of the ranks can be compared.", "Mend these:", self.problems)
+            self._reports = self._reports or reports
+            yield reports
+        finally:
+            rmtree(room, ignore_errors=True)
 
     def _lose(self, pair: RunPair, error: UserError) -> None:
         """Note that a pair cannot be compared, and warn of it; raise the error if it is the only one."""
@@ -254,13 +256,3 @@ class Comparison:
         if problem not in self.problems:
             self.problems.append(problem)
         warnings.warn(f"{problem} It is left out. {error.fix}", stacklevel=3)
-
-
-@contextmanager
-def _room() -> Iterator[Path]:
-    """Make a temporary directory, which is removed when the block ends."""
-    room = private_directory()
-    try:
-        yield room
-    finally:
-        rmtree(room, ignore_errors=True)

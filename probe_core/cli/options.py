@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from probe_core.errors import UserError, meant
-from probe_core.files.jsonstream import load_object
+from probe_core.files.given import load_object
 from probe_core.files.location import location
 
 KEYS = ("npu_path", "bench_path", "stack_path", "is_print_compare_log")

@@ -67,7 +67,9 @@ class Output:
         self._label = f"_{pair.label}" if pair.label else ""
         self._sinks: list[_Sink] = []
         self.faults: list[str] = []
-        formats = plan.formats or (DEFAULT_FORMATS if is_debug else ())  # -da writes nothing of variables
+        formats = plan.formats or (
+            DEFAULT_FORMATS if is_debug and plan.answers else ()
+        )  # -da omits variables
         specs = [manager.find("reporters", name, ReporterSpec) for name in formats]
         make_directory(self._directory)
         stem = f"{'debug_' if is_debug else ''}compare_result{self._label}_{plan.time_stamp}"
