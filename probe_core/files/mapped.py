@@ -139,7 +139,13 @@ def cut_off(path: str | os.PathLike[str]) -> str:
 
 def mapping_of(array: np.ndarray[Any, Any]) -> Mapped | None:
     """Return the mapped file behind ``array``; None if there is none."""
-    owner: Any = array.base
+    owner = owner_of(array)
+    return owner if isinstance(owner, Mapped) else None
+
+
+def owner_of(array: np.ndarray[Any, Any]) -> Any:
+    """Return the object that holds the memory of ``array``."""
+    owner: Any = array
     while isinstance(owner, (np.ndarray, memoryview)):
         owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
-    return owner if isinstance(owner, Mapped) else None
+    return owner

@@ -122,8 +122,7 @@ class RowOrder:
         self._matching = matching
         self._target = target
         self._golden = golden
-        self._starts = golden.starts
-        self._held = bytearray(self._starts[-1])
+        self._held = bytearray(golden.starts[-1])
         for partner in matching.partners:
             if partner != NONE:
                 self._held[partner] = 1
