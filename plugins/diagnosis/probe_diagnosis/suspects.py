@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from probe_core.model import Drift, How, Kind, Level, Op, Row, Side, Statistic, Suspect
 from probe_core.model.dtypes import kind, same
 from probe_core.model.messages import reasons_of
-from probe_core.store.frames import own_frame
 from probe_core.store.names import is_gradient
+from probe_diagnosis.frames import own_frame
 
 KEPT = 5
 """Largest number of suspects kept of each sort."""
