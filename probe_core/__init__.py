@@ -1,3 +1,19 @@
-"""probe finds the operator that diverged first between two recorded runs of a model."""
+"""probe finds the operator that diverged first between two recorded runs of a model.
+
+``probe_core.compare(target, golden)`` is its entrance for programs (docs/python.md).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from probe_core.exports import exporter
+
+if TYPE_CHECKING:
+    from probe_core.errors import UserError
+    from probe_core.library import Comparison, compare
 
 __version__ = "0.1.0"
+__all__ = ["Comparison", "UserError", "compare"]
+
+__getattr__ = exporter(__name__, {"library": "Comparison compare", "errors": "UserError"})

@@ -58,6 +58,13 @@ def printable(text: str, limit: int = 400) -> str:
     return text if len(text) <= limit else f"{text[: limit - 20]} … {text[-17:]}"
 
 
+def some(items: Iterable[object], most: int = 20) -> str:
+    """Return the first ``most`` items in one line, and the number of the others."""
+    texts = [str(item) for item in items]
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return ", ".join(texts[:most]) + more
+
+
 def meant(name: str, known: Iterable[str]) -> str | None:
     """Return the name in ``known`` that ``name`` likely misspells or shares a word with; else None."""
     words = {word for word in name.lower().split("_") if len(word) > 2}

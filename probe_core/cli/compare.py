@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,10 @@ from probe_core.cli.options import CompareFile, Location, Numbers, read_compare_
 from probe_core.cli.running import INCOMPLETE, SUSPECT, run_plan
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError
-from probe_core.model.plan import DEFAULT_FORMATS, Plan, StackMode
+from probe_core.library import OUTPUT, planned
 from probe_core.plugins.manager import Manager
 from probe_core.ranks.executors import tune_process
 
-DEFAULT_OUTPUT = "./output"
 BARE = Path()
 FILE = click.Path(path_type=Path)
 MAPPING: dict[str, Any] = {"is_flag": False, "flag_value": "", "type": FILE}
@@ -40,8 +38,7 @@ def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> t
 @click.argument("golden", required=False, type=Location())
 @option("-i", "--input", "compare_file", also=["--input_path"], type=FILE,
     help="Compare file: JSON with npu_path and bench_path, instead of TARGET and GOLDEN.")  # fmt: skip
-@option("-o", "--output", also=["--output_path"], is_flag=False, flag_value=DEFAULT_OUTPUT,
-    default=DEFAULT_OUTPUT, type=FILE,
+@option("-o", "--output", also=["--output_path"], is_flag=False, flag_value=OUTPUT, default=OUTPUT, type=FILE,
     help="Directory of the result files; created if absent.  [default: ./output]")  # fmt: skip
 @option("--framework", help="Framework of the runs; detected if not given.")
 @option("-s", "--stack-mode", is_flag=True,
@@ -106,25 +103,13 @@ def compare(
         raise UserError(
             "-f (--fuzzy-match) and --match (--matcher) exclude each other.", "Leave one of them out."
         )
-    bare = [name for name in ("api_mapping", "cell_mapping") if settings[name] == BARE]
-    settings.update(dict.fromkeys(bare))
+    settings |= {name: True for name in ("api_mapping", "cell_mapping") if settings[name] == BARE}
     settings["framework"] = settings["framework"] or ctx.meta.get("probe.framework")
-    settings["matcher"] = settings["matcher"] or matcher_name(fuzzy_match)
-    settings["formats"] = settings["formats"] or DEFAULT_FORMATS
-    settings["jobs"] = settings["jobs"] or 0
-    if settings["scheduler"]:
-        settings["executor"] = settings["executor"] or manager.scheduled()
-    plan = Plan(
-        target=runs.target,
-        golden=runs.golden,
-        time_stamp=time_stamp(),
-        across=bool(bare),
-        stack=stack_choice(runs.stack, stack_mode),
-        stack_path=runs.stack,
-        advise=not compare_only,
-        answer=not compare_only,
-        **settings,
-    )
+    settings["formats"] = settings["formats"] or None
+    settings["fuzzy"] = fuzzy_match
+    settings["advise"] = settings["answer"] = not compare_only
+    settings["stack"], settings["stack_path"] = runs.stack and stack_mode, runs.stack
+    plan = planned(manager, runs.target, runs.golden, settings)
     for change, values in given(ctx, manager):
         plan = change(plan, values, asked(ctx))
     if print_plan:
@@ -147,20 +132,3 @@ def _runs(target: Path | None, golden: Path | None, compare_file: Path | None) -
             "Give them as TARGET GOLDEN, or a compare file with -i. See 'probe compare --help'.",
         )
     return CompareFile(target, golden, None, True)
-
-
-def matcher_name(fuzzy: bool) -> str | None:
-    """Return the matcher that ``-f`` asks for; None for the one that fits."""
-    return "fuzzy" if fuzzy else None
-
-
-def stack_choice(path: Path | None, asked: bool) -> StackMode:
-    """Return the stack mode: ``-s`` decides with a stack file, a stack.json beside the target without."""
-    if path is None:
-        return StackMode.AUTO
-    return StackMode.SHOW if asked else StackMode.HIDE
-
-
-def time_stamp() -> str:
-    """Return the current time in the format of the result files' names."""
-    return time.strftime("%Y%m%d%H%M%S")

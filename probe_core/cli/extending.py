@@ -21,9 +21,7 @@ _GIVEN = "probe.given"
 def extended(name: str, command: click.Command, manager: Manager) -> click.Command:
     """Return a copy of a command with the options that plugins add to it."""
     more: list[click.Parameter] = []
-    for item in manager.contributions("options"):
-        spec = item.spec
-        assert isinstance(spec, OptionSpec)
+    for spec in manager.specs("options", OptionSpec):
         if spec.command.replace("_", "-") == name.replace("_", "-"):
             with blamed(spec.title, spec.origin):
                 more += [_parameter(spec, option) for option in spec.options]

@@ -10,16 +10,10 @@ from typing import Any
 import click
 
 from probe_core.errors import UserError, meant
-from probe_core.files.jsonstream import load_object
+from probe_core.files.given import load_object
 from probe_core.files.location import location
 
 KEYS = ("npu_path", "bench_path", "stack_path", "is_print_compare_log")
-FUNCTION_KEYS = {
-    "npu_json_path": "npu_path",
-    "bench_json_path": "bench_path",
-    "stack_json_path": "stack_path",
-    "is_print_compare_log": "is_print_compare_log",
-}
 LARGEST_NUMBER = 1_000_000
 """The largest step or rank that is accepted."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from probe_core.cli import console
@@ -12,12 +11,9 @@ from probe_core.model import GRAVITY, Level
 from probe_core.model.answers import Outcome
 from probe_core.model.plan import Plan
 from probe_core.model.report import Report
-from probe_core.plugins.blame import blamed
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.specs import AnswerSpec
 
 if TYPE_CHECKING:
-    from probe_core.plugins.protocols import Answerer, Conclusion
     from probe_core.ranks.ranks import Ranks
 
 
@@ -59,14 +55,14 @@ def _run(ranks: Ranks, fail_on: str | None, brief: bool) -> int:
         interrupted = True
     reports = [one.report for one in ranks.finished if one.report is not None]
     failed = len(reports) < len(ranks.finished)
-    for conclusion in conclusions(ranks, "first"):
+    for conclusion in ranks.conclusions("first"):
         conclusion.show(brief=brief)
     for report in reports:
         console.summary(report, brief=brief, one_of_many=ranks.several)
     is_judged = all(report.is_judged for report in reports)
     for given in ("last", "asked"):
         try:
-            for conclusion in () if interrupted and given == "asked" else conclusions(ranks, given):
+            for conclusion in () if interrupted and given == "asked" else ranks.conclusions(given):
                 conclusion.show(brief=brief)
                 is_judged = is_judged and conclusion.is_judged
         except UserError as error:  # the ranks' own results are there
@@ -84,19 +80,6 @@ def _run(ranks: Ranks, fail_on: str | None, brief: bool) -> int:
         )
         return MISTAKE
     return code
-
-
-def conclusions(ranks: Ranks, given: str) -> Iterator[Conclusion]:
-    """Yield the answers that are given ``"first"``, ``"last"``, or that the plan ``"asked"`` for."""
-    manager = ranks.manager
-    if not any(one.report for one in ranks.finished):
-        return
-    for name in ranks.plan.answers if given == "asked" else manager.names("answers"):
-        spec = manager.find("answers", name, AnswerSpec)
-        if spec.given == given:
-            answerer: Answerer = spec.make()
-            with blamed(spec.title, spec.origin):
-                yield from answerer.conclude(ranks.compared)
 
 
 def _code(reports: list[Report], damaged: list[str], failed: bool, fail_on: str | None) -> int:

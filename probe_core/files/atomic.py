@@ -132,6 +132,25 @@ class AtomicFile:
 
 
 @contextmanager
+def writing(path: Path, what: str) -> Iterator[Path]:
+    """Yield the temporary path of a file, which appears as ``path`` if the block ends without an error.
+
+    Raises:
+        UserError: It cannot be written, and ``what`` begins the message.
+    """
+    file = AtomicFile(path)
+    try:
+        yield file.temporary
+    except OSError as error:
+        file.discard()
+        raise not_written(what, path.parent, error) from None
+    except BaseException:
+        file.discard()
+        raise
+    file.commit()
+
+
+@contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Yield a file to write to, which replaces ``path`` if the block ends without an error."""
     temporary, descriptor = _begin(path)

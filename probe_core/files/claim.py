@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
@@ -22,6 +23,11 @@ MOST = 1000
 _SAFELY = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 """Flags for ``os.open`` that refuse links and do not wait for the reader of a pipe."""
 _CLAIM = re.compile(r"\.(\d{14})\.claim")
+
+
+def time_stamp() -> str:
+    """Return the current time in the format of the result files' names."""
+    return time.strftime(FORM)
 
 
 def next_second(time_stamp: str) -> str:

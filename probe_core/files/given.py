@@ -1,4 +1,4 @@
-"""Limits for files that users name: regular files of limited size, yaml of a limited number of nodes.
+"""Files that users name, read with limits: their kind, their size, and the number of nodes in yaml.
 
 Reading a named pipe or a device might never end, and aliases in eight lines of yaml can expand to more nodes
 than memory can hold.
@@ -7,11 +7,13 @@ than memory can hold.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 from pathlib import Path
 from typing import Any
 
+from probe_core.errors import UserError
 from probe_core.files.location import is_remote
 
 LARGEST = 1 << 30
@@ -51,6 +53,45 @@ def read_given(path: Path) -> bytes:
     if path.stat().st_size > LARGEST:
         raise OSError(errno.EFBIG, f"it is larger than {LARGEST >> 30} GiB", os.fspath(path))
     return path.read_bytes()
+
+
+def load_object(path: Path, what: str) -> dict[str, Any]:
+    """Return the JSON object in a small file; ``what`` is the kind of file in messages."""
+    try:
+        data = read_given(path)
+    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
+        raise UserError(
+            f"The {what} {path} cannot be read: {getattr(error, 'strerror', None) or 'no such path'}.",
+            "Check the path and its permissions.",
+        ) from None
+    if not data.strip():
+        raise UserError(f"The {what} {path} is empty.", f"Give a {what} that holds a JSON object.")
+    text = data.decode("utf-8-sig", "replace")
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        at = len(text[: error.pos].encode("utf-8"))
+        problem = f"{error.msg.removesuffix(' at')} at byte {at}"
+    except RecursionError:
+        problem = "values are nested too deeply"
+    except ValueError:
+        problem = "a number has too many digits"
+    else:
+        problem = ""
+    if problem:
+        raise UserError(
+            f"The {what} {path} is not valid JSON: {problem}.", "Correct the file, or write it again."
+        )
+    if not isinstance(value, dict):
+        raise UserError(
+            f"The {what} {path} holds {_kind(value)} where an object was expected.", 'It must begin with "{".'
+        )
+    return value
+
+
+def _kind(value: object) -> str:
+    names = {list: "a list", str: "a text", bool: "a boolean", type(None): "null"}
+    return names.get(type(value), "a number")
 
 
 def parse_yaml(text: str) -> Any:

@@ -13,14 +13,10 @@ import mmap
 import os
 import sys
 import threading
-from typing import Any, Protocol, Union
+from typing import Any, Protocol
 
 import numpy as np
 
-from probe_core.errors import UnreadableTensor
-
-SMALL_FILE = 64 << 10
-"""Size in bytes up to which files are read, which is faster than mapping them."""
 UNGUARDED = -1
 
 
@@ -64,7 +60,7 @@ class _Watched(threading.local):
 watched = _Watched()
 
 
-def _state(status: os.stat_result) -> tuple[int, ...]:
+def state_of(status: os.stat_result) -> tuple[int, ...]:
     """Return the size, time of change and identity of a file, to detect changes."""
     return status.st_size, status.st_mtime_ns, status.st_ino, status.st_dev
 
@@ -95,7 +91,7 @@ class Mapped(mmap.mmap):
         guard = _Here.guard
         if not watched.on or (guard is None and sys.platform != "win32"):
             return None
-        state = _state(os.fstat(descriptor))
+        state = state_of(os.fstat(descriptor))
         memory = cls(descriptor, 0, access=mmap.ACCESS_READ)
         memory.path, memory._state = path, state
         if guard is not None:
@@ -114,95 +110,42 @@ class Mapped(mmap.mmap):
     def problem(self) -> str | None:
         """Return a sentence on the change of the file since it was mapped; None if it did not change."""
         if self._guard is not None and self._guard.torn(self._number):
-            return _cut_off(self.path) + ("" if self.size() < len(self) else ", or its disk failed")
+            return cut_off(self.path) + ("" if self.size() < len(self) else ", or its disk failed")
         if self.needed is not None:
-            return _cut_off(self.path) if self.size() < self.needed else None
+            return cut_off(self.path) if self.size() < self.needed else None
         try:
             status = os.stat(self.path) if self.file is None else os.fstat(self.file.fileno())  # noqa: PTH116
-            now = _state(status)
+            now = state_of(status)
         except OSError:  # removed, which leaves the mapping intact
             now = ()
         if now == self._state:
             return None
         if self.size() < self._state[0]:
-            return _cut_off(self.path)
+            return cut_off(self.path)
         if now[2:] != self._state[2:]:  # replaced by another file, which leaves the mapping intact
             return None
-        return f"{_name(self.path)} was changed while it was read"
+        return f"{name_of(self.path)} was changed while it was read"
 
 
-Memory = Union[bytes, Mapped]
-
-
-def memory_of(path: str | os.PathLike[str]) -> Memory:
-    """Return the content of a file: mapped, or a copy if it is small or cannot be guarded.
-
-    Raises:
-        UnreadableTensor: The file is empty, or changes while it is read.
-        OSError: The file cannot be opened or read.
-    """
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-    try:
-        before = os.fstat(descriptor)
-        size = before.st_size
-        if size <= SMALL_FILE:  # there are thousands of these, so no further system calls
-            content = os.read(descriptor, size)
-            if len(content) < size or not size:
-                raise UnreadableTensor(_cut_off(path) if size else f"{_name(path)} is empty")
-            return content
-        memory = Mapped.of(descriptor, path)
-        if memory is not None:
-            return memory
-        with io.FileIO(descriptor, closefd=False) as file:
-            content = read(file, 0, size, _name(path))
-        if _state(os.fstat(descriptor)) != _state(before):
-            raise UnreadableTensor(f"{_name(path)} was changed while it was read")
-        return content
-    finally:
-        os.close(descriptor)
-
-
-def _name(path: str | os.PathLike[str]) -> str:
+def name_of(path: str | os.PathLike[str]) -> str:
+    """Return the name of a file in messages."""
     return os.path.basename(path)  # noqa: PTH119
 
 
-def _cut_off(path: str | os.PathLike[str]) -> str:
-    return f"{_name(path)} was cut off while it was read"
-
-
-def read(file: io.FileIO, start: int, size: int, name: str) -> bytes:
-    """Return ``size`` bytes of an open file from ``start`` on.
-
-    Raises:
-        UnreadableTensor: The file was truncated since its size was read.
-        OSError: The file cannot be read.
-    """
-    file.seek(start)
-    parts: list[bytes] = []
-    while size:
-        part = file.read(size)
-        if not part:
-            raise UnreadableTensor(f"{name} was cut off while it was read")
-        parts.append(part)
-        size -= len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+def cut_off(path: str | os.PathLike[str]) -> str:
+    """Return the sentence on a file that was truncated."""
+    return f"{name_of(path)} was cut off while it was read"
 
 
 def mapping_of(array: np.ndarray[Any, Any]) -> Mapped | None:
     """Return the mapped file behind ``array``; None if there is none."""
-    owner: Any = array.base
-    while isinstance(owner, (np.ndarray, memoryview)):
-        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    owner = owner_of(array)
     return owner if isinstance(owner, Mapped) else None
 
 
-def check(array: np.ndarray[Any, Any]) -> None:
-    """Check after copying ``array`` that the mapped file behind it did not change.
-
-    Raises:
-        UnreadableTensor: The file was truncated or changed.
-    """
-    memory = mapping_of(array)
-    problem = None if memory is None else memory.problem()
-    if problem is not None:
-        raise UnreadableTensor(problem)
+def owner_of(array: np.ndarray[Any, Any]) -> Any:
+    """Return the object that holds the memory of ``array``."""
+    owner: Any = array
+    while isinstance(owner, (np.ndarray, memoryview)):
+        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    return owner

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from probe_core import engine
+from probe_core.files.mapped import owner_of
 from probe_core.model.measure import OpenPair
 
 T = TypeVar("T")
@@ -76,9 +77,7 @@ def _call(functions: Sequence[Ahead], pairs: Sequence[OpenPair]) -> None:
 
 def announce(array: Array) -> None:
     """Ask the system to read the mapped file behind ``array``, if there is one."""
-    owner: Any = array
-    while isinstance(owner, (np.ndarray, memoryview)):
-        owner = owner.base if isinstance(owner, np.ndarray) else owner.obj
+    owner = owner_of(array)
     if not isinstance(owner, mmap.mmap) or not hasattr(owner, "madvise"):
         return
     first = array.ctypes.data - np.frombuffer(owner, np.uint8).ctypes.data

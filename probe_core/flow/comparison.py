@@ -12,7 +12,7 @@ from math import prod
 from operator import itemgetter
 from pathlib import Path
 
-from probe_core.errors import UserError, nearest
+from probe_core.errors import UserError, nearest, some
 from probe_core.files.mapped import Mapped
 from probe_core.flow.ahead import opened_ahead
 from probe_core.flow.opening import open_runs
@@ -294,17 +294,12 @@ class Comparison:
 def _region(region: Region, target: Run, golden: Run) -> str:
     """Return the description of a region without partners for the summary."""
     target_names, golden_names = (
-        _some([run.names()[index] for index in side])
+        some([run.names()[index] for index in side], REGION_SHOWN)
         for run, side in ((target, region.target), (golden, region.golden))
     )
     if target_names and golden_names:
         return f"changed: {target_names} for {golden_names}"
     return f"inserted: {target_names}" if target_names else f"missing: {golden_names}"
-
-
-def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:REGION_SHOWN])
-    return shown if len(names) <= REGION_SHOWN else f"{shown} and {len(names) - REGION_SHOWN} more"
 
 
 def _blame(notes: list[str], error: PluginError, means: str) -> None:

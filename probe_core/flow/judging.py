@@ -7,7 +7,8 @@ Nothing else changes a verdict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TypeVar
 
 from probe_core.model import Changed, Op, Row, Ruling
@@ -19,6 +20,8 @@ from probe_core.plugins.specs import HighlightSpec, JudgeSpec, Spec
 S = TypeVar("S", bound=Spec)
 Blame = Callable[[PluginError, str], None]
 """A function that notes the failure of a plugin and its meaning for the result."""
+Change = Callable[[Op, Sequence[Row]], Mapping[int, Row]]
+"""A function that returns the rows of an op that a plugin changes, by their positions."""
 
 
 class Judging:
@@ -32,63 +35,54 @@ class Judging:
 
     def __init__(self, manager: Manager, highlight: bool, blame: Blame) -> None:
         self._blame = blame
-        specs = _each_once(manager, "judges", JudgeSpec, blame)
-        self._judges: list[tuple[JudgeSpec, Judge]] = []
-        for spec in sorted(specs, key=lambda spec: spec.order):
+        judges = sorted(_each_once(manager, "judges", JudgeSpec, blame), key=lambda spec: spec.order)
+        marking = _each_once(manager, "highlighters", HighlightSpec, blame) if highlight else []
+        self._changes: list[tuple[Spec, Change]] = []
+        for spec in (*judges, *marking):
             try:
-                self._judges.append((spec, spec.make()))
+                function = _marked if isinstance(spec, HighlightSpec) else _judged
+                self._changes.append((spec, partial(function, spec.name, spec.make())))
             except PluginError as error:
-                blame(error, "It does not change any verdict.")
-        self._highlighters: list[tuple[HighlightSpec, Highlighter]] = []
-        for marks in _each_once(manager, "highlighters", HighlightSpec, blame) if highlight else ():
-            try:
-                self._highlighters.append((marks, marks.make()))
-            except PluginError as error:
-                blame(error, "It does not mark any row.")
+                blame(error, f"It does not {_effect(spec)}.")
 
     def judged(self, op: Op, rows: Sequence[Row]) -> list[Row]:
         """Return the rows of an op with their final verdicts and marks."""
         rows = list(rows)
-        for judging in [*self._judges]:
-            spec, judge = judging
+        for entry in [*self._changes]:
+            spec, change = entry
             try:
-                rulings = judge.judge(op, rows)
-                if not len(rulings):
-                    continue
-                ruled = {n: _ruled(rows[n], spec.name, ruling) for n, ruling in rulings.items()}
+                changed = change(op, rows)
             except BaseException as error:
-                self._judges.remove(judging)
-                self._blame(_fault(error, spec), "It does not change any verdict from there on.")
+                blame = fault(error, spec.title, spec.origin)
+                if blame is None:
+                    raise
+                self._changes.remove(entry)
+                self._blame(blame, f"It does not {_effect(spec)} from there on.")
                 continue
-            for place, row in ruled.items():
-                rows[place] = row
-        for marking in [*self._highlighters]:
-            marks, highlighter = marking
-            try:
-                marked = {n: rows[n]._replace(mark=mark) for n, mark in highlighter.mark(rows).items()}
-            except BaseException as error:
-                self._highlighters.remove(marking)
-                self._blame(_fault(error, marks), "It does not mark any row from there on.")
-                continue
-            for place, row in marked.items():
+            for place, row in changed.items():
                 rows[place] = row
         return rows
 
 
-def _fault(error: BaseException, spec: Spec) -> PluginError:
-    """Return the error that names the plugin; raise ``error`` itself if it is no plugin's fault."""
-    blame = fault(error, spec.title, spec.origin)
-    if blame is None:
-        raise error
-    return blame
+def _judged(name: str, judge: Judge, op: Op, rows: Sequence[Row]) -> Mapping[int, Row]:
+    """Return the rows whose verdicts a judge changes."""
+    rulings = judge.judge(op, rows)
+    return {n: _ruled(rows[n], name, ruling) for n, ruling in rulings.items()} if len(rulings) else {}
+
+
+def _marked(name: str, highlighter: Highlighter, op: Op, rows: Sequence[Row]) -> Mapping[int, Row]:
+    """Return the rows that a highlighter marks."""
+    return {n: rows[n]._replace(mark=mark) for n, mark in highlighter.mark(rows).items()}
+
+
+def _effect(spec: Spec) -> str:
+    return "mark any row" if isinstance(spec, HighlightSpec) else "change any verdict"
 
 
 def _each_once(manager: Manager, kind: str, as_type: type[S], blame: Blame) -> list[S]:
     """Return the contributions of a kind that is always used; of several with the same name, the first."""
     specs: dict[str, S] = {}
-    for item in manager.contributions(kind):
-        spec = item.spec
-        assert isinstance(spec, as_type)
+    for spec in manager.specs(kind, as_type):
         if spec.name in specs:
             both = f"{specs[spec.name].origin} and {spec.origin}"
             several = PluginError(

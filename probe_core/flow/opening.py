@@ -67,13 +67,9 @@ def _readers(manager: Manager, path: Path, framework: str | None) -> list[_Known
     try:
         check_regular(path)
     except OSError as error:
-        raise UserError(
-            f"{path} cannot be read: {error.strerror or error}.", "Check the path and its permissions."
-        ) from None
+        raise _refused(path, error) from None
     known: list[_Known] = []
-    for item in manager.contributions("readers"):
-        spec = item.spec
-        assert isinstance(spec, ReaderSpec)
+    for spec in manager.specs("readers", ReaderSpec):
         if framework is None or spec.framework == framework:
             spec = manager.find("readers", spec.name, ReaderSpec)
             try:
@@ -116,8 +112,7 @@ def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
             raise manager.missing("readers", recorded)
     if not readers:
         wanted = f' for framework "{framework}"' if framework else ""
-        frameworks = {item.spec.framework for item in manager.contributions("readers")
-                      if isinstance(item.spec, ReaderSpec)}  # fmt: skip
+        frameworks = {spec.framework for spec in manager.specs("readers", ReaderSpec)}
         raise UserError(
             f"No reader{wanted} is installed.",
             "Use one of these frameworks, or install its plugin:"
@@ -130,9 +125,7 @@ def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
         try:
             path.open("rb").close()
         except OSError as error:
-            raise UserError(
-                f"{path} cannot be read: {error.strerror or error}.", "Check the path and its permissions."
-            ) from None
+            raise _refused(path, error) from None
         raise UserError(
             f"{path} was not recorded from {' or '.join(known)}.",
             "Leave --framework out to detect the framework."
@@ -141,6 +134,12 @@ def open_run(manager: Manager, path: Path, framework: str | None = None) -> Run:
         )
     with blamed(best.spec.title, best.spec.origin):
         return best.reader.open(path)
+
+
+def _refused(path: Path, error: OSError) -> UserError:
+    return UserError(
+        f"{path} cannot be read: {error.strerror or error}.", "Check the path and its permissions."
+    )
 
 
 def _recorded_from(path: Path) -> str | None:

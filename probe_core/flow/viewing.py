@@ -59,9 +59,8 @@ def _unmapped(manager: Manager, target: Run, golden: Run) -> str:
 
 
 def _viewers(manager: Manager) -> Iterator[tuple[ViewSpec, Viewer]]:
-    for item in manager.contributions("views"):
-        assert isinstance(item.spec, ViewSpec)
-        yield item.spec, item.spec.make()
+    for spec in manager.specs("views", ViewSpec):
+        yield spec, spec.make()
 
 
 def _absent(manager: Manager, what: str) -> UserError | None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import cast
 
 from probe_core.errors import UserError
-from probe_core.files.atomic import AtomicFile, make_directory, not_written
+from probe_core.files.atomic import AtomicFile, make_directory, not_written, writing
 from probe_core.flow.table import Table
 from probe_core.model import Advice, Cell, Row
 from probe_core.model.answers import Answer
@@ -69,7 +69,9 @@ class Output:
         self._label = f"_{pair.label}" if pair.label else ""
         self._sinks: list[_Sink] = []
         self.faults: list[str] = []
-        formats = plan.formats or (DEFAULT_FORMATS if is_debug else ())  # -da writes nothing of variables
+        formats = plan.formats or (
+            DEFAULT_FORMATS if is_debug and plan.answers else ()
+        )  # -da omits variables
         specs = [manager.find("reporters", name, ReporterSpec) for name in formats]
         make_directory(self._directory)
         stem = f"{'debug_' if is_debug else ''}compare_result{self._label}_{plan.time_stamp}"
@@ -182,15 +184,12 @@ class Output:
 
     def write_advice(self, advice: Advice) -> Path:
         """Write the advisor's file: the line and name of the row, and the advice."""
-        file = AtomicFile(self._directory / f"{self._sort}advisor{self._label}_{self._time_stamp}.txt")
+        path = self._directory / f"{self._sort}advisor{self._label}_{self._time_stamp}.txt"
         where = f"Line: {safe(str(advice.line))}\nSuspect Nodes: {safe(advice.node)}\n"
         text = where + safe(f"Expert Advice: {advice.text}\n", keep="\n")
-        try:
-            file.temporary.write_text(text, "utf-8")
-        except OSError as error:
-            file.discard()
-            raise self._failed(error) from None
-        return file.commit()
+        with writing(path, "The result") as temporary:
+            temporary.write_text(text, "utf-8")
+        return path
 
     def _failed(self, error: OSError) -> UserError:
         return not_written("The result", self._directory, error)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import bisect
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from probe_core.model import How, Pair, Record, Slot
@@ -121,8 +122,7 @@ class RowOrder:
         self._matching = matching
         self._target = target
         self._golden = golden
-        self._starts = golden.starts
-        self._held = bytearray(self._starts[-1])
+        self._held = bytearray(golden.starts[-1])
         for partner in matching.partners:
             if partner != NONE:
                 self._held[partner] = 1
@@ -136,13 +136,13 @@ class RowOrder:
 
     def ops(self, start: int, stop: int) -> Iterator[OpRows]:
         """Yield the rows of the target's records from ``start`` up to ``stop``."""
-        record_at = _Cursor(self._golden, self._starts)
+        slot_at = _slots_by_number(self._golden)
         shown = bytearray(len(self._held))
         number = self._target.starts[start]
         for partner in self._matching.partners[:number]:
             if partner != NONE:
                 shown[partner] = 1
-        front = tuple(self._unpaired(0, record_at)) if start == 0 else ()
+        front = tuple(self._unpaired(0, slot_at)) if start == 0 else ()
         for record in map(self._target.record, range(start, stop)):
             pairs: list[Pair] = list(front)
             front = ()
@@ -153,10 +153,10 @@ class RowOrder:
                 if partner == NONE:
                     pairs.append(Pair(slot, None, how if how is How.REGION else How.NAME))
                     continue
-                pairs.append(Pair(slot, record_at(partner), how))
+                pairs.append(Pair(slot, slot_at(partner), how))
                 if not shown[partner]:
                     shown[partner] = 1
-                    pairs += self._unpaired(partner + 1, record_at)
+                    pairs += self._unpaired(partner + 1, slot_at)
             yield OpRows(record.key, tuple(pairs))
         if front:
             yield OpRows("", front)
@@ -166,10 +166,10 @@ class RowOrder:
             return How.REGION
         return How.MAPPED if number in self._matching.mapped else self._matching.how
 
-    def _unpaired(self, start: int, record_at: _Cursor) -> Iterator[Pair]:
+    def _unpaired(self, start: int, slot_at: Callable[[int], Slot]) -> Iterator[Pair]:
         number = start
         while number < len(self._held) and not self._held[number]:
-            yield Pair(None, record_at(number), How.REGION if number in self._golden_regions else How.NAME)
+            yield Pair(None, slot_at(number), How.REGION if number in self._golden_regions else How.NAME)
             number += 1
 
 
@@ -183,17 +183,13 @@ def _slots_apart(regions: Iterable[Sequence[int]], run: Run) -> frozenset[int]:
     )
 
 
-class _Cursor:
-    """Access to golden slots by number, which keeps the last record."""
+def _slots_by_number(run: Run) -> Callable[[int], Slot]:
+    """Return a function that gives a run's slots by number, and keeps the last record."""
+    record = lru_cache(1)(run.record)
+    starts = run.starts
 
-    def __init__(self, run: Run, starts: Sequence[int]) -> None:
-        self._run = run
-        self._starts = starts
-        self._record: Record | None = None
+    def slot(number: int) -> Slot:
+        index = bisect.bisect_right(starts, number) - 1
+        return record(index).slots[number - starts[index]]
 
-    def __call__(self, number: int) -> Slot:
-        record = self._record
-        if record is None or not (self._starts[record.index] <= number < self._starts[record.index + 1]):
-            record = self._run.record(bisect.bisect_right(self._starts, number) - 1)
-            self._record = record
-        return record.slots[number - self._starts[record.index]]
+    return slot

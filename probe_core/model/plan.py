@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -91,14 +91,18 @@ class Plan:
 
     def describe(self) -> dict[str, Any]:
         """Return the plan as plain data, for ``--print-plan``."""
-        return {key: _plain(value) for key, value in asdict(self).items()}
+        described: dict[str, Any] = plain(self)
+        return described
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a value of dataclasses, enumerations and paths as data that JSON can express."""
+    if is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Path) or is_remote(value):
         return str(value)
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, Mapping):
-        return dict(value)
-    return list(value) if isinstance(value, tuple) else value
+        return {plain(key): plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, (list, tuple)) else value

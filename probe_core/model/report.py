@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from probe_core.model import GRAVITY, Advice, Counts, Level, Mode, Op, Row, Suspect
+from probe_core.model.answers import Answer
 from probe_core.model.watched import Watch
 
 if TYPE_CHECKING:
-    from probe_core.model.answers import Answer
     from probe_core.model.plan import Plan
     from probe_core.model.run import Run
 

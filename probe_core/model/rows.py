@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from enum import Enum
+from operator import add
 from typing import NamedTuple, Union
 
 from probe_core.errors import said
@@ -315,6 +316,11 @@ class Counts:
     matched: int = 0
     target_only: int = 0
     golden_only: int = 0
+
+    def __add__(self, other: Counts) -> Counts:
+        levels = {level: count + other.levels[level] for level, count in self.levels.items()}
+        own, others = astuple(self)[1:], astuple(other)[1:]
+        return Counts(levels, *map(add, own, others))
 
     @property
     def rows(self) -> int:

@@ -49,10 +49,6 @@ class Statistics(NamedTuple):
     mean: Statistic = None
     norm: Statistic = None
 
-    def four(self) -> tuple[Statistic, Statistic, Statistic, Statistic]:
-        """Return the four statistics in the order of the tables."""
-        return self.max, self.min, self.mean, self.norm
-
 
 class Transfer(NamedTuple):
     """The direction of a point-to-point transfer (send or receive) and the rank at its other end."""

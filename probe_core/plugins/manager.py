@@ -228,6 +228,10 @@ class Manager:
                 FRAMEWORK_FRAMES.update(*(s.framework_frames for s in specs if isinstance(s, ReaderSpec)))
         return contributions
 
+    def specs(self, kind: str, as_type: type[S]) -> list[S]:
+        """Return the specs of all contributions of a kind."""
+        return [item.spec for item in self.contributions(kind) if isinstance(item.spec, as_type)]
+
     def names(self, kind: str) -> list[str]:
         """Return the names of all contributions of a kind."""
         return list(dict.fromkeys(item.spec.name for item in self.contributions(kind)))
@@ -254,15 +258,13 @@ class Manager:
 
     def record_files(self) -> RecordFiles:
         """Return the names of the record files of all readers, those of the core's own format first."""
-        specs = (item.spec for item in self.contributions("readers"))
         return tuple(
-            dict.fromkeys((FILES, *(spec.record_files for spec in specs if isinstance(spec, ReaderSpec))))
+            dict.fromkeys((FILES, *(spec.record_files for spec in self.specs("readers", ReaderSpec))))
         )
 
     def scheduled(self) -> str | None:
         """Return the executor that ``--scheduler`` selects, installed or not; None if there is none."""
-        specs = [item.spec for item in self.contributions("executors")]
-        names = [spec.name for spec in specs if isinstance(spec, ExecutorSpec) and spec.has_scheduler]
+        names = [spec.name for spec in self.specs("executors", ExecutorSpec) if spec.has_scheduler]
         return next(iter([*names, *given("executors")]), None)
 
     def missing(self, kind: str, name: str) -> UserError:

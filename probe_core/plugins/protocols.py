@@ -126,7 +126,11 @@ class Witness(Protocol):
 
 
 class Conclusion(Protocol):
-    """The answer of an answerer for one step."""
+    """What an answerer concludes, of one step or of all."""
+
+    @property
+    def answer(self) -> Answer | None:
+        """The verdict on all comparisons; None for a conclusion on anything else."""
 
     @property
     def is_judged(self) -> bool:

@@ -183,8 +183,23 @@ class Option:
     needs: str = ""
 
 
+class ImportedSpec(Spec):
+    """A contribution that is the imported object itself, which is not called."""
+
+    __slots__ = ()
+
+    def make(self) -> Any:
+        """Return the contribution, imported if the factory is an address.
+
+        Raises:
+            PluginError: It cannot be imported.
+        """
+        with blamed(self.title, self.origin):
+            return address(self.factory) if isinstance(self.factory, str) else self.factory()
+
+
 @dataclass(frozen=True, slots=True)
-class OptionSpec(Spec):
+class OptionSpec(ImportedSpec):
     """Options of a command that belong together.
 
     The factory is the function that is called if one of them is given: for ``compare`` a
@@ -193,14 +208,6 @@ class OptionSpec(Spec):
 
     command: str = ""
     options: tuple[Option, ...] = ()
-
-    def make(self) -> Any:
-        """Return the function to call.
-
-        Raises:
-            PluginError: It cannot be imported.
-        """
-        return _imported(self)
 
 
 class HighlightSpec(PolicySpec):
@@ -269,25 +276,6 @@ class ReporterSpec(Spec):
     suffix: str = ""
     all_digits: bool = False
     answers: bool = False
-
-
-class ImportedSpec(Spec):
-    """A contribution that is the imported object itself, which is not called."""
-
-    __slots__ = ()
-
-    def make(self) -> Any:
-        """Return the contribution, imported if the factory is an address.
-
-        Raises:
-            PluginError: It cannot be imported.
-        """
-        return _imported(self)
-
-
-def _imported(spec: Spec) -> Any:
-    with blamed(spec.title, spec.origin):
-        return address(spec.factory) if isinstance(spec.factory, str) else spec.factory()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,14 +22,14 @@ from probe_core.model.report import Report
 from probe_core.plugins.blame import blamed
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Compared, Finished
-from probe_core.plugins.specs import ExecutorSpec, Place, Pool, ViewSpec
+from probe_core.plugins.specs import AnswerSpec, ExecutorSpec, Place, Pool, ViewSpec
 from probe_core.progress import tell
 from probe_core.ranks.journal import Journal
 from probe_core.ranks.spread import as_finished, lost, opened
 from probe_core.store.layout import Pairing, RunPair, pair_runs
 
 if TYPE_CHECKING:
-    from probe_core.plugins.protocols import Executor
+    from probe_core.plugins.protocols import Answerer, Conclusion, Executor
 
 
 ASKED = (
@@ -70,11 +70,6 @@ class Ranks:
     def several(self) -> bool:
         """Return True if there is more than one pair of record files."""
         return len(self.pairing.pairs) > 1
-
-    @property
-    def compared(self) -> Compared:
-        """The comparisons that have ended so far."""
-        return Compared(self.plan, self.manager, self.pairing, tuple(self.finished))
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
@@ -149,6 +144,18 @@ class Ranks:
         order = {id(pair): number for number, pair in enumerate(self.pairing.pairs)}
         self.finished.sort(key=lambda ended: order[id(ended.pair)])
         return finished
+
+    def conclusions(self, given: str) -> Iterator[Conclusion]:
+        """Yield the answers that are given ``"first"``, ``"last"``, or that the plan ``"asked"`` for."""
+        if not any(ended.report for ended in self.finished):
+            return
+        compared = Compared(self.plan, self.manager, self.pairing, tuple(self.finished))
+        for name in self.plan.answers if given == "asked" else self.manager.names("answers"):
+            spec = self.manager.find("answers", name, AnswerSpec)
+            if spec.given == given:
+                answerer: Answerer = spec.make()
+                with blamed(spec.title, spec.origin):
+                    yield from answerer.conclude(compared)
 
     # -- choice of workers ---------------------------------------------------------------------------
 
@@ -240,8 +247,7 @@ class Ranks:
         jobs = self.plan.jobs
         if self.plan.executor is None:  # no more processes than ranks
             jobs = min(self._jobs, len(self.pairing.pairs))
-        views = (item.spec for item in self.manager.contributions("views"))
-        view_kinds = [kind for spec in views if isinstance(spec, ViewSpec) for kind in spec.asks]
+        view_kinds = [kind for spec in self.manager.specs("views", ViewSpec) for kind in spec.asks]
         for kind in (*ASKED, *view_kinds):  # warn of broken plugins here, and not in each worker
             self.manager.contributions(kind)
         spec = self._executor_spec

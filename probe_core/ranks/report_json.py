@@ -3,80 +3,58 @@
 from __future__ import annotations
 
 import math
-from typing import Any, TypeVar
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
 
 from probe_core.files.location import location
-from probe_core.model import Counts, Level, Mode
 from probe_core.model.answers import Answer
+from probe_core.model.plan import plain
 from probe_core.model.report import Finder, Report
 
-T = TypeVar("T")
-COUNTED = ("measured", "matched", "target_only", "golden_only")
+OMITTED = ("finder", "answer", "watch", "advice", "faults", "interrupted")
+"""Fields of a report that are needed only while it is made, that a finished one has not set, or that are
+written in a form of their own."""
 
 
 def report_to(report: Report) -> dict[str, Any]:
     """Return a report as plain data."""
-    return {
-        "label": report.label,
-        "target": str(report.target),
-        "golden": str(report.golden),
-        "mode": report.mode.value,
-        "row_count": report.row_count,
-        "op_count": report.op_count,
-        "levels": {level.value: count for level, count in report.counts.levels.items()},
-        "measured": report.counts.measured,
-        "matched": report.counts.matched,
-        "target_only": report.counts.target_only,
-        "golden_only": report.counts.golden_only,
-        "finder": report.finder.plain(),
-        "answer": report.answer and report.answer.plain(),
-        "unreadable": report.unreadable,
-        "unreadable_count": report.unreadable_count,
-        "files": [str(path) for path in report.files],
-        "notes": report.notes,
-        "problems": report.problems,
-        "regions": report.regions,
-        "seconds": report.seconds,
-    }
+    kept = {name: plain(getattr(report, name)) for name in _kinds(Report) if name not in OMITTED}
+    answer = report.answer
+    return kept | {"finder": report.finder.plain(), "answer": None if answer is None else answer.plain()}
 
 
-def report_from(plain: Any, finder: Finder) -> Report:
+def report_from(data: Any, finder: Finder) -> Report:
     """Return the report that plain data describes, with a new finder that takes in what was found.
 
     Raises:
         LookupError, TypeError, ValueError: The data does not describe a report.
     """
-    finder.restore(_typed(plain, dict)["finder"])
-    levels = {level: _typed(_typed(plain, dict)["levels"][level.value], int) for level in Level}
-    counts = Counts(levels, *(_typed(plain[name], int) for name in COUNTED))
-    seconds = float(_typed(plain["seconds"], float))
-    if not math.isfinite(seconds):
-        raise ValueError(seconds)
-    return Report(
-        _typed(plain["label"], str),
-        location(_typed(plain["target"], str)),
-        location(_typed(plain["golden"], str)),
-        Mode(plain["mode"]),
-        _typed(plain["row_count"], int),
-        _typed(plain["op_count"], int),
-        counts,
-        finder,
-        unreadable=_texts(plain["unreadable"]),
-        unreadable_count=_typed(plain["unreadable_count"], int),
-        files=[location(path) for path in _texts(plain["files"])],
-        notes=_texts(plain["notes"]),
-        problems=_texts(plain["problems"]),
-        regions=_texts(plain["regions"]),
-        answer=None if plain["answer"] is None else Answer.of(plain["answer"]),
-        seconds=seconds,
-    )
+    values = {name: _read(kind, data[name]) for name, kind in _kinds(Report).items() if name not in OMITTED}
+    finder.restore(data["finder"])
+    answer = data["answer"]
+    return Report(**values, finder=finder, answer=None if answer is None else Answer.of(answer))
 
 
-def _texts(value: Any) -> list[str]:
-    return [_typed(item, str) for item in _typed(value, list)]
+def _kinds(dataclass: type) -> dict[str, Any]:
+    """Return the type of each field."""
+    hints = get_type_hints(dataclass)
+    return {field.name: hints[field.name] for field in fields(dataclass)}
 
 
-def _typed(value: Any, kind: type[T]) -> T:
-    if type(value) is not kind:
+def _read(kind: Any, value: Any) -> Any:
+    """Return the value of type ``kind`` that plain data describes; a float must be finite."""
+    items = get_args(kind)
+    if get_origin(kind) is list:
+        return [_read(items[0], item) for item in _read(list, value)]
+    if get_origin(kind) is dict:  # by the members of an enumeration, all of them
+        return {key: _read(items[1], _read(dict, value)[key.value]) for key in items[0]}
+    if is_dataclass(kind):
+        read = {name: _read(part, _read(dict, value)[name]) for name, part in _kinds(kind).items()}  # type: ignore[arg-type]
+        return kind(**read)  # type: ignore[operator]
+    if issubclass(kind, (Enum, Path)):
+        return location(_read(str, value)) if issubclass(kind, Path) else kind(value)
+    if type(value) is not kind or (kind is float and not math.isfinite(value)):
         raise TypeError(f"{value!r:.40} is no {kind.__name__}")
     return value

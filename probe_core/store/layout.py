@@ -13,7 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from probe_core.errors import UserError
+from probe_core.errors import UserError, some
 from probe_core.store.files import CONSTRUCT_FILE, ERROR_FILE, FILES, STACK_FILE, TENSOR_DIRECTORY
 
 RecordFiles = tuple[tuple[str, ...], ...]
@@ -221,7 +221,7 @@ def _chosen(steps: _Steps, path: Path, wanted: Collection[int]) -> _Steps:
     chosen = {name: step for name, step in steps.items() if _step_number(name) in wanted}
     lacking = sorted(set(wanted) - {_step_number(name) for name in chosen})
     if lacking:
-        raise UserError(f"{path} has no step {_list(lacking)}.", "Choose among its steps:", list(steps))
+        raise UserError(f"{path} has no step {some(lacking)}.", "Choose among its steps:", list(steps))
     return chosen
 
 
@@ -252,7 +252,7 @@ def _common_steps(
     for who, own, other in (("target", target_steps, golden_steps), ("golden", golden_steps, target_steps)):
         alone = [name for name in own if name not in other]
         if alone:
-            pairing.missing.append(f"Only the {who} has {_some(alone)}.")
+            pairing.missing.append(f"Only the {who} has {some(alone)}.")
     return [(name, name) for name in common]
 
 
@@ -279,14 +279,14 @@ def _pair_ranks(
         everything = Pairing(formats=pairing.formats)
         _pair_ranks(target_step, golden_step, part, frozenset(), everything)
         raise UserError(
-            f"Not both of {target_step} and {golden_step} have rank {_list(lacking)}.",
+            f"Not both of {target_step} and {golden_step} have rank {some(lacking)}.",
             "Choose ranks with --rank that both have:",
             [str(number) for number in dict.fromkeys(pair.rank for pair in everything.pairs)],
         )
     where = f" in {part}" if part else ""
     for who, numbers in zip(("target", "golden"), unpaired):
         if numbers and not wanted:
-            pairing.missing.append(f"Only the {who} has rank {_list(numbers)}{where}.")
+            pairing.missing.append(f"Only the {who} has rank {some(numbers)}{where}.")
     for number, (target, golden) in common.items():
         if not wanted or number in wanted:
             label = SINGLE if alone else f"rank{number}"
@@ -433,11 +433,3 @@ def _in_order(names: Sequence[str], pattern: re.Pattern[str]) -> list[str]:
     numbered = ((pattern.match(name), name) for name in names)
     known = [(int(next(filter(None, found.groups()), -1)), name) for found, name in numbered if found]
     return [name for _, name in sorted(known)]
-
-
-def _list(numbers: Sequence[int]) -> str:
-    return ", ".join(map(str, numbers[:20])) + (f" and {len(numbers) - 20} more" if len(numbers) > 20 else "")
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")

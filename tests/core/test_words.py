@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from probe_diagnosis.frames import own_frame
 from probe_recording.reading.leaves import leaf_of
 
 import probe_core
@@ -13,7 +14,7 @@ from probe_core.model.dtypes import foreign, kind, same
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ExecutorSpec, ReaderSpec
-from probe_core.store.frames import FRAMEWORK_FRAMES, own_frame
+from probe_core.store.frames import FRAMEWORK_FRAMES
 from probe_core.testing import manager_of
 
 FOREIGN = re.compile(r"torch|mindspore|msprobe|npu_|dask|cuda", re.IGNORECASE)

@@ -89,7 +89,7 @@ COMMANDS: dict[str, Command] = {
 @pytest.fixture(autouse=True)
 def _one_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Results of one command have one name each, however often it runs."""
-    for module in ("probe_core.cli.compare", "probe_precheck.cli.api_precision_compare"):
+    for module in ("probe_core.library", "probe_precheck.cli.api_precision_compare"):
         monkeypatch.setattr(f"{module}.time_stamp", lambda: STAMP)
 
 

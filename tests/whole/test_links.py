@@ -194,7 +194,7 @@ def test_a_tensor_file_has_the_same_bytes_each_time(tmp_path: Path) -> None:
 def test_compare_into_a_directory_of_links(
     victim: Victim, tmp_path: Path, probe: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr("probe_core.cli.compare.time_stamp", lambda: "20260101000000")
+    monkeypatch.setattr("probe_core.library.time_stamp", lambda: "20260101000000")
     out = tmp_path / "out"
     out.mkdir()
     for rank in (0, 1):
@@ -224,7 +224,7 @@ def test_a_step_of_the_output_that_leads_elsewhere(victim: Victim, tmp_path: Pat
 
 
 def test_a_journal_that_leads_elsewhere(victim: Victim, tmp_path: Path, probe: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("probe_core.cli.compare.time_stamp", lambda: "20260101000000")
+    monkeypatch.setattr("probe_core.library.time_stamp", lambda: "20260101000000")
     out = tmp_path / "out"
     out.mkdir()
     for rank in (0, 1):

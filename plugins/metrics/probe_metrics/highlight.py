@@ -113,7 +113,7 @@ class _View:
         self.ratio = measured["error_ratio.One Thousandth Err Ratio"].number if tensor else None
         self.cosine = measured["cosine.Cosine"].number if tensor else None
         target, golden = row.pair.target, row.pair.golden
-        ends = () if target is None else target.value.statistics.four()[:2]
+        ends = () if target is None else target.value.statistics[:2]
         self.nonfinite = any(is_number(end) and not math.isfinite(as_float(end)) for end in ends)
         maxima = [slot.value.statistics.max for slot in (target, golden) if slot is not None]
         self.usable = self.absolute is not None and len(maxima) == 2 and all(map(is_number, maxima))

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from probe_recording import DumpRun, confidence, load_npy
+from probe_recording import DumpRun, check_unchanged, confidence, load_npy
 
-from probe_core.files.mapped import check
 from probe_core.model import Value
 
 BFLOAT16 = "BFloat16"
@@ -51,5 +50,5 @@ class MindSporeRun(DumpRun):
         if array.dtype != np.float32:
             return array
         narrow = array.astype(ml_dtypes.bfloat16)
-        check(array)
+        check_unchanged(array)
         return narrow

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError, meant, nearest
-from probe_core.files.given import parse_yaml, read_given, yaml_problem
-from probe_core.files.jsonstream import load_object
+from probe_core.files.given import load_object, parse_yaml, read_given, yaml_problem
 
 RELEASES = ("guide", "8.3")
 """Releases of msprobe whose thresholds the standards have, oldest first (docs/standards.md#releases).

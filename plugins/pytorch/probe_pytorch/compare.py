@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from probe_core.model.report import Report
+
+KEYS = {
+    "npu_json_path": "npu_path",
+    "bench_json_path": "bench_path",
+    "stack_json_path": "stack_path",
+    "is_print_compare_log": "is_print_compare_log",
+}
+"""The keys of ``input_param``, each with its key in a compare file."""
 
 
 def compare(
@@ -39,13 +46,10 @@ def compare(
             compared is named when the others are done; their results are kept.
     """
     from probe_core.cli import console
-    from probe_core.cli.compare import matcher_name, stack_choice, time_stamp
-    from probe_core.cli.options import FUNCTION_KEYS, parse_input
-    from probe_core.cli.running import conclusions
+    from probe_core.cli.options import parse_input
     from probe_core.errors import UserError
-    from probe_core.model.plan import Plan
+    from probe_core.library import Comparison, planned
     from probe_core.plugins.manager import Manager
-    from probe_core.ranks.ranks import Ranks
 
     flags = {
         "stack_mode": stack_mode,
@@ -60,46 +64,42 @@ def compare(
         raise UserError("input_param must be a dict.", "Pass npu_json_path and bench_json_path in it.")
     if not isinstance(output_path, str):
         raise UserError("output_path must be a str.", "Pass the directory of the result files.")
-    runs = parse_input(input_param, "input_param", FUNCTION_KEYS)
-    plan = Plan(
-        target=runs.target,
-        golden=runs.golden,
-        output=Path(output_path),
-        time_stamp=time_stamp(),
-        framework="pytorch",
-        matcher=matcher_name(fuzzy_match),
-        mapping=Path(data_mapping) if isinstance(data_mapping, str) else data_mapping or None,
-        stack=stack_choice(runs.stack, stack_mode),
-        stack_path=runs.stack,
-        highlight=highlight,
-        advise=auto_analyze,
-        answer=auto_analyze,
-        executor="threads",
-    )
-    ranks = Ranks(plan, Manager())
-    for line in (*ranks.pairing.missing, *ranks.pairing.damaged):
+    runs = parse_input(input_param, "input_param", KEYS)
+    options = {
+        "output": output_path,
+        "framework": "pytorch",
+        "fuzzy": fuzzy_match,
+        "mapping": data_mapping or None,
+        "stack": None if runs.stack is None else stack_mode,
+        "stack_path": runs.stack,
+        "highlight": highlight,
+        "advise": auto_analyze,
+        "answer": auto_analyze,
+        "executor": "threads",
+    }
+    manager = Manager()
+    comparison = Comparison(planned(manager, runs.target, runs.golden, options), manager)
+    for line in comparison.problems:
         console.warn(line)
-    with ranks.claimed():
-        finished = list(ranks.run())
-        first, last = (list(conclusions(ranks, given)) for given in ("first", "last"))
-        if runs.print_log:
-            for conclusion in first:
-                conclusion.show()
-            for one in finished:
-                if one.report is not None:
-                    console.summary(one.report, one_of_many=ranks.several)
-            for conclusion in last:
-                conclusion.show()
-    errors = [f"{one.pair.name}: {one.error.what}" for one in ranks.finished if one.error is not None]
-    errors += ranks.pairing.damaged
-    count = len(ranks.finished) + len(ranks.pairing.damaged)
+    ended = list(comparison.run())
+    if runs.print_log:
+        for conclusion in comparison.first:
+            conclusion.show()
+        for one in ended:
+            if one.report is not None:
+                console.summary(one.report, one_of_many=len(comparison.pairs) > 1)
+        for conclusion in comparison.last:
+            conclusion.show()
+    errors = [f"{one.pair.name}: {one.error.what}" for one in ended if one.error is not None]
+    errors += comparison.damaged
+    count = len(ended) + len(comparison.damaged)
     if errors:
         raise UserError(
             f"{len(errors)} of {count} ranks cannot be compared; the others are.",
             "Mend these, or leave them out:",
             errors,
         )
-    return [one.report for one in ranks.finished if one.report is not None]
+    return [one.report for one in ended if one.report is not None]
 
 
 def compare_distributed(

@@ -12,13 +12,11 @@ from pathlib import Path
 import click
 
 from probe_core.cli import console
-from probe_core.cli.compare import time_stamp
 from probe_core.cli.main import FINISHED
-from probe_core.cli.running import conclusions
 from probe_core.cli.spelling import option
 from probe_core.errors import UserError, printable
 from probe_core.files.atomic import make_directory, write_text
-from probe_core.model.plan import Plan
+from probe_core.library import Comparison, planned
 from probe_core.plugins.manager import Manager
 
 STORY = """\
@@ -40,8 +38,6 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
     The runs and the result are written to DIRECTORY (./probe-demo). Without torch, two recorded runs
     that come with probe are compared instead.
     """
-    from probe_core.ranks.ranks import Ranks
-
     make_directory(directory)
     how = LIVE
     problem = record_both(directory) if has_torch() else "torch is not installed"
@@ -53,24 +49,17 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
         unpack(directory)
     target, golden = directory / "target" / "step0", directory / "golden" / "step0"
     output = directory / "output"
-    plan = Plan(
-        target=target,
-        golden=golden,
-        output=output,
-        time_stamp=time_stamp(),
-        formats=tuple(name for name in formats.split(",") if name),
-        highlight=True,
-    )
-    ranks = Ranks(plan, ctx.find_object(Manager) or Manager())
-    with ranks.claimed():
-        finished = list(ranks.run())  # a failed comparison of a single rank raises
-        for conclusion in conclusions(ranks, "first"):
-            conclusion.show()
-        console.show()
-        console.show(STORY.format(how=how), lines=True)
-        for one in finished:
-            assert one.report is not None
-            console.summary(one.report)
+    options = {"output": output, "formats": [name for name in formats.split(",") if name], "highlight": True}
+    manager = ctx.find_object(Manager) or Manager()
+    comparison = Comparison(planned(manager, target, golden, options), manager)
+    finished = list(comparison.run())  # a failed comparison of a single rank raises
+    for conclusion in comparison.first:
+        conclusion.show()
+    console.show()
+    console.show(STORY.format(how=how), lines=True)
+    for one in finished:
+        assert one.report is not None
+        console.summary(one.report)
     console.show()
     console.show("The same with your runs:")
     console.show("  probe run -o mine train.py                # records an unchanged script")

@@ -23,9 +23,10 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
+from probe_recording import Memory, check_unchanged, memory_of
 
 from probe_core.errors import UnreadableTensor
-from probe_core.files.mapped import Mapped, Memory, check, memory_of
+from probe_core.files.mapped import Mapped
 from probe_pytorch.pickle_data import Call, Global, PickleError, Storage, interpret
 from probe_pytorch.zipmembers import members
 
@@ -240,5 +241,5 @@ def _array(outline: _Outline, archive: _Archive) -> np.ndarray[Any, Any]:
         copy = np.conj(copy)
     if outline.negative:
         copy = -copy
-    check(array)
+    check_unchanged(array)
     return copy

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from probe_recording.loss import spans
     from probe_recording.module_hooks import ModuleHooks, Running
     from probe_recording.reading.leaves import leaf_of
+    from probe_recording.reading.memory import Memory, check_unchanged, memory_of
     from probe_recording.reading.npy import load_npy
     from probe_recording.reading.run import DumpRun
     from probe_recording.reading.sniff import confidence
@@ -65,6 +66,7 @@ __all__ = [
     "Four",
     "Gathering",
     "Json",
+    "Memory",
     "ModuleHooks",
     "NpyStore",
     "Plain",
@@ -80,6 +82,7 @@ __all__ = [
     "Tree",
     "Walk",
     "belongs_to_recorder",
+    "check_unchanged",
     "confidence",
     "files_of",
     "frames_of",
@@ -90,6 +93,7 @@ __all__ = [
     "load_config",
     "load_npy",
     "measure",
+    "memory_of",
     "of_the_process",
     "parse_steps",
     "scalar",
@@ -114,6 +118,7 @@ __getattr__ = exporter(
         "loss": "spans",
         "module_hooks": "ModuleHooks Running",
         "reading.leaves": "leaf_of",
+        "reading.memory": "Memory check_unchanged memory_of",
         "reading.npy": "load_npy",
         "reading.run": "DumpRun",
         "reading.sniff": "confidence",

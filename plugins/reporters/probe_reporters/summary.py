@@ -59,6 +59,7 @@ class Shown:
     compared: Compared
     files: Sequence[Path]
     is_judged: bool = True
+    answer: None = None
 
     def show(self, *, brief: bool = False) -> None:
         """Print how many comparisons finished, which ranks differ, and which failed."""

@@ -25,7 +25,7 @@ GOOD = {f"Torch.exp.{n}.forward": forward(tensor(), output=[tensor()]) for n in 
 
 @pytest.fixture(autouse=True)
 def _one_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("probe_core.cli.compare.time_stamp", lambda: STAMP)
+    monkeypatch.setattr("probe_core.library.time_stamp", lambda: STAMP)
 
 
 def record(root: Path, *ranks: int) -> Path:
@@ -201,7 +201,7 @@ def test_judged_details(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probe: 
 
 
 def test_the_demonstration(probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("probe_pytorch.demo.time_stamp", lambda: STAMP)
+    monkeypatch.setattr("probe_core.library.time_stamp", lambda: STAMP)
     monkeypatch.setattr("probe_pytorch.demo.has_torch", lambda: False)
     for _ in range(2):
         assert probe("demo", tmp_path / "d", "--format", "csv") == 0, probe.err

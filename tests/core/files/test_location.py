@@ -34,7 +34,7 @@ Put = Callable[[Path, str], str]
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Send temporary files of these tests to a place of their own; names of all comparisons have one time."""
-    monkeypatch.setattr("probe_core.cli.compare.time_stamp", lambda: "20260101000000")
+    monkeypatch.setattr("probe_core.library.time_stamp", lambda: "20260101000000")
     monkeypatch.setattr(engine, "_threads", 0)
     home = tmp_path / "temporary"
     home.mkdir()

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from probe_recording.reading import memory as reading
+from probe_recording.reading.memory import SMALL_FILE, memory_of
 from probe_recording.reading.npy import load_npy
 from probe_recording.reading.packed import PackedTensors
 from support.measuring import EasyGuard, mapping
 
 from probe_core.errors import UnreadableTensor
-from probe_core.files import mapped
-from probe_core.files.mapped import SMALL_FILE, Mapped, mapping_of, memory_of
+from probe_core.files.mapped import Mapped, mapping_of
 from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
 
 NEVER_CUT = pytest.mark.skipif(sys.platform == "win32", reason="a mapped file cannot be cut off here")
@@ -91,7 +92,7 @@ def test_an_empty_file(tmp_path: Path) -> None:
 
 def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut off it ends too early; written to, nobody knows what was read."""
-    read = mapped.read
+    read = reading.read
 
     def change(*arguments: Any) -> bytes:
         os.truncate(path, 100)
@@ -102,10 +103,10 @@ def test_a_file_that_changes_while_it_is_read(tmp_path: Path, monkeypatch: pytes
         return read(*arguments)
 
     path = file(tmp_path)
-    monkeypatch.setattr(mapped, "read", touch)
+    monkeypatch.setattr(reading, "read", touch)
     with pytest.raises(UnreadableTensor, match="file was changed while it was read"):
         memory_of(path)
-    monkeypatch.setattr(mapped, "read", change)
+    monkeypatch.setattr(reading, "read", change)
     with pytest.raises(UnreadableTensor, match="file was cut off while it was read"):
         memory_of(path)
 

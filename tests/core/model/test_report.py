@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from probe_diagnosis.frames import own_frame
 from probe_recording.reading.construct import read_construct
 from support.runs.comparing import compare
 from support.runs.recorded import forward, scalar, tensor, write_run, write_tensor_run
@@ -15,7 +16,6 @@ from probe_core.model import Level
 from probe_core.model.plan import Plan
 from probe_core.model.report import Report
 from probe_core.plugins.manager import Manager
-from probe_core.store.frames import own_frame
 
 GOOD, BAD = tensor(value=1.0), tensor(value=9.0)
 

@@ -81,7 +81,7 @@ def test_the_time_of_the_work_does_not_reach_the_files(
     paths = pair([0, 1], [0, 1])
     found = []
     for stamp in (STAMP, "20270202020202"):
-        monkeypatch.setattr("probe_core.cli.compare.time_stamp", lambda stamp=stamp: stamp)
+        monkeypatch.setattr("probe_core.library.time_stamp", lambda stamp=stamp: stamp)
         assert probe("compare", *paths, "-o", tmp_path / stamp, *FORMATS) == 0
         found.append(files(tmp_path / stamp))
     assert found[0] == found[1]

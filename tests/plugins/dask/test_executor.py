@@ -64,7 +64,7 @@ CONFIG = {
 
 @pytest.fixture(autouse=True)
 def _same_stamp(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("probe_core.cli.compare.time_stamp", lambda: "20260101000000")
+    monkeypatch.setattr("probe_core.library.time_stamp", lambda: "20260101000000")
     monkeypatch.setattr(engine, "_threads", 0)
     monkeypatch.setattr(executor, "PATIENCE", 5)
 

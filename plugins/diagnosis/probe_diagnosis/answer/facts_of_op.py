@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from probe_core.model import Op, Row, Side
-from probe_core.store.frames import own_frame
 from probe_diagnosis.collectives.calls import Call, Peer, apis
 from probe_diagnosis.difference.facts import DIFFERS, SAME, UNJUDGED, Apart, OpFacts
+from probe_diagnosis.frames import own_frame
 
 _OP = re.compile(r"(.+?\.(?:forward|backward)(?:\.\d+)?|.+?\.parameters_grad)\b")
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from probe_core.errors import UserError
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
-from probe_core.store.frames import own_frame
+from probe_diagnosis.frames import own_frame
 
 
 class Runs:

@@ -12,13 +12,13 @@ from probe_core.model.messages import reasons_of
 from probe_core.model.plan import Plan
 from probe_core.model.report import Report
 from probe_core.model.run import Run
-from probe_core.store.frames import own_frame
 from probe_diagnosis.answer.facts_of_op import facts_of, op_in
 from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.rank import Found
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.collectives.calls import api_of, call_of
 from probe_diagnosis.difference.facts import Apart, apart
+from probe_diagnosis.frames import own_frame
 
 KEPT = 5
 """Largest number of suspects of a rank."""

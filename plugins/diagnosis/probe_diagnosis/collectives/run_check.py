@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probe_core.errors import UserError
-from probe_core.files.atomic import AtomicFile, make_directory, not_written, remove_leftovers
+from probe_core.files.atomic import make_directory, remove_leftovers, writing
 from probe_core.flow.opening import open_run
 from probe_core.flow.writing import write_table
 from probe_core.model import Mode
-from probe_core.plugins.blame import PluginError, blamed
+from probe_core.plugins.blame import blamed
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Reporter
 from probe_core.plugins.specs import ReporterSpec
@@ -84,19 +84,12 @@ def write_check(checks: Sequence[StepCheck], output: Path, time_stamp: str, spec
     remove_leftovers(output)
     rows = [(result.step, breach) for result in checks for breach in result.check.breaches]
     reporter: Reporter = spec.make()
-    file = AtomicFile(output / f"collectives_check_{time_stamp}{spec.suffix}")
-    try:
-        with blamed(spec.title, spec.origin, OSError):
-            write_table(
-                reporter,
-                file.temporary,
-                HEADERS,
-                [[step, breach.rank, breach.op, breach.law, breach.evidence] for step, breach in rows],
-            )
-    except PluginError:
-        file.discard()
-        raise
-    except OSError as error:
-        file.discard()
-        raise not_written("The result", output, error) from None
-    return file.commit()
+    path = output / f"collectives_check_{time_stamp}{spec.suffix}"
+    with writing(path, "The result") as temporary, blamed(spec.title, spec.origin, OSError):
+        write_table(
+            reporter,
+            temporary,
+            HEADERS,
+            [[step, breach.rank, breach.op, breach.law, breach.evidence] for step, breach in rows],
+        )
+    return path

@@ -9,9 +9,9 @@ from itertools import islice
 from probe_core.cli import console
 from probe_core.errors import printable
 from probe_core.model import Cell
-from probe_core.store.frames import own_frames
 from probe_diagnosis.difference.analysis import Analysis, Found
 from probe_diagnosis.difference.facts import DIFFERS, UNJUDGED, Apart
+from probe_diagnosis.frames import own_frames
 
 SHOWN_NODES = 5
 """Largest number of ops that are printed for a step."""
@@ -25,6 +25,7 @@ class Shown:
     """First differences of one step, which can be printed."""
 
     analysis: Analysis
+    answer: None = None
 
     @property
     def is_judged(self) -> bool:

@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO, TextIO
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import AtomicFile, not_written
-from probe_core.files.jsonstream import JsonCursor, JsonError, parse
 from probe_core.flow.table import Table
 from probe_core.model import Cell, Level, Op, Reason, Record, Row, Side, Slot, Verdict
 from probe_diagnosis.collectives.calls import Call, Peer, api_of, apis, call_of
@@ -213,17 +212,42 @@ def read(path: Path) -> Iterator[OpFacts]:
     """
     try:
         with path.open("rb") as file:
-            cursor = JsonCursor(file)
-            for op in cursor.members():
-                start, end, entry = cursor.skip()
-                yield _facts(op, entry, (start, end))
-    except (JsonError, LookupError, TypeError, ValueError, AttributeError) as error:
+            for op, entry, place in _entries(file):
+                yield _facts(op, entry, place)
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise UserError(
             f"{path} is damaged, so the first difference cannot be searched: {error}.",
             "Compare that rank again with -da.",
         ) from None
     except OSError as error:
         raise _unreadable(path, error) from None
+
+
+def _entries(file: BinaryIO) -> Iterator[tuple[str, dict[str, Any], tuple[int, int]]]:
+    """Yield the name and the entry of each op, with the offsets of the entry's first byte and of its end.
+
+    One entry is in memory at a time: it ends with the first line that closes it, as ``RankFile`` writes it.
+
+    Raises:
+        ValueError: The file is not complete, or not valid JSON.
+    """
+    head = INDENT.encode() + b'"'
+    start, offset, text = 0, 0, b""
+    lines: list[bytes] = []
+    for line in file:
+        text = line.rstrip(b"\r\n,")
+        if lines:
+            lines.append(line)
+        elif line.startswith(head):
+            start, lines = offset, [line]
+        offset += len(line)
+        if lines and text == INDENT.encode() + b"}":
+            ((name, entry),) = json.loads(b"{" + b"".join(lines).rstrip(b"\r\n,") + b"}").items()
+            begin = start + lines[0].rindex(b"{")
+            yield name, entry, (begin, offset - len(line) + len(text))
+            lines = []
+    if lines or text not in (b"}", b"{}"):
+        raise ValueError(f"it ends at byte {offset} within a value")
 
 
 def _unreadable(path: Path, error: OSError) -> UserError:
@@ -247,7 +271,7 @@ def items_at(path: Path, place: tuple[int, int]) -> tuple[Item, ...]:
     try:
         with path.open("rb") as file:
             file.seek(place[0])
-            entry = parse(file.read(place[1] - place[0]))
+            entry = json.loads(file.read(place[1] - place[0]))
     except OSError as error:
         raise _unreadable(path, error) from None
     return tuple(

@@ -8,11 +8,10 @@ from pathlib import Path
 import click
 
 from probe_core.cli import console
-from probe_core.cli.compare import time_stamp
 from probe_core.cli.main import FINISHED, FOUND, MISTAKE
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, printable
-from probe_core.files.claim import claimed
+from probe_core.files.claim import claimed, time_stamp
 from probe_core.plugins.manager import Manager
 from probe_precheck.cli.releases import ReleaseChoice
 from probe_precheck.settings import LANGUAGES, RELEASES

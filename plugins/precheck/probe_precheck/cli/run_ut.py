@@ -11,10 +11,10 @@ from typing import Any
 import click
 
 from probe_core.cli import console
-from probe_core.cli.compare import time_stamp
 from probe_core.cli.main import DEFECT, FINISHED, FOUND, ISSUES, LOST, MISTAKE
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, printable
+from probe_core.files.claim import time_stamp
 from probe_core.plugins.manager import Manager
 from probe_precheck.cli import words
 from probe_precheck.cli.releases import ReleaseChoice

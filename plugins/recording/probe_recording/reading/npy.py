@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from probe_core.errors import UnreadableTensor
-from probe_core.files.mapped import memory_of
+from probe_recording.reading.memory import memory_of
 
 __all__ = ["load_npy"]
 

@@ -28,8 +28,9 @@ from typing import Any, NamedTuple, NoReturn, Union
 import numpy as np
 
 from probe_core.errors import UnreadableTensor
-from probe_core.files.mapped import Mapped, check, read, watched
+from probe_core.files.mapped import Mapped, watched
 from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
+from probe_recording.reading.memory import check_unchanged, read
 
 LARGEST_HEADER = 256 << 20
 MOST_DIMENSIONS = 32
@@ -210,7 +211,7 @@ class PackedTensors:
             return array
         copy: np.ndarray[Any, Any] = array.copy() if sys.byteorder == "little" else array.byteswap()
         copy.setflags(write=False)
-        check(array)
+        check_unchanged(array)
         return copy
 
     def _let_go(self, memory: Mapped, size: int) -> None:

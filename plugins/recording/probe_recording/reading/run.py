@@ -14,9 +14,7 @@ from typing import Any
 import numpy as np
 
 from probe_core.errors import UserError
-from probe_core.files import jsonstream
 from probe_core.files.given import check_regular
-from probe_core.files.jsonstream import JsonCursor, JsonError
 from probe_core.model import Mode, Record, Value
 from probe_core.model.run import KEPT_SLOTS, Construct, Header, Run, signature
 from probe_core.progress import tell
@@ -28,7 +26,9 @@ from probe_core.store.files import (
     TENSOR_DIRECTORY,
     UNFINISHED,
 )
+from probe_recording.reading import jsonstream
 from probe_recording.reading.construct import read_construct
+from probe_recording.reading.jsonstream import JsonCursor, JsonError
 from probe_recording.reading.leaves import FieldError, record_of
 from probe_recording.reading.stacks import Stacks
 from probe_recording.reading.tensors import TensorLoader, tensors_in

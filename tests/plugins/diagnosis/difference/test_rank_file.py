@@ -7,8 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from probe_diagnosis.difference.rank_file import read
 from support.runs.differences import GOOD, Analysis, analyze, named, written  # noqa: F401
 from support.runs.recorded import forward, scalar, tensor, write_run, write_tensor_run
+
+from probe_core.errors import UserError
 
 # -- what the files say ------------------------------------------------------------------------
 
@@ -148,3 +152,20 @@ def test_modules_and_gradients_are_where_the_run_has_them(analyze: Analysis, tmp
     assert (gradient["state"], gradient["NPU Name"]) == (
         "parameters_grad", "Module.l.Linear.parameters_grad.weight",
     )  # fmt: skip
+
+
+def test_a_file_that_was_cut_off_is_no_file(analyze: Analysis, written: Any) -> None:
+    """Wherever it ends; whole, it is read, with the place of each op."""
+    target, golden = written([GOOD, GOOD], [GOOD, GOOD])
+    analyze(target, golden)
+    path = next(path for path in analyze.out.rglob("compare_result_rank0*.json"))
+    whole = path.read_bytes()
+    ops = list(json.loads(whole))
+    facts = list(read(path))
+    assert [fact.op for fact in facts] == ops
+    for fact in facts:
+        assert json.loads(whole[slice(*fact.place)]) == json.loads(whole)[fact.op]
+    for length in range(0, len(whole) - 2, 7):
+        path.write_bytes(whole[:length])
+        with pytest.raises(UserError, match="is damaged"):
+            list(read(path))

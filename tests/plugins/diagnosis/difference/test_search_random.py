@@ -272,7 +272,7 @@ def test_what_stands_for_no_stack_is_none(tmp_path: Path) -> None:
         for n, stack in enumerate(({"NPU_Stack_Info": "N/A"}, {}, {"NPU_Stack_Info": ["line 1", "line 2"]}))
     ]
     path = tmp_path / "compare_result_rank0_1.json"
-    path.write_text(json.dumps({"op": {"is_same": False, "op_items": rows}}))
+    path.write_text(json.dumps({"op": {"is_same": False, "op_items": rows}}, indent=4))
     (facts,) = read(path)
     items = items_at(path, facts.place)
     assert [item.stack for item in items] == [(), (), ("line 1", "line 2")]

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from probe_recording.reading.memory import SMALL_FILE
 from probe_recording.reading.npy import load_npy
 from support.measuring import PROPERTY, EasyGuard, mapping
 
 from probe_core.errors import UnreadableTensor
-from probe_core.files.mapped import SMALL_FILE
 
 DTYPES = [
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",

@@ -10,11 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO
-
-from probe_core.errors import UserError
-from probe_core.files.given import read_given
 
 CHUNK = 1 << 20
 LARGEST_MEMBER = 256 << 20
@@ -135,42 +131,3 @@ class JsonCursor:
 def parse(data: bytes) -> Any:
     """Return the value in ``data``, UTF-8 that was scanned before; invalid bytes become U+FFFD."""
     return json.loads(data.decode("utf-8", "replace"))
-
-
-def load_object(path: Path, what: str) -> dict[str, Any]:
-    """Return the JSON object in a small file; ``what`` is the kind of file in messages."""
-    try:
-        data = read_given(path)
-    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
-        raise UserError(
-            f"The {what} {path} cannot be read: {getattr(error, 'strerror', None) or 'no such path'}.",
-            "Check the path and its permissions.",
-        ) from None
-    if not data.strip():
-        raise UserError(f"The {what} {path} is empty.", f"Give a {what} that holds a JSON object.")
-    text = data.decode("utf-8-sig", "replace")
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError as error:
-        at = len(text[: error.pos].encode("utf-8"))
-        problem = f"{error.msg.removesuffix(' at')} at byte {at}"
-    except RecursionError:
-        problem = "values are nested too deeply"
-    except ValueError:
-        problem = "a number has too many digits"
-    else:
-        problem = ""
-    if problem:
-        raise UserError(
-            f"The {what} {path} is not valid JSON: {problem}.", "Correct the file, or write it again."
-        )
-    if not isinstance(value, dict):
-        raise UserError(
-            f"The {what} {path} holds {_kind(value)} where an object was expected.", 'It must begin with "{".'
-        )
-    return value
-
-
-def _kind(value: object) -> str:
-    names = {list: "a list", str: "a text", bool: "a boolean", type(None): "null"}
-    return names.get(type(value), "a number")

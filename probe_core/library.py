@@ -1,0 +1,268 @@
+"""The entrance for programs: ``probe_core.compare`` (docs/python.md)."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import fields, replace
+from html import escape
+from importlib import import_module
+from pathlib import Path
+from shutil import copyfile, rmtree
+from typing import TYPE_CHECKING, Any
+
+from probe_core.errors import UserError, meant, printable
+from probe_core.files.atomic import make_directory, private_directory, writing
+from probe_core.files.claim import time_stamp
+from probe_core.files.location import location
+from probe_core.model import Cell, Counts, Suspect
+from probe_core.model.plan import DEFAULT_FORMATS, Plan, StackMode
+from probe_core.model.report import Report
+
+if TYPE_CHECKING:
+    from probe_core.model.answers import Answer
+    from probe_core.plugins.manager import Manager
+    from probe_core.plugins.protocols import Conclusion, Finished
+    from probe_core.store.layout import RunPair
+
+OUTPUT = "./output"
+"""The directory of the result files if none is given."""
+SHOWN_SUSPECTS = 5
+"""Number of suspects that a notebook shows."""
+_DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Plan)} | {"fuzzy": False}
+OPTIONS = sorted(_DEFAULTS.keys() - {"target", "golden", "time_stamp", "across", "answers"})
+"""The names of the options of ``compare`` (docs/python.md#options)."""
+_FILES = ("output", "mapping", "api_mapping", "cell_mapping", "layer_mapping", "stack_path")
+
+
+def compare(target: str | os.PathLike[str], golden: str | os.PathLike[str], **options: Any) -> Comparison:
+    """Return the comparison of two recorded runs; nothing is measured until a result is asked for.
+
+    Args:
+        target: The run under test: a dump.json, or a rank, step or dump directory; a path, or a URL.
+        golden: The reference run.
+        **options: The options of ``probe compare`` by the names in docs/python.md#options.
+
+    Raises:
+        UserError: A path does not hold a run, or an option is not valid.
+    """
+    from probe_core.plugins.manager import Manager
+
+    manager = Manager()
+    comparison = Comparison(planned(manager, location(target), location(golden), options), manager)
+    for problem in comparison.problems:
+        warnings.warn(problem, stacklevel=2)
+    return comparison
+
+
+def planned(manager: Manager, target: Path, golden: Path, options: Mapping[str, Any]) -> Plan:
+    """Return the plan of a comparison with ``options``, of which None stands for the default.
+
+    Raises:
+        UserError: An option does not exist or has a value of another kind, or two exclude each other.
+    """
+    for name in options:
+        if name not in OPTIONS:
+            close = meant(name, OPTIONS)
+            fix = f"Did you mean {close}? These are known:" if close else "These are known:"
+            raise UserError(f'There is no option "{name}".', fix, OPTIONS)
+    values = {name: _value(name, value) for name, value in options.items() if value is not None}
+    if values.pop("fuzzy", False):
+        if "matcher" in values:
+            raise UserError("fuzzy and matcher exclude each other.", "Leave one of them out.")
+        values["matcher"] = "fuzzy"
+    for name in ("api_mapping", "cell_mapping"):
+        if isinstance(values.get(name), bool):
+            values["across"] = values.pop(name) or values.get("across", False)
+    if "stack" in values:
+        values["stack"] = StackMode.SHOW if values["stack"] else StackMode.HIDE
+    if "scheduler" in values:
+        values.setdefault("executor", manager.scheduled())
+    return Plan(target, golden, values.pop("output", Path(OUTPUT)), time_stamp(), **values)
+
+
+def _value(name: str, value: Any) -> Any:
+    """Return the value of an option as a plan holds it."""
+    kind = bool if name == "stack" else type(_DEFAULTS[name])
+    if kind in (bool, int) and type(value) is not kind:
+        expected = "True or False" if kind is bool else "a whole number"
+        raise UserError(f"{name} must be {expected}, not {value!r:.40}.", f"Pass {expected}.")
+    if kind is tuple:
+        return tuple(dict.fromkeys([value] if isinstance(value, (str, int)) else value))
+    return Path(value) if name in _FILES and isinstance(value, str) else value
+
+
+class Comparison:
+    """Two recorded runs, compared when a result is asked for.
+
+    Attributes:
+        plan: All options.
+        pairs: The record files to compare with each other, by step and rank.
+        problems: Sentences on the steps and ranks that are missing from the results.
+        damaged: Those of them on directories that should hold a run and do not.
+        first: The answers that are printed before all else, once the runs are compared.
+        last: The answers that are printed after the summaries.
+    """
+
+    def __init__(self, plan: Plan, manager: Manager) -> None:
+        from probe_core.flow.comparison import check_plan
+        from probe_core.ranks.ranks import Ranks
+
+        self.plan, self._manager = plan, manager
+        pairing = Ranks(plan, manager).pairing
+        self.pairs: Sequence[RunPair] = pairing.pairs
+        self.problems, self.damaged = [*pairing.missing, *pairing.damaged], pairing.damaged
+        self._reports: list[Report] = []
+        self.first: list[Conclusion] = []
+        self.last: list[Conclusion] = []
+        formats = () if plan.formats == DEFAULT_FORMATS else plan.formats
+        check_plan(replace(plan, formats=formats), manager)
+
+    def __repr__(self) -> str:
+        count = len(self.pairs)
+        return f"<Comparison of {self.plan.target} with {self.plan.golden}, {count} pair(s) of record files>"
+
+    def _repr_html_(self) -> str:
+        """Return the verdict, the counts and the first suspects, for a notebook; compares the runs."""
+        try:
+            counts, suspects = self.counts, self.suspects
+        except UserError as error:
+            return f"<pre>{escape(str(error))}</pre>"
+        levels = ", ".join(f"{count:,} {level.value}" for level, count in counts.levels.items() if count)
+        lines = [self.answer.sentence] if self.answer is not None else []
+        lines += [f"{self.plan.target} compared with {self.plan.golden}: {counts.rows:,} rows ({levels})."]
+        lines += [*self.problems, *(text for report in self.reports for text in report.problems)]
+        lines += ["No suspects."] if counts.measured and not suspects else []
+        text = "".join(f"<p>{escape(printable(line))}</p>" for line in lines)
+        for suspect in suspects[:SHOWN_SUSPECTS]:
+            why, where = (escape(printable(part)) for part in (suspect.why, suspect.where))
+            text += f"<p><code>{escape(printable(suspect.row))}</code> {why}<br>{where}</p>"
+        return text
+
+    @property
+    def reports(self) -> list[Report]:
+        """The counts, suspects and notes of each pair; made when they are first asked for."""
+        if not self._reports:
+            with self._compared():
+                pass
+        return self._reports
+
+    @property
+    def answer(self) -> Answer | None:
+        """The verdict on the two runs with its causes; None if no installed plugin gives one."""
+        _ = self.reports
+        return next((one.answer for one in self.first if one.answer is not None), None)
+
+    @property
+    def suspects(self) -> list[Suspect]:
+        """The rows to look at first, by step and rank."""
+        return [suspect for report in self.reports for suspect in report.suspects]
+
+    @property
+    def counts(self) -> Counts:
+        """The numbers of rows by verdict and by match."""
+        return sum((report.counts for report in self.reports), Counts())
+
+    def rows(self) -> Iterator[dict[str, Cell]]:
+        """Yield the rows of the table as they are measured; numbers have all digits.
+
+        Each holds ``step``, ``rank``, ``op`` and ``level``, then a cell for each column of the table.
+        """
+        from probe_core import engine
+        from probe_core.flow.comparison import Comparison as Opened
+        from probe_core.flow.judging import Judging
+
+        engine.use_threads(self.plan.jobs)
+        for pair in self.pairs:
+            try:
+                opened = Opened(self.plan, self._manager, pair.target, pair.golden)
+            except UserError as error:
+                self._lose(pair, error)
+                continue
+            with closing(opened):
+                judging = Judging(self._manager, opened.highlights, opened.blame)
+                for op, measured in opened.ops():
+                    place: dict[str, Cell] = {"step": pair.part, "rank": pair.rank, "op": op}
+                    for row in judging.judged(opened.describe(op, pair.rank), measured):
+                        cells = zip(opened.table.headers, opened.table.cells(row, all_digits=True))
+                        yield {**place, "level": row.verdict.level.value, **dict(cells)}
+
+    def to_dataframe(self) -> Any:
+        """Return all rows as a data frame of pandas or, if that is not installed, of polars."""
+        further = {"pandas": {}, "polars": {"infer_schema_length": None, "strict": False}}
+        for name, options in further.items():
+            try:
+                library = import_module(name)
+            except ImportError:
+                continue
+            return library.DataFrame(list(self.rows()), **options)
+        raise UserError(
+            "A data frame needs pandas or polars, and neither is installed.",
+            "Install one (pip install pandas), or iterate over rows(), which needs neither.",
+        )
+
+    def write(self, format: str, path: str | os.PathLike[str]) -> list[Path]:
+        """Write the table of each pair in a format such as ``csv``, and return the files.
+
+        Args:
+            format: The name of a reporter, with its parameters if any.
+            path: The file; of several pairs, step and rank follow its name: ``table_step0_rank1.csv``.
+
+        Raises:
+            UserError: There is no such format, or a file cannot be written.
+        """
+        path = Path(path)
+        make_directory(path.parent)
+        files: list[Path] = []
+        with self._compared(format) as reports:
+            for report in reports:
+                if report.faults:
+                    raise UserError(report.faults[0], "Choose another format; see probe plugins.")
+                name = f"{path.stem}_{report.label.replace('/', '_')}{path.suffix}"
+                files.append(path.with_name(name) if len(self.pairs) > 1 else path)
+                with writing(files[-1], "The table") as temporary:
+                    copyfile(report.files[0], temporary)
+        return files
+
+    def run(self) -> Iterator[Finished]:
+        """Write the files of ``probe compare`` to the plan's output, and yield each pair when it is done."""
+        yield from self._run(self.plan)
+
+    def _run(self, plan: Plan) -> Iterator[Finished]:
+        from probe_core.ranks.ranks import Ranks
+
+        ranks = Ranks(plan, self._manager)
+        with ranks.claimed():
+            yield from ranks.run()
+            self.first, self.last = (list(ranks.conclusions(given)) for given in ("first", "last"))
+
+    @contextmanager
+    def _compared(self, *formats: str) -> Iterator[list[Report]]:
+        """Compare all pairs, and yield their reports; the tables are there until the block ends."""
+        room = private_directory()
+        try:
+            plan = replace(self.plan, output=room, formats=formats, advise=False, answer=False, resume=False)
+            ended = list(self._run(plan))
+            if any(finished.interrupted for finished in ended):
+                raise KeyboardInterrupt
+            for finished in ended:
+                if finished.error is not None:
+                    self._lose(finished.pair, finished.error)
+            reports = [finished.report for finished in ended if finished.report is not None]
+            if not reports:
+                raise UserError("None of the ranks can be compared.", "Mend these:", self.problems)
+            self._reports = self._reports or reports
+            yield reports
+        finally:
+            rmtree(room, ignore_errors=True)
+
+    def _lose(self, pair: RunPair, error: UserError) -> None:
+        """Note that a pair cannot be compared, and warn of it; raise the error if it is the only one."""
+        if len(self.pairs) == 1:
+            raise error
+        problem = f"{pair.name}: {error.what}"
+        if problem not in self.problems:
+            self.problems.append(problem)
+        warnings.warn(f"{problem} It is left out. {error.fix}", stacklevel=3)
