@@ -135,7 +135,7 @@ def test_no_log_keeps_to_one_line_and_the_files(probe: Any, runs: Any, tmp_path:
     file.write_text(json.dumps({"npu_path": str(base / "npu_dump"), "bench_path": str(base / "bench_dump"),
                                 "is_print_compare_log": False}))  # fmt: skip
     assert probe("compare", "-i", file, "-o", tmp_path / "o") == 0
-    assert "first suspects" not in probe.out and "wrote" in probe.out
+    assert probe.out.startswith("DIVERGED: ") and "  1. " not in probe.out and "wrote" in probe.out
 
 
 @pytest.mark.parametrize(
