@@ -147,8 +147,6 @@ class Ranks:
 
     def conclusions(self, given: str) -> Iterator[Conclusion]:
         """Yield the answers that are given ``"first"``, ``"last"``, or that the plan ``"asked"`` for."""
-        if not any(ended.report for ended in self.finished):
-            return
         compared = Compared(self.plan, self.manager, self.pairing, tuple(self.finished))
         for name in self.plan.answers if given == "asked" else self.manager.names("answers"):
             spec = self.manager.find("answers", name, AnswerSpec)

@@ -190,7 +190,8 @@ def _compute(walker: Walker, op: OpFacts) -> None:
         walker.behind.append(op.op)
     worst_here = worst_own if own >= taken else worst_input
     if walker.grown is None and max(own, taken) > 1 and worst_here is not None:
-        grown = Because(Cause.GROWN, worst_here, earlier=past.lacking, times=max(own, taken))
+        earlier, inputs = past.lacking, inputs_of(op, taken)
+        grown = Because(Cause.GROWN, worst_here, inputs, None, earlier, given, times=max(own, taken))
         walker.grown = walker.node(op, grown)
     past.worst = max(past.worst, taken, own)
     past.lacking += op.lacking + sum([v.state == UNJUDGED and not v.is_scalar for v in op.values])
