@@ -119,7 +119,6 @@ def test_the_recorder_of_numpy(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, (line, done.stderr)
     assert done.stdout.startswith("DIVERGED: Numpy.exp.0.forward takes in values that differ"), done.stdout
-    assert "(input.0: rms off by" in done.stdout
     tested = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_numpy.py"],
         cwd=tmp_path, env=environment, capture_output=True, text=True)  # fmt: skip
