@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 SUSPECT, INCOMPLETE = "suspect", "incomplete"
 """Values of ``--fail-on`` about the answer; the others are levels of rows."""
 
+UNDECIDED = (Outcome.NOT_COMPARABLE, Outcome.CANNOT_TELL)
+"""Verdicts that pass no gate."""
+
 
 def run_plan(plan: Plan, manager: Manager, fail_on: str | None = None, *, brief: bool = False) -> int:
     """Run a plan rank by rank, print the verdict and summaries, and return the exit code.
@@ -55,21 +58,17 @@ def _run(ranks: Ranks, fail_on: str | None, brief: bool) -> int:
         interrupted = True
     reports = [one.report for one in ranks.finished if one.report is not None]
     failed = len(reports) < len(ranks.finished)
-    for conclusion in ranks.conclusions("first"):
-        conclusion.show(brief=brief)
-    for report in reports:
-        console.summary(report, brief=brief, one_of_many=ranks.several)
     is_judged = all(report.is_judged for report in reports)
-    for given in ("last", "asked"):
+    for given in ("first", "last", "asked"):
         try:
             for conclusion in () if interrupted and given == "asked" else ranks.conclusions(given):
                 conclusion.show(brief=brief)
                 is_judged = is_judged and conclusion.is_judged
         except UserError as error:  # the ranks' own results are there
-            if not ranks.several:
-                raise
             console.error(error.what, error.fix, error.choices)
             failed = True
+        for report in reports if given == "first" else ():
+            console.summary(report, brief=brief, one_of_many=ranks.several)
     if interrupted or any(report.interrupted for report in reports):
         return INTERRUPTED
     code = _code(reports, ranks.pairing.damaged, failed, fail_on)
@@ -79,7 +78,8 @@ def _run(ranks: Ranks, fail_on: str | None, brief: bool) -> int:
             "The warnings above name what was not measured, and why.",
         )
         return MISTAKE
-    return code
+    undecided = any(report.answer and report.answer.outcome in UNDECIDED for report in reports)
+    return FOUND if fail_on and code == FINISHED and undecided else code
 
 
 def _code(reports: list[Report], damaged: list[str], failed: bool, fail_on: str | None) -> int:
@@ -91,12 +91,9 @@ def _code(reports: list[Report], damaged: list[str], failed: bool, fail_on: str 
 
 
 def _is_found(report: Report, fail_on: str) -> bool:
-    """Return True if a comparison holds what ``--fail-on`` asks about, or gave no verdict."""
-    answer = report.answer
-    if answer is not None and answer.outcome in (Outcome.NOT_COMPARABLE, Outcome.CANNOT_TELL):
-        return True
+    """Return True if a comparison holds what ``--fail-on`` asks about."""
     if fail_on == SUSPECT:
         return bool(report.suspects)
     if fail_on == INCOMPLETE:
-        return answer is not None and bool(answer.coverage.excused)
+        return report.answer is not None and bool(report.answer.coverage.excused)
     return GRAVITY[report.level] >= GRAVITY[Level(fail_on)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -171,7 +171,7 @@ class Answerer(Protocol):
     def witness(self, opened: Opened, pair: RunPair) -> Witness | None:
         """Return the observer of one comparison's rows; None if there is nothing to observe."""
 
-    def conclude(self, compared: Compared) -> Sequence[Conclusion]:
+    def conclude(self, compared: Compared) -> Iterable[Conclusion]:
         """Return the answers, once all comparisons have ended."""
 
 

@@ -182,7 +182,9 @@ def test_options_are_completed_by_their_main_spellings(name: str) -> None:
 
 def test_options_of_plugins_and_values_are_completed() -> None:
     assert complete("probe compare --diff") == ["plain,--diff-analyze"]
-    assert complete("probe compare --fail-on ") == ["plain,warning", "plain,error"]
+    assert complete("probe compare --fail-on ") == [
+        f"plain,{value}" for value in ("warning", "error", "suspect", "incomplete")
+    ]
     assert complete("probe run-ut --lang ") == ["plain,zh", "plain,en"]
     assert complete("probe compare tar") == ["file,tar"], "runs are paths"
 

@@ -209,6 +209,32 @@ def test_compare_into_a_directory_of_links(
     )
 
 
+def test_an_answer_at_a_name_that_leads_elsewhere(
+    victim: Victim, tmp_path: Path, probe: Any, monkeypatch: Any
+) -> None:
+    """A new comparison takes another name; one that is resumed replaces the link itself."""
+    monkeypatch.setattr("probe_core.cli.compare.time_stamp", lambda: "20260101000000")
+    for rank in (0, 1):
+        write_run(tmp_path / f"t/rank{rank}", CALLS)
+    out = tmp_path / "out"
+    out.mkdir()
+    planted, own = (out / f"answer_2026010100000{second}.json" for second in (0, 1))
+    planted.symlink_to(victim.file)
+    record = tmp_path / "t/rank1/dump.json"
+    whole = record.read_text()
+    record.write_text("{")  # rank 1 fails, so that there is something to resume
+    for target in (victim.file, victim.directory, tmp_path / "absent"):
+        resumed = ["--resume"] if own.is_symlink() else []
+        assert probe("compare", tmp_path / "t", tmp_path / "t", "-o", out, *resumed) == 2
+        assert "1 of 2 comparisons finished" in probe.out
+        assert planted.is_symlink() and not own.is_symlink() and '"CANNOT TELL"' in own.read_text()
+        own.unlink()
+        own.symlink_to(target)
+    record.write_text(whole)
+    assert probe("compare", tmp_path / "t", tmp_path / "t", "-o", out, "--resume") == 0, probe.err
+    assert '"AGREE"' in own.read_text() and not own.is_symlink() and not (tmp_path / "absent").exists()
+
+
 def test_a_step_of_the_output_that_leads_elsewhere(victim: Victim, tmp_path: Path, probe: Any) -> None:
     for step in (0, 1):
         write_run(tmp_path / f"t/step{step}/rank", CALLS)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from support.programs import parallel_training
 from support.programs.parallel_training import FAULTS, TASKS
+from support.runs.answer_files import read_answer
 
 GOLDEN, AGAIN = "golden", "again"
 FAULTY = {2: 1, 4: 2}
@@ -96,7 +97,16 @@ def test_runs_that_agree_agree_row_by_row(
         assert len(rows) > 300
         wrong[rank] = [row["NPU Name"] for row in rows if not is_right(row)]
     assert set().union(*wrong.values()) <= {f"{OVERWRITTEN}.input.0"}
-    assert probe.out.count("  0 differ, 0 to check,") == probe.out.count("  no suspects") == world
+    assert probe.out.count("  0 differ, 0 to check,") == world
+    answer = read_answer(tmp_path)
+    (step,) = answer["steps"]
+    verdicts = [(rank["rank"], rank["verdict"], rank["causes"]) for rank in step["ranks"]]
+    assert verdicts == [(rank, "AGREE", []) for rank in range(world)]
+    assert (answer["verdict"], answer["causes"]) == ("AGREE", [])
+    compared = answer["coverage"]["compared"]
+    assert compared == sum(rank["coverage"]["compared"] for rank in step["ranks"]) > 300 * world
+    assert probe.out.startswith(f"AGREE: within rounding in all {compared:,} values that both runs recorded")
+    assert f" ({world} of {world} comparisons agree)\n" in probe.out
     assert len(list(tmp_path.glob("compare_result_rank*.jsonl"))) == world
 
 

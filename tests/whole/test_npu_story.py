@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from support import TESTS
+from support.runs.answer_files import read_answer
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +46,14 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def first_suspect(probe: Any, target: Path, golden: Path, out: Path) -> str:
+    """Compare, and return the row that shows the first cause; empty if there is none and the runs agree."""
     assert probe("compare", target, golden, "-o", out) == 0, probe.err
-    if "no suspects" in probe.out:
+    answer = read_answer(out)
+    assert answer["verdict"] == ("DIVERGED" if answer["causes"] else "AGREE")
+    if not answer["causes"]:
         return ""
-    return probe.out.split("first suspects:")[1].strip().split()[0]
+    assert f"1. {answer['causes'][0]['op']}" in probe.out
+    return str(answer["causes"][0]["row"])
 
 
 def test_the_same_operators_are_no_suspects(probe: Any, record: Any, tmp_path: Path) -> None:

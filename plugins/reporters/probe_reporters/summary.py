@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probe_core.cli import console
+from probe_core.errors import UserError
 from probe_core.files.atomic import AtomicFile, make_directory, not_written
 from probe_core.flow.writing import write_table
 from probe_core.model import Cell, Level
+from probe_core.model.answers import Outcome
 from probe_core.plugins.blame import PluginError, blamed
 from probe_core.plugins.manager import warn
 from probe_core.plugins.protocols import Compared, Finished
@@ -35,15 +37,24 @@ class Summary:
     def witness(self, opened: Opened, pair: RunPair) -> None:
         """Observe nothing; the reports say all."""
 
-    def conclude(self, compared: Compared) -> list[Shown]:
-        """Write the table and return it ready to be printed; nothing for a single comparison."""
+    def conclude(self, compared: Compared) -> Iterator[Shown]:
+        """Write the table and yield it ready to be printed; nothing for a single comparison.
+
+        Raises:
+            UserError: The table cannot be written; the summary was yielded before that.
+        """
         pairs = compared.pairing.pairs
         if len(pairs) < 2:
-            return []
+            return
         is_whole = len(compared.finished) == len(pairs) and not any(
             one.interrupted for one in compared.finished
         )
-        return [Shown(compared, write_summary(compared) if is_whole else [])]
+        try:
+            files = write_summary(compared) if is_whole else []
+        except UserError:
+            yield Shown(compared, [])
+            raise
+        yield Shown(compared, files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +76,18 @@ class Shown:
         """Print how many comparisons finished, which ranks differ, and which failed."""
         finished, pairs = self.compared.finished, self.compared.pairing.pairs
         whole = [one for one in finished if one.report is not None and not one.interrupted]
-        differ = [one.pair.name for one in finished if one.report is not None and one.report.suspects]
+        suspects = [one for one in finished if one.report is not None and one.report.suspects]
+        differ = [one.pair.name for one in suspects if not _agrees(one)]
+        changed = [one.pair.name for one in suspects if _agrees(one)]
         kept = sum(one.resumed for one in finished)
         lost = [one.pair.name for one in finished if one.report is None]
         text = f"{len(whole)} of {len(pairs)} comparisons finished"
         console.show(f"{text}, {kept} of them in an earlier run" if kept else text)
         blank = [one.pair.name for one in whole if one.report and not one.report.counts.measured]
-        console.show(f"  differ: {_names(differ)}" if differ else "  none has a suspect")
+        if differ or not changed:
+            console.show(f"  differ: {_names(differ)}" if differ else "  none has a suspect")
+        if changed:
+            console.show(f"  agree, but with calls made differently: {_names(changed)}")
         if blank:
             console.show(f"  nothing was compared: {_names(blank)}")
         if lost:
@@ -80,6 +96,12 @@ class Shown:
             console.show(f"  wrote {path}")
         if len(whole) < len(pairs) and whole:
             console.note("  --resume compares what is left, and keeps what is finished.")
+
+
+def _agrees(finished: Finished) -> bool:
+    """Return True if the verdict is that the values agree."""
+    answer = finished.report.answer if finished.report is not None else None
+    return answer is not None and answer.outcome is Outcome.AGREE
 
 
 def _names(names: Sequence[str]) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from probe_core.errors import UserError
 from probe_core.model.answers import Answer, Finding
 from probe_core.plugins.protocols import Compared, Finished, Opened
 from probe_core.store.layout import RunPair
@@ -42,21 +43,30 @@ class Verdict:
     def witness(self, opened: Opened, pair: RunPair) -> None:
         """Observe nothing; the finder has seen all rows."""
 
-    def conclude(self, compared: Compared) -> list[Concluded]:
-        """Write the answer over all ranks, and return it ready to be printed; nothing if no rank has one."""
+    def conclude(self, compared: Compared) -> Iterator[Concluded]:
+        """Write the answer over all ranks, and yield it ready to be printed; nothing if no rank has one.
+
+        Raises:
+            UserError: The file cannot be written; the answer was yielded before that.
+        """
         finished = compared.finished
-        answers = [one.report.answer for one in finished if one.report and one.report.answer]
+        answers = {one.pair.name: one.report.answer for one in finished if one.report and one.report.answer}
         if not answers:
-            return []
+            return
         causes = list(_causes(finished)) if len(compared.pairing.pairs) > 1 else []
         whole = over_all(answers, causes, len(compared.pairing.pairs) - len(answers))
-        steps: dict[str, dict[int, Answer | str]] = {}
+        steps: dict[str, list[tuple[RunPair, Answer | str]]] = {}
         for one in finished:
             answer = one.report.answer if one.report is not None else None
             error = one.error.what if one.error is not None else "no verdict"
-            steps.setdefault(one.pair.part, {})[one.pair.rank] = answer or error
+            steps.setdefault(one.pair.part, []).append((one.pair, answer or error))
         plan = compared.plan
-        return [Concluded(whole, write_answer(plan, whole, steps) if plan.answer else None)]
+        try:
+            file = write_answer(plan, whole, steps) if plan.answer else None
+        except UserError:
+            yield Concluded(whole, None)
+            raise
+        yield Concluded(whole, file)
 
 
 def _causes(finished: Sequence[Finished]) -> Iterator[Finding]:
@@ -65,9 +75,12 @@ def _causes(finished: Sequence[Finished]) -> Iterator[Finding]:
     What differs in later steps may follow from them.
     """
     for part in dict.fromkeys(one.pair.part for one in finished):
-        own = {
-            one.pair.rank: one.report for one in finished if one.pair.part == part and one.report is not None
-        }
+        reports = [
+            (one.pair.rank, one.report)
+            for one in finished
+            if one.pair.part == part and one.report is not None
+        ]
+        own = dict(reversed(reports))  # of a rank's files, the first, which holds its calls
         finders = {rank: report.finder for rank, report in own.items() if isinstance(report.finder, Suspects)}
         searched = search({rank: finder.facts.ops for rank, finder in finders.items()})
         for node in searched.first:
@@ -81,7 +94,7 @@ def _causes(finished: Sequence[Finished]) -> Iterator[Finding]:
             return
         others = [
             replace(one, step=part, rank=rank)
-            for rank, report in own.items()
+            for rank, report in reports
             for one in (report.answer.causes if report.answer is not None else ())
         ]
         yield from others

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from probe_core import __version__
 from probe_core.files.atomic import make_directory, write_text
 from probe_core.model.answers import Answer, Finding
 from probe_core.model.plan import Plan
+from probe_core.store.layout import RunPair
 
 SCHEMA = 1
 """Version of the layout; it grows where a reader of an older one would read something wrong."""
@@ -22,13 +23,15 @@ def answer_path(plan: Plan) -> Path:
     return plan.output / f"answer_{plan.time_stamp}.json"
 
 
-def write_answer(plan: Plan, whole: Answer, steps: Mapping[str, Mapping[int, Answer | str]]) -> Path:
+def write_answer(
+    plan: Plan, whole: Answer, steps: Mapping[str, Sequence[tuple[RunPair, Answer | str]]]
+) -> Path:
     """Write the answer, and return the path of its file.
 
     Args:
         plan: The plan of the comparison.
         whole: The verdict on all ranks and steps.
-        steps: For each step, the verdict on each rank, or the error of one that could not be compared.
+        steps: For each step, its comparisons, each with its verdict, or with its error if it failed.
 
     Raises:
         UserError: The output directory cannot be written to.
@@ -42,7 +45,7 @@ def write_answer(plan: Plan, whole: Answer, steps: Mapping[str, Mapping[int, Ans
         "golden": str(plan.golden),
         **_parts(whole),
         "steps": [
-            {"step": step, "ranks": [_rank(rank, answer) for rank, answer in ranks.items()]}
+            {"step": step, "ranks": [_rank(pair, answer) for pair, answer in ranks]}
             for step, ranks in steps.items()
         ],
     }
@@ -52,10 +55,11 @@ def write_answer(plan: Plan, whole: Answer, steps: Mapping[str, Mapping[int, Ans
     return path
 
 
-def _rank(rank: int, answer: Answer | str) -> dict[str, Any]:
+def _rank(pair: RunPair, answer: Answer | str) -> dict[str, Any]:
+    place = {"rank": pair.rank, "file": pair.target.name}
     if isinstance(answer, str):
-        return {"rank": rank, "verdict": None, "error": answer}
-    return {"rank": rank, "verdict": answer.outcome.value, "sentence": answer.sentence, **_parts(answer)}
+        return {**place, "verdict": None, "error": answer}
+    return {**place, "verdict": answer.outcome.value, "sentence": answer.sentence, **_parts(answer)}
 
 
 def _parts(answer: Answer) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from probe_core.cli import console
@@ -9,7 +10,7 @@ from probe_core.errors import printable
 from probe_core.model.answers import Answer, Finding, Outcome
 
 SHOWN = 5
-"""Largest number of causes that are printed."""
+"""Largest number of causes, notes and reasons for values that were not compared that are printed."""
 
 LONGEST = 600
 """Largest number of characters of a line."""
@@ -30,18 +31,25 @@ def show(answer: Answer, file: Path | None, *, brief: bool) -> None:
     if not brief:
         for number, cause in enumerate(answer.causes[:SHOWN], 1):
             _show_cause(number, cause)
-        if len(answer.causes) > SHOWN:
-            console.show(f"  and {len(answer.causes) - SHOWN} more")
+        _show_more(answer.causes)
         for line in answer.notes[:SHOWN]:
             console.show(f"  note: {printable(line, LONGEST)}")
+        _show_more(answer.notes)
         coverage = answer.coverage
         console.show(f"  compared: {coverage.compared:,} of {coverage.recorded:,} recorded values")
-        for line in answer.missing:
+        for line in answer.missing[:SHOWN]:
             console.show(f"    not compared: {printable(line, LONGEST)}")
+        _show_more(answer.missing)
         for line in answer.next:
             console.show(f"  next: {printable(line, LONGEST)}")
     if file is not None:
         console.show(f"  wrote {file}")
+
+
+def _show_more(items: Sequence[object]) -> None:
+    """Print the number of items that are not printed."""
+    if len(items) > SHOWN:
+        console.show(f"  and {len(items) - SHOWN} more")
 
 
 def _show_cause(number: int, cause: Finding) -> None:

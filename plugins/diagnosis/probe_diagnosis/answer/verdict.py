@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from probe_core.model.answers import Answer, Coverage, Finding, Outcome
 from probe_diagnosis.answer.coverage import (
@@ -152,42 +153,47 @@ def _next(outcome: Outcome, tally: Tally) -> tuple[str, ...]:
     return tuple(steps)
 
 
-def over_all(answers: Sequence[Answer], causes: Sequence[Finding], failed: int) -> Answer:
+def over_all(answers: Mapping[str, Answer], causes: Sequence[Finding], failed: int) -> Answer:
     """Return the verdict on all ranks.
 
     Args:
-        answers: The verdict on each rank that was compared.
+        answers: The verdict on each rank that was compared, by the names of step and rank.
         causes: The causes over all ranks, in the order of cause and effect.
         failed: Number of ranks that could not be compared.
     """
     counts: dict[str, int] = {}
-    for answer in answers:
+    ranks = list(answers.values())
+    for answer in ranks:
         for code, count in answer.coverage.excused.items():
             counts[code] = counts.get(code, 0) + count
     coverage = Coverage(
-        sum(answer.coverage.recorded for answer in answers),
-        sum(answer.coverage.compared for answer in answers),
+        sum(answer.coverage.recorded for answer in ranks),
+        sum(answer.coverage.compared for answer in ranks),
         counts,
     )
-    outcome = max((answer.outcome for answer in answers), key=GRAVITY.index)
+    outcome = max((answer.outcome for answer in ranks), key=GRAVITY.index)
     if failed and outcome is Outcome.AGREE:
         outcome = Outcome.CANNOT_TELL
     several = len(answers) + failed > 1
     if not several:
-        text = answers[0].sentence.partition(": ")[2]
+        text = ranks[0].sentence.partition(": ")[2]
     elif outcome is Outcome.DIVERGED and causes:
         text = _first(causes[0])
+    elif outcome is Outcome.AGREE:
+        text = _agreement(Tally(compared=coverage.compared, lacking=Counter(counts)), causes)
     else:
-        text = next((a.sentence.partition(": ")[2] for a in answers if a.outcome is outcome), "")
-        if not text:
-            text = f"{failed} of {len(answers) + failed} comparisons failed; nothing differs in the others"
+        first = next((name for name, answer in answers.items() if answer.outcome is outcome), None)
+        if first is None:
+            text = f"{failed} of {len(answers) + failed} comparisons did not finish; the others agree"
+        else:
+            text = f"{first and f'{first}: '}{answers[first].sentence.partition(': ')[2]}"
     if several:
-        like = sum(answer.outcome is outcome for answer in answers)
+        like = sum(answer.outcome is outcome for answer in ranks)
         text += f" ({like} of {len(answers) + failed} comparisons {_ending(outcome)})"
-    missing = tuple(dict.fromkeys(text for answer in answers for text in answer.missing))
-    steps = tuple(dict.fromkeys(text for answer in answers for text in answer.next))
-    found = causes if several else answers[0].causes
-    notes = tuple(dict.fromkeys(text for answer in answers for text in answer.notes))
+    missing = tuple(dict.fromkeys(text for answer in ranks for text in answer.missing))
+    steps = tuple(dict.fromkeys(text for answer in ranks for text in answer.next))
+    found = causes if several else ranks[0].causes
+    notes = tuple(dict.fromkeys(text for answer in ranks for text in answer.notes))
     return Answer(outcome, f"{outcome.value}: {text}", tuple(found), coverage, missing, steps, notes)
 
 

@@ -220,7 +220,8 @@ def _reason_of(op: OpFacts, output: Apart, taken: float, given: float, past: Pas
     inputs = inputs_of(op, taken)
     if is_gradient(op.op):
         return Because(Cause.GRADIENT, output, inputs, earlier=past.lacking, times=given)
-    argument = first_differing(op.arguments(), output.jump * max(past.worst, taken))
+    earlier = 0.0 if past.named else past.worst
+    argument = first_differing(op.arguments(), output.jump * max(earlier, taken))
     if output.breaks and not inputs.holds_rare:
         return Because(Cause.NOT_FINITE, output, inputs, argument, past.lacking, times=given)
     cause = Cause.INTRODUCED if argument is None else Cause.ARGUMENT

@@ -16,7 +16,7 @@ from support.faults.mutations.case import MARKER
 
 RESULT = re.compile(
     r"(debug_)?compare_result(_rank\d+)?_\d{14}\.(csv|jsonl|xlsx)|advisor(_rank\d+)?_\d{14}\.txt"
-    r"|compare_summary_\d{14}\.(csv|jsonl|xlsx)|compare_progress_\d{14}\.jsonl"
+    r"|compare_summary_\d{14}\.(csv|jsonl|xlsx)|compare_progress_\d{14}\.jsonl|answer_\d{14}\.json"
 )
 FORMULA = re.compile(r"[=+@＝＋－＠％%\t\r-]")
 
@@ -59,6 +59,26 @@ def _kept(home: Path, formats: Sequence[str], code: int, output: str) -> list[st
         if (mode := stat.S_IMODE(path.stat().st_mode)) != 0o640:
             found.append(f"{path.name} has mode {mode:o}")
         found += _whole(path, counts)
+    return found + _answered(files, output)
+
+
+def _answered(files: Sequence[Path], output: str) -> list[str]:
+    """Return the faults of the answer file, which says what the screen says."""
+    answers = [path for path in files if path.name.startswith("answer_")]
+    has_advice = any(path.name.startswith("advisor") for path in files)  # -c writes neither
+    if len(answers) != has_advice:
+        return [f"{len(answers)} answers, and {'an' if has_advice else 'no'} advice"]
+    found: list[str] = []
+    for path in answers:
+        if (mode := stat.S_IMODE(path.stat().st_mode)) != 0o640:
+            found.append(f"{path.name} has mode {mode:o}")
+        try:
+            verdict = json.loads(path.read_text("utf-8"), parse_constant=_refuse)["verdict"]
+        except ValueError as error:
+            found.append(f"{path.name} is not whole: {error}")
+        else:
+            if re.findall(r"^(DIVERGED|AGREE|NOT COMPARABLE|CANNOT TELL): ", output, re.M)[:1] != [verdict]:
+                found.append(f"{path.name} says {verdict}, and the screen does not")
     return found
 
 
@@ -103,7 +123,8 @@ def xlsx_rows(path: Path) -> int:
     sheet = parts["xl/worksheets/sheet1.xml"]
     space = sheet.tag.partition("}")[0] + "}"
     header, *rows = sheet.iter(f"{space}row")
-    if any(len(row) > len(header) for row in rows) or any(True for _ in sheet.iter(f"{space}f")):
+    formulas = [cell for name, part in parts.items() if "sheets/" in name for cell in part.iter(f"{space}f")]
+    if any(len(row) > len(header) for row in rows) or formulas:
         raise ValueError("a row is longer than the header, or a cell holds a formula")
     return len(rows)
 
