@@ -12,19 +12,13 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from probe_core.errors import printable
 from probe_core.progress import watched
 from probe_core.safe_text import safe, safe_json
-
-if TYPE_CHECKING:
-    from probe_core.model.report import Report
-    from probe_core.plugins.protocols import Finished
-
-SHOWN_NODES = 5
 
 
 def prepare() -> None:
@@ -162,57 +156,3 @@ def progress(label: str = "") -> Iterator[Callable[[], AbstractContextManager[No
     finally:
         if bar is not None:
             bar.render_finish()
-
-
-_LEVELS = (
-    ("error", "differ", "red"),
-    ("warning", "to check", "yellow"),
-    ("pass", "agree", "green"),
-    ("skip", "not measured", None),
-)
-"""Each level with its word and colour in the summary, gravest first."""
-
-
-def summary(report: Report, *, brief: bool = False, one_of_many: bool = False) -> None:
-    """Print counts and files of a comparison; of many ranks, the verdict on each."""
-    counts = report.counts
-    head = f"{report.label}: " if report.label else ""
-    show(
-        f"{head}{counts.rows:,} rows of {report.op_count:,} ops compared by {report.mode.value} "
-        f"in {report.seconds:.1f} s"
-    )
-    numbers = {level.value: count for level, count in counts.levels.items()}
-    parts = [
-        style(f"{numbers[level]:,} {word}", fg=colour if numbers[level] else None)
-        for level, word, colour in _LEVELS
-    ]
-    alone = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
-    show(f"  {', '.join(parts)}; {counts.matched:,} rows matched, {alone}")
-    if one_of_many and report.answer is not None and not brief:
-        show(f"  {printable(report.answer.sentence, 400)}")
-    if report.regions:
-        show(f"  calls that do not line up, in {len(report.regions)} place(s):")
-    for line in report.regions[:SHOWN_NODES]:
-        show(f"    {printable(line)}")
-    for line in report.problems:
-        warn(line)
-    for line in report.notes:
-        show(f"  note: {printable(line)}")
-    for path in report.files:
-        show(f"  wrote {path}")
-    for line in report.faults:
-        warn(line)
-    if report.interrupted:
-        warn(f"interrupted after {counts.rows:,} of {report.row_count:,} rows; the files hold those.")
-    if report.unreadable_count:
-        error(
-            f"{report.unreadable_count} tensor file(s) could not be read: {report.unreadable[0]}.",
-            "Their rows are marked in the result; copy or record the run again to measure them.",
-            report.unreadable[1:],
-        )
-
-
-def failed(finished: Finished) -> None:
-    """Print why a rank could not be compared."""
-    assert finished.error is not None
-    error(f"{finished.pair.name}: {finished.error.what}", finished.error.fix, finished.error.choices)

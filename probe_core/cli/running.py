@@ -53,7 +53,8 @@ def _run(ranks: Ranks, fail_on: str | None, brief: bool) -> int:
                 if str(finished.error) not in told:  # one mistake, however many ranks it concerns
                     told.add(str(finished.error))
                     with above():
-                        console.failed(finished)
+                        what = f"{finished.pair.name}: {finished.error.what}"
+                        console.error(what, finished.error.fix, finished.error.choices)
     except KeyboardInterrupt:
         interrupted = True
     reports = [one.report for one in ranks.finished if one.report is not None]
@@ -67,8 +68,6 @@ def _run(ranks: Ranks, fail_on: str | None, brief: bool) -> int:
         except UserError as error:  # the ranks' own results are there
             console.error(error.what, error.fix, error.choices)
             failed = True
-        for report in reports if given == "first" else ():
-            console.summary(report, brief=brief, one_of_many=ranks.several)
     if interrupted or any(report.interrupted for report in reports):
         return INTERRUPTED
     code = _code(reports, ranks.pairing.damaged, failed, fail_on)

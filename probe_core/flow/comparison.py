@@ -96,7 +96,7 @@ class Comparison:
         self.is_debug = self.target.is_debug
         answers = () if self.is_debug else plan.answers  # these are about calls, not about saved variables
         answer_specs = [manager.find("answers", name, AnswerSpec) for name in answers]
-        self.finders = [manager.find("finders", name, FinderSpec) for name in manager.names("finders")[:1]]
+        self.finders = manager.specs("finders", FinderSpec)[:1]
         self._tools = Tools(plan, manager, self.mode, answer_specs, self.finders, partial(_blame, self.notes))
         viewed = views(plan, manager, self.target, self.golden)
         self.notes += viewed.notes

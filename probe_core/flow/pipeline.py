@@ -94,9 +94,8 @@ def _witnesses(comparison: Comparison, manager: Manager, pair: RunPair) -> list[
 
 def finder_of(manager: Manager) -> Finder:
     """Return the finder of suspects of the first plugin that has one; otherwise one that finds none."""
-    names = manager.names("finders")
-    finder: Finder = manager.find("finders", names[0], FinderSpec).make() if names else Kept()
-    return finder
+    specs = manager.specs("finders", FinderSpec)
+    return specs[0].make() if specs else Kept()  # type: ignore[no-any-return]
 
 
 def _answer(report: Report, comparison: Comparison, manager: Manager, rank: int) -> None:

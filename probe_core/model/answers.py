@@ -87,19 +87,6 @@ class Answer:
     next: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
-    def lines(self) -> list[tuple[str, str]]:
-        """Return the answer as lines of a table: a heading and a text each."""
-        lines = [("Verdict", self.sentence)]
-        for number, cause in enumerate(self.causes, 1):
-            lines.append((f"Cause {number}", f"{cause.op} {cause.reason.detail}"))
-            texts = ("Row", cause.line), ("Module", "".join(cause.modules[:1])), ("Line of code", cause.where)
-            lines += [line for line in texts if line[1]]
-        lines.append(
-            ("Compared", f"{self.coverage.compared:,} of {self.coverage.recorded:,} recorded values")
-        )
-        lines += [("Note", text) for text in self.notes] + [("Not compared", text) for text in self.missing]
-        return lines + [("Next", text) for text in self.next]
-
     def plain(self) -> dict[str, Any]:
         """Return the answer as plain data."""
         return asdict(self) | {"outcome": self.outcome.value}

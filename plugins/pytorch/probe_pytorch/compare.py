@@ -83,12 +83,7 @@ def compare(
         console.warn(line)
     ended = list(comparison.run())
     if runs.print_log:
-        for conclusion in comparison.first:
-            conclusion.show()
-        for one in ended:
-            if one.report is not None:
-                console.summary(one.report, one_of_many=len(comparison.pairs) > 1)
-        for conclusion in comparison.last:
+        for conclusion in (*comparison.first, *comparison.last):
             conclusion.show()
     errors = [f"{one.pair.name}: {one.error.what}" for one in ended if one.error is not None]
     errors += comparison.damaged

@@ -6,6 +6,7 @@ import importlib.util
 import subprocess
 import sys
 import zipfile
+from collections import deque
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -52,14 +53,13 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
     options = {"output": output, "formats": [name for name in formats.split(",") if name], "highlight": True}
     manager = ctx.find_object(Manager) or Manager()
     comparison = Comparison(planned(manager, target, golden, options), manager)
-    finished = list(comparison.run())  # a failed comparison of a single rank raises
+    deque(comparison.run(), maxlen=0)  # a failed comparison of a single rank raises
     for conclusion in comparison.first:
         conclusion.show()
     console.show()
     console.show(STORY.format(how=how), lines=True)
-    for one in finished:
-        assert one.report is not None
-        console.summary(one.report)
+    for conclusion in comparison.last:
+        conclusion.show()
     console.show()
     console.show("The same with your runs:")
     console.show("  probe run -o mine train.py                # records an unchanged script")

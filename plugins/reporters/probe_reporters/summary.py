@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probe_core.cli import console
-from probe_core.errors import UserError
+from probe_core.errors import UserError, printable, some
 from probe_core.files.atomic import AtomicFile, make_directory, not_written
 from probe_core.flow.writing import write_table
 from probe_core.model import Cell, Level
 from probe_core.model.answers import Outcome
+from probe_core.model.report import Report
 from probe_core.plugins.blame import PluginError, blamed
 from probe_core.plugins.manager import warn
 from probe_core.plugins.protocols import Compared, Finished
@@ -27,23 +28,35 @@ HEADERS = (
     "Only NPU", "Only Bench", "First suspect", "Why", "Module", "Line of code", "Error",
 )  # fmt: skip
 LEVELS = (Level.ERROR, Level.WARNING, Level.PASS, Level.SKIP)
-SHOWN = 20
-"""Largest number of ranks that a line names."""
+
+SHOWN_PLACES = 5
+"""Largest number of places at which calls do not line up that are named."""
+
+WORDS = {
+    Level.ERROR: ("differ", "red"),
+    Level.WARNING: ("to check", "yellow"),
+    Level.PASS: ("agree", "green"),
+    Level.SKIP: ("not measured", None),
+}
+"""The word and colour of each level, gravest first."""
 
 
 class Summary:
-    """Answer of a comparison of several ranks or steps: how each of them fared."""
+    """Answer of every comparison: the counts of each pair of record files, and of several how each fared."""
 
     def witness(self, opened: Opened, pair: RunPair) -> None:
         """Observe nothing; the reports say all."""
 
-    def conclude(self, compared: Compared) -> Iterator[Shown]:
-        """Write the table and yield it ready to be printed; nothing for a single comparison.
+    def conclude(self, compared: Compared) -> Iterator[Counted | Shown]:
+        """Yield the counts of each comparison, then the table of several, ready to be printed.
 
         Raises:
-            UserError: The table cannot be written; the summary was yielded before that.
+            UserError: The table cannot be written; all else was yielded before that.
         """
         pairs = compared.pairing.pairs
+        for one in compared.finished:
+            if one.report is not None:
+                yield Counted(one.report, len(pairs) > 1)
         if len(pairs) < 2:
             return
         is_whole = len(compared.finished) == len(pairs) and not any(
@@ -55,6 +68,63 @@ class Summary:
             yield Shown(compared, [])
             raise
         yield Shown(compared, files)
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """The counts, notes and files of one comparison, which can be printed.
+
+    Attributes:
+        report: Its report.
+        is_one_of_many: True if there are others, so that its verdict is printed as well.
+        is_judged: True, for the report says by itself whether it was judged.
+    """
+
+    report: Report
+    is_one_of_many: bool
+    is_judged: bool = True
+    answer: None = None
+
+    def show(self, *, brief: bool = False) -> None:
+        """Print them, without the verdict if ``brief`` is set."""
+        report = self.report
+        counts = report.counts
+        head = f"{report.label}: " if report.label else ""
+        console.show(
+            f"{head}{counts.rows:,} rows of {report.op_count:,} ops compared by {report.mode.value} "
+            f"in {report.seconds:.1f} s"
+        )
+        numbers = counts.levels
+        parts = [
+            console.style(f"{numbers[level]:,} {word}", fg=colour if numbers[level] else None)
+            for level, (word, colour) in WORDS.items()
+        ]
+        alone = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
+        console.show(f"  {', '.join(parts)}; {counts.matched:,} rows matched, {alone}")
+        if self.is_one_of_many and report.answer is not None and not brief:
+            console.show(f"  {printable(report.answer.sentence, 400)}")
+        if report.regions:
+            console.show(f"  calls that do not line up, in {len(report.regions)} place(s):")
+        for line in report.regions[:SHOWN_PLACES]:
+            console.show(f"    {printable(line)}")
+        for line in report.problems:
+            console.warn(line)
+        for line in report.notes:
+            console.show(f"  note: {printable(line)}")
+        for path in report.files:
+            console.show(f"  wrote {path}")
+        for line in report.faults:
+            console.warn(line)
+        if report.interrupted:
+            console.warn(
+                f"interrupted after {counts.rows:,} of {report.row_count:,} rows; the files hold those."
+            )
+        if report.unreadable_count:
+            console.error(
+                f"{report.unreadable_count} tensor file(s) could not be read: {report.unreadable[0]}.",
+                "Their rows are marked in the result; copy or record the run again to measure them.",
+                report.unreadable[1:],
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +155,13 @@ class Shown:
         console.show(f"{text}, {kept} of them in an earlier run" if kept else text)
         blank = [one.pair.name for one in whole if one.report and not one.report.counts.measured]
         if differ or not changed:
-            console.show(f"  differ: {_names(differ)}" if differ else "  none has a suspect")
+            console.show(f"  differ: {some(differ)}" if differ else "  none has a suspect")
         if changed:
-            console.show(f"  agree, but with calls made differently: {_names(changed)}")
+            console.show(f"  agree, but with calls made differently: {some(changed)}")
         if blank:
-            console.show(f"  nothing was compared: {_names(blank)}")
+            console.show(f"  nothing was compared: {some(blank)}")
         if lost:
-            console.show(f"  failed: {_names(lost)}")
+            console.show(f"  failed: {some(lost)}")
         for path in self.files:
             console.show(f"  wrote {path}")
         if len(whole) < len(pairs) and whole:
@@ -102,11 +172,6 @@ def _agrees(finished: Finished) -> bool:
     """Return True if the verdict is that the values agree."""
     answer = finished.report.answer if finished.report is not None else None
     return answer is not None and answer.outcome is Outcome.AGREE
-
-
-def _names(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:SHOWN])
-    return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
 
 
 def write_summary(compared: Compared) -> list[Path]:

@@ -112,7 +112,7 @@ class XlsxWriter:
             name, (head, tail) = list(frame.sheets.items())[-1]
             rows = [
                 sheet_row(cells, number, frame.wrapped, excel_text)
-                for number, cells in enumerate(self._answer.lines(), 1)
+                for number, cells in enumerate(_lines(self._answer), 1)
             ]
             self._file.writestr(_entry(name), b"".join([head, b"<sheetData>", *rows, b"</sheetData>", tail]))
         for name, content in frame.parts.items():
@@ -141,6 +141,20 @@ class XlsxWriter:
             except RuntimeError as error:  # raised by zipfile above 2 GiB without zip64
                 raise OSError(errno.EFBIG, "a sheet takes more than 2 GiB; write csv instead") from error
             self._sheet = None
+
+
+def _lines(answer: Answer) -> list[tuple[str, str]]:
+    """Return the answer as lines of a sheet: a heading and a text each."""
+    lines = [("Verdict", answer.sentence)]
+    for number, cause in enumerate(answer.causes, 1):
+        lines.append((f"Cause {number}", f"{cause.op} {cause.reason.detail}"))
+        texts = ("Row", cause.line), ("Module", "".join(cause.modules[:1])), ("Line of code", cause.where)
+        lines += [line for line in texts if line[1]]
+    lines.append(
+        ("Compared", f"{answer.coverage.compared:,} of {answer.coverage.recorded:,} recorded values")
+    )
+    lines += [("Note", text) for text in answer.notes] + [("Not compared", text) for text in answer.missing]
+    return lines + [("Next", text) for text in answer.next]
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
