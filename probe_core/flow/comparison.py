@@ -97,7 +97,8 @@ class Comparison:
         answers = () if self.is_debug else plan.answers  # these are about calls, not about saved variables
         answer_specs = [manager.find("answers", name, AnswerSpec) for name in answers]
         self.finders = manager.specs("finders", FinderSpec)[:1]
-        self._tools = Tools(plan, manager, self.mode, answer_specs, self.finders, partial(_blame, self.notes))
+        asking: list[AnswerSpec | FinderSpec] = [*answer_specs, *self.finders]
+        self._tools = Tools(plan, manager, self.mode, asking, partial(_blame, self.notes))
         viewed = views(plan, manager, self.target, self.golden)
         self.notes += viewed.notes
         self._hints, self._write_pairs = viewed.hints, viewed.write_pairs

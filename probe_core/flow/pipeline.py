@@ -95,7 +95,8 @@ def _witnesses(comparison: Comparison, manager: Manager, pair: RunPair) -> list[
 def finder_of(manager: Manager) -> Finder:
     """Return the finder of suspects of the first plugin that has one; otherwise one that finds none."""
     specs = manager.specs("finders", FinderSpec)
-    return specs[0].make() if specs else Kept()  # type: ignore[no-any-return]
+    finder: Finder = specs[0].make() if specs else Kept()
+    return finder
 
 
 def _answer(report: Report, comparison: Comparison, manager: Manager, rank: int) -> None:
@@ -145,31 +146,25 @@ def _write(
     try:
         witnesses = _witnesses(comparison, manager, pair)
         judging = Judging(manager, comparison.highlights, comparison.blame)
-        for key, measured in ops:
-            op = comparison.describe(key, pair.rank)
-            rows = judging.judged(op, measured)
-            lines = [output.line(done + offset) for offset in range(len(rows))]
-            output.write(rows)
-            comparison.look(key, rows)
-            for witness in witnesses:
-                witness.write(op, rows)
-            report.add(op, rows, lines)
-            done += len(rows)
-            tell("comparing", done, comparison.row_count)
-    except KeyboardInterrupt:
-        report.interrupted = True
-    except BaseException:
-        _discard([output, *witnesses])
-        raise
-    if not report.interrupted:
-        report.conclude()
-    report.unreadable = comparison.unreadable
-    report.unreadable_count = comparison.unreadable_count
-    try:
+        try:
+            for key, measured in ops:
+                op = comparison.describe(key, pair.rank)
+                rows = judging.judged(op, measured)
+                lines = [output.line(done + offset) for offset in range(len(rows))]
+                output.write(rows)
+                comparison.look(key, rows)
+                for witness in witnesses:
+                    witness.write(op, rows)
+                report.add(op, rows, lines)
+                done += len(rows)
+                tell("comparing", done, comparison.row_count)
+            report.conclude()
+        except KeyboardInterrupt:
+            report.interrupted = True
+        report.unreadable, report.unreadable_count = comparison.unreadable, comparison.unreadable_count
         _answer(report, comparison, manager, pair.rank)
-        if plan.answer and report.answer is not None:
-            output.answer(report.answer)
-        report.files = output.close(interrupted=report.interrupted)
+        answer = report.answer if plan.answer else None
+        report.files = output.close(answer, interrupted=report.interrupted)
         report.faults = output.faults
     except BaseException:
         _discard([output, *witnesses])

@@ -68,8 +68,7 @@ class Tools:
         plan: Plan,
         manager: Manager,
         mode: Mode,
-        answers: Sequence[AnswerSpec],
-        finders: Sequence[FinderSpec],
+        asking: Sequence[AnswerSpec | FinderSpec],
         blame: Callable[[PluginError, str], None],
     ) -> None:
         self._mode = mode
@@ -85,14 +84,8 @@ class Tools:
         chosen = policies[0] if policies else manager.find("policies", table.policy, PolicySpec)
         self._policy = _Judging(chosen, chosen.make())
         self._labelled = policies[1:]
-        answer_policies = [
-            manager.find("policies", name, PolicySpec)
-            for name in dict.fromkeys(
-                [name for spec in answers for name in spec.policies]
-                + [name for spec in finders for name in spec.policies]
-            )
-        ]
-        further = [*self._labelled, *answer_policies]
+        names = dict.fromkeys(name for spec in asking for name in spec.policies)
+        further = [*self._labelled, *(manager.find("policies", name, PolicySpec) for name in names)]
         self._further = [_Judging(spec, spec.make()) for spec in further]
         own = metrics_of(self._columns)
         wanted = [name for spec in policies for name in spec.metrics] + list(plan.metrics)
@@ -101,7 +94,7 @@ class Tools:
             *own,
             *self._added,
             *chosen.metrics,
-            *(name for answer in answers for name in answer.metrics.get(mode, ())),
+            *(name for spec in asking for name in spec.metrics.get(mode, ())),
         ]
         self._asked = plan.metrics
         self._tools = [_tool(name, manager, mode) for name in dict.fromkeys(asked)]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import AtomicFile, make_directory, not_written, writing
@@ -16,7 +16,7 @@ from probe_core.model.answers import Answer
 from probe_core.model.plan import DEFAULT_FORMATS, Plan
 from probe_core.plugins.blame import fault
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import AnswerWriter, Reporter, TableWriter
+from probe_core.plugins.protocols import Reporter, TableWriter
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.safe_text import safe
 from probe_core.store.layout import RunPair
@@ -121,23 +121,16 @@ class Output:
         except OSError as error:
             raise self._failed(error) from None
 
-    def answer(self, answer: Answer) -> None:
-        """Hand the answer to the files that hold one."""
-        for sink in [sink for sink in self._sinks if sink.spec.answers]:
-            try:
-                cast("AnswerWriter", sink.writer).answer(answer)
-            except OSError as error:
-                raise self._failed(error) from None
-            except BaseException as error:
-                self._drop(sink, error)
-
-    def close(self, *, interrupted: bool = False) -> list[Path]:
-        """Complete the files; an interrupted comparison marks their names with ``_interrupted``."""
+    def close(self, answer: Answer | None, *, interrupted: bool = False) -> list[Path]:
+        """Complete the files, with the answer where they hold one; mark names with ``_interrupted``."""
         finished: list[Path] = []
         try:
             for sink in self._sinks:
+                writer: Any = sink.writer
                 try:
-                    sink.writer.close()
+                    if answer is not None and sink.spec.answers:
+                        writer.answer(answer)
+                    writer.close()
                 except BaseException as error:
                     self._drop(sink, error)
             for sink in self._sinks:
