@@ -12,7 +12,14 @@ from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.producers import output_dtypes
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.facts import UNJUDGED, OpFacts
-from probe_diagnosis.difference.reasons import Because, Cause, first_differing, inputs_of
+from probe_diagnosis.difference.reasons import (
+    AGREES,
+    DIFFERS,
+    LACKS,
+    Because,
+    Cause,
+    first_differing,
+)
 from probe_diagnosis.difference.walking import Node
 
 
@@ -23,16 +30,21 @@ def made_differently(facts: RankFacts, limit: OpFacts | None) -> Iterator[Node]:
         if op is limit:
             return
         outputs = list(op.outputs())
-        lacking = any(value.state == UNJUDGED for value in outputs) or not outputs
-        inputs = inputs_of(op, 0.0)._replace(compared=int(not lacking))
+        returned = LACKS if any(value.state == UNJUDGED for value in outputs) or not outputs else DIFFERS
+        returned = AGREES if op.agrees else returned
         argument = None if op.is_shifted else first_differing(op.arguments(), 0.0)
         recast = next((value for value in op.values if value.dtypes), None)
         if argument is not None:
             value = next(iter(outputs), argument)
-            yield Node(facts.rank, op, Because(Cause.DIFFERENTLY, value, inputs, argument), 0, place)
-        elif recast is not None and agreed and not told:
-            told = True
-            yield Node(facts.rank, op, Because(Cause.DIFFERENTLY, recast, inputs), 0, place)
+            because = Because(Cause.DIFFERENTLY, value, argument=argument, returned=returned)
+            yield Node(facts.rank, op, because, 0, place)
+        elif recast is not None and not told:
+            told = (
+                True  # where a run is in another dtype from its beginning, no call is the one that changed it
+            )
+            if agreed:
+                because = Because(Cause.DIFFERENTLY, recast, returned=returned)
+                yield Node(facts.rank, op, because, 0, place)
         agreed = agreed or (recast is None and any(value.is_float for value in op.values))
 
 
@@ -88,7 +100,7 @@ def is_none(node: Node) -> bool:
     """Return True for a call whose only difference is an argument that one run has and the other has not."""
     argument = node.because.argument
     is_made = node.because.cause is Cause.DIFFERENTLY and argument is not None
-    return is_made and argument is not None and "None" in argument.why and node.because.inputs.compared > 0
+    return is_made and argument is not None and "None" in argument.why and node.because.returned == AGREES
 
 
 def _api(op: str) -> str:

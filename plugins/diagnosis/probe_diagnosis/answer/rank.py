@@ -83,7 +83,7 @@ def _doubt(nodes: Sequence[Node], doubtful: Sequence[Node]) -> str:
     """Return the reason why differences do not show that the runs diverged; empty if they do."""
     if doubtful:
         return "what follows agrees in its statistics again, which does not show that the values agree"
-    if nodes and all(node.because.value.by == "checksum" for node in nodes):
+    if nodes and all(node.because.value.by == "checksum" and not node.because.argument for node in nodes):
         return "checksums do not say whether that is more than rounding"
     if nodes and nodes[0].because.may_cancel:
         return "what it takes in is so much larger that the difference may be rounding"

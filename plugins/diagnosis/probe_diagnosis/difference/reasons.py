@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
+from probe_core.model import Side
 from probe_diagnosis.difference.facts import UNJUDGED, Apart, OpFacts
 
 _IN_OP = re.compile(r".*?\.(?:forward|backward)\.(?:\d+\.)?")
@@ -27,6 +28,14 @@ class Cause(str, Enum):
     DIFFERENTLY = "made differently"
     ONE_SIDED = "in one run only"
     ORDER = "order"
+
+
+AGREES, DIFFERS, LACKS = (
+    ", and what it returns agrees within rounding",
+    ", and what it returns differs",
+    "; what it returns was not compared",
+)
+"""Ends of the clause on a call that was made differently."""
 
 
 class Inputs(NamedTuple):
@@ -78,6 +87,7 @@ class Because:
             that grew, that of the outputs beside the largest input.
         absent: Ranks that may have sent values, but were not compared in this call.
         times: The largest difference, as a multiple of rounding.
+        returned: Of a call that was made differently, how what it returns fared: AGREES, DIFFERS or LACKS.
     """
 
     cause: Cause
@@ -88,11 +98,14 @@ class Because:
     given: float = 0.0
     absent: tuple[int, ...] = ()
     times: float = math.inf
+    returned: str = ""
 
     @property
     def statement(self) -> str:
         """The reason as a clause whose subject is the op."""
         cause, shown = self.cause, shown_value(self.value)
+        if self.value.side is Side.DEBUG:
+            return f"is a saved value that differs, and {self._before()} ({shown})"
         if cause is Cause.TAKEN_IN:
             return f"takes in values that differ, and {self._before()} ({shown})"
         if cause is Cause.GRADIENT:
@@ -164,9 +177,7 @@ class Because:
             done = f"was called with a different argument ({shown_value(self.argument)})"
         else:
             done = f"computes in another dtype ({_IN_OP.sub('', self.value.row)}: {self.value.dtypes})"
-        if self.inputs.compared:
-            return f"{done}, and what it returns agrees within rounding"
-        return f"{done}; what it returns was not compared"
+        return f"{done}{self.returned}"
 
     def _before(self) -> str:
         """Return a clause on what came before, no more than was compared."""

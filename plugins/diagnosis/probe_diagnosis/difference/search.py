@@ -133,6 +133,12 @@ def _apis() -> dict[str, frozenset[str]]:
     return {section: frozenset(names) for section, names in yaml.safe_load(text).items()}
 
 
+def _selects(key: str) -> bool:
+    """Return True for a call of an API that selects elements by their size."""
+    parts = key.split(".")
+    return len(parts) > 3 and parts[-3].strip("_") in _apis()["selects"]
+
+
 def is_move(key: str) -> bool:
     """Return True for a call that returns what it takes in, in another arrangement or a part of it."""
     parts = key.split(".")
@@ -172,11 +178,13 @@ def _compute(walker: Walker, op: OpFacts) -> None:
     taken, worst_input = worst_of(op.inputs(), past.noise)
     own, worst_own = worst_of(outputs, past.noise)  # later ops take the outputs in, so far apart
     given, worst_output = worst_of(outputs, past.noise, scale) if scale and own else (own, worst_own)
+    saved = walker.saved_by(op.op, max(taken, own))
     introduces = (
         worst_output is not None
         and given > 1
-        and given > worst_output.jump * taken
+        and given > worst_output.jump * max(taken, saved)
         and not (taken and worst_output.is_exact)
+        and not (saved and _selects(op.op))
     )
     if walker.may_name(op):
         if introduces:

@@ -80,6 +80,8 @@ class Walker:
         grown: The first op with values that differ by more than rounding explains.
         behind: The calls whose values differ behind the first that was reported.
         before: The largest difference before the call that was reported last.
+        saved: The largest difference of what each forward call took in or returned, which its backward call may
+            read.
         vanished: Differences that were reported, and that no module around them passed on.
     """
 
@@ -94,6 +96,7 @@ class Walker:
     grown: Node | None = None
     behind: list[str] = field(default_factory=list)
     before: float = 0.0
+    saved: dict[str, float] = field(default_factory=dict)
     vanished: list[Node] = field(default_factory=list)
 
     @property
@@ -119,6 +122,19 @@ class Walker:
     def node(self, facts: OpFacts, because: Because) -> Node:
         """Return an op of this place, with the reason for naming it."""
         return Node(self.rank, facts, because, self.past.layer, self.place)
+
+    def saved_by(self, op: str, worst: float) -> float:
+        """Return the largest difference that a backward call may read from its forward call; 0 for others.
+
+        Args:
+            op: The call; of a forward call, ``worst`` is kept for its backward call.
+            worst: The largest difference of what it takes in or returns, as a multiple of rounding.
+        """
+        if "backward" in op.split("."):
+            return self.saved.get(op.replace(".backward", ".forward"), 0.0)
+        if worst:
+            self.saved[op] = worst
+        return 0.0
 
     def forgive(self, module: OpFacts) -> None:
         """Take back what was reported within a module whose own outputs agree."""
