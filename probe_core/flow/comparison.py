@@ -278,7 +278,7 @@ class Comparison:
             first = next(name for name in map(without_count, self.target.names()) if name in shifted)
             self.notes.append(
                 f"{len(shifted)} API(s) are called more often in one run, {first} first; their rows may be "
-                "mispaired and are no suspects. Compare again with -f (calls in order) or --match align."
+                "mispaired, and no verdict rests on them. Use -f (calls in order) or --match align."
             )
         return frozenset(shifted)
 

@@ -20,7 +20,7 @@ from probe_core.files.atomic import AtomicFile, not_written
 from probe_core.flow.table import Table
 from probe_core.model import Cell, Level, Op, Reason, Record, Row, Side, Slot, Verdict
 from probe_diagnosis.collectives.calls import Call, Peer, api_of, apis, call_of
-from probe_diagnosis.difference.facts import DIFFERS, POLICY, Apart, OpFacts, apart
+from probe_diagnosis.difference.facts import DIFFERS, POLICY, SAME, Apart, OpFacts, apart
 
 NONE = "None"
 """Text for a value that is no transfer between two ranks."""
@@ -198,6 +198,10 @@ def _plain_apart(value: Apart) -> dict[str, Any]:
         "jump": value.jump,
         "scalar": value.is_scalar,
         "why": value.why,
+        "by": value.by,
+        "breaks": value.breaks,
+        "rare": value.is_rare,
+        "masked": value.masked,
     }
 
 
@@ -294,6 +298,10 @@ def _apart(item: dict[str, Any]) -> Apart:
         float(difference["jump"]),
         difference["scalar"],
         difference["why"],
+        difference.get("by", ""),
+        difference.get("breaks", False),
+        difference.get("rare", False),
+        masked=difference.get("masked", False),
     )
 
 
@@ -305,4 +313,6 @@ def _facts(op: str, entry: dict[str, Any], place: tuple[int, int]) -> OpFacts:
     if plain is not None:
         peers = tuple(Peer(int(rank), bool(sends)) for rank, sends in plain["peers"])
         call = Call(apis()[plain["api"]], tuple(plain["group"]), plain["root"], peers)
-    return OpFacts(op, values, call, tuple(entry.get("module", ())), place)
+    returned = [value for value in values if not value.side.is_source and not value.is_scalar]
+    agrees = any(value.is_float for value in returned) and all(value.state == SAME for value in returned)
+    return OpFacts(op, values, call, tuple(entry.get("module", ())), place, agrees=agrees)
