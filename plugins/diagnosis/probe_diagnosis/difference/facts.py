@@ -152,6 +152,8 @@ def apart(row: Row, line: str = "") -> Apart:
     for reason in verdict.reasons:
         if reason.code == "evidence":
             why = f"{why}; {reason.detail}" if why else reason.detail
+    if row.was and row.verdict.level is Level.SKIP:  # a judge knows that there is nothing to judge
+        level, why = Level.SKIP, row.was[-1].reason.detail
     if level is Level.SKIP:
         return Apart(slot.name, slot.side, UNJUDGED, is_scalar=is_scalar, why=why, line=line)
     target, golden = pair.target, pair.golden
