@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from probe_diagnosis.suspects import Suspects
+from probe_diagnosis.answer.suspects import Suspects
 from probe_metrics.advisor import advise
 from support.measuring import accuracy, tensor_value
 
 from probe_core.model import Counts, Level, Mode, Op, Row, Side, Suspect
+from probe_core.model.answers import Answer, Coverage, Outcome
 from probe_core.model.report import Kept, Report
 from probe_core.testing import pair_of_values
 
@@ -78,12 +79,13 @@ def test_advice_on_a_suspect_that_no_rule_of_the_table_knows() -> None:
     report = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, finder=Suspects())
     name = "Torch.add.0.forward.output.0"
     pair = pair_of_values(tensor_value(), tensor_value(extent="[3]"), Mode.TENSOR, name).pair
-    report.add(
-        Op("Torch.add.0.forward"), [Row(pair, "Torch.add.0.forward", {}, accuracy("shape", "shape"))], ["2"]
+    suspect = Suspect(
+        "Torch.add.0.forward", name, Side.OUTPUT, "2", Level.ERROR, "returns values that differ"
     )
+    report.finder = Kept([suspect])
     found = advise(report)
     assert (found.line, found.node) == ("2", name)
-    assert found.text.startswith("No row fails by the rule of the table, but this one is suspect: differs")
+    assert found.text.startswith("No row fails by the rule of the table, but this one is suspect: returns")
     shifted = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, finder=Suspects())
     rows = [Row(pair, "Torch.add.0.forward", {}, accuracy("shape", "shape"))]
     shifted.add(Op("Torch.add.0.forward", (), True), rows, ["2"])
@@ -107,3 +109,15 @@ def test_advice_is_on_the_first_row_that_fails() -> None:
     report.add(Op("Torch.add.0.forward"), rows, ["1", "2", "3"])
     found = advise(report)
     assert (found.line, found.node) == ("2", "Torch.add.1.forward.output.0")
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_all_is_well_only_if_the_verdict_is_that_the_runs_agree(outcome: Outcome) -> None:
+    """The verdict takes the place of the sentence, so that the advice and the first line never contradict."""
+    report = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, counts=Counts(measured=1, matched=1))
+    report.answer = Answer(outcome, f"{outcome.value}: so it is", (), Coverage(9, 1))
+    found = advise(report)
+    assert (found.line, found.node) == ("NA", "NA")
+    meets = found.text.startswith("All data in comparison result meets")
+    assert meets is (outcome is Outcome.AGREE)
+    assert meets or found.text == f"{outcome.value}: so it is"

@@ -16,6 +16,7 @@ from probe_diagnosis.judges.uninitialised import NOT_COMPUTED
 TARGET_ONLY, GOLDEN_ONLY, SHIFTED = "target_only", "golden_only", "shifted"
 REGION = "region"
 UNINITIALISED, EMPTY, NOT_RECORDED, ONE_NONE = "uninitialised", "empty", "not_recorded", "one_none"
+LEFT_OUT = "left_out"
 
 WORDS = {
     TARGET_ONLY: "recorded in the target only",
@@ -25,6 +26,7 @@ WORDS = {
     EMPTY: "without elements",
     REGION: "in calls that do not line up, so that they may be paired wrongly",
     ONE_NONE: "that one of the runs recorded as None",
+    LEFT_OUT: "that a judge left out",
     NOT_RECORDED: "with neither tensor, checksum nor statistics on record in both runs",
     "unreadable": "whose tensor file is missing or cannot be read",
     "no_target_file": "without a tensor file in the target",
@@ -37,8 +39,8 @@ WORDS = {
 HARMLESS = frozenset({UNINITIALISED, EMPTY})
 """Reasons that leave nothing to compare."""
 
-NAMED = frozenset({NOT_RECORDED})
-"""Reasons that an agreement has to name: neither run has data of the value, though the call was recorded."""
+NAMED = frozenset({NOT_RECORDED, LEFT_OUT})
+"""Reasons that an agreement has to name: a judge left the value out, or neither run has data of it."""
 
 ONE_SIDED = frozenset({TARGET_ONLY, GOLDEN_ONLY, ONE_NONE, REGION})
 """Reasons of values that only one run recorded."""
@@ -167,6 +169,8 @@ def _reason(row: Row, value: Apart, shifted: bool) -> str:
         return SHIFTED
     if row.was and any(changed.reason == NOT_COMPUTED for changed in row.was):
         return UNINITIALISED
+    if row.was and row.verdict.level is Level.SKIP and row.pair.how is not How.REGION:
+        return LEFT_OUT
     if value.state == UNJUDGED:
         if target.value.is_empty and golden.value.is_empty:
             return EMPTY

@@ -145,7 +145,10 @@ def apart(row: Row, line: str = "") -> Apart:
         if reason.code == "evidence":
             why = f"{why}; {reason.detail}" if why else reason.detail
         masked = masked or reason.code == "masked"
-    if target is None or golden is None or verdict.level is Level.SKIP:
+    is_skipped = verdict.level is Level.SKIP
+    if row.was and row.verdict.level is Level.SKIP:  # a judge knows that there is nothing to judge
+        is_skipped, why = True, row.was[-1].reason.detail
+    if target is None or golden is None or is_skipped:
         return Apart(slot.name, slot.side, UNJUDGED, is_scalar=is_scalar, why=why, line=line)
     of_target, of_golden = target.value, golden.value
     if (of_target.kind is Kind.NULL) != (of_golden.kind is Kind.NULL):
