@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support import ROOT
+from support.runs.answer_files import read_answer
 
 DOCS = ROOT / "docs"
 SIX = (
@@ -143,6 +145,25 @@ def test_stack_stands_on_the_first_row_of_each_op(edge_rows: Any) -> None:
     first = edge_rows["Torch.abs.1.forward.input.0"]["NPU_Stack_Info"]
     assert first.startswith("['File ") and "\\n" in first
     assert edge_rows["Torch.abs.1.forward.output.0"]["NPU_Stack_Info"] == "N/A"
+
+
+@pytest.mark.parametrize("case", ["tensor_L1_edge", "stat_L1_edge", "md5_L1_edge"])
+def test_a_call_with_another_argument_is_not_said_to_agree(
+    case: str, runs: Any, probe: Any, tmp_path: Path
+) -> None:
+    """Arguments of causes behind the first differ as well, however far apart the runs are by then."""
+    base = runs(case)
+    assert probe("compare", base / "npu_dump", base / "bench_dump", "-o", tmp_path) == 0, probe.err
+    causes = {cause["op"]: cause for cause in read_answer(tmp_path)["steps"][0]["ranks"][0]["causes"]}
+    arguments = {
+        "Tensor.__add__.0.forward": "input.1",
+        "Tensor.__add__.1.forward": "input.1",
+        "Functional.pad.0.forward": "input.value",
+    }
+    assert {op: causes[op]["argument"] for op in arguments} == arguments
+    for op in arguments:
+        assert causes[op]["statement"].startswith("was called with a different argument ("), op
+        assert "agree" not in causes[op]["statement"], op
 
 
 @pytest.mark.parametrize("page", ["edges.md", "reference.md"])

@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from openpyxl import load_workbook
+from support.runs.answer_files import read_answer
 from support.runs.hostile_runs import (
     EVERYTHING,
     FIELDS,
@@ -24,6 +26,7 @@ from support.runs.hostile_runs import (
     formulas,
     make_hostile,
 )
+from support.runs.recorded import forward, scalar, tensor, write_run
 
 SLOW = pytest.mark.slow
 CASES = {"tensor": "tensor_L1_dist2", "statistics": "stat_mix_dist2", "md5": "md5_L1_dist2"}
@@ -80,6 +83,11 @@ def check_files(out: Path) -> None:
             assert re.fullmatch(
                 r"Line: .*\nSuspect Nodes: .*\nExpert Advice: (.*\n)+", path.read_text("utf-8")
             )
+    for path in out.rglob("*.xlsx"):
+        for sheet in load_workbook(path):
+            cells = [cell for row in sheet.iter_rows() for cell in row if isinstance(cell.value, str)]
+            assert "f" not in {cell.data_type for cell in cells}, f"{path.name}: {sheet.title}"
+            assert not formulas(str(cell.value) for cell in cells), f"{path.name}: {sheet.title}"
 
 
 def check(probe: Any, command: Command, home: Path, out: Path) -> None:
@@ -141,6 +149,37 @@ def test_a_run_that_cannot_be_read(fields: Sequence[str], runs: Runs, probe: Any
     home = hostile(runs, tmp_path / "home", "tensor", fields=fields)
     for what in ("-da", "collectives"):
         check(probe, COMMANDS[what], home, tmp_path / what)
+
+
+@pytest.mark.parametrize("payload", [EVERYTHING, PAYLOADS["formula"]], ids=["everything", "formula"])
+def test_an_answer_holds_text(payload: str, probe: Any, tmp_path: Path) -> None:
+    """Modules, lines of code, arguments and calls of one run only whose names begin with a payload."""
+    calls = {
+        "Torch.exp.0.forward": forward(tensor(), scalar(payload), output=[tensor()]),
+        f"Torch.{payload}.0.forward": forward(tensor(), output=[tensor(value=2.0)]),
+        "Torch.abs.0.forward": forward(tensor(value=2.0), **{payload: scalar(1)}, output=[tensor(value=3.0)]),
+    }
+    others = {
+        "Torch.exp.0.forward": forward(tensor(), scalar("x"), output=[tensor()]),
+        "Torch.abs.0.forward": forward(tensor(), **{payload: scalar(2)}, output=[tensor()]),
+    }
+    for side, data in (("t", calls), ("g", others)):
+        write_run(tmp_path / side, data)
+        (tmp_path / side / "construct.json").write_text(json.dumps(dict.fromkeys(data, payload)))
+        stacks = {str(number): [[key], [payload]] for number, key in enumerate(data)}
+        (tmp_path / side / "stack.json").write_text(json.dumps(stacks))
+    out = tmp_path / "o"
+    assert probe("compare", tmp_path / "t", tmp_path / "g", "-o", out, "--format", "xlsx,csv,jsonl") == 0
+    assert probe.out.startswith("DIVERGED: ") and not dangers(probe.out + probe.err)
+    check_files(out)
+    answer = read_answer(out)
+    first = answer["causes"][0]
+    assert payload in first["module"] and " ".join(payload.split()) == first["where"]
+    (path,) = out.glob("*.xlsx")
+    sheet = load_workbook(path)["answer"]
+    found = {str(row[0].value): str(row[1].value) for row in sheet.iter_rows()}
+    assert found["Verdict"].startswith("DIVERGED: ") and found["Module"][0] not in "=+-@"
+    assert found["Line of code"][0] not in "=+-@"
 
 
 # -- on a terminal ----------------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
@@ -11,6 +12,7 @@ import numpy as np
 import probe_metrics.hooks
 import probe_reporters.hooks
 import pytest
+from support.runs.answer_files import read_answer
 from support.runs.recorded import forward, scalar, tensor, write_run, write_tensor_run
 
 from probe_core.cli.running import run_plan
@@ -117,13 +119,40 @@ def test_runs_of_which_no_row_can_be_measured(probe: Any, tmp_path: Path, analyz
     assert probe("compare", *runs, "-o", tmp_path / "o", "--fail-on", "error", *options) == MISTAKE
     assert "Nothing was compared: none of 1 rows could be measured" in probe.err
     assert "NPU does not have data file" in probe.err
-    assert "no suspects" not in probe.out.replace("so there are no suspects to name", "")
+    assert probe.out.startswith("NOT COMPARABLE: only 0 of the target's 1 floating-point tensors could be ")
+    assert "AGREE" not in probe.out and " within rounding" not in probe.out and " none " not in probe.out
     assert "no difference beyond rounding" not in probe.out
+    answer = read_answer(tmp_path / "o")
+    assert (answer["verdict"], answer["causes"]) == ("NOT COMPARABLE", [])
+    assert (answer["coverage"]["recorded"], answer["coverage"]["compared"]) == (1, 0)
     assert ("no value could be judged" in probe.err) is analyze
     assert probe("compare", *runs, "-o", tmp_path / "p", *options) == FINISHED
+    for value, code in (("suspect", MISTAKE), ("warning", FOUND), ("incomplete", FOUND)):
+        assert probe("compare", *runs, "-o", tmp_path / "q", "--fail-on", value, *options) == code
     if not analyze:
         (advice,) = (tmp_path / "o").glob("advisor_*.txt")
         assert "Expert Advice: Nothing was compared" in advice.read_text("utf-8")
+
+
+@pytest.mark.parametrize("analyze", [False, True])
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_tensors_of_one_side_are_gone(probe: Any, tmp_path: Path, ranks: int, analyze: bool) -> None:
+    """Nothing of what is left differs, and yet that is neither agreement nor passes a gate."""
+    for rank in range(ranks):
+        runs = [tensors(tmp_path / side / f"rank{rank}") for side in ("t", "g")]
+        for path in list((runs[1].parent / "dump_tensor_data").glob("*.npy"))[:-1] if not rank else ():
+            path.unlink()
+    options = ["-da"] if analyze else []
+    for fail_on in ((), *(("--fail-on", value) for value in ("warning", "error", "suspect", "incomplete"))):
+        out = tmp_path / "o" / "".join(fail_on)
+        code = probe("compare", tmp_path / "t", tmp_path / "g", "-o", out, *options, *fail_on)
+        assert code == (FOUND if fail_on else FINISHED), probe.err
+        assert re.match("(CANNOT TELL|NOT COMPARABLE): ", probe.out)
+        answer = read_answer(out)
+        assert answer["verdict"] != "AGREE" and not answer["causes"]
+        (step,) = answer["steps"]
+        assert [rank["verdict"] for rank in step["ranks"]] == [answer["verdict"], "AGREE"][:ranks]
+        assert answer["next"] == ["Copy or record the missing tensor files again, and compare again."]
 
 
 def test_a_gate_that_is_reached_wins(probe: Any, tmp_path: Path) -> None:
