@@ -107,7 +107,7 @@ def _code(reports: list[Report], damaged: list[str], failed: bool, fail_on: str 
 
 def _is_found(report: Report, fail_on: str) -> bool:
     """Return True if a comparison holds what ``--fail-on`` asks about, or gave no verdict."""
-    answer = report.answer
+    answer = report.answer if report.counts.measured else None  # there is nothing to judge
     if answer is not None and answer.outcome in (Outcome.NOT_COMPARABLE, Outcome.CANNOT_TELL):
         return True
     if fail_on == SUSPECT:

@@ -79,7 +79,9 @@ def test_advice_on_a_suspect_that_no_rule_of_the_table_knows() -> None:
     report = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, finder=Suspects())
     name = "Torch.add.0.forward.output.0"
     pair = pair_of_values(tensor_value(), tensor_value(extent="[3]"), Mode.TENSOR, name).pair
-    suspect = Suspect("Torch.add.0.forward", name, Side.OUTPUT, "2", Level.ERROR, "returns values that differ")
+    suspect = Suspect(
+        "Torch.add.0.forward", name, Side.OUTPUT, "2", Level.ERROR, "returns values that differ"
+    )
     report.finder = Kept([suspect])
     found = advise(report)
     assert (found.line, found.node) == ("2", name)

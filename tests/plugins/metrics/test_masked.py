@@ -128,9 +128,7 @@ def recorded(array: Any, dtype: str = "torch.float32") -> Any:
 
 
 def by_statistics(target: Any, golden: Any) -> Verdict:
-    return FirstDifference().judge(
-        pair_of_values(recorded(target), recorded(golden), Mode.STATISTICS), {}
-    )
+    return FirstDifference().judge(pair_of_values(recorded(target), recorded(golden), Mode.STATISTICS), {})
 
 
 @pytest.mark.parametrize("constant", [-1e9, -1e4, LEAST["float64"]])
