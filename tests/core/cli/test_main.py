@@ -154,6 +154,75 @@ def test_fail_on(golden: float | None, fail_on: str | None, code: int, probe: An
     assert probe("compare", *paths, "-o", tmp_path / "o", *options) == code
 
 
+ONES, NINES = tensor(), tensor(value=9.0)
+MANY = {f"Torch.m.{n}.forward": forward(tensor(), output=[tensor()]) for n in range(20)}
+NO_DATA = {key: None for key in ("Max", "Min", "Mean", "Norm")}
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
+    "agree": ({"Torch.a.0.forward": forward(ONES)}, {"Torch.a.0.forward": forward(ONES)}, "AGREE"),
+    "diverged": (
+        {"Torch.a.0.forward": forward(ONES, output=[NINES])},
+        {"Torch.a.0.forward": forward(ONES, output=[ONES])},
+        "DIVERGED",
+    ),
+    "differently": (  # the values agree, and the argument differs
+        {"Torch.a.0.forward": forward(ONES, scalar(0.5), output=[ONES])},
+        {"Torch.a.0.forward": forward(ONES, scalar(0.25), output=[ONES])},
+        "AGREE",
+    ),
+    "one sided": (
+        {"Torch.a.0.forward": forward(ONES), "Torch.b.0.forward": forward(ONES)},
+        {"Torch.a.0.forward": forward(ONES)},
+        "AGREE",
+    ),
+    "little": ({**MANY, "Torch.a.0.forward": forward(ONES)}, {"Torch.a.0.forward": forward(ONES)}, "NOT COMPARABLE"),
+    "third": (
+        {**dict(list(MANY.items())[:2]), "Torch.a.0.forward": forward(ONES, output=[ONES])},
+        {"Torch.a.0.forward": forward(ONES, output=[ONES])},
+        "CANNOT TELL",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("output", [[], ["-c"]], ids=["with answer", "tables only"])
+@pytest.mark.parametrize(
+    ("case", "suspect", "incomplete", "error"),
+    [
+        ("agree", 0, 0, 0),
+        ("diverged", 1, 0, 1),
+        ("differently", 1, 0, None),
+        ("one sided", 0, 1, 0),
+        ("little", 1, 1, 1),
+        ("third", 1, 1, 1),
+    ],
+)
+def test_fail_on_the_answer(
+    case: str, suspect: int, incomplete: int, error: int | None, output: list[str], probe: Any, tmp_path: Path
+) -> None:
+    target, golden, outcome = CASES[case]
+    paths = write_run(tmp_path / "t", target), write_run(tmp_path / "g", golden)
+    codes = {None: 0, "suspect": suspect, "incomplete": incomplete, "error": error}
+    for asked, code in codes.items():
+        if asked is None or code is not None:
+            options = ["--fail-on", asked] if asked else []
+            assert probe("compare", *paths, "-o", tmp_path / "o", *output, *options) == code, asked
+            assert probe.out.startswith(f"{outcome}: ")
+
+
+def test_fail_on_where_nothing_could_be_measured(probe: Any, tmp_path: Path) -> None:
+    """Exit code 2, for there is nothing to judge; 0 if nobody asked."""
+    lacking = tensor(**NO_DATA)
+    paths = [write_run(tmp_path / side, {"Torch.a.0.forward": forward(lacking)}) for side in "tg"]
+    codes = [
+        probe("compare", *paths, "-o", tmp_path / "o", *options)
+        for options in (
+            [],
+            *(["--fail-on", asked] for asked in ("suspect", "incomplete", "warning", "error")),
+        )
+    ]
+    assert probe.out.startswith("NOT COMPARABLE: ")
+    assert codes == [0, 2, 2, 2, 2]
+
+
 def test_a_mean_of_nearly_nothing_fails_nothing(probe: Any, tmp_path: Path) -> None:
     """The table says Warning, the summary and --fail-on do not."""
     leaf = {"Max": 2.0, "Min": -2.0, "Norm": 9.0}

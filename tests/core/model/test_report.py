@@ -245,7 +245,7 @@ def test_a_difference_of_large_numbers_may_be_rounding(tmp_path: Path) -> None:
     assert named(found) == [
         (
             "Torch.sub.0.forward",
-            "returns values that differ, although its inputs agree, but rounding of these explains as much",
+            "returns values that differ, although its inputs agree, but rounding of its inputs explains as much",
         )
     ]
 

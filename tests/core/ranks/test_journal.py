@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.runs.comparing import compare
 from support.runs.recorded import forward, tensor, write_run
 from support.runs.resumed import (  # noqa: F401
     FORMATS,
@@ -23,6 +25,11 @@ from support.runs.resumed import (  # noqa: F401
     record,
     undisturbed,
 )
+
+from probe_core.flow.pipeline import finder_of
+from probe_core.model.plan import Plan
+from probe_core.plugins.manager import Manager
+from probe_core.ranks.report_json import report_from, report_to
 
 # -- in one process --------------------------------------------------------------------------------
 
@@ -264,3 +271,38 @@ def test_the_newest_of_several_is_taken_up(begun: Any, pair: Any, probe: Any) ->
     assert probe("compare", *pair, "-o", out, *FORMATS, "--resume") == 0
     assert kept(probe.out) == 3 and list(out.glob(f"compare_result_rank2_{newest}.csv"))
     assert not list(out.glob(f"compare_result_rank2_{first}*"))
+
+
+def test_what_was_found_and_the_answer_are_kept(probe: Any, tmp_path: Path) -> None:
+    """The verdict over all ranks, its causes and its coverage are those of a comparison in one go."""
+    target, golden = record(tmp_path / "t", [0, 1, 2], off=[1]), record(tmp_path / "g", [0, 1, 2])
+    dump = golden / "rank2/dump.json"
+    data = dump.read_bytes()
+    dump.write_bytes(data[:-20])
+    assert probe("compare", target, golden, "-o", tmp_path / "o", *FORMATS, "-j", "1") == 2
+    dump.write_bytes(data)
+    assert probe("compare", target, golden, "-o", tmp_path / "o", *FORMATS, "-j", "1", "--resume") == 0
+    assert kept(probe.out) == 2
+    resumed = probe.out.splitlines()[0]
+    assert probe("compare", target, golden, "-o", tmp_path / "p", *FORMATS, "-j", "1") == 0
+    assert probe.out.splitlines()[0] == resumed and resumed.startswith(
+        "DIVERGED: on rank 1, Torch.exp.1.forward"
+    )
+    (one,), (other,) = ((tmp_path / name).glob("answer_*.json") for name in "op")
+    assert one.read_bytes() == other.read_bytes()
+
+
+def test_a_report_as_plain_data_and_back(tmp_path: Path) -> None:
+    """The finder is restored with what it knew of each op, so that causes are sought across ranks again."""
+    target, golden = record(tmp_path / "t", [1], off=[1]), record(tmp_path / "g", [1])
+    plan = Plan(target, golden, tmp_path / "o", "0", formats=("csv",))
+    manager = Manager()
+    (report,) = compare(plan, manager)
+    plain = json.loads(json.dumps(report_to(report)))
+    again = report_from(plain, finder_of(manager))
+    assert again.answer == report.answer and report.answer is not None
+    assert again.suspects == report.suspects != []
+    assert json.loads(json.dumps(report_to(again))) == plain
+    for broken in ({"answer": {}}, {"finder": {}}, {"answer": 3}):
+        with pytest.raises((LookupError, TypeError, ValueError)):
+            report_from({**plain, **broken}, finder_of(manager))

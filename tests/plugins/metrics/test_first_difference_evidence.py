@@ -124,6 +124,40 @@ def test_scalars_differ_by_value(target: Any, golden: Any, differ: bool, mode: M
     assert not differ or "against" in evidence(verdict)
 
 
+@pytest.mark.parametrize("mode", Mode)
+@pytest.mark.parametrize(
+    ("target", "golden", "differ"),
+    [
+        (1.0 + 0.9 * 64 * 2**-23, 1.0, False),
+        (1.0 + 1.1 * 64 * 2**-23, 1.0, True),
+        (-3e8 * (1 + 1e-6), -3e8, False),
+        (1e-30 * (1 + 1e-6), 1e-30, False),
+        (1e-5, 1e-6, True),  # eps of a normalisation
+        (1e-12, 0.0, True),
+        (0.0, 1e-12, True),
+        (-1.0, 1.0, True),
+        (inf, inf, False),
+        (inf, 1.0, True),
+        (1.0, inf, True),
+        (nan, nan, False),
+        (1.0, nan, True),
+        (1, 1.0, False),
+        (2, 1.0, True),
+        (1, 1.0000001, True),  # an integer is no number that the program rounded
+        (1.0000001, 1, True),
+        (True, 1.0, False),
+        (10**9, 10**9 + 1, True),
+    ],
+)
+def test_floats_among_scalars_are_rounded(target: Any, golden: Any, differ: bool, mode: Mode) -> None:
+    """A float may be one that the program computed, such as a loss; it is held to float32's rounding."""
+    verdict = judge_values(scalar_value(target, "x"), scalar_value(golden, "x"), mode)
+    assert verdict.level is (Level.ERROR if differ else Level.PASS)
+    if verdict.drift is not None:
+        assert verdict.drift.noise == noise_of("float32")
+        assert verdict.drift[:2] == (abs(target - golden), abs(golden))
+
+
 def test_sizes_and_slices_differ_by_their_text() -> None:
     def size(text: str, checksum: str) -> Value:
         return Value(Kind.SCALAR, "slice", text, None, Statistics(), checksum)

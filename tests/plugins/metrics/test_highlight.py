@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from probe_metrics.highlight import Highlight
+from probe_metrics.reasons import REASONS as METRIC_REASONS
 from support.measuring import above, below, measured, tensor_value
 
 from probe_core.model import Colour, Level, Mode, Pair, Row, Side, Slot, Statistics, Verdict
-from probe_core.model.messages import REASONS
+from probe_core.model.messages import REASONS, register
 
 nan, inf = math.nan, math.inf
 
@@ -222,6 +223,7 @@ def test_all_yellow_reasons_of_a_row_are_said_in_order() -> None:
     (mark,) = Highlight().mark([source, output]).values()
     codes = ["magnitude", "ratio_drop", "relative_jump", "cosine_drop", "requires_grad"]
     assert [reason.code.removeprefix("mark_") for reason in mark.reasons] == codes
+    register(METRIC_REASONS)  # as every manager does; the test may run alone
     assert all(reason.code in REASONS for reason in mark.reasons)
 
 

@@ -163,7 +163,8 @@ class Because:
     def _grown(self) -> str:
         """Return the clause on the first values that differ where no call introduces a difference."""
         if self.may_cancel:
-            return f"returns values that differ, {self._agreement()}, but rounding of these explains as much"
+            agreement = self._agreement()
+            return f"returns values that differ, {agreement}, but rounding of its inputs explains as much"
         if self.value.is_exact:
             return "returns other whole numbers, which inputs that differ within rounding may cause"
         return (

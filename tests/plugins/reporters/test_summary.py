@@ -1,0 +1,140 @@
+"""The summary over all ranks: a row for each, and a few lines at the end of what is printed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openpyxl import load_workbook
+from probe_reporters.summary import HEADERS, SHOWN, Summary, cells
+from support.runs.many_ranks import FORMATS, files, pair, record, steps, summary  # noqa: F401
+
+from probe_core.errors import UserError
+from probe_core.model import Counts, Level, Mode, Side, Suspect
+from probe_core.model.plan import Plan
+from probe_core.model.report import Kept, Report
+from probe_core.plugins.manager import Manager
+from probe_core.plugins.protocols import Compared, Finished
+from probe_core.store.layout import Pairing, RunPair
+
+
+def pair_of(rank: int) -> RunPair:
+    return RunPair(Path(f"t/rank{rank}/dump.json"), Path(f"g/rank{rank}/dump.json"), "", f"rank{rank}", rank)
+
+
+def finished(rank: int, *, suspects: int = 0, measured: int = 3, **fields: Any) -> Finished:
+    suspect = Suspect(
+        "Torch.a.0", "Torch.a.0.output.0", Side.OUTPUT, "4", Level.ERROR, "differs", "M", "x.py"
+    )
+    counts = Counts(dict.fromkeys(Level, 2), measured, 5, 1, 2)
+    report = Report(
+        f"rank{rank}", Path("t"), Path("g"), Mode.STATISTICS, 8, 4, counts, Kept([suspect] * suspects), **fields
+    )  # fmt: skip
+    return Finished(pair_of(rank), report)
+
+
+def failed(rank: int) -> Finished:
+    return Finished(pair_of(rank), error=UserError("It is damaged.", "Record it again."))
+
+
+def compared(tmp_path: Path, ended: list[Finished], count: int | None = None) -> Compared:
+    plan = Plan(Path("t"), Path("g"), tmp_path / "o", "20260101000000", formats=("csv", "xlsx"))
+    pairs = [pair_of(rank) for rank in range(len(ended) if count is None else count)]
+    return Compared(plan, Manager(), Pairing(pairs, [], []), ended)
+
+
+def printed(of: Compared, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    (shown,) = Summary().conclude(of)
+    assert shown.is_judged
+    shown.show()
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_cells_of_a_rank() -> None:
+    row = dict(zip(HEADERS, cells(finished(3, suspects=2, unreadable_count=1, problems=["no metric"]))))
+    assert row == {
+        "Step": "", "Rank": 3, "File": "dump.json", "Mode": "statistics", "Rows": 8, "Ops": 4, "Differ": 2,
+        "To check": 2, "Agree": 2, "Not measured": 2, "Matched": 5, "Only NPU": 1, "Only Bench": 2,
+        "First suspect": "Torch.a.0.output.0", "Why": "differs", "Module": "M", "Line of code": "x.py",
+        "Error": "1 tensor file(s) could not be read; no metric",
+    }  # fmt: skip
+    row = dict(zip(HEADERS, cells(failed(1)), strict=True))
+    assert row["Error"] == "It is damaged." and row["Rank"] == 1
+    assert all(row[name] == "" for name in HEADERS[3:-1])
+
+
+def test_a_single_comparison_has_no_summary(tmp_path: Path) -> None:
+    assert Summary().conclude(compared(tmp_path, [finished(0)])) == []
+    assert not (tmp_path / "o").exists()
+
+
+def test_the_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    ended = [finished(0), finished(1, suspects=1), finished(2, measured=0), failed(3)]
+    lines = printed(compared(tmp_path, ended), capsys)
+    assert lines[:4] == [
+        "3 of 4 comparisons finished",
+        "  differ: rank1",
+        "  nothing was compared: rank2",
+        "  failed: rank3",
+    ]
+    assert [line.rpartition("/")[2] for line in lines[4:]] == [
+        "compare_summary_20260101000000.csv",
+        "compare_summary_20260101000000.xlsx",
+    ]
+    book = load_workbook(tmp_path / "o" / "compare_summary_20260101000000.xlsx")
+    rows = list(book.worksheets[0].iter_rows(values_only=True))
+    assert rows[0] == HEADERS and [row[1] for row in rows[1:]] == [0, 1, 2, 3]
+
+
+def test_without_a_suspect_and_with_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "  none has a suspect" in printed(compared(tmp_path, [finished(0), finished(1)]), capsys)
+    many = [finished(rank, suspects=1) for rank in range(SHOWN + 3)]
+    (line,) = (one for one in printed(compared(tmp_path, many), capsys) if "differ" in one)
+    assert line.endswith(f"rank{SHOWN - 1} and 3 more")
+
+
+@pytest.mark.parametrize("ended", [[finished(0)], [finished(0), finished(1, interrupted=True)]])
+def test_no_table_of_what_was_interrupted(
+    ended: list[Finished], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (shown,) = Summary().conclude(compared(tmp_path, ended, 2))
+    shown.show()
+    said = capsys.readouterr()
+    assert said.out.splitlines()[0] == "1 of 2 comparisons finished" and "wrote" not in said.out
+    assert "--resume compares what is left" in said.err
+    assert not (tmp_path / "o").exists()
+
+
+def test_what_an_earlier_command_finished_is_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = finished(0)
+    kept = Finished(one.pair, one.report, resumed=True)
+    lines = printed(compared(tmp_path, [kept, finished(1)]), capsys)
+    assert lines[0] == "2 of 2 comparisons finished, 1 of them in an earlier run"
+
+
+def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "o").write_text("a file")
+    with pytest.raises(UserError):
+        Summary().conclude(compared(tmp_path, [finished(0), finished(1)]))
+
+
+def test_it_is_printed_last_and_every_rank_that_failed_is_in_it(
+    probe: Any, pair: Any, tmp_path: Path
+) -> None:
+    """Also where all of them failed, and there is no verdict."""
+    target, golden = pair([0, 1], [0, 1])
+    assert probe("compare", target, golden, "-o", tmp_path / "o", *FORMATS) == 0
+    lines = probe.out.splitlines()
+    assert lines[0].startswith("DIVERGED: ")
+    place = lines.index("2 of 2 comparisons finished")
+    assert lines[place + 1] == "  differ: rank1"
+    assert not [line for line in lines[place:] if "rows of" in line], "behind the ranks' own counts"
+    for path in target.rglob("dump.json"):
+        path.write_text("{")
+    assert probe("compare", target, golden, "-o", tmp_path / "p", *FORMATS) == 2
+    assert probe.out.splitlines()[:2] == ["0 of 2 comparisons finished", "  none has a suspect"]
+    assert "failed: rank0, rank1" in probe.out
+    assert all(row["Error"] for row in summary(tmp_path / "p"))

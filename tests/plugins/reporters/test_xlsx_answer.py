@@ -1,0 +1,137 @@
+"""The sheet of the answer, the last of a workbook and the one that is shown."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import probe_reporters.xlsx as xlsx
+import pytest
+from openpyxl import load_workbook
+from support.runs.recorded import forward, tensor, write_run
+
+from probe_core.model import Cell, Reason
+from probe_core.model.answers import Answer, Coverage, Finding, Outcome
+
+HEADERS = ("NPU Name", "Cosine", "Err_message", "Result")
+ROWS: list[list[Cell]] = [[f"Torch.a.{n}.forward", n / 8, "=1+1", "Yes"] for n in range(7)]
+
+
+def answer_of(text: str = "all is well", op: str = "Torch.a.0.forward") -> Answer:
+    cause = Finding(
+        op, f"{op}.output.0", Reason("introduced", text), {}, "3", ("Module.m",), "train.py, line 3"
+    )
+    return Answer(Outcome.DIVERGED, f"DIVERGED: {text}", (cause,), Coverage(9, 8), ("1 value",), ("Go on.",))
+
+
+def write(path: Path, answer: Answer | None, *, rows: int = 7, of: int = 7) -> Path:
+    writer = xlsx.XlsxReporter().open(path, HEADERS, of)
+    for cells in ROWS[:rows]:
+        writer.write(cells, None)
+    if answer is not None:
+        writer.answer(answer)
+    writer.close()
+    return path
+
+
+def parts(path: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(path) as book:
+        assert book.testzip() is None and len(set(book.namelist())) == len(book.namelist())
+        return {name: book.read(name) for name in book.namelist()}
+
+
+def rows_in(sheet: bytes) -> bytes:
+    (rows,) = re.findall(rb"<sheetData>.*</sheetData>", sheet, re.DOTALL)
+    return bytes(rows)
+
+
+def test_it_is_the_last_sheet_and_the_only_one_selected(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.xlsx", answer_of())
+    book = load_workbook(path)
+    assert book.sheetnames == ["Sheet1", "answer"] and book.active is book["answer"]
+    assert [bool(sheet.sheet_view.tabSelected) for sheet in book.worksheets] == [False, True]
+    found = [tuple(cell.value for cell in row) for row in book["answer"].iter_rows()]
+    assert found == answer_of().lines()
+    assert book["answer"]["B1"].alignment.wrap_text
+
+
+def test_the_rows_of_the_table_are_the_same_bytes_as_without(tmp_path: Path) -> None:
+    plain, full = parts(write(tmp_path / "a.xlsx", None)), parts(write(tmp_path / "b.xlsx", answer_of()))
+    first = "xl/worksheets/sheet1.xml"
+    assert set(full) - set(plain) == {"xl/worksheets/sheet2.xml"}
+    assert rows_in(full[first]) == rows_in(plain[first]) and full[first].count(b"<row ") == 8
+    book = load_workbook(tmp_path / "b.xlsx")
+    assert book.worksheets[0].dimensions == "A1:D8" and book.worksheets[0].auto_filter.ref == "A1:D8"
+    assert parts(write(tmp_path / "c.xlsx", answer_of())) == full, "the same input, the same bytes"
+
+
+def test_behind_several_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xlsx, "LARGEST_SHEET", 3)
+    book = load_workbook(write(tmp_path / "a.xlsx", answer_of()))
+    assert book.sheetnames == ["part_0", "part_1", "part_2", "answer"] and book.active is book["answer"]
+    assert [bool(sheet.sheet_view.tabSelected) for sheet in book.worksheets] == [False, False, False, True]
+    names = [row[0] for sheet in book.worksheets[:-1] for row in sheet.iter_rows(min_row=2, values_only=True)]
+    assert names == [row[0] for row in ROWS]
+
+
+@pytest.mark.parametrize("rows", [0, 1, 5])
+def test_of_an_interrupted_table(rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xlsx, "LARGEST_SHEET", 3)
+    book = load_workbook(write(tmp_path / "a.xlsx", answer_of(), rows=rows))
+    assert book.sheetnames[-1] == "answer" and book.active is book["answer"]
+    names = [row[0] for sheet in book.worksheets[:-1] for row in sheet.iter_rows(min_row=2, values_only=True)]
+    assert names == [row[0] for row in ROWS[:rows]]
+
+
+@pytest.mark.parametrize(
+    "text", ["=cmd|' /C calc'!A0", "+1", "@SUM(A1)", "<b>&\"'</b>", "]]>", "a\x00\x1b[31mb", "\ud800", "中文 😀", "x" * 40_000]
+)  # fmt: skip
+def test_hostile_text(text: str, tmp_path: Path) -> None:
+    book = load_workbook(write(tmp_path / "a.xlsx", answer_of(text, text[:200])))
+    assert not [cell for row in book["answer"].iter_rows() for cell in row if cell.data_type == "f"]
+    for heading, shown in book["answer"].iter_rows(values_only=True):
+        assert isinstance(shown, str) and not re.match(r"[=+@]", shown), heading
+        assert len(shown) <= 32_767 and not re.search(r"[\x00-\x08\x1b]", shown)
+
+
+def test_readers_of_the_first_sheet_see_the_table(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.xlsx", answer_of())
+    first = load_workbook(path, read_only=True).worksheets[0]
+    assert [row[0] for row in first.iter_rows(min_row=2, values_only=True)] == [row[0] for row in ROWS]
+    if importlib.util.find_spec("pandas"):
+        import pandas
+
+        frame = pandas.read_excel(path)
+        assert list(frame.columns) == list(HEADERS) and len(frame) == len(ROWS)
+
+
+@pytest.fixture
+def two_ranks(tmp_path: Path) -> tuple[Path, Path]:
+    for rank in (0, 1):
+        for side, value in (("t", 9.0), ("g", 1.0)):
+            calls = {"Torch.a.0.forward": forward(tensor(), output=[tensor(value=value if rank else 1.0)])}
+            write_run(tmp_path / side / f"rank{rank}", calls)
+    return tmp_path / "t", tmp_path / "g"
+
+
+def test_merge_result_skips_it(two_ranks: tuple[Path, Path], probe: Any, tmp_path: Path) -> None:
+    """Results with the sheet and without it merge to the same rows."""
+    config = tmp_path / "merge.yaml"
+    config.write_text("api:\n  - Torch.a\ncompare_index:\n  - Max diff\n")
+    merged = []
+    for out, options in (("with", []), ("without", ["-c"])):
+        assert probe("compare", *two_ranks, "-o", tmp_path / out, *options) == 0, probe.err
+        sheets = {
+            path.name: load_workbook(path).sheetnames
+            for path in (tmp_path / out).glob("compare_result_rank*.xlsx")
+        }
+        assert len(sheets) == 2 and all(("answer" in names) is (out == "with") for names in sheets.values())
+        into = tmp_path / f"merged_{out}"
+        assert probe("merge_result", "-i", tmp_path / out, "-o", into, "-config", config) == 0, probe.err
+        (path,) = into.glob("*.xlsx")
+        book = load_workbook(path)
+        merged.append({sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets})
+    assert merged[0] == merged[1] and merged[0]
