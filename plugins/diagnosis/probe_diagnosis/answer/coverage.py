@@ -55,7 +55,7 @@ class Tally:
         floats_compared: For the target and the golden, the number of those that were compared.
         lacking: Number of values that were not compared, by the code of the reason.
         first: The name of the first such value, by the code of the reason.
-        failing: Number of rows whose verdict in the table is an error, though they agree within rounding.
+        failing: Number of tensors whose verdict in the table is an error, though they agree within rounding.
         failing_first: The name of the first such row.
     """
 
@@ -79,7 +79,7 @@ class Tally:
         if code:
             self.lacking[code] += 1
             self.first.setdefault(code, row.pair.name)
-        if row.verdict.level is Level.ERROR and not code and value.state == SAME:
+        if row.verdict.level is Level.ERROR and not code and value.state == SAME and not value.is_scalar:
             self.failing += 1
             self.failing_first = self.failing_first or row.pair.name
         if code in HARMLESS:

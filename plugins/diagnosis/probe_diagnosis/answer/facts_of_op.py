@@ -40,7 +40,9 @@ def facts_of(op: Op, rows: Sequence[Row], values: Sequence[Apart], call: Call | 
     golden = _golden_of(op.key, rows)
     returned = [value for value in values if not value.side.is_source and not value.is_scalar]
     agrees = any(value.is_float for value in returned) and all(value.state == SAME for value in returned)
-    is_quiet = call is None and all(value.state != DIFFERS and not value.dtypes for value in values)
+    is_quiet = call is None and not any(
+        value.state == DIFFERS or value.dtypes or value.is_in_region for value in values
+    )
     if is_quiet:
         lacking = sum(value.state == UNJUDGED and not value.is_scalar for value in values)
         return OpFacts(

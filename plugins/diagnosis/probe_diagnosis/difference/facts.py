@@ -14,6 +14,9 @@ from probe_diagnosis.collectives.calls import Call
 SAME, DIFFERS, UNJUDGED = "same", "differs", "unjudged"
 """States of a value, as the file of a rank spells them."""
 
+IN_REGION = "paired within calls that do not line up"
+"""End of the evidence of an unjudged value whose sides differ, but may not be meant to be the same."""
+
 POLICY = "first_difference"
 """Name of the policy that decides if two values differ."""
 
@@ -65,6 +68,11 @@ class Apart(NamedTuple):
     def is_exact(self) -> bool:
         """True if nothing is rounded, so that every difference counts."""
         return not self.noise and math.isfinite(self.distance)
+
+    @property
+    def is_in_region(self) -> bool:
+        """True if its sides differ, but are those of calls that do not line up."""
+        return self.state == UNJUDGED and self.why.endswith(IN_REGION)
 
     def times(self, scale: float, noise: float) -> float:
         """Return the distance as a multiple of rounding.
@@ -170,7 +178,7 @@ def apart(row: Row, line: str = "") -> Apart:
         dtypes = " against ".join(both) if all(kind(one) == "float" for one in both) else ""
     masked = any(reason.code == "masked" for reason in verdict.reasons)
     if row.pair.how is How.REGION and state == DIFFERS:
-        state, why = UNJUDGED, "paired within calls that do not line up"
+        state, why = UNJUDGED, f"{why}; {IN_REGION}" if why else IN_REGION
     return Apart(
         slot.name,
         slot.side,

@@ -185,9 +185,15 @@ def _compute(walker: Walker, op: OpFacts) -> None:
         walker.further.append(walker.node(op, _reason_of(op, worst_output, taken, given, past)))
     if was_named and max(taken, given) > 1:
         walker.behind.append(op.op)
+    walker.replaced += [
+        walker.node(op, Because(Cause.INTRODUCED, value, inputs_of(op, taken), earlier=past.lacking))
+        for value in op.outputs()
+        if value.is_in_region
+    ]
     own, worst_own = worst_of(op.outputs(), past.noise)  # later ops take the outputs in, so far apart
     worst_here = worst_own if own >= taken else worst_input
-    if walker.grown is None and max(own, taken) > 1 and worst_here is not None:
+    beyond = max(given if is_gradient(op.op) else own, taken)  # beside the largest gradient of the module
+    if walker.grown is None and beyond > 1 and worst_here is not None:
         grown = Because(Cause.GROWN, worst_here, earlier=past.lacking, times=max(own, taken))
         walker.grown = walker.node(op, grown)
     past.worst = max(past.worst, taken, own)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from probe_diagnosis.difference.facts import Apart, OpFacts
+from probe_diagnosis.difference.facts import IN_REGION, Apart, OpFacts
 from probe_diagnosis.difference.reasons import Because, Cause
 
 
@@ -81,6 +81,7 @@ class Walker:
         behind: The calls whose values differ behind the first that was reported.
         before: The largest difference before the call that was reported last.
         vanished: Differences that were reported, and that no module around them passed on.
+        replaced: Calls that do not line up and whose outputs differ, which matters if another call takes them in.
     """
 
     rank: int
@@ -95,6 +96,7 @@ class Walker:
     behind: list[str] = field(default_factory=list)
     before: float = 0.0
     vanished: list[Node] = field(default_factory=list)
+    replaced: list[Node] = field(default_factory=list)
 
     @property
     def op(self) -> OpFacts | None:
@@ -107,8 +109,15 @@ class Walker:
         self.place += 1
 
     def name(self, facts: OpFacts, because: Because) -> None:
-        """Report an op as the first difference; it replaces a module around it that was reported."""
+        """Report an op as the first difference; it replaces a module around it that was reported.
+
+        If it takes in what a call that does not line up returned, that call is reported.
+        """
         node = self.node(facts, because)
+        source = self._source_of(because)
+        if source is not None:
+            node = source
+            self.behind.append(facts.op)
         if not self.past.named:
             self.nodes.append(node)
             self.past.named = True
@@ -119,6 +128,15 @@ class Walker:
     def node(self, facts: OpFacts, because: Because) -> Node:
         """Return an op of this place, with the reason for naming it."""
         return Node(self.rank, facts, because, self.past.layer, self.place)
+
+    def _source_of(self, because: Because) -> Node | None:
+        """Return the call that does not line up and returned the value that an op takes in, if any."""
+        if because.cause is not Cause.TAKEN_IN:
+            return None
+        wanted = because.value.distance, because.value.scale, f"{because.value.why}; {IN_REGION}"
+        found = (one for one in reversed(self.replaced)
+                 if (one.because.value.distance, one.because.value.scale, one.because.value.why) == wanted)  # fmt: skip
+        return next(found, None)
 
     def forgive(self, module: OpFacts) -> None:
         """Take back what was reported within a module whose own outputs agree."""
