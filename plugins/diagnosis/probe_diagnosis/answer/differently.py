@@ -11,7 +11,7 @@ from probe_core.model.dtypes import kind, same
 from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.producers import output_dtypes
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.facts import UNJUDGED, OpFacts
+from probe_diagnosis.difference.facts import UNJUDGED, OpFacts, is_module
 from probe_diagnosis.difference.reasons import Because, Cause, first_differing, inputs_of
 from probe_diagnosis.difference.walking import Node
 
@@ -43,7 +43,7 @@ def lowered(facts: RankFacts, runs: Runs) -> Iterator[Finding]:
         waiting.setdefault(_kind(runs, key, 1), []).append(key)
     for key in facts.target_only:
         others = waiting.get(_kind(runs, key, 0))
-        if not others or key.startswith("Module."):
+        if not others or is_module(key):
             continue
         golden = others.pop(0)
         dtypes = output_dtypes(runs.both[0], key), output_dtypes(runs.both[1], golden)

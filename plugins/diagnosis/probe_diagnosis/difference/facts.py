@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -19,6 +20,8 @@ IN_REGION = "paired within calls that do not line up"
 
 POLICY = "first_difference"
 """Name of the policy that decides if two values differ."""
+
+_MODULE = re.compile(r"\.(?:forward|backward)\.\d+$|\.parameters_grad\b")
 
 
 class Apart(NamedTuple):
@@ -193,6 +196,11 @@ def apart(row: Row, line: str = "") -> Apart:
         dtypes,
         masked,
     )
+
+
+def is_module(key: str) -> bool:
+    """Return True for a call of a module of any framework, and for the gradients of its parameters."""
+    return _MODULE.search(key) is not None
 
 
 def is_one_null(row: Row) -> bool:

@@ -28,7 +28,7 @@ from functools import cache
 from importlib.resources import files
 
 from probe_core.store.names import is_gradient
-from probe_diagnosis.difference.facts import UNJUDGED, Apart, OpFacts
+from probe_diagnosis.difference.facts import UNJUDGED, Apart, OpFacts, is_module
 from probe_diagnosis.difference.meetings import Meetings
 from probe_diagnosis.difference.reasons import Because, Cause, first_differing, inputs_of
 from probe_diagnosis.difference.walking import Node, Past, Walker, taken_in, worst_of
@@ -142,7 +142,7 @@ def is_move(key: str) -> bool:
 def _has_own_scale(key: str) -> bool:
     """Return True if the outputs of an op do not grow with its inputs."""
     parts = key.split(".")
-    if parts[0] == "Module":
+    if is_module(key):
         return not is_backward(key)
     return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _apis()["own_scale"]
 
@@ -207,7 +207,7 @@ def _is_witness_of_itself(op: OpFacts) -> bool:
     Modules hold parameters and states, and backward calls read what the forward pass left behind.
     """
     inputs = inputs_of(op, 0.0)
-    is_call = not op.op.startswith("Module.") and not is_backward(op.op) and not is_gradient(op.op)
+    is_call = not is_module(op.op) and not is_backward(op.op)
     return is_call and inputs.compared > 0 and not inputs.lacking and not op.is_shifted
 
 

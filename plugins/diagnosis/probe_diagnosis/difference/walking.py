@@ -81,7 +81,7 @@ class Walker:
         behind: The calls whose values differ behind the first that was reported.
         before: The largest difference before the call that was reported last.
         vanished: Differences that were reported, and that no module around them passed on.
-        replaced: Calls that do not line up and whose outputs differ, which matters if another call takes them in.
+        replaced: Calls that do not line up and whose outputs differ, in case that another call takes them in.
     """
 
     rank: int
@@ -133,10 +133,12 @@ class Walker:
         """Return the call that does not line up and returned the value that an op takes in, if any."""
         if because.cause is not Cause.TAKEN_IN:
             return None
-        wanted = because.value.distance, because.value.scale, f"{because.value.why}; {IN_REGION}"
-        found = (one for one in reversed(self.replaced)
-                 if (one.because.value.distance, one.because.value.scale, one.because.value.why) == wanted)  # fmt: skip
-        return next(found, None)
+        value = because.value._replace(why=f"{because.value.why}; {IN_REGION}")
+        for node in reversed(self.replaced):
+            returned = node.because.value
+            if (returned.distance, returned.scale, returned.why) == (value.distance, value.scale, value.why):
+                return node
+        return None
 
     def forgive(self, module: OpFacts) -> None:
         """Take back what was reported within a module whose own outputs agree."""
