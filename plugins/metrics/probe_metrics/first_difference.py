@@ -49,6 +49,8 @@ class FirstDifference:
         self._jump = float(limits["jump"])
         self._floor: dict[str, float] = {name: limits["subnormals"] * least(name) for name in limits["noise"]}
         self._noise: dict[str, float] = {n: count * eps(n) for n, count in limits["noise"].items()}
+        self._mask = float(limits["mask"]["least"])
+        self._by_dtypes: dict[tuple[str, str], tuple[float, float]] = {}
 
     def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
         """Return the verdict on one pair."""
@@ -109,10 +111,33 @@ class FirstDifference:
         if not same(target.dtype, golden.dtype):
             return _skip(f"checksums of {target.dtype} and {golden.dtype}")
         if target.checksum == golden.checksum:
-            return Verdict(Level.PASS, "", drift=Drift(0.0, 0.0, self._of(target, golden), self._jump))
+            return Verdict(
+                Level.PASS, "", drift=Drift(0.0, 0.0, self._limits(target.dtype, golden.dtype)[0], self._jump)
+            )
         return _differs(f"checksum {target.checksum} against {golden.checksum}")
 
+    def _by_floats(self, target: Value, golden: Value) -> Verdict | None:
+        """Return the verdict by eight finite floats, without a mask among them; None for other statistics."""
+        high, low, mean, norm = target.statistics
+        ref_high, ref_low, ref_mean, ref_norm = golden.statistics
+        if not (
+            type(high) is type(low) is type(mean) is type(norm) is float
+            and type(ref_high) is type(ref_low) is type(ref_mean) is type(ref_norm) is float
+            and math.isfinite(high + low + mean + norm + ref_high + ref_low + ref_mean + ref_norm)
+            and min(low, ref_low) > -self._mask
+        ):
+            return None
+        scale = max(abs(ref_high), abs(ref_low))
+        of_norm = abs(norm - ref_norm) * (scale / abs(ref_norm) if ref_norm and scale else 1.0)
+        differences = abs(high - ref_high), abs(low - ref_low), abs(mean - ref_mean), of_norm
+        largest = max(differences)
+        name = ("max", "min", "mean", "norm")[differences.index(largest)]
+        return self._by_distance(largest, scale, target, golden, name)
+
     def _by_statistics(self, target: Value, golden: Value) -> Verdict:
+        verdict = self._by_floats(target, golden)
+        if verdict is not None:
+            return verdict
         statistics = list(zip(("max", "min", "mean", "norm"), target.statistics, golden.statistics))
         numbers = [
             (name, as_float(number), as_float(reference))
@@ -154,10 +179,10 @@ class FirstDifference:
         return verdict._replace(reasons=(*verdict.reasons, MASKED)) if is_other else verdict
 
     def _by_distance(self, distance: float, scale: float, target: Value, golden: Value, what: str) -> Verdict:
-        noise = self._of(target, golden)
+        noise, least = self._limits(target.dtype, golden.dtype)
         if not noise and what in ("mean", "norm"):  # of whole numbers, computed in floating point
             noise = self._noise["float32"]
-        if distance <= self._least(target, golden):
+        if distance <= least:
             distance = 0.0
         drift = Drift(distance, scale, noise, self._jump)
         relative = drift.relative_to(scale)
@@ -168,16 +193,21 @@ class FirstDifference:
         evidence = Reason("evidence", f"{what} off by {relative:.3g} of the golden's {unit}, {explained}")
         return Verdict(Level.ERROR, "", (evidence,), drift=drift)
 
-    def _least(self, target: Value, golden: Value) -> float:
-        """Return a difference that rounding explains however small the values are: a few smallest numbers."""
-        return max(self._floor.get(_name(value.dtype), 0.0) for value in (target, golden))
+    def _limits(self, target: str, golden: str) -> tuple[float, float]:
+        """Return the differences that rounding explains in the coarser of two dtypes.
 
-    def _of(self, target: Value, golden: Value) -> float:
-        """Return the relative difference that rounding explains in the coarser dtype; 0 for integers."""
-        return max(self._dtype_noise(target.dtype), self._dtype_noise(golden.dtype))
-
-    def _dtype_noise(self, dtype: str) -> float:
-        return self._noise.get(_name(dtype), 0.0)
+        The first is relative, and 0 for integers. The second is a few of the smallest numbers, which rounding
+        explains however small the values are.
+        """
+        limits = self._by_dtypes.get((target, golden))
+        if limits is None:
+            names = _name(target), _name(golden)
+            limits = (
+                max(self._noise.get(name, 0.0) for name in names),
+                max(self._floor.get(name, 0.0) for name in names),
+            )
+            self._by_dtypes[target, golden] = limits
+        return limits
 
 
 def _name(dtype: str) -> str:

@@ -10,7 +10,7 @@ from probe_core.model import How, Kind, Level, Row
 from probe_core.model.answers import Coverage
 from probe_core.model.dtypes import kind
 from probe_core.model.messages import REASONS, reasons_of
-from probe_diagnosis.difference.facts import SAME, UNJUDGED, Apart, is_one_null
+from probe_diagnosis.difference.facts import SAME, UNJUDGED, Apart
 from probe_diagnosis.judges.uninitialised import NOT_COMPUTED
 
 TARGET_ONLY, GOLDEN_ONLY, SHIFTED = "target_only", "golden_only", "shifted"
@@ -70,21 +70,23 @@ class Tally:
 
     def add(self, row: Row, value: Apart, *, shifted: bool) -> None:
         """Count a row, whose values are ``value`` apart."""
-        sides = [slot for slot in row.pair[:2] if slot is not None]
-        if all(slot.value.kind is Kind.NULL for slot in sides):
+        target, golden = row.pair.target, row.pair.golden
+        kinds = [slot.value.kind for slot in (target, golden) if slot is not None]
+        if kinds.count(Kind.NULL) == len(kinds):
             return
         code = _reason(row, value, shifted)
-        self.both += row.pair.matched
-        self.compared += not code
         if code:
             self.lacking[code] += 1
             self.first.setdefault(code, row.pair.name)
-        if row.verdict.level is Level.ERROR and not code and value.state == SAME and not value.is_scalar:
-            self.failing += 1
-            self.failing_first = self.failing_first or row.pair.name
-        if code in HARMLESS:
+        else:
+            self.compared += 1
+            if row.verdict.level is Level.ERROR and value.state == SAME and not value.is_scalar:
+                self.failing += 1
+                self.failing_first = self.failing_first or row.pair.name
+        self.both += len(kinds) == 2
+        if code in HARMLESS or Kind.TENSOR not in kinds:
             return
-        for number, slot in enumerate(row.pair[:2]):
+        for number, slot in enumerate((target, golden)):
             if slot is not None and slot.value.kind is Kind.TENSOR and kind(slot.value.dtype) == "float":
                 self.floats[number] += 1
                 self.floats_compared[number] += not code
@@ -138,19 +140,20 @@ def words_of(code: str) -> str:
 
 def _reason(row: Row, value: Apart, shifted: bool) -> str:
     """Return the code of the reason why a row was not compared; empty if it was."""
-    if row.pair.golden is None:
+    target, golden = row.pair.target, row.pair.golden
+    if golden is None:
         return TARGET_ONLY
-    if row.pair.target is None:
+    if target is None:
         return GOLDEN_ONLY
-    if is_one_null(row):
+    if (target.value.kind is Kind.NULL) != (golden.value.kind is Kind.NULL):
         return ONE_NONE
     if shifted:
         return SHIFTED
-    if any(changed.reason == NOT_COMPUTED for changed in row.was):
+    if row.was and any(changed.reason == NOT_COMPUTED for changed in row.was):
         return UNINITIALISED
-    if row.pair.target.value.is_empty and row.pair.golden.value.is_empty:
-        return EMPTY
     if value.state == UNJUDGED:
+        if target.value.is_empty and golden.value.is_empty:
+            return EMPTY
         return REGION if row.pair.how is How.REGION else NOT_RECORDED
     if not row.verdict.measured:
         codes = [reason.code for reason in reasons_of(row)]

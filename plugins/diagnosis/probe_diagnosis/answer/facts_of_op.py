@@ -48,7 +48,7 @@ def facts_of(op: Op, rows: Sequence[Row], values: Sequence[Apart], call: Call | 
         return OpFacts(
             op.key, _quiet(values), None, tuple(op.ancestors), lacking=lacking, golden=golden, agrees=agrees
         )
-    where = own_frame(next((row.stack for row in rows if row.stack), ()))
+    where = own_frame(next((row.stack for row in rows if row.stack), ())) if call else ""
     return OpFacts(
         op.key, tuple(values), call, tuple(op.ancestors), (0, 0), where, op.shifted, 0, golden, agrees
     )

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from probe_core.model import How, Kind, Level, Row, Side, Value
+from probe_core.model import How, Kind, Level, Row, Side, Slot, Statistics, Value
 from probe_core.model.dtypes import kind, same
 from probe_diagnosis.collectives.calls import Call
 
@@ -143,59 +143,43 @@ def apart(row: Row, line: str = "") -> Apart:
         row: The row, after all judges.
         line: Its place in the result file.
     """
-    pair = row.pair
-    slot = pair.target or pair.golden
+    target, golden = row.pair.target, row.pair.golden
+    slot = target or golden
     assert slot is not None
     verdict = row.further.get(POLICY)
     is_scalar = slot.value.kind is not Kind.TENSOR
     if verdict is None:
         return Apart(slot.name, slot.side, UNJUDGED, is_scalar=is_scalar, line=line)
-    if is_one_null(row):
-        state = DIFFERS if slot.side.is_source else UNJUDGED
-        what = " against ".join(
-            "None" if one.value.kind is Kind.NULL else "a value" for one in pair[:2] if one
-        )
-        return Apart(
-            slot.name, slot.side, state, math.inf, 1.0, is_scalar=True, why=what, by="scalar", line=line
-        )
-    level, drift = verdict.level, verdict.drift
-    why = ""
+    why, masked = "", False
     for reason in verdict.reasons:
         if reason.code == "evidence":
             why = f"{why}; {reason.detail}" if why else reason.detail
-    if level is Level.SKIP:
+        masked = masked or reason.code == "masked"
+    if target is None or golden is None or verdict.level is Level.SKIP:
         return Apart(slot.name, slot.side, UNJUDGED, is_scalar=is_scalar, why=why, line=line)
-    target, golden = pair.target, pair.golden
-    assert target is not None and golden is not None
-    by = "scalar" if is_scalar else _judged_by(row, target.value, golden.value)
-    ours, theirs = _is_rare(target.value), _is_rare(golden.value)
-    state = DIFFERS if level is Level.ERROR else SAME
-    if drift is None:
-        distance = math.inf if state == DIFFERS else 0.0
-        numbers = distance, 1.0, 0.0, 0.0
-    else:
-        numbers = drift.difference, drift.scale, drift.noise, drift.jump
-    dtypes = ""
-    if not is_scalar and not same(target.value.dtype, golden.value.dtype):
-        both = target.value.dtype, golden.value.dtype
-        dtypes = " against ".join(both) if all(kind(one) == "float" for one in both) else ""
-    masked = any(reason.code == "masked" for reason in verdict.reasons)
+    of_target, of_golden = target.value, golden.value
+    if (of_target.kind is Kind.NULL) != (of_golden.kind is Kind.NULL):
+        return _one_null(slot, of_target, line)
+    state = DIFFERS if verdict.level is Level.ERROR else SAME
     if row.pair.how is How.REGION and state == DIFFERS:
         state, why = UNJUDGED, f"{why}; {IN_REGION}" if why else IN_REGION
+    drift = verdict.drift
+    if drift is None:
+        distance, scale, noise, jump = math.inf if state == DIFFERS else 0.0, 1.0, 0.0, 0.0
+    else:
+        distance, scale, noise, jump = drift
+    if is_scalar:
+        return Apart(
+            slot.name, slot.side, state, distance, scale, noise, jump, True, why, "scalar", line=line
+        )
+    dtypes = "" if of_target.dtype == of_golden.dtype else _recast(of_target.dtype, of_golden.dtype)
+    ours, theirs = _is_rare(of_target.statistics), _is_rare(of_golden.statistics)
+    by = _judged_by(row, of_target, of_golden)
+    breaks, is_rare = ours and not theirs, ours or theirs
     return Apart(
-        slot.name,
-        slot.side,
-        state,
-        *numbers,
-        is_scalar,
-        why,
-        by,
-        ours and not theirs,
-        ours or theirs,
-        line,
-        dtypes,
-        masked,
-    )
+        slot.name, slot.side, state, distance, scale, noise, jump, False, why, by, breaks, is_rare, line,
+        dtypes, masked,
+    )  # fmt: skip
 
 
 def is_module(key: str) -> bool:
@@ -203,12 +187,18 @@ def is_module(key: str) -> bool:
     return _MODULE.search(key) is not None
 
 
-def is_one_null(row: Row) -> bool:
-    """Return True for a value that one run recorded as None and the other did not."""
-    target, golden = row.pair[:2]
-    if target is None or golden is None:
-        return False
-    return (target.value.kind is Kind.NULL) != (golden.value.kind is Kind.NULL)
+def _one_null(slot: Slot, target: Value, line: str) -> Apart:
+    """Return the distance of a value that one run recorded as None: that of an argument if taken in."""
+    state = DIFFERS if slot.side.is_source else UNJUDGED
+    why = "None against a value" if target.kind is Kind.NULL else "a value against None"
+    return Apart(slot.name, slot.side, state, math.inf, 1.0, is_scalar=True, why=why, by="scalar", line=line)
+
+
+def _recast(target: str, golden: str) -> str:
+    """Return two dtypes of floating point that differ, as text; empty for others."""
+    if same(target, golden) or not kind(target) == kind(golden) == "float":
+        return ""
+    return f"{target} against {golden}"
 
 
 def _judged_by(row: Row, target: Value, golden: Value) -> str:
@@ -220,6 +210,9 @@ def _judged_by(row: Row, target: Value, golden: Value) -> str:
     return "statistics"
 
 
-def _is_rare(value: Value) -> bool:
+def _is_rare(statistics: Statistics) -> bool:
     """Return True if the recorded maximum or minimum of a tensor is nan or inf."""
-    return any(isinstance(end, float) and not math.isfinite(end) for end in value.statistics[:2])
+    high, low = statistics.max, statistics.min
+    return (isinstance(high, float) and not math.isfinite(high)) or (
+        isinstance(low, float) and not math.isfinite(low)
+    )
