@@ -89,8 +89,6 @@ def _run(ranks: Ranks, fail_on: str | None, brief: bool) -> int:
 def conclusions(ranks: Ranks, given: str) -> Iterator[Conclusion]:
     """Yield the answers that are given ``"first"``, ``"last"``, or that the plan ``"asked"`` for."""
     manager = ranks.manager
-    if not any(one.report for one in ranks.finished):
-        return
     for name in ranks.plan.answers if given == "asked" else manager.names("answers"):
         spec = manager.find("answers", name, AnswerSpec)
         if spec.given == given:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -33,14 +34,15 @@ class Told:
     is_judged = True
     def __init__(self, text):
         self.text = text
-    def show(self):
+    def show(self, *, brief=False):
         print("errors:", self.text)
 
 class Errors:
     def witness(self, opened, pair):
         return Count(opened.plan.output / f"errors_rank{pair.rank}.txt")
-    def conclude(self, plan, pairs):
-        return [Told((plan.output / f"errors_rank{pair.rank}.txt").read_text()) for pair in pairs]
+    def conclude(self, compared):
+        output, pairs = compared.plan.output, [one.pair for one in compared.finished]
+        return [Told((output / f"errors_rank{pair.rank}.txt").read_text()) for pair in pairs]
 
 def ask(plan, values, asked):
     return replace(plan, answers=(*plan.answers, "errors"), advise="formats" not in asked)
@@ -96,7 +98,7 @@ def test_an_option_asks_for_an_answer(install: Any, sides: Any, probe: Any, tmp_
     assert probe("compare", *sides, "-o", tmp_path / "o", "--format", "jsonl", "--errors") == 0, probe.err
     (table,) = (tmp_path / "o").glob("compare_result*.jsonl")
     rows = [json.loads(line) for line in table.read_text("utf-8").splitlines()]
-    differ = int(probe.out.split(" differ,")[0].split()[-1])
+    differ = int(re.findall(r"^  ([\d,]+) differ,", probe.out, re.MULTILINE)[0])
     assert f"errors: {differ} of {len(rows)}" in probe.out and differ
     assert not list((tmp_path / "o").glob("advisor*"))
     plain = probe("compare", *sides, "-o", tmp_path / "p", "--format", "jsonl")
@@ -125,7 +127,7 @@ def test_an_option_whose_action_is_missing(install: Any, sides: Any, probe: Any,
 
 
 @pytest.mark.parametrize(
-    "where", ["witness(self, opened, pair)", "write(self, op, rows)", "conclude(self, plan, pairs)"]
+    "where", ["witness(self, opened, pair)", "write(self, op, rows)", "conclude(self, compared)"]
 )
 def test_an_answer_that_fails_is_blamed(
     where: str, install: Any, sides: Any, probe: Any, tmp_path: Path

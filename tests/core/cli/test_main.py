@@ -58,7 +58,7 @@ def test_the_function_of_the_seed_imports_no_torch(runs: Any, tmp_path: Path) ->
     done = python("-c", code)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout.split()[-1]) > 10
-    assert {path.suffix for path in tmp_path.iterdir()} == {".xlsx", ".txt"}
+    assert {path.suffix for path in tmp_path.iterdir()} == {".xlsx", ".txt", ".json"}
 
 
 @pytest.mark.parametrize("wrong", [{"stack_mode": 1}, {"highlight": "yes"}, {"output_path": Path("x")}])
@@ -102,7 +102,7 @@ def test_ranks_are_compared_one_by_one(probe: Any, runs: Any, tmp_path: Path, mo
     monkeypatch.chdir(runs("tensor_L1_dist2"))
     assert probe("compare", "-i", "compare.json", "-o", tmp_path) == 0
     names = sorted(re.sub(r"\d{14}", "T", path.name) for path in tmp_path.iterdir())
-    assert names == ["advisor_rank0_T.txt", "advisor_rank1_T.txt",
+    assert names == ["advisor_rank0_T.txt", "advisor_rank1_T.txt", "answer_T.json",
                      "compare_result_rank0_T.xlsx", "compare_result_rank1_T.xlsx", "compare_summary_T.xlsx"]  # fmt: skip
     assert "1.05 against 1.0" in probe.out
 
@@ -135,7 +135,7 @@ def test_no_log_keeps_to_one_line_and_the_files(probe: Any, runs: Any, tmp_path:
     file.write_text(json.dumps({"npu_path": str(base / "npu_dump"), "bench_path": str(base / "bench_dump"),
                                 "is_print_compare_log": False}))  # fmt: skip
     assert probe("compare", "-i", file, "-o", tmp_path / "o") == 0
-    assert "first suspects" not in probe.out and "wrote" in probe.out
+    assert probe.out.startswith("DIVERGED: ") and "  1. " not in probe.out and "wrote" in probe.out
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_a_mean_of_nearly_nothing_fails_nothing(probe: Any, tmp_path: Path) -> N
     ]
     assert probe("compare", *paths, "-o", tmp_path / "o", "--fail-on", "warning", "--format", "csv") == 0
     assert ",Warning," in next((tmp_path / "o").glob("*.csv")).read_text()
-    assert "no suspects" in probe.out
+    assert probe.out.startswith("AGREE: within rounding in all 1 values")
 
 
 def test_print_plan_does_nothing_else(probe: Any, tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_the_advisor_counts_rows_as_excel_does(probe: Any, runs: Any, tmp_path: 
     assert probe("compare", base / "npu_dump", base / "bench_dump", "-o", tmp_path) == 0
     advice = next(tmp_path.glob("advisor*")).read_text().splitlines()
     line, name = int(advice[0].removeprefix("Line: ")), advice[1].removeprefix("Suspect Nodes: ")
-    sheet = load_workbook(next(tmp_path.glob("*.xlsx"))).active
+    sheet = load_workbook(next(tmp_path.glob("*.xlsx"))).worksheets[0]
     assert sheet.cell(line, 1).value == name == "Torch.abs.0.forward.input.0"
     assert advice[2].startswith("Expert Advice: 1. Analyze the model")
 
@@ -190,14 +190,15 @@ def test_a_run_without_fault_has_nothing_to_advise(probe: Any, runs: Any, tmp_pa
         "Line: NA\nSuspect Nodes: NA\n"
         "Expert Advice: All data in comparison result meets the accuracy requirements.\n"
     )
-    assert "no suspects" in probe.out
+    assert probe.out.startswith("AGREE: within rounding in all 132 values that both runs recorded")
 
 
 def test_the_demo_records_and_names_the_fault_on_its_first_line(probe: Any, tmp_path: Path) -> None:
     assert probe("demo", tmp_path / "demo") == 0
     headline = probe.out.splitlines()[0]
     assert headline.startswith(
-        "Tensor.__mul__.0.forward.input.1 is an argument that differs between the runs; 0.0625"
+        "DIVERGED: Tensor.__mul__.0.forward was called with a different argument (input.1: 0.0625 against 0.25)"
+        " and returns values that differ (output.0: "
     )
     assert "train.py, line 26, in forward, scores" in headline
     assert "recorded just now" in probe.out
@@ -215,10 +216,11 @@ def test_the_demo_without_torch_uses_the_runs_that_ship(
     )
     assert probe("demo", tmp_path / "demo") == 0
     assert "torch is not installed" in probe.err
-    assert probe.out.startswith("Tensor.__mul__.0.forward.input.1 ")
-    first = probe.out.split("first suspects:")[1].splitlines()[1:5]
-    assert "Tensor.__mul__.0.forward.input.1" in first[0]
-    assert "0.0625 against 0.25" in first[1]
+    assert probe.out.startswith("DIVERGED: Tensor.__mul__.0.forward was called with a different argument")
+    first = probe.out.splitlines()
+    first = first[first.index(next(line for line in first if line.startswith("  1. "))) :]
+    assert "Tensor.__mul__.0.forward" in first[0] and "  2. " not in probe.out
+    assert "input.1: 0.0625 against 0.25" in first[1]
     assert "in Module.block.attention.Attention.forward.0" in first[2]
     assert "train.py, line 30" in first[3]
     packed = ROOT / "plugins/pytorch/probe_pytorch/demo_data/runs.zip"
@@ -250,7 +252,7 @@ def test_a_pipe_stays_quiet_and_may_close(runs: Any, tmp_path: Path) -> None:
     base = runs("tensor_L1_edge")
     command = f"{sys.executable} -m probe_core.cli compare {base}/npu_dump {base}/bench_dump -o {tmp_path}"
     done = subprocess.run(f"{command} | head -1", shell=True, capture_output=True, text=True)
-    assert "rows of" in done.stdout and done.stderr == ""
+    assert done.stdout.startswith("DIVERGED: ") and done.stdout.count("\n") == 1 and done.stderr == ""
 
 
 def test_interrupted_rows_are_kept(tmp_path: Path) -> None:
@@ -270,8 +272,10 @@ def test_interrupted_rows_are_kept(tmp_path: Path) -> None:
     os.kill(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    (result,) = (tmp_path / "o").iterdir()
-    assert result.name.endswith("_interrupted.csv")
+    (result,) = (tmp_path / "o").glob("compare_result*")
+    (answer,) = (path for path in (tmp_path / "o").iterdir() if path != result)
+    assert result.name.endswith("_interrupted.csv") and re.fullmatch(r"answer_\d{14}\.json", answer.name)
+    assert json.loads(answer.read_text())["verdict"] == "CANNOT TELL", "the rows behind were not compared"
     assert "interrupted after" in err
     lines = result.read_text().splitlines()
     assert 100 < len(lines) < 120_001
@@ -380,7 +384,8 @@ def test_a_comparison_that_nobody_reads(
     assert "Traceback" not in said and "BrokenPipe" not in said
     if not options:
         assert {path.name.split("_2")[0] for path in (tmp_path / "o").iterdir()} == {
-            "compare_result_rank0", "compare_result_rank1", "advisor_rank0", "advisor_rank1", "compare_summary"
+            "answer", "compare_result_rank0", "compare_result_rank1", "advisor_rank0", "advisor_rank1",
+            "compare_summary",
         }  # fmt: skip
 
 

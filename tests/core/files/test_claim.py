@@ -68,7 +68,7 @@ def test_steps_have_directories_of_their_own(probe: Any, tmp_path: Path) -> None
             record(tmp_path / side / step, 0)
     for _ in range(2):
         assert probe("compare", tmp_path / "t", tmp_path / "g", "-o", tmp_path / "o", "-da") == 0, probe.err
-    assert stamps(tmp_path / "o") == {STAMP: 2, NEXT: 2}
+    assert stamps(tmp_path / "o") == {STAMP: 3, NEXT: 3}
 
 
 def test_resuming_keeps_the_second(probe: Any, tmp_path: Path) -> None:
@@ -197,7 +197,7 @@ def test_judged_details(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, probe: 
     paths = ("-npu", sides[0], "-gpu", sides[1])
     for _ in range(2):
         assert probe("api_precision_compare", *paths, "-o", tmp_path / "o") == 0, probe.err
-    assert stamps(tmp_path / "o") == {STAMP: 2, NEXT: 2}
+    assert stamps(tmp_path / "o") == {STAMP: 3, NEXT: 3}
 
 
 def test_the_demonstration(probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from support.runs.comparing import compare
 from support.runs.recorded import forward, scalar, tensor, write_run, write_tensor_run
 
 from probe_core.model import Level
+from probe_core.model.answers import Outcome
 from probe_core.model.plan import Plan
 from probe_core.model.report import Report
 from probe_core.plugins.manager import Manager
@@ -29,7 +30,16 @@ def report(tmp_path: Path, target: dict[str, Any], golden: dict[str, Any], const
 
 
 def named(found: Report) -> list[tuple[str, str]]:
-    return [(one.op, one.why.split(";")[0]) for one in found.suspects]
+    return [(one.op, one.why.split(" (")[0]) for one in found.suspects]
+
+
+def outcome(found: Report) -> Outcome:
+    assert found.answer is not None
+    return found.answer.outcome
+
+
+OWN = "returns values that differ, although the statistics of its inputs agree"
+TAKEN_IN = "takes in values that differ, and no earlier difference explains them"
 
 
 def test_an_op_that_differs_although_its_inputs_agree(tmp_path: Path) -> None:
@@ -39,15 +49,15 @@ def test_an_op_that_differs_although_its_inputs_agree(tmp_path: Path) -> None:
         "Torch.c.0.forward": forward(BAD, output=[BAD]),
     }
     golden = {key: forward(GOOD, output=[GOOD]) for key in target}
-    assert named(report(tmp_path, target, golden)) == [
-        ("Torch.b.0.forward", "differs although its inputs agree")
-    ]
+    found = report(tmp_path, target, golden)
+    assert named(found) == [("Torch.b.0.forward", OWN)] and outcome(found) is Outcome.DIVERGED
+    assert found.answer is not None and found.answer.causes[0].consequences == ("Torch.c.0.forward",)
 
 
 def test_the_first_that_takes_in_other_values_and_no_later_one(tmp_path: Path) -> None:
     target = {f"Torch.{name}.0.forward": forward(BAD, output=[BAD]) for name in "abc"}
     golden = {key: forward(GOOD, output=[GOOD]) for key in target}
-    assert named(report(tmp_path, target, golden)) == [("Torch.a.0.forward", "is an input that differs")]
+    assert named(report(tmp_path, target, golden)) == [("Torch.a.0.forward", TAKEN_IN)]
 
 
 def test_another_argument(tmp_path: Path) -> None:
@@ -56,8 +66,11 @@ def test_another_argument(tmp_path: Path) -> None:
         {"Torch.mul.0.forward": forward(GOOD, scalar(0.0625), output=[BAD])},
         {"Torch.mul.0.forward": forward(GOOD, scalar(0.25), output=[GOOD])},
     )
-    assert named(found) == [("Torch.mul.0.forward", "is an argument that differs between the runs")]
-    assert found.suspects[0].row == "Torch.mul.0.forward.input.1"
+    assert named(found) == [("Torch.mul.0.forward", "was called with a different argument")]
+    (cause,) = found.answer.causes if found.answer else ()
+    assert cause.reason.code == "argument" and cause.row == "Torch.mul.0.forward.output.0"
+    assert cause.evidence["argument"] == "Torch.mul.0.forward.input.1"
+    assert "(input.1: 0.0625 against 0.25) and returns values that differ" in cause.reason.detail
 
 
 def test_a_gradient_noted_early_hides_no_forward_call(tmp_path: Path) -> None:
@@ -91,7 +104,8 @@ def test_backward_calls_only_where_no_forward_call_is_suspect(tmp_path: Path) ->
     before = {"Torch.b.0.forward": bad, **target}, {"Torch.b.0.forward": good, **golden}
     assert [op for op, _ in named(report(tmp_path / "2", *before))] == ["Torch.b.0.forward"]
     behind = {**target, "Torch.b.0.forward": bad}, {**golden, "Torch.b.0.forward": good}  # an optimizer's
-    assert [op for op, _ in named(report(tmp_path / "3", *behind))] == ["Torch.a.0.backward"]
+    both = [op for op, _ in named(report(tmp_path / "3", *behind))]
+    assert both == ["Torch.a.0.backward", "Torch.b.0.forward"], "its inputs agree, so it is another cause"
 
 
 def test_calls_that_may_be_mispaired_are_no_suspects(tmp_path: Path) -> None:
@@ -103,6 +117,8 @@ def test_calls_that_may_be_mispaired_are_no_suspects(tmp_path: Path) -> None:
     found = report(tmp_path, target, golden)
     assert found.suspects == []
     assert "Torch.relu.forward first" in found.notes[0] and "again with -f" in found.notes[0]
+    assert outcome(found) is Outcome.AGREE, "once calls are aligned, all that both runs made agrees"
+    assert found.answer is not None and "2 more were recorded in one run only" in found.answer.sentence
 
 
 def test_the_module_is_named_and_modules_around_it_are_left_out(tmp_path: Path) -> None:
@@ -111,6 +127,7 @@ def test_the_module_is_named_and_modules_around_it_are_left_out(tmp_path: Path) 
         "Module.m.in.Inner.forward.0",
         "Module.m.Outer.forward.0",
         "Module.n.Other.forward.0",
+        "Torch.z.0.forward",
     )
     target = {key: forward(GOOD, output=[BAD]) for key in keys}
     golden = {key: forward(GOOD, output=[GOOD]) for key in keys}
@@ -119,8 +136,11 @@ def test_the_module_is_named_and_modules_around_it_are_left_out(tmp_path: Path) 
         '"Module.m.in.Inner.forward.0": ["Module.m.Outer.forward.0", 1], "Module.m.Outer.forward.0": null}'
     )
     found = report(tmp_path, target, golden, construct)
-    assert [one.op for one in found.suspects] == ["Torch.a.0.forward", "Module.n.Other.forward.0"]
+    assert [one.op for one in found.suspects] == ["Torch.a.0.forward", "Torch.z.0.forward"]
     assert found.suspects[0].module == "Module.m.in.Inner.forward.0"
+    causes = found.answer.causes if found.answer else ()
+    assert causes[0].consequence_count == 4
+    assert "Module.n.Other.forward.0" in causes[0].consequences, "a module may depend on what is not recorded"
 
 
 # -- drift: calls that part beyond rounding though no row fails -----------------------------------
@@ -141,17 +161,20 @@ def drifting(tmp_path: Path, *calls: tuple[str, float, float], dtype: Any = np.f
         runs.append(write_tensor_run(tmp_path / str(side), arrays))
     (found,) = compare(Plan(runs[0], runs[1], tmp_path / "o", "0", formats=("csv",)), Manager())
     assert not found.counts.levels[Level.ERROR]
-    return [f"{one.row.split('.')[1]} {one.why.split(' by ')[0]}" for one in found.suspects]
+    assert (outcome(found) is Outcome.AGREE) is (not found.suspects)
+    return [f"{one.row.split('.')[1]} {one.why.split(',')[0]}" for one in found.suspects]
 
 
 def test_an_output_that_jumps_although_no_row_fails(tmp_path: Path) -> None:
     """A wrong factor of 0.8 % has cosine 1 and a small error: the table's rule says Yes."""
-    assert drifting(tmp_path, ("a", 0, 0), ("norm", 0, 8e-3), ("b", 8e-3, 8e-3)) == ["norm differs"]
+    assert drifting(tmp_path, ("a", 0, 0), ("norm", 0, 8e-3), ("b", 8e-3, 8e-3)) == [
+        "norm returns values that differ"
+    ]
 
 
 def test_the_first_input_that_is_apart(tmp_path: Path) -> None:
     assert drifting(tmp_path, ("a", 0, 0), ("b", 1e-3, 1e-3), ("c", 1e-3, 1e-3)) == [
-        "b is an input that differs"
+        "b takes in values that differ"
     ]
 
 
@@ -162,11 +185,14 @@ def test_rounding_is_no_suspect(dtype: Any, amount: float, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("dtype, amount", [(np.float32, 2e-5), (np.float16, 8e-3), (np.float64, 1e-12)])
 def test_more_than_rounding_is(dtype: Any, amount: float, tmp_path: Path) -> None:
-    assert drifting(tmp_path, ("a", 0, amount), dtype=dtype) == ["a differs"]
+    assert drifting(tmp_path, ("a", 0, amount), dtype=dtype) == ["a returns values that differ"]
 
 
 def test_growth_by_less_than_ten_times_is_no_jump(tmp_path: Path) -> None:
-    assert drifting(tmp_path, ("a", 5e-6, 4e-5)) == []
+    """No call is accused; the runs cannot be said to agree either."""
+    assert drifting(tmp_path, ("a", 5e-6, 4e-5)) == [
+        "a is the first whose values differ by more than rounding explains; the difference grew call by call"
+    ]
 
 
 def test_coarse_rounding_is_inherited(tmp_path: Path) -> None:
@@ -185,7 +211,7 @@ def test_coarse_rounding_is_inherited(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "before, named_",
     [
-        ("torch.float32", ["b is torch.bfloat16 in the target and torch.float32 in the golden"]),
+        ("torch.float32", ["b computes in another dtype (output.0: torch.bfloat16 against torch.float32)"]),
         ("torch.bfloat16", []),
     ],
 )
@@ -202,10 +228,11 @@ def test_the_first_call_in_another_dtype(before: str, named_: list[str], tmp_pat
     if not named_:
         target["Torch.b.0.forward"] = forward(tensor(dtype=before))
     found = report(tmp_path, target, golden)
-    assert [f"{one.row.split('.')[1]} {one.why.split(';')[0]}" for one in found.suspects] == named_
+    assert [f"{one.row.split('.')[1]} {one.why.split(',')[0]}" for one in found.suspects] == named_
+    assert outcome(found) is Outcome.AGREE, "the values agree within rounding"
 
 
-def test_a_difference_of_large_numbers_is_no_error(tmp_path: Path) -> None:
+def test_a_difference_of_large_numbers_may_be_rounding(tmp_path: Path) -> None:
     """Cancellation: the output is small beside the inputs, and so is its error beside them."""
     big = ARRAY * np.float32(1e4)
     ours, theirs = (np.float32(1.0) + ARRAY, np.float32(1.0) + ARRAY * np.float32(1.0005))
@@ -214,7 +241,13 @@ def test_a_difference_of_large_numbers_is_no_error(tmp_path: Path) -> None:
         for side, out in (("t", ours), ("g", theirs))
     ]
     (found,) = compare(Plan(runs[0], runs[1], tmp_path / "o", "0", formats=("csv",)), Manager())
-    assert found.suspects == []
+    assert outcome(found) is Outcome.CANNOT_TELL
+    assert named(found) == [
+        (
+            "Torch.sub.0.forward",
+            "returns values that differ, although its inputs agree, but rounding of its inputs explains as much",
+        )
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 3}', '{"a": "b", "b": "a"}'])

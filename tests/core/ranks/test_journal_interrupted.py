@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -278,4 +279,7 @@ def test_a_single_rank_in_chunks_is_interrupted(command: Command, held: Any) -> 
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130 and "Traceback" not in err and "error: " not in err, err
-    assert all("interrupted" in name for name in files(command.out))
+    tables = [name for name in files(command.out) if not name.startswith("answer_")]
+    assert all("interrupted" in name for name in tables)
+    for path in command.out.glob("answer_*.json"):
+        assert json.loads(path.read_text())["verdict"] != "AGREE", "not all rows were compared"

@@ -106,7 +106,7 @@ def test_null_agrees_with_null_only() -> None:
     [
         (1.05, 1.0, True),
         (1.0, 1.0, False),
-        (above(1.0), 1.0, True),
+        (above(1.0), 1.0, False),
         (-0.0, 0.0, False),
         (nan, nan, False),
         (nan, 1.0, True),

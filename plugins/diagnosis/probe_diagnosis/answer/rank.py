@@ -85,6 +85,8 @@ def _doubt(nodes: Sequence[Node], doubtful: Sequence[Node]) -> str:
         return "what follows agrees in its statistics again, which does not show that the values agree"
     if nodes and all(node.because.value.by == "checksum" for node in nodes):
         return "checksums do not say whether that is more than rounding"
+    if nodes and nodes[0].because.may_cancel:
+        return "what it takes in is so much larger that the difference may be rounding"
     if nodes and nodes[0].because.cause is Cause.GROWN and nodes[0].because.times <= GROWN:
         return "it may be rounding that has added up"
     return ""

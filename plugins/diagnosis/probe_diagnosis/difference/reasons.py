@@ -74,7 +74,8 @@ class Because:
         inputs: Agreement of the tensors that the op took in.
         argument: The argument that differs; None for none.
         earlier: Number of earlier values of the rank that were not compared.
-        given: The largest difference of the values that were sent, as a multiple of rounding.
+        given: The largest difference of the values that were sent, as a multiple of rounding; of a difference
+            that grew, that of the outputs beside the largest input.
         absent: Ranks that may have sent values, but were not compared in this call.
         times: The largest difference, as a multiple of rounding.
     """
@@ -97,10 +98,7 @@ class Because:
         if cause is Cause.GRADIENT:
             return f"differs, and {self._before()} ({shown})"
         if cause is Cause.GROWN:
-            grown = (
-                "is the first whose values differ by more than rounding explains; the difference grew call "
-            )
-            return f"{grown}by call, and no single call explains it ({shown})"
+            return f"{self._grown()} ({shown})"
         if cause is Cause.DIFFERENTLY:
             return self._differently(shown)
         called = ""
@@ -141,6 +139,24 @@ class Because:
         if self.absent:
             facts["ranks_not_compared"] = ", ".join(map(str, self.absent))
         return facts
+
+    @property
+    def may_cancel(self) -> bool:
+        """True for outputs that differ by no more than rounding of the larger inputs, which agree, explains."""
+        inputs = self.inputs
+        is_grown = self.cause is Cause.GROWN and not self.value.side.is_source
+        return is_grown and inputs.compared > 0 and max(inputs.worst, self.given) <= 1
+
+    def _grown(self) -> str:
+        """Return the clause on the first values that differ where no call introduces a difference."""
+        if self.may_cancel:
+            return f"returns values that differ, {self._agreement()}, but rounding of its inputs explains as much"
+        if self.value.is_exact:
+            return "returns other whole numbers, which inputs that differ within rounding may cause"
+        return (
+            "is the first whose values differ by more than rounding explains; the difference grew call by "
+            "call, and no single call explains it"
+        )
 
     def _differently(self, shown: str) -> str:
         """Return the clause on a call that was made differently, whose values agree or were not compared."""

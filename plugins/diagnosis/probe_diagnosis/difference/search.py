@@ -194,7 +194,8 @@ def _compute(walker: Walker, op: OpFacts) -> None:
     worst_here = worst_own if own >= taken else worst_input
     beyond = max(given if is_gradient(op.op) else own, taken)  # beside the largest gradient of the module
     if walker.grown is None and beyond > 1 and worst_here is not None:
-        grown = Because(Cause.GROWN, worst_here, earlier=past.lacking, times=max(own, taken))
+        earlier, inputs = past.lacking, inputs_of(op, taken)
+        grown = Because(Cause.GROWN, worst_here, inputs, None, earlier, given, times=max(own, taken))
         walker.grown = walker.node(op, grown)
     past.worst = max(past.worst, taken, own)
     past.lacking += op.lacking
