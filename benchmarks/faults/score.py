@@ -88,7 +88,7 @@ def cause_of(found: Mapping[str, Any]) -> Cause:
     return Cause(
         **parts,
         modules=(modules,) if isinstance(modules, str) else tuple(modules),
-        step=int(found.get("step") or 0),
+        step=int(re.sub(r"\D", "", str(found.get("step") or "")) or 0),
         partner=partner if isinstance(partner, str) else "",
     )
 

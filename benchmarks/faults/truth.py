@@ -32,7 +32,9 @@ INPUTS_AGREE = re.compile(
     r"|none of (its|their) (\w+ )?inputs differs?|(same|equal|identical) inputs"
 )
 INPUTS_DIFFER = re.compile(r"its inputs differ(?: by (?:up to )?(\S*\d|inf))?")
-BY = re.compile(r"differs by ([-+.\de]*\d) of the golden's root mean square")
+BY = re.compile(
+    r"(?:differs|(?<!unmasked rms )off) by ([-+.\de]*\d) (?:of|times) the golden's root mean square"
+)
 DTYPES = re.compile(r"is (?:torch\.)?(\w+) in the target and (?:torch\.)?(\w+) in the golden")
 ONLY = re.compile(r"only (?:in )?the (?:target|golden)|\b(?:missing|inserted)\b")
 DIFFERS = re.compile(r"\bdiffers?\b|\bis changed\b|\bchanges\b")

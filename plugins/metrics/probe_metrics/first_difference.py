@@ -188,9 +188,13 @@ class FirstDifference:
         relative = drift.relative_to(scale)
         if relative <= noise:
             return Verdict(Level.PASS, "", drift=drift)
-        explained = f"where rounding explains {noise:.2g}" if noise else "where nothing is rounded"
-        unit = "root mean square" if what.endswith("rms") else "largest value"
-        evidence = Reason("evidence", f"{what} off by {relative:.3g} of the golden's {unit}, {explained}")
+        explained = f"rounding explains at most {noise:.2g}" if noise else "nothing is rounded"
+        unit = "root mean square" if what.endswith("rms") else "largest magnitude"
+        off = f"off by {relative:.3g} times the golden's {unit}"
+        if not scale:
+            off = f"off by {distance:.3g}, where the golden is zero"
+        shown = off if what == "rms" else f"{what} {off}"
+        evidence = Reason("evidence", f"{shown}; {explained}")
         return Verdict(Level.ERROR, "", (evidence,), drift=drift)
 
     def _limits(self, target: str, golden: str) -> tuple[float, float]:

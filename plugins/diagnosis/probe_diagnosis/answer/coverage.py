@@ -21,7 +21,7 @@ WORDS = {
     TARGET_ONLY: "recorded in the target only",
     GOLDEN_ONLY: "recorded in the golden only",
     SHIFTED: "in calls that one run makes more often, so that they may be paired wrongly",
-    UNINITIALISED: "uninitialised memory, which holds nothing",
+    UNINITIALISED: "of uninitialised memory, which holds nothing",
     EMPTY: "without elements",
     REGION: "in calls that do not line up, so that they may be paired wrongly",
     ONE_NONE: "that one of the runs recorded as None",

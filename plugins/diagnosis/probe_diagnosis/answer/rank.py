@@ -23,7 +23,7 @@ GONE = ", but what the calls behind it return agrees"
 
 
 class Found:
-    """What was found on one rank.
+    """Findings on one rank.
 
     Args:
         facts: The facts about its ops.

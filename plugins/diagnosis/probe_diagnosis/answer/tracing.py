@@ -42,7 +42,7 @@ class Tracing:
         calls = [] if is_whole else self._producers(node)
         how = "returns what"
         if not any(calls):
-            calls, how = [list(self._before(side, facts)) for side in (0, 1)], "stands before"
+            calls, how = [list(self._before(side, facts)) for side in (0, 1)], "stands right before"
         if not any(calls):
             return cause
         side = 0 if calls[0] else 1
@@ -52,7 +52,7 @@ class Tracing:
         else:
             done = f"is called in the {('target', 'golden')[side]} only"
         takes = f"{how} {facts.op} takes in" if how == "returns what" else f"{how} {facts.op}"
-        detail = f"{done}, and {takes}, which {because.statement}"
+        detail = f"{done}, and {takes}: that call {because.statement}"
         names = {"target_only": calls[0], "golden_only": calls[1]}
         evidence = {**cause.evidence, **{name: _some(keys) for name, keys in names.items() if keys}}
         return replace(

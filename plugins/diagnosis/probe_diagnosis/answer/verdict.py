@@ -93,7 +93,7 @@ def _share(tally: Tally) -> str:
 def _agreement(tally: Tally, differently: Sequence[Finding]) -> str:
     parts = [f"within rounding in all {tally.compared:,} values that both runs recorded"]
     parts += [
-        f"besides, {tally.lacking[code]:,} {words_of(code)}"
+        f"besides, {tally.lacking[code]:,} value{'s' * (tally.lacking[code] != 1)} {words_of(code)}"
         for code in sorted(HARMLESS | NAMED)
         if tally.lacking[code]
     ]

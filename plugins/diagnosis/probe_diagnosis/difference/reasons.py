@@ -170,14 +170,11 @@ class Because:
 
     def _before(self) -> str:
         """Return a clause on what came before, no more than was compared."""
+        it = "them" if self.cause is Cause.TAKEN_IN else "it"
         if not self.earlier:
-            return (
-                "no earlier difference explains them"
-                if self.cause is Cause.TAKEN_IN
-                else ("no earlier difference explains it")
-            )
-        values = "1 was" if self.earlier == 1 else f"{self.earlier:,} were"
-        return f"none of the earlier values that were compared does ({values} not)"
+            return f"no earlier difference explains {it}"
+        values = "1 earlier value was" if self.earlier == 1 else f"{self.earlier:,} earlier values were"
+        return f"no difference that was found earlier explains {it}; {values} not compared"
 
     def _agreement(self) -> str:
         """Return a clause that says how well the inputs agree, no more than was compared."""
