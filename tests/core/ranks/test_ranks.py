@@ -45,7 +45,9 @@ def test_the_summary_says_where_each_rank_parts(probe: Any, pair: Any, tmp_path:
     good, bad = summary(tmp_path / "o")
     assert (good["Rank"], good["Differ"], good["First suspect"], good["Agree"]) == (0, 0, "", 6)
     assert (bad["Rank"], bad["Mode"], bad["Rows"], bad["Ops"]) == (1, "statistics", 6, 3)
-    assert bad["First suspect"] == "Torch.exp.1.forward.output.0" and "(output.0: max off by 8 of" in bad["Why"]
+    assert (
+        bad["First suspect"] == "Torch.exp.1.forward.output.0" and "(output.0: max off by 8 of" in bad["Why"]
+    )
     assert {name for name in files(tmp_path / "o") if "summary" in name} == {
         f"compare_summary_T.{format}" for format in ("xlsx", "csv", "jsonl")
     }

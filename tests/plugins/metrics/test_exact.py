@@ -185,7 +185,10 @@ def test_a_consumer_is_not_accused_where_other_integers_went_in(tmp_path: Path) 
     assert why(report) == [
         (f"{embed}.input.0", "takes in values that differ, and no earlier difference explains them")
     ]
-    assert "max off by 1.99e-05 of the golden's largest value, where nothing is rounded" in report.suspects[0].why
+    assert (
+        "max off by 1.99e-05 of the golden's largest value, where nothing is rounded"
+        in report.suspects[0].why
+    )
     assert report.advice is not None
     assert report.advice.node == f"{embed}.input.0", "nor does the advisor accuse it"
 

@@ -142,7 +142,7 @@ class Because:
 
     @property
     def may_cancel(self) -> bool:
-        """True for outputs that differ by no more than rounding of the larger inputs, which agree, explains."""
+        """True for outputs that differ by no more than rounding of larger inputs, which agree, explains."""
         inputs = self.inputs
         is_grown = self.cause is Cause.GROWN and not self.value.side.is_source
         return is_grown and inputs.compared > 0 and max(inputs.worst, self.given) <= 1
@@ -150,7 +150,8 @@ class Because:
     def _grown(self) -> str:
         """Return the clause on the first values that differ where no call introduces a difference."""
         if self.may_cancel:
-            return f"returns values that differ, {self._agreement()}, but rounding of its inputs explains as much"
+            rounding = "but rounding of its inputs explains as much"
+            return f"returns values that differ, {self._agreement()}, {rounding}"
         if self.value.is_exact:
             return "returns other whole numbers, which inputs that differ within rounding may cause"
         return (
