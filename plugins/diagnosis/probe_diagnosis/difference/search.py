@@ -28,7 +28,7 @@ from functools import cache
 from importlib.resources import files
 
 from probe_core.store.names import is_gradient
-from probe_diagnosis.difference.facts import UNJUDGED, Apart, OpFacts, is_module
+from probe_diagnosis.difference.facts import DIFFERS, UNJUDGED, Apart, OpFacts, is_module
 from probe_diagnosis.difference.meetings import Meetings
 from probe_diagnosis.difference.reasons import Because, Cause, first_differing, inputs_of
 from probe_diagnosis.difference.walking import Node, Past, Walker, taken_in, worst_of
@@ -168,7 +168,12 @@ def _compute(walker: Walker, op: OpFacts) -> None:
     was_named = past.named
     past.noise = max([past.noise, *(value.noise for value in op.values if not value.is_scalar)])
     taken, worst_input = worst_of(op.inputs(), past.noise)
-    given, worst_output = worst_of(op.outputs(), past.noise, _scale_of(op))
+    outputs = list(op.outputs())
+    if is_gradient(op.op):
+        outputs = [value for value in outputs if (value.distance, value.scale) not in walker.cancelled]
+    given, worst_output = worst_of(outputs, past.noise, _scale_of(op))
+    if is_backward(op.op) and given <= 1:
+        walker.cancelled.update((one.distance, one.scale) for one in outputs if one.state == DIFFERS)
     introduces = (
         worst_output is not None
         and given > 1

@@ -82,6 +82,8 @@ class Walker:
         before: The largest difference before the call that was reported last.
         vanished: Differences that were reported, and that no module around them passed on.
         replaced: Calls that do not line up and whose outputs differ, in case that another call takes them in.
+        cancelled: Distances and scales of gradients that are small beside what their calls took in, so that
+            rounding explains them; a parameter whose gradient is the same value is not reported.
     """
 
     rank: int
@@ -97,6 +99,7 @@ class Walker:
     before: float = 0.0
     vanished: list[Node] = field(default_factory=list)
     replaced: list[Node] = field(default_factory=list)
+    cancelled: set[tuple[float, float]] = field(default_factory=set)
 
     @property
     def op(self) -> OpFacts | None:

@@ -75,7 +75,7 @@ def test_a_large_input_hides_no_error_of_a_module(name: str, tmp_path: Path) -> 
 
 
 def test_a_mask_does_not_make_the_inputs_of_softmax_equal(tmp_path: Path) -> None:
-    """What a mask leaves is judged by itself."""
+    """Elements that a mask leaves are judged by themselves."""
     scores = normal(8, 8, seed=6)
     before, softmax = "Torch.matmul.0.forward", "Functional.softmax.0.forward"
 

@@ -23,7 +23,7 @@ def first(directory: Path, target: Any, golden: Any, task: str = "tensor") -> An
 
 
 def test_a_call_of_the_target_only(tmp_path: Path) -> None:
-    """What the next call takes in is what it returned."""
+    """The next call takes in what it returned."""
     cause = first(tmp_path, BEFORE | {DROP: call(Y, out=W), END: call(W, out=X)}, PLAIN)
     assert cause.op == DROP
     assert cause.reason.detail.startswith(f"is called in the target only, and returns what {END} takes in")
