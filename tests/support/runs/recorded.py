@@ -38,7 +38,8 @@ def write_tensor_run(directory: Path, calls: dict[str, tuple[list[Any], list[Any
             for number, array in enumerate(arrays):
                 name = f"{key}.{side}.{number}.npy"
                 np.save(files / name, array)
-                found.append(tensor(list(array.shape), data_name=name, dtype=f"torch.{array.dtype}"))
+                dtype = f"torch.{array.dtype}" if array.dtype.kind == "f" else "torch.float32"
+                found.append(tensor(list(array.shape), data_name=name, dtype=dtype))
         data[key] = forward(*leaves[0], output=leaves[1])
     path = write_run(directory, data, task="tensor")
     path.write_text(path.read_text().replace("pytorch", "mindspore"))
