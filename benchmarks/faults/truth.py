@@ -36,7 +36,10 @@ BY = re.compile(
     r"(?:differs|(?<!unmasked rms )off) by ([-+.\de]*\d) (?:of|times) the golden's root mean square"
 )
 DTYPES = re.compile(r"is (?:torch\.)?(\w+) in the target and (?:torch\.)?(\w+) in the golden")
-ONLY = re.compile(r"only (?:in )?the (?:target|golden)|\b(?:missing|inserted)\b")
+ONLY = re.compile(
+    r"only (?:in )?the (?:target|golden)|in the (?:target|golden) only|is called where the golden calls"
+    r"|\b(?:missing|inserted)\b"
+)
 DIFFERS = re.compile(r"\bdiffers?\b|\bis changed\b|\bchanges\b")
 SIDES = {"input_args": "input", "input_kwargs": "input", "input": "input", "output": "output"}
 NUMBERS = {
@@ -60,11 +63,11 @@ class Recorded:
         aliases = json.loads(header.pop("__metadata__", {}).get("alias", "{}"))
         return content, start, header, aliases
 
-    def count(self, op: str) -> int:
-        """Return the number of calls of the API or module of an op key inside the same module."""
+    def count(self, op: str, module: str = "") -> int:
+        """Return the number of calls of the API or module of an op key inside a module, or inside its own."""
         file = self.directory / "construct.json"
         parents = json.loads(file.read_text()) if file.is_file() else {}
-        place = plain_name(op), parents.get(op)
+        place = plain_name(op), module or parents.get(op)
         return sum((plain_name(key), parents.get(key)) == place for key in self.data)
 
     def leaves(self, op: str) -> dict[str, Any]:
@@ -199,7 +202,8 @@ def falsehoods(target: Path, golden: Path, cause: Cause) -> list[str] | None:
         return None
     runs = Recorded(target), Recorded(golden)
     if ONLY.search(cause.statement):
-        counts = [run.count(cause.op) for run in runs]
+        module = cause.modules[0] if cause.modules else ""
+        counts = [run.count(cause.op, module) for run in runs]
         return [] if counts[0] != counts[1] else [f"both runs make {counts[0]} such calls there"]
     pair = Pair(*runs, cause.op, cause.partner or cause.op)
     row = pair.named(cause.row.removeprefix(cause.op).strip("."))

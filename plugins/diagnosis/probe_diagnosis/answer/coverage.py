@@ -57,7 +57,7 @@ class Tally:
         floats_compared: For the target and the golden, the number of those that were compared.
         lacking: Number of values that were not compared, by the code of the reason.
         first: The name of the first such value, by the code of the reason.
-        failing: Number of rows whose verdict in the table is an error, though they agree within rounding.
+        failing: Number of tensors whose verdict in the table is an error, though they agree within rounding.
         failing_first: The name of the first such row.
     """
 
@@ -95,7 +95,7 @@ class Tally:
             self.first.setdefault(code, row.pair.name)
         else:
             self.compared += 1
-            if verdict.level is Level.ERROR and value.state == SAME:
+            if verdict.level is Level.ERROR and value.state == SAME and not value.is_scalar:
                 self._note_failing(row)
         self.both += len(kinds) == 2
         if code in HARMLESS or Kind.TENSOR not in kinds:

@@ -11,7 +11,7 @@ from probe_core.model.dtypes import kind, same
 from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.producers import output_dtypes
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.facts import UNJUDGED, OpFacts
+from probe_diagnosis.difference.facts import UNJUDGED, OpFacts, is_module
 from probe_diagnosis.difference.reasons import (
     AGREES,
     DIFFERS,
@@ -39,9 +39,7 @@ def made_differently(facts: RankFacts, limit: OpFacts | None) -> Iterator[Node]:
             because = Because(Cause.DIFFERENTLY, value, argument=argument, returned=returned)
             yield Node(facts.rank, op, because, 0, place)
         elif recast is not None and not told:
-            told = (
-                True  # where a run is in another dtype from its beginning, no call is the one that changed it
-            )
+            told = True  # in a run of another dtype from its beginning, no call is the one that changed it
             if agreed:
                 because = Because(Cause.DIFFERENTLY, recast, returned=returned)
                 yield Node(facts.rank, op, because, 0, place)
@@ -55,7 +53,7 @@ def lowered(facts: RankFacts, runs: Runs) -> Iterator[Finding]:
         waiting.setdefault(_kind(runs, key, 1), []).append(key)
     for key in facts.target_only:
         others = waiting.get(_kind(runs, key, 0))
-        if not others or key.startswith("Module."):
+        if not others or is_module(key):
             continue
         golden = others.pop(0)
         dtypes = output_dtypes(runs.both[0], key), output_dtypes(runs.both[1], golden)

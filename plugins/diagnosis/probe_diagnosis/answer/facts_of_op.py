@@ -41,7 +41,7 @@ def facts_of(op: Op, rows: Sequence[Row], values: Sequence[Apart], call: Call | 
     is_quiet, returns, agrees, lacking = call is None, False, True, 0
     for value in values:
         state = value.state
-        if state == DIFFERS or value.dtypes:
+        if state == DIFFERS or value.dtypes or value.is_in_region:
             is_quiet = False
         if not value.is_scalar:
             lacking += state == UNJUDGED

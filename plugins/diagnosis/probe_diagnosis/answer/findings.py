@@ -50,11 +50,11 @@ def folded(findings: Sequence[Finding]) -> list[Finding]:
     kept: dict[object, Finding] = {}
     same: dict[object, list[str]] = {}
     for number, one in enumerate(findings):
-        is_like = one.reason.code == Cause.ARGUMENT.value
         argument = str(one.evidence.get("argument", "")).removeprefix(one.op)
         key: object = number
-        if is_like:
-            key = one.rank, one.step, _kind(one.op), argument, one.evidence.get("argument_values")
+        if argument and one.reason.code in (Cause.ARGUMENT.value, Cause.DIFFERENTLY.value):
+            said = one.reason.code, one.evidence.get("argument_values"), one.reason.detail.rpartition(")")[2]
+            key = one.rank, one.step, _kind(one.op), argument, said
         if key in kept:
             same[key].append(one.op)
         else:

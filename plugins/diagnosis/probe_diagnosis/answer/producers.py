@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from probe_core.model import Kind, Record, Side, Value
 from probe_core.model.run import Run
+from probe_diagnosis.difference.facts import is_module
 
 SEARCHED = 4096
 """Number of records before a call that are searched for the producer of what it takes in."""
@@ -38,7 +39,7 @@ def producer(run: Run, op: str, row: str) -> str:
     for before in range(place - 1, max(-1, place - 1 - SEARCHED), -1):
         record = run.record(before)
         if _returns(record, value):
-            if not record.key.startswith("Module."):
+            if not is_module(record.key):
                 return record.key
             module = module or record.key
     return module

@@ -10,7 +10,7 @@ from probe_core.model.answers import Finding
 from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.producers import producer
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.facts import UNJUDGED, OpFacts
+from probe_diagnosis.difference.facts import UNJUDGED, OpFacts, is_module
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import is_move
 from probe_diagnosis.difference.walking import Node
@@ -34,7 +34,7 @@ class Tracing:
     def traced(self, cause: Finding, node: Node) -> Finding:
         """Return the cause; of values out of nowhere, the calls of one run only that they come from."""
         because, facts = node.because, node.facts
-        is_whole = because.cause is Cause.INTRODUCED and facts.op.startswith("Module.")
+        is_whole = because.cause is Cause.INTRODUCED and is_module(facts.op)
         if because.cause is Cause.INTRODUCED and because.inputs.by_statistics and is_move(facts.op):
             return self._with_order(cause, node)
         if because.cause is not Cause.TAKEN_IN and not is_whole:
@@ -108,9 +108,9 @@ class Tracing:
             place -= 1
             if names[place] in alone:
                 found.append(names[place])
-            elif not names[place].startswith("Module."):
+            elif not is_module(names[place]):
                 break
-        yield from reversed([key for key in found if not key.startswith("Module.")] or found)
+        yield from reversed([key for key in found if not is_module(key)] or found)
 
 
 def _some(names: Sequence[str]) -> str:

@@ -24,6 +24,9 @@ ENOUGH = 0.5
 GRAVITY = (Outcome.AGREE, Outcome.CANNOT_TELL, Outcome.NOT_COMPARABLE, Outcome.DIVERGED)
 """Outcomes of ranks: that of all ranks is the last of them that occurs."""
 
+INTERRUPTED = "the comparison was interrupted; later calls were not compared"
+"""Sentence on a comparison that was stopped before its end."""
+
 
 def answer_of(
     causes: Sequence[Finding],
@@ -46,7 +49,7 @@ def answer_of(
         interrupted: True if rows are missing because the comparison was interrupted.
         unfinished: Sentences on runs whose record is incomplete.
     """
-    missing = (*unfinished, *tally.sentences())
+    missing = (*unfinished, *((INTERRUPTED,) if interrupted else ()), *tally.sentences())
     coverage = tally.coverage()
     outcome = _outcome(causes, tally, doubt=doubt, interrupted=interrupted)
     if outcome is Outcome.DIVERGED:

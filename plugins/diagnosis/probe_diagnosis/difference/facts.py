@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,8 +15,13 @@ from probe_diagnosis.collectives.calls import Call
 SAME, DIFFERS, UNJUDGED = "same", "differs", "unjudged"
 """States of a value, as the file of a rank spells them."""
 
+IN_REGION = "paired within calls that do not line up"
+"""End of the evidence of an unjudged value whose sides differ, but may not be meant to be the same."""
+
 POLICY = "first_difference"
 """Name of the policy that decides if two values differ."""
+
+_MODULE = re.compile(r"\.(?:forward|backward)\.\d+$|\.parameters_grad\b")
 
 
 class Apart(NamedTuple):
@@ -65,6 +71,11 @@ class Apart(NamedTuple):
     def is_exact(self) -> bool:
         """True if nothing is rounded, so that every difference counts."""
         return not self.noise and math.isfinite(self.distance)
+
+    @property
+    def is_in_region(self) -> bool:
+        """True if its sides differ, but are those of calls that do not line up."""
+        return self.state == UNJUDGED and self.why.endswith(IN_REGION)
 
     def times(self, scale: float, noise: float) -> float:
         """Return the distance as a multiple of rounding.
@@ -155,7 +166,7 @@ def apart(row: Row, line: str = "") -> Apart:
         return _one_null(slot, of_target, line)
     state = DIFFERS if verdict.level is Level.ERROR else SAME
     if row.pair.how is How.REGION and state == DIFFERS:
-        state, why = UNJUDGED, "paired within calls that do not line up"
+        state, why = UNJUDGED, f"{why}; {IN_REGION}" if why else IN_REGION
     drift = verdict.drift
     if drift is None:
         distance, scale, noise, jump = math.inf if state == DIFFERS else 0.0, 1.0, 0.0, 0.0
@@ -173,6 +184,11 @@ def apart(row: Row, line: str = "") -> Apart:
         slot.name, slot.side, state, distance, scale, noise, jump, False, why, by, breaks, is_rare, line,
         dtypes, masked,
     )  # fmt: skip
+
+
+def is_module(key: str) -> bool:
+    """Return True for a call of a module of any framework, and for the gradients of its parameters."""
+    return _MODULE.search(key) is not None
 
 
 def _one_null(slot: Slot, target: Value, line: str) -> Apart:

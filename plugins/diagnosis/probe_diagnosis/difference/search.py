@@ -28,7 +28,7 @@ from functools import cache
 from importlib.resources import files
 
 from probe_core.store.names import is_gradient
-from probe_diagnosis.difference.facts import UNJUDGED, Apart, OpFacts
+from probe_diagnosis.difference.facts import DIFFERS, UNJUDGED, Apart, OpFacts, is_module
 from probe_diagnosis.difference.meetings import Meetings
 from probe_diagnosis.difference.reasons import Because, Cause, first_differing, inputs_of
 from probe_diagnosis.difference.walking import Node, Past, Walker, taken_in, worst_of
@@ -148,7 +148,7 @@ def is_move(key: str) -> bool:
 def _has_own_scale(key: str) -> bool:
     """Return True if the outputs of an op do not grow with its inputs."""
     parts = key.split(".")
-    if parts[0] == "Module":
+    if is_module(key):
         return not is_backward(key)
     return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _apis()["own_scale"]
 
@@ -177,7 +177,11 @@ def _compute(walker: Walker, op: OpFacts) -> None:
     scale = _scale_of(op)
     taken, worst_input = worst_of(op.inputs(), past.noise)
     own, worst_own = worst_of(outputs, past.noise)  # later ops take the outputs in, so far apart
-    given, worst_output = worst_of(outputs, past.noise, scale) if scale and own else (own, worst_own)
+    if is_gradient(op.op):
+        outputs = [value for value in outputs if (value.distance, value.scale) not in walker.cancelled]
+    given, worst_output = worst_of(outputs, past.noise, scale) if own else (own, worst_own)
+    if is_backward(op.op) and given <= 1:
+        walker.cancelled.update((one.distance, one.scale) for one in outputs if one.state == DIFFERS)
     saved = walker.saved_by(op.op, max(taken, own))
     introduces = (
         worst_output is not None
@@ -196,8 +200,14 @@ def _compute(walker: Walker, op: OpFacts) -> None:
         walker.further.append(walker.node(op, _reason_of(op, worst_output, taken, given, past)))
     if was_named and max(taken, given) > 1:
         walker.behind.append(op.op)
+    walker.replaced += [
+        walker.node(op, Because(Cause.INTRODUCED, value, inputs_of(op, taken), earlier=past.lacking))
+        for value in op.outputs()
+        if value.is_in_region
+    ]
     worst_here = worst_own if own >= taken else worst_input
-    if walker.grown is None and max(own, taken) > 1 and worst_here is not None:
+    beyond = max(given if is_gradient(op.op) else own, taken)  # beside the largest gradient of the module
+    if walker.grown is None and beyond > 1 and worst_here is not None:
         earlier, inputs = past.lacking, inputs_of(op, taken)
         grown = Because(Cause.GROWN, worst_here, inputs, None, earlier, given, times=max(own, taken))
         walker.grown = walker.node(op, grown)
@@ -211,7 +221,7 @@ def _is_witness_of_itself(op: OpFacts) -> bool:
     Modules hold parameters and states, and backward calls read what the forward pass left behind.
     """
     inputs = inputs_of(op, 0.0)
-    is_call = not op.op.startswith("Module.") and not is_backward(op.op) and not is_gradient(op.op)
+    is_call = not is_module(op.op) and not is_backward(op.op)
     return is_call and inputs.compared > 0 and not inputs.lacking and not op.is_shifted
 
 

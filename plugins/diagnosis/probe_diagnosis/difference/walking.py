@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from probe_diagnosis.difference.facts import Apart, OpFacts
+from probe_diagnosis.difference.facts import IN_REGION, Apart, OpFacts
 from probe_diagnosis.difference.reasons import Because, Cause
 
 
@@ -80,9 +80,12 @@ class Walker:
         grown: The first op with values that differ by more than rounding explains.
         behind: The calls whose values differ behind the first that was reported.
         before: The largest difference before the call that was reported last.
-        saved: The largest difference of what each forward call took in or returned, which its backward call may
-            read.
+        saved: The largest difference of what each forward call took in or returned; its backward call may
+            read that.
         vanished: Differences that were reported, and that no module around them passed on.
+        replaced: Calls that do not line up and whose outputs differ, in case that another call takes them in.
+        cancelled: Distances and scales of gradients that are small beside what their calls took in, so that
+            rounding explains them; a parameter whose gradient is the same value is not reported.
     """
 
     rank: int
@@ -98,6 +101,8 @@ class Walker:
     before: float = 0.0
     saved: dict[str, float] = field(default_factory=dict)
     vanished: list[Node] = field(default_factory=list)
+    replaced: list[Node] = field(default_factory=list)
+    cancelled: set[tuple[float, float]] = field(default_factory=set)
 
     @property
     def op(self) -> OpFacts | None:
@@ -110,8 +115,15 @@ class Walker:
         self.place += 1
 
     def name(self, facts: OpFacts, because: Because) -> None:
-        """Report an op as the first difference; it replaces a module around it that was reported."""
+        """Report an op as the first difference; it replaces a module around it that was reported.
+
+        If it takes in what a call that does not line up returned, that call is reported.
+        """
         node = self.node(facts, because)
+        source = self._source_of(because)
+        if source is not None:
+            node = source
+            self.behind.append(facts.op)
         if not self.past.named:
             self.nodes.append(node)
             self.past.named = True
@@ -135,6 +147,17 @@ class Walker:
         if worst:
             self.saved[op] = worst
         return 0.0
+
+    def _source_of(self, because: Because) -> Node | None:
+        """Return the call that does not line up and returned the value that an op takes in, if any."""
+        if because.cause is not Cause.TAKEN_IN:
+            return None
+        value = because.value._replace(why=f"{because.value.why}; {IN_REGION}")
+        for node in reversed(self.replaced):
+            returned = node.because.value
+            if (returned.distance, returned.scale, returned.why) == (value.distance, value.scale, value.why):
+                return node
+        return None
 
     def forgive(self, module: OpFacts) -> None:
         """Take back what was reported within a module whose own outputs agree."""

@@ -45,7 +45,7 @@ def test_the_fault_of_a_recorded_run(case: str, version: str, analyze: Analysis,
     assert "was called with a different argument" in node["reason"]
     assert any("in f, " in frame for frame in node["stack_info"])
     assert analyze.names() == [
-        "compare_result_rank0.json", "compare_result_rank1.json", "diff_analyze.json",
+        "answer.json", "compare_result_rank0.json", "compare_result_rank1.json", "diff_analyze.json",
     ]  # fmt: skip
 
 
@@ -98,7 +98,8 @@ def test_a_run_against_itself_names_nothing(case: str, analyze: Analysis, runs: 
     for version in ("8.3.3", "26.2.0") if case != "md5_L1_dist2" else ("26.2.0",):
         golden = runs(case, version) / "bench_dump/step0"
         assert analyze(golden, golden) == {}
-        assert analyze.names() == ["compare_result_rank0.json", "compare_result_rank1.json"]
+        assert analyze.names() == ["answer.json", "compare_result_rank0.json", "compare_result_rank1.json"]
+        assert analyze.probe.out.startswith("AGREE: within rounding in all ")
         assert "no difference beyond rounding in 2 rank(s)" in analyze.probe.out
         for rank in (0, 1):
             assert all(entry["is_same"] for entry in analyze.rank(rank).values())
@@ -147,7 +148,7 @@ def test_one_pair_of_files(analyze: Analysis, runs: Any) -> None:
     )
     for arguments in ((target / "dump.json", golden / "dump.json"), (target, golden), ("-i", compare)):
         assert named(analyze(*arguments)) == [("rank_1", FAULT)]
-        assert analyze.names() == ["compare_result_rank1.json", "diff_analyze.json"]
+        assert analyze.names() == ["answer.json", "compare_result_rank1.json", "diff_analyze.json"]
         assert "first difference among 1 rank(s):" in analyze.probe.out
 
 
@@ -155,15 +156,17 @@ def test_a_pair_of_files_without_number_is_rank_0(analyze: Analysis, tmp_path: P
     target = write_run(tmp_path / "a", program(1.05, 1.05))
     golden = write_run(tmp_path / "b", GOOD)
     assert named(analyze(target, golden)) == [("rank_0", "Torch.mul.0.forward")]
-    assert analyze.names() == ["compare_result_rank0.json", "diff_analyze.json"]
+    assert analyze.names() == ["answer.json", "compare_result_rank0.json", "diff_analyze.json"]
 
 
 def test_a_row_is_named_only_of_a_table_that_is_written(analyze: Analysis, runs: Any) -> None:
     both = [runs("tensor_L1_dist2") / f"{side}_dump/step0/rank1" for side in ("npu", "bench")]
     analyze(*both)
-    assert "first suspects:\n    Tensor.__mul__.0" in analyze.probe.out and "(row" not in analyze.probe.out
+    assert (
+        "\n  1. rank 1, Tensor.__mul__.0.forward\n" in analyze.probe.out and "(row" not in analyze.probe.out
+    )
     analyze(*both, "--format", "csv", "-c")
-    assert "(row " in analyze.probe.out
+    assert "\n  1. rank 1, Tensor.__mul__.0.forward  (row 10)\n" in analyze.probe.out
 
 
 def test_tables_are_written_only_where_they_are_asked_for(analyze: Analysis, written: Any) -> None:

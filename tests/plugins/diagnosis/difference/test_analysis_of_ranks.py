@@ -169,8 +169,11 @@ def test_resuming_analyses_all_ranks(analyze: Analysis, written: Any) -> None:
 def test_only_the_first_nodes_are_printed(analyze: Analysis, written: Any) -> None:
     found = analyze(*written([program(1.05, 1.05)] * 8, [GOOD] * 8))
     assert len(found) == 8
-    assert analyze.probe.out.count("Torch.mul.0.forward\n") == 5
-    assert "and 3 more" in analyze.probe.out
+    verdict, heading, nodes = analyze.probe.out.partition("first difference among ")
+    assert heading
+    for printed in (verdict, nodes):
+        assert printed.count("Torch.mul.0.forward\n") == 5
+        assert "and 3 more" in printed
 
 
 # -- variables saved on their own ------------------------------------------------------------------
@@ -277,7 +280,7 @@ def test_no_room_for_the_analysis(analyze: Analysis, written: Any, monkeypatch: 
     monkeypatch.setattr(Path, "write_text", full)
     assert analyze(target / "rank0", golden / "rank0", code=2) == {}
     assert "No space left on device" in analyze.probe.err
-    assert analyze.names() == ["compare_result_rank0.json"]
+    assert analyze.names() == ["answer.json", "compare_result_rank0.json"]
 
 
 def test_an_interrupted_comparison_is_not_analysed(
@@ -294,6 +297,10 @@ def test_an_interrupted_comparison_is_not_analysed(
     target, golden = written([program(1.05, 1.05)], [GOOD])
     monkeypatch.setattr(RankFile, "write", interrupted)
     assert analyze(target / "rank0", golden / "rank0", code=130) == {}
-    (path,) = analyze.out.iterdir()
+    answer, path = sorted(analyze.out.iterdir())
+    assert analyze.probe.out.startswith("DIVERGED: Torch.mul.0.forward returns values that differ, ")
+    assert strictly(answer)["not_captured"] == [
+        "the comparison was interrupted; later calls were not compared"
+    ]
     assert path.name.startswith("compare_result_rank0_") and path.name.endswith("_interrupted.json")
     assert list(strictly(path)) == ["Torch.relu.0.forward", "Torch.mul.0.forward"]

@@ -143,7 +143,9 @@ def test_another_default_is_named_first_and_explained(
     fault = DEFAULTS[name]
     monkeypatch.setattr(nn, fault.layer, fault.build(getattr(nn, fault.layer)))
     report, _ = compared(recorded(fault.net, level, tmp_path, rel=1e-2), tmp_path / "out")
-    assert report.suspects[0].row == fault.suspect
+    first = report.answer.causes[0]
+    assert first.evidence.get("argument", first.row) == fault.suspect
+    assert report.suspects[0].op == first.op
     assert {suspect.op.rpartition(".forward")[0].rpartition(".")[0] for suspect in report.suspects} == {
         fault.suspect.partition(".0.forward")[0]
     }, "what takes it in is no finding"

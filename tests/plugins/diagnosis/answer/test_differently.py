@@ -1,0 +1,82 @@
+"""Calls that were made differently within rounding: causes to know of, and no difference of values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from support.probe import Probe
+from support.runs.answered import answered, call, normal, record, statistics
+
+X, Y, Z = (normal(seed=number) for number in range(3))
+CHAIN = {f"Torch.f{number}.0.forward": call(X, out=X) for number in range(4)}
+NORM = [f"Functional.layer_norm.{number}.forward" for number in range(3)]
+
+
+def answer(directory: Path, target: Any, golden: Any, task: str = "tensor") -> Any:
+    found = answered(directory, target, golden, task).answer
+    assert found is not None
+    return found
+
+
+def test_another_argument_within_rounding_is_named_and_the_values_agree(tmp_path: Path, probe: Probe) -> None:
+    target, golden = (CHAIN | {NORM[0]: call(X, eps, out=X)} for eps in (1e-6, 1e-5))
+    found = answer(tmp_path, target, golden)
+    assert found.outcome.value == "AGREE"
+    assert found.sentence.endswith(f"; 1 call was made differently, {NORM[0]} first")
+    (cause,) = found.causes
+    assert cause.reason.detail == (
+        "was called with a different argument (input.1: 1e-06 against 1e-05), and what it returns agrees "
+        "within rounding"
+    )
+    assert cause.evidence["argument"] == f"{NORM[0]}.input.1"
+    runs = [record(tmp_path / "again" / name, calls) for name, calls in (("t", target), ("g", golden))]
+    assert probe("compare", *runs, "-o", tmp_path / "o", "--fail-on", "suspect") == 1
+
+
+def test_equal_findings_are_folded(tmp_path: Path) -> None:
+    target, golden = (CHAIN | {key: call(X, eps, out=X) for key in NORM} for eps in (1e-6, 1e-5))
+    found = answer(tmp_path, target, golden)
+    assert [(cause.op, cause.same) for cause in found.causes] == [(NORM[0], tuple(NORM[1:]))]
+
+
+def test_equal_findings_are_folded_where_they_are_the_cause(tmp_path: Path) -> None:
+    wrong = [call(one, 0.5, out=other) for one, other in ((X, Y), (Y, Z), (Z, X))]
+    right = [call(X, 0.1, out=X) for _ in NORM]
+    target, golden = (CHAIN | dict(zip(NORM, calls)) for calls in (wrong, right))
+    found = answer(tmp_path, target, golden)
+    assert found.outcome.value == "DIVERGED"
+    assert [(cause.op, cause.same) for cause in found.causes] == [(NORM[0], tuple(NORM[1:]))]
+
+
+def test_another_dtype_within_rounding(tmp_path: Path) -> None:
+    lower = {**statistics(X), "dtype": "torch.bfloat16"}
+    whole = statistics(X)
+    low = "Torch.matmul.0.forward"
+    before = {key: call(whole, out=whole) for key in CHAIN}
+    target, golden = (before | {low: call(whole, out=one)} for one in (lower, whole))
+    found = answer(tmp_path, target, golden, "statistics")
+    assert found.outcome.value == "AGREE"
+    (cause,) = found.causes
+    assert cause.op == low
+    assert cause.reason.detail == (
+        "computes in another dtype (output.0: torch.bfloat16 against torch.float32), and what it returns "
+        "agrees within rounding"
+    )
+
+
+def test_a_run_in_another_dtype_from_its_beginning_is_meant_to_be(tmp_path: Path) -> None:
+    whole, lower = statistics(X), {**statistics(X), "dtype": "torch.bfloat16"}
+    target, golden = ({key: call(one, out=one) for key in CHAIN} for one in (lower, whole))
+    found = answer(tmp_path, target, golden, "statistics")
+    assert found.outcome.value == "AGREE"
+    assert not found.causes
+
+
+def test_arguments_behind_the_cause_are_not_named_as_made_differently(tmp_path: Path) -> None:
+    target, golden = (
+        {"Torch.a.0.forward": call(X, out=out)} | CHAIN | {NORM[0]: call(X, eps, out=X)}
+        for out, eps in ((Y, 1e-6), (X, 1e-5))
+    )
+    found = answer(tmp_path, target, golden)
+    assert [cause.op for cause in found.causes] == ["Torch.a.0.forward"]

@@ -1,0 +1,83 @@
+"""The answer on the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from probe_diagnosis.answer.printing import LONGEST, show
+
+from probe_core.model.answers import Answer, Coverage, Finding, Outcome
+from probe_core.model.rows import Reason
+
+CAUSE = Finding(
+    "Torch.a.0.forward", "Torch.a.0.forward.output.0", Reason("introduced", "returns values that differ"), {}, "7",
+    ("Module.in.M.forward.0", "Module.out.M.forward.0"), "a.py, line 3", "", 2, ("Torch.b.0.forward",), 1200,
+    ("Torch.a.1.forward",),
+)  # fmt: skip
+
+
+def printed(
+    capsys: pytest.CaptureFixture[str], answer: Answer, file: Path | None = None, brief: bool = False
+) -> str:
+    show(answer, file, brief=brief)
+    return capsys.readouterr().out
+
+
+def test_all_that_an_answer_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = Answer(
+        Outcome.DIVERGED, "DIVERGED: a: b", (CAUSE,), Coverage(2000, 1000), ("3 values lost",), ("Do this.",), ("odd",)
+    )  # fmt: skip
+    assert printed(capsys, answer, Path("o/answer_0.json")).splitlines() == [
+        "DIVERGED: a: b",
+        "  1. rank 2, Torch.a.0.forward  (row 7)",
+        "        returns values that differ",
+        "        in Module.in.M.forward.0",
+        "        a.py, line 3",
+        "        the same in 1 other call, Torch.a.1.forward first",
+        "        1,200 later calls differ, Torch.b.0.forward first",
+        "  note: odd",
+        "  compared: 1,000 of 2,000 recorded values",
+        "    not compared: 3 values lost",
+        "  next: Do this.",
+        "  wrote o/answer_0.json",
+    ]
+
+
+def test_a_plain_cause_has_no_empty_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    cause = Finding("Torch.a.0.forward", "", Reason("introduced", "differs"))
+    answer = Answer(Outcome.DIVERGED, "DIVERGED: a", (cause,), Coverage(1, 1))
+    assert printed(capsys, answer).splitlines() == [
+        "DIVERGED: a",
+        "  1. Torch.a.0.forward",
+        "        differs",
+        "  compared: 1 of 1 recorded values",
+    ]
+
+
+def test_one_and_several_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
+    cause = Finding(
+        "Torch.a.0.forward", "", Reason("introduced", "differs"), consequences=("Torch.b.0.forward",),
+        consequence_count=1, same=("Torch.a.1.forward", "Torch.a.2.forward"),
+    )  # fmt: skip
+    out = printed(capsys, Answer(Outcome.DIVERGED, "DIVERGED: a", (cause,), Coverage(1, 1)))
+    assert "        1 later call differs, Torch.b.0.forward first\n" in out
+    assert "        the same in 2 other calls, Torch.a.1.forward first\n" in out
+
+
+def test_a_brief_answer_is_its_verdict_and_its_file(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = Answer(Outcome.AGREE, "AGREE: all", (CAUSE,), Coverage(1, 1), ("x",), ("y",))
+    assert printed(capsys, answer, Path("f.json"), brief=True) == "AGREE: all\n  wrote f.json\n"
+
+
+def test_many_causes_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = Answer(Outcome.DIVERGED, "DIVERGED: a", (CAUSE,) * 8, Coverage(1, 1))
+    out = printed(capsys, answer)
+    assert "  5. rank 2, " in out and "  6. " not in out and "  and 3 more\n" in out
+
+
+def test_names_of_a_run_cannot_write_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    cause = Finding("Torch.\x1b[31m.0.forward", "", Reason("x", "d\nd" * LONGEST), where="\x07")
+    out = printed(capsys, Answer(Outcome.DIVERGED, "DIVERGED: \x1b[2J", (cause,), Coverage(1, 1)))
+    assert "\x1b" not in out and "\x07" not in out
+    assert max(map(len, out.splitlines())) <= LONGEST + 40

@@ -1,0 +1,228 @@
+"""Rules of the verdict, and its sentences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from probe_diagnosis.answer.coverage import Tally
+from probe_diagnosis.answer.verdict import answer_of
+from support.probe import Probe
+from support.runs.answered import call, normal, record
+from support.runs.differences import strictly
+
+from probe_core.model.answers import Finding, Outcome
+from probe_core.model.rows import Reason
+
+CAUSE = Finding("Torch.a.0.forward", "", Reason("introduced", "differs"), where="a.py:3")
+OTHER = Finding("Torch.b.0.forward", "", Reason("made differently", "computes in another dtype"))
+
+
+def tally(compared: int = 100, of: int = 100, golden: int | None = None, **fields: Any) -> Tally:
+    """Counts of tensors of floating point."""
+    floats = [of, of if golden is None else golden]
+    return Tally(of, compared, floats, [compared, compared], **fields)
+
+
+def lacking(**counts: int) -> dict[str, Any]:
+    return {"lacking": Counter(counts), "first": {code: f"Torch.{code}.0.forward" for code in counts}}
+
+
+def sentence(*arguments: Any, **keywords: Any) -> str:
+    return answer_of(*arguments, **keywords).sentence
+
+
+# -- AGREE -----------------------------------------------------------------------------------------------
+
+
+def test_agreement_needs_every_value_of_both_runs() -> None:
+    assert sentence([], [], tally()) == "AGREE: within rounding in all 100 values that both runs recorded"
+    assert answer_of([], [], tally(compared=99, **lacking(unreadable=1))).outcome is Outcome.CANNOT_TELL
+
+
+@pytest.mark.parametrize("code", ["uninitialised", "empty", "not_recorded"])
+def test_exceptions_are_excused_by_name(code: str) -> None:
+    answer = answer_of([], [], tally(compared=98, **lacking(**{code: 2})))
+    assert answer.outcome is Outcome.AGREE
+    assert answer.sentence.startswith("AGREE: within rounding in all 98 values that both runs recorded; ")
+    assert "besides, 2 " in answer.sentence
+    assert answer.missing == (answer.missing[0],)
+    assert f"the first is Torch.{code}.0.forward" in answer.missing[0]
+
+
+def test_an_agreement_says_what_one_run_lacks_and_what_was_made_differently() -> None:
+    text = sentence([], [OTHER], tally(compared=90, **lacking(target_only=7, golden_only=3)))
+    assert text.endswith("; 10 more were recorded in one run only; 1 call was made differently, "
+                         "Torch.b.0.forward first")  # fmt: skip
+    text = sentence([], [OTHER, CAUSE], tally())
+    assert text.endswith(
+        "values that both runs recorded; 2 calls were made differently, Torch.b.0.forward first"
+    )
+    assert answer_of([], [OTHER], tally()).causes == (OTHER,)
+
+
+# -- NOT COMPARABLE ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("compared", "outcome"), [(9, "NOT COMPARABLE"), (10, "CANNOT TELL")])
+def test_less_than_a_tenth_of_the_target_is_not_comparable(compared: int, outcome: str) -> None:
+    answer = answer_of([], [], tally(compared, **lacking(no_golden_file=100 - compared)))
+    assert answer.outcome.value == outcome
+    assert f"({100 - compared} values without a tensor file in the golden; the first is " in answer.sentence
+    assert answer.next == ("Copy or record the missing tensor files again, and compare again.",)
+
+
+def test_causes_in_less_than_a_tenth_show_nothing() -> None:
+    answer = answer_of([CAUSE], [], tally(compared=9, **lacking(target_only=91)))
+    assert answer.sentence.startswith(
+        "NOT COMPARABLE: only 9 of the target's 100 floating-point tensors could be compared (91 values "
+        "recorded in the target only; the first is Torch.target_only.0.forward"
+    )
+
+
+def test_runs_without_tensors_of_floating_point_are_judged_by_all_values() -> None:
+    assert answer_of([], [], Tally(both=10, compared=10)).outcome is Outcome.AGREE
+    text = sentence([], [], Tally(both=100, compared=5, **lacking(target_only=900)))
+    assert text.startswith("NOT COMPARABLE: only 5 of the target's 1,000 values could be compared (")
+    assert answer_of([], [], Tally()).outcome is Outcome.NOT_COMPARABLE
+
+
+# -- CANNOT TELL -----------------------------------------------------------------------------------------
+
+
+def test_a_value_of_both_runs_that_was_not_measured() -> None:
+    text = sentence([], [], tally(compared=98, **lacking(metric_failed=2)))
+    assert text.startswith("CANNOT TELL: nothing that was compared differs, but 2 values were not (2 values ")
+
+
+@pytest.mark.parametrize("golden", [None, 100])
+def test_much_that_one_run_lacks(golden: int | None) -> None:
+    """It counts for either run."""
+    found = tally(40, 100 if golden is None else 40, golden, **lacking(target_only=60))
+    assert sentence([], [], found).startswith(
+        "CANNOT TELL: nothing that was compared differs, but only 40% of one run's floating-point tensors were"
+    )
+    assert answer_of([], [], tally(50, 100, **lacking(target_only=50))).outcome is Outcome.AGREE
+
+
+def test_rows_that_fail_by_the_rule_of_the_table() -> None:
+    text = sentence([], [], tally(failing=3, failing_first="Torch.x.0.forward.output.0"))
+    assert text.startswith(
+        "CANNOT TELL: 3 rows fail by the rule of the table, Torch.x.0.forward.output.0 first"
+    )
+
+
+def test_an_interrupted_comparison() -> None:
+    answer = answer_of([], [], tally(), interrupted=True)
+    assert answer.sentence == (
+        "CANNOT TELL: the comparison was interrupted, and nothing that was compared until then differs"
+    )
+    answer = answer_of([CAUSE], [], tally(), interrupted=True)
+    assert answer.outcome is Outcome.DIVERGED
+    assert answer.missing == ("the comparison was interrupted; later calls were not compared",)
+
+
+def test_causes_in_doubt() -> None:
+    answer = answer_of([CAUSE], [], tally(), doubt="checksums do not say")
+    assert answer.sentence == "CANNOT TELL: Torch.a.0.forward differs, at a.py:3; checksums do not say"
+    assert answer.causes == (CAUSE,)
+
+
+# -- DIVERGED --------------------------------------------------------------------------------------------
+
+
+def test_the_first_cause_is_the_sentence() -> None:
+    answer = answer_of([CAUSE, OTHER], [], tally(), notes=["a note"], unfinished=["the target is unfinished"])
+    assert answer.sentence == "DIVERGED: Torch.a.0.forward differs, at a.py:3"
+    assert (answer.causes, answer.notes) == ((CAUSE, OTHER), ("a note",))
+    assert answer.missing == ("the target is unfinished",)
+
+
+def test_a_verdict_on_a_part_of_the_target_says_so() -> None:
+    text = sentence([CAUSE], [], tally(compared=30, **lacking(target_only=70)))
+    assert text.endswith("a.py:3; only 30% of the target's floating-point tensors could be compared")
+
+
+# -- several ranks -----------------------------------------------------------------------------------------
+
+X, Y = normal(seed=1), normal(seed=2)
+GOOD = {f"Torch.f{number}.0.forward": call(X, out=X) for number in range(4)}
+BAD = GOOD | {"Torch.f1.0.forward": call(X, out=Y), "Torch.f2.0.forward": call(Y, out=Y)}
+
+
+def step(directory: Path, *ranks: Any) -> Path:
+    for number, calls in enumerate(ranks):
+        record(directory / f"rank{number}", calls)
+    return directory
+
+
+def folded(tmp_path: Path, probe: Probe, target: list[Any], golden: list[Any], code: int = 0) -> Any:
+    """The answer over all ranks."""
+    sides = step(tmp_path / "t", *target), step(tmp_path / "g", *golden)
+    assert probe("compare", *sides, "-o", tmp_path / "o", "-j", "1") == code, probe.err
+    (path,) = (tmp_path / "o").glob("answer_*.json")
+    found = strictly(path)
+    assert probe.out.startswith(found["sentence"])
+    return found
+
+
+def test_ranks_that_agree(tmp_path: Path, probe: Probe) -> None:
+    found = folded(tmp_path, probe, [GOOD, GOOD], [GOOD, GOOD])
+    assert found["verdict"] == "AGREE"
+    assert found["sentence"].startswith("AGREE: within rounding in all ")
+    assert found["sentence"].endswith("(2 of 2 comparisons agree)")
+    assert found["coverage"]["compared"] == 16
+
+
+def test_one_rank_of_two_diverged(tmp_path: Path, probe: Probe) -> None:
+    found = folded(tmp_path, probe, [GOOD, BAD], [GOOD, GOOD])
+    assert found["sentence"].startswith(
+        "DIVERGED: on rank 1, Torch.f1.0.forward returns values that differ, "
+    )
+    assert found["sentence"].endswith("(1 of 2 comparisons diverged)")
+    assert [rank["verdict"] for rank in found["steps"][0]["ranks"]] == ["AGREE", "DIVERGED"]
+    (cause,) = found["causes"]
+    assert (cause["op"], cause["rank"]) == ("Torch.f1.0.forward", 1)
+    assert cause["consequences"] == {"count": 1, "first": ["Torch.f2.0.forward"]}
+
+
+def test_a_rank_that_cannot_be_compared_is_no_agreement(tmp_path: Path, probe: Probe) -> None:
+    few = {"Torch.f0.0.forward": GOOD["Torch.f0.0.forward"]}
+    many = {f"Torch.g{number}.0.forward": call(X, out=X) for number in range(30)}
+    found = folded(tmp_path, probe, [GOOD, few | many], [GOOD, few])
+    assert found["verdict"] == "NOT COMPARABLE"
+    assert found["sentence"].endswith("(1 of 2 comparisons cannot be compared)")
+
+
+def test_a_rank_that_failed_is_no_agreement(tmp_path: Path, probe: Probe) -> None:
+    golden = step(tmp_path / "g", GOOD, GOOD)
+    target = step(tmp_path / "t", GOOD, GOOD)
+    (target / "rank1" / "dump.json").write_text("{")
+    assert probe("compare", target, golden, "-o", tmp_path / "o", "-j", "1") == 2
+    assert probe.out.startswith("CANNOT TELL: 1 of 2 comparisons failed; nothing differs in the others")
+    (path,) = (tmp_path / "o").glob("answer_*.json")
+    failed = next(rank for rank in strictly(path)["steps"][0]["ranks"] if rank["verdict"] is None)
+    assert failed["rank"] == 1
+    assert "dump.json" in failed["error"]
+
+
+def test_a_rank_that_failed_hides_no_difference(tmp_path: Path, probe: Probe) -> None:
+    golden = step(tmp_path / "g", GOOD, GOOD)
+    target = step(tmp_path / "t", BAD, GOOD)
+    (target / "rank1" / "dump.json").write_text("{")
+    assert probe("compare", target, golden, "-o", tmp_path / "o", "-j", "1") == 2
+    assert probe.out.startswith("DIVERGED: Torch.f1.0.forward returns values that differ")
+
+
+def test_the_first_step_with_causes_is_named(tmp_path: Path, probe: Probe) -> None:
+    for side, steps in (("t", (GOOD, BAD, BAD)), ("g", (GOOD, GOOD, GOOD))):
+        for number, calls in enumerate(steps):
+            step(tmp_path / side / f"step{number}", calls)
+    assert probe("compare", tmp_path / "t", tmp_path / "g", "-o", tmp_path / "o", "-j", "1") == 0, probe.err
+    assert probe.out.startswith("DIVERGED: in step1, Torch.f1.0.forward returns values that differ")
+    (path,) = (tmp_path / "o").glob("answer_*.json")
+    found = strictly(path)
+    assert [cause["step"] for cause in found["causes"]] == ["step1"]
+    assert [one["step"] for one in found["steps"]] == ["step0", "step1", "step2"]

@@ -1,0 +1,201 @@
+"""Sentences of reasons say no more than their evidence."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from probe_diagnosis.difference.facts import SAME, UNJUDGED, Apart
+from probe_diagnosis.difference.reasons import Because, Cause, Inputs, first_differing, inputs_of, shown_value
+from support.runs.ops import UNSET, argument, op, value
+
+from probe_core.model import Side
+
+SHOWN = value(50, row="Torch.a.0.forward.output.0", side=Side.OUTPUT)
+END = " (output.0: rms 50 apart)"
+
+
+def statement(cause: Cause = Cause.INTRODUCED, inputs: Inputs = Inputs(2), **fields: Any) -> str:  # noqa: B008
+    found = Because(cause, SHOWN, inputs, **fields).statement
+    assert found.endswith(END) or fields.get("absent")
+    return found.removesuffix(END)
+
+
+# -- the inputs --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("inputs", "told"),
+    [
+        (Inputs(), "and it takes in no tensor"),
+        (Inputs(lacking=1), "and no input tensor was compared"),
+        (Inputs(2), "although its inputs agree"),
+        (Inputs(2, worst=0.4), "although its inputs agree within rounding"),
+        (Inputs(2, worst=7.0), "far more than its inputs do"),
+        (Inputs(2, by_statistics=True), "although the statistics of its inputs agree"),
+        (Inputs(1, 2), "although 1 of its 3 inputs agree and 2 could not be compared"),
+        (Inputs(1, 2, 0.4), "although 1 of its 3 inputs agree within rounding and 2 could not be compared"),
+        (Inputs(2, masked=True), "although its inputs agree but for what is masked"),
+    ],
+)
+def test_the_inputs_of_what_a_call_introduced(inputs: Inputs, told: str) -> None:
+    assert statement(inputs=inputs) == f"returns values that differ, {told}"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "told"),
+    [
+        (Inputs(2), "although its inputs agree"),
+        (Inputs(2, worst=7.0), "although its inputs are finite"),
+        (Inputs(2, worst=7.0, holds_rare=True), "and its inputs differ"),
+        (Inputs(lacking=2), "and no input tensor was compared"),
+    ],
+)
+def test_the_inputs_of_a_call_that_returns_nan(inputs: Inputs, told: str) -> None:
+    assert statement(Cause.NOT_FINITE, inputs) == f"returns nan or inf where the golden does not, {told}"
+
+
+def test_agreement_is_counted_over_tensors_only() -> None:
+    masked = value(0, masked=True)
+    by_statistics = value(0.5, by="statistics")
+    rare = value(0, is_rare=True)
+    facts = op("Torch.a.0.forward", [masked, by_statistics, rare, UNSET, argument()], [50])
+    assert inputs_of(facts, 0.5) == Inputs(3, 1, 0.5, True, True, True)
+    assert inputs_of(op("Torch.a.0.forward", [], [50]), 0) == Inputs()
+    parameters = op("Module.a.A.forward.0", [], [])
+    weight = value(0, row="Module.a.A.forward.0.parameters.weight", side=Side.PARAMETERS)
+    assert inputs_of(type(parameters)(parameters.op, (weight,)), 0).compared == 1
+
+
+# -- arguments ---------------------------------------------------------------------------------------------
+
+
+def test_another_argument_is_said_before_the_values() -> None:
+    other = argument()._replace(row="Torch.a.0.forward.input.1")
+    assert statement(Cause.ARGUMENT, argument=other) == (
+        "was called with a different argument (input.1: 1.05 against 1.0) and returns values that differ"
+    )
+    assert statement(Cause.NOT_FINITE, argument=other).startswith(
+        "was called with a different argument (input.1: 1.05 against 1.0) and returns nan or inf"
+    )
+    evidence = Because(Cause.ARGUMENT, SHOWN, Inputs(2), other).evidence
+    assert (evidence["argument"], evidence["argument_values"]) == (other.row, "1.05 against 1.0")
+
+
+def test_a_call_that_was_made_differently_within_rounding() -> None:
+    other = argument()._replace(row="Torch.a.0.forward.input.1")
+    found = Because(Cause.DIFFERENTLY, SHOWN, Inputs(1), other).statement
+    assert found.endswith("(input.1: 1.05 against 1.0), and what it returns agrees within rounding")
+    found = Because(Cause.DIFFERENTLY, SHOWN, Inputs(0), other).statement
+    assert found.endswith("(input.1: 1.05 against 1.0); what it returns was not compared")
+    recast = SHOWN._replace(dtypes="torch.bfloat16 against torch.float32")
+    found = Because(Cause.DIFFERENTLY, recast, Inputs(1)).statement
+    assert found == (
+        "computes in another dtype (output.0: torch.bfloat16 against torch.float32), and what it returns "
+        "agrees within rounding"
+    )
+
+
+def test_the_first_argument_that_differs() -> None:
+    rounded = Apart("x", Side.INPUT, SAME, 1e-9, 1.0, 1e-6, is_scalar=True)
+    other = argument()
+    assert first_differing([argument(False), rounded, other], 0.0) is other
+    assert first_differing([argument(False), rounded], 0.0) is None
+    assert first_differing([other._replace(state=UNJUDGED)], 0.0) is None
+
+
+# -- what came before ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cause", "begin", "it"),
+    [(Cause.TAKEN_IN, "takes in values that differ", "them"), (Cause.GRADIENT, "differs", "it")],
+)
+def test_nothing_is_claimed_of_earlier_values_that_were_not_compared(
+    cause: Cause, begin: str, it: str
+) -> None:
+    assert statement(cause) == f"{begin}, and no earlier difference explains {it}"
+    assert statement(cause, earlier=1) == (
+        f"{begin}, and no difference that was found earlier explains {it}; 1 earlier value was not compared"
+    )
+    assert statement(cause, earlier=1200) == (
+        f"{begin}, and no difference that was found earlier explains {it}; 1,200 earlier values were not "
+        "compared"
+    )
+    assert Because(cause, SHOWN, earlier=3).evidence["earlier_values_not_compared"] == 3
+
+
+def test_a_difference_that_grew_accuses_no_call() -> None:
+    found = statement(Cause.GROWN, Inputs(2, worst=3.0))
+    assert found == (
+        "is the first whose values differ by more than rounding explains; the difference grew call by call, "
+        "and no single call explains it"
+    )
+
+
+def test_a_difference_that_cancellation_explains_did_not_grow() -> None:
+    found = statement(Cause.GROWN, Inputs(2, worst=0.5), given=0.5)
+    assert "grew" not in found
+    assert found == (
+        "returns values that differ, although its inputs agree within rounding, but rounding of its inputs "
+        "explains as much"
+    )
+
+
+# -- communication -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (0.0, "although no difference was found in what was sent"),
+        (0.5, "although what was sent agrees within rounding"),
+        (3.0, "far more than what was sent does"),
+    ],
+)
+def test_what_was_sent(given: float, told: str) -> None:
+    assert statement(Cause.DELIVERED, given=given) == f"delivers values that differ, {told}"
+
+
+def test_ranks_that_may_have_sent_what_differs() -> None:
+    assert statement(Cause.DELIVERED, absent=(3,)) == (
+        f"delivers values that differ{END}; rank 3 may have sent them, and was not compared in this call"
+    )
+    assert statement(Cause.DELIVERED, absent=(3, 5)).endswith(
+        "; ranks 3, 5 may have sent them, and were not compared in this call"
+    )
+    assert Because(Cause.DELIVERED, SHOWN, absent=(3, 5)).evidence["ranks_not_compared"] == "3, 5"
+
+
+# -- evidence ----------------------------------------------------------------------------------------------
+
+
+def test_evidence_holds_the_numbers_of_the_statement() -> None:
+    shown = SHOWN._replace(by="tensor", distance=0.5, scale=2.0, noise=0.01)
+    assert Because(Cause.INTRODUCED, shown, Inputs(2, 1, 0.5), times=25.0).evidence == {
+        "value": shown.row, "judged_by": "tensor", "difference": "rms 50 apart", "relative_distance": 0.25,
+        "rounding": 0.01, "times_rounding": 25.0, "inputs_compared": 2, "inputs_not_compared": 1,
+        "inputs_times_rounding": 0.5,
+    }  # fmt: skip
+
+
+def test_evidence_of_a_difference_without_size_holds_no_number_of_it() -> None:
+    shown = SHOWN._replace(distance=math.inf, scale=1.0, why="checksum a against b", by="checksum")
+    evidence = Because(Cause.INTRODUCED, shown, Inputs(2, worst=math.inf)).evidence
+    assert not evidence.keys() & {"relative_distance", "times_rounding", "inputs_times_rounding"}
+    assert evidence["difference"] == "checksum a against b"
+
+
+@pytest.mark.parametrize(
+    ("row", "name"),
+    [
+        ("Torch.a.0.forward.output.0", "output.0"),
+        ("Module.a.A.forward.0.parameters.weight", "parameters.weight"),
+        ("Torch.a.0.backward.input.1", "input.1"),
+        ("x", "x"),
+    ],
+)
+def test_the_short_name_of_a_value(row: str, name: str) -> None:
+    assert shown_value(SHOWN._replace(row=row)) == f"{name}: rms 50 apart"
+    assert shown_value(SHOWN._replace(row=row, why="")) == name
