@@ -142,12 +142,14 @@ class Forward:
         inputs: Arguments of the model by name.
         context: Holds while the model runs.
         call: Calls the model in another way.
+        backward: False for the forward pass alone.
     """
 
     model: nn.Module
     inputs: Mapping[str, Any]
     context: Callable[[], AbstractContextManager[Any]] = nullcontext
     call: Callable[..., Any] | None = None
+    backward: bool = True
 
     def run(self, recorder: Recorder) -> None:
         """Run the model, seeded, and record it."""
@@ -156,8 +158,9 @@ class Forward:
             recorder.start(self.model)
             output = (self.call or self.model)(**self.inputs)
             output = output if isinstance(output, Tensor) else output[0]
-            weights = torch.linspace(-1, 1, output.shape[-1])  # the squares of a layer norm's output sum to 1
-            (output.float() * weights).pow(2).mean().backward()
+            if self.backward:
+                weights = torch.linspace(-1, 1, output.shape[-1])  # the squares of a norm's output sum to 1
+                (output.float() * weights).pow(2).mean().backward()
             recorder.stop()
 
 

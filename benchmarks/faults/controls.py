@@ -140,7 +140,7 @@ def padding_with_rope(other: bool) -> Forward:
     batch = padded()
     if not other:
         batch["position_ids"] = positions(batch["attention_mask"])
-    return Forward(nets.llama(), batch)
+    return Forward(nets.llama(), batch, backward=False)  # the gradients of hidden positions do differ
 
 
 @control("batch-in-halves", "A batch is computed in two halves, and the results are joined.")

@@ -134,6 +134,7 @@ def positions(mask: Tensor) -> Tensor:
     "F15",
     "The positions of a batch that is padded on the left count the padding.",
     Line(place=r"transformer\.wpe"),
+    Line(text=r"transformer\.wpe"),
     Line(row="position_ids"),
 )
 def padded_positions(wrong: bool) -> Forward:

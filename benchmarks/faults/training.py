@@ -223,7 +223,7 @@ def lost_updates(wrong: bool) -> Training:
 @known_fault(
     "T13",
     "The labels are shifted by the data loader, and shifted again by the loss.",
-    Line(op=r"Functional\.(pad|cross_entropy)"),
+    Line(op=r"Functional\.(pad|cross_entropy)|Tensor\.roll"),
     Line(row=r"\.input\.", text=r"ForCausalLMLoss, .*labels"),
     Line(row="labels"),
     Line(text=r"(?i)^(ladder|phase|rung)\S* .*\b(loss|batch|label)"),

@@ -8,10 +8,11 @@ from dataclasses import replace
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_core.model.dtypes import kind, same
+from probe_diagnosis.answer.arguments import api, differing, said
 from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.producers import output_dtypes
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.facts import UNJUDGED, OpFacts, is_module
+from probe_diagnosis.difference.facts import PARAMETER, UNJUDGED, OpFacts, is_module
 from probe_diagnosis.difference.reasons import (
     AGREES,
     DIFFERS,
@@ -46,8 +47,8 @@ def made_differently(facts: RankFacts, limit: OpFacts | None) -> Iterator[Node]:
         agreed = agreed or (recast is None and any(value.is_float for value in op.values))
 
 
-def lowered(facts: RankFacts, runs: Runs) -> Iterator[Finding]:
-    """Yield the calls of both runs that are unpaired because they compute in another dtype."""
+def lowered(facts: RankFacts, runs: Runs, *, with_arguments: bool) -> Iterator[Finding]:
+    """Yield the calls of both runs that are unpaired because of another dtype or, if asked for, argument."""
     waiting: dict[tuple[str, tuple[str, ...]], list[str]] = {}
     for key in facts.golden_only:
         waiting.setdefault(_kind(runs, key, 1), []).append(key)
@@ -57,22 +58,26 @@ def lowered(facts: RankFacts, runs: Runs) -> Iterator[Finding]:
             continue
         golden = others.pop(0)
         dtypes = output_dtypes(runs.both[0], key), output_dtypes(runs.both[1], golden)
+        evidence: dict[str, float | int | str] = {}
         if all(len(one) == 1 and kind(one[0]) == "float" for one in dtypes) and not same(
             dtypes[0][0], dtypes[1][0]
         ):
             detail = f"computes in {dtypes[0][0]} where the golden's {golden} computes in {dtypes[1][0]}"
-            evidence: dict[str, float | int | str] = {
-                "target_dtype": dtypes[0][0],
-                "golden_dtype": dtypes[1][0],
-            }
-            modules = runs.modules(key)
-            yield Finding(key, "", Reason(Cause.DIFFERENTLY.value, detail), evidence, "", modules,
-                          runs.where(key), rank=facts.rank)  # fmt: skip
+            evidence = {"target_dtype": dtypes[0][0], "golden_dtype": dtypes[1][0]}
+        else:
+            arguments = [one for one in differing(*runs.both, key, golden) if one.is_grave]
+            if not (arguments and with_arguments):
+                continue
+            detail = f"was called with other arguments than the golden's {golden} ({said(arguments)})"
+            evidence = {"argument": f"{key}.{arguments[0].name}", "argument_values": arguments[0].text}
+        modules = runs.modules(key)
+        yield Finding(key, "", Reason(Cause.DIFFERENTLY.value, detail), evidence, "", modules,
+                      runs.where(key), rank=facts.rank)  # fmt: skip
 
 
 def _kind(runs: Runs, op: str, side: int) -> tuple[str, tuple[str, ...]]:
     """Return the API of a call, and the modules around it."""
-    return _api(op), runs.modules(op, side)
+    return api(op), runs.modules(op, side)
 
 
 def with_the_same(facts: RankFacts, causes: Sequence[Finding], nodes: Sequence[Node]) -> list[Finding]:
@@ -81,11 +86,11 @@ def with_the_same(facts: RankFacts, causes: Sequence[Finding], nodes: Sequence[N
     for cause, node in zip(causes, nodes):
         argument = node.because.argument
         if cause.reason.code == Cause.ARGUMENT.value and argument is not None:
-            wanted = _api(node.facts.op), argument.row.removeprefix(node.facts.op), argument.why
+            wanted = api(node.facts.op), argument.row.removeprefix(node.facts.op), argument.why
             same = tuple(
                 op.op
                 for op in facts.ops
-                if op.op != node.facts.op and _api(op.op) == wanted[0]
+                if op.op != node.facts.op and api(op.op) == wanted[0]
                 for value in op.arguments()
                 if (value.row.removeprefix(op.op), value.why) == wanted[1:]
             )
@@ -97,11 +102,6 @@ def with_the_same(facts: RankFacts, causes: Sequence[Finding], nodes: Sequence[N
 def is_none(node: Node) -> bool:
     """Return True for a call whose only difference is an argument that one run has and the other has not."""
     argument = node.because.argument
-    is_made = node.because.cause is Cause.DIFFERENTLY and argument is not None
-    return is_made and argument is not None and "None" in argument.why and node.because.returned == AGREES
-
-
-def _api(op: str) -> str:
-    """Return the name of the API or the class of the module of an op."""
-    parts = op.split(".")
-    return parts[-3] if len(parts) > 3 else op
+    if node.because.cause is not Cause.DIFFERENTLY or argument is None or argument.by == PARAMETER:
+        return False
+    return "None" in argument.why and node.because.returned == AGREES

@@ -45,8 +45,9 @@ class Found:
         unseen = list(searched.vanished)
         if len(nodes) == 1 and not behind and _has_no_effect(nodes[0]):
             unseen += [nodes.pop()]
-        doubtful = [node for node in unseen if node.because.value.by == "statistics"] if not nodes else []
-        nodes = nodes or doubtful or searched.grown
+        doubtful = [node for node in unseen if node.because.value.by == "statistics"]
+        is_doubtful = bool(doubtful) and not nodes  # what follows agrees in its statistics again
+        nodes = [*doubtful, *nodes] or searched.grown
         tracing = Tracing(facts, runs)
         causes = [
             tracing.traced(finding(node, runs.where, behind if n == 0 else ()), node)
@@ -54,8 +55,8 @@ class Found:
         ]
         causes = folded(with_the_same(facts, causes, nodes))
         made = list(made_differently(facts, nodes[0].facts if nodes else None))
-        unlike = [node for node in made if not is_none(node)]
-        differently = folded([*lowered(facts, runs), *(finding(node, runs.where) for node in unlike)])
+        others = [finding(node, runs.where) for node in made if not is_none(node)]
+        differently = folded([*lowered(facts, runs, with_arguments=not nodes), *others])
         is_grown = bool(nodes) and nodes[0].because.cause is Cause.GROWN
         if is_grown and differently:
             causes, differently = [*differently, *causes], []
@@ -67,7 +68,7 @@ class Found:
             differently,
             facts.tally,
             notes=[f"{node.facts.op} {node.why}{'' if is_none(node) else GONE}" for node in notes],
-            doubt=_doubt(nodes, doubtful),
+            doubt=_doubt(nodes, is_doubtful),
             interrupted=self._interrupted,
             unfinished=runs.unfinished(),
         )
@@ -79,9 +80,9 @@ def _has_no_effect(node: Node) -> bool:
     return node.because.cause is Cause.TAKEN_IN and node.facts.agrees
 
 
-def _doubt(nodes: Sequence[Node], doubtful: Sequence[Node]) -> str:
+def _doubt(nodes: Sequence[Node], is_doubtful: bool) -> str:
     """Return the reason why differences do not show that the runs diverged; empty if they do."""
-    if doubtful:
+    if is_doubtful:
         return "what follows agrees in its statistics again, which does not show that the values agree"
     if nodes and all(node.because.value.by == "checksum" and not node.because.argument for node in nodes):
         return "checksums do not say whether that is more than rounding"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
+from probe_diagnosis.answer.arguments import Argument, api, differing, said
 from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.producers import producer
 from probe_diagnosis.answer.runs import Runs
@@ -47,25 +48,40 @@ class Tracing:
             return cause
         side = 0 if calls[0] else 1
         op = calls[side][-1]
-        if all(calls):
+        code = Cause.ONE_SIDED
+        arguments = self._arguments(calls)
+        if arguments:
+            code, done = Cause.ARGUMENT, f"was called with other arguments ({said(arguments)})"
+        elif all(calls):
             done = f"is called where the golden calls {_some(calls[1])}"
         else:
             done = f"is called in the {('target', 'golden')[side]} only"
         takes = f"{how} {facts.op} takes in" if how == "returns what" else f"{how} {facts.op}"
-        detail = f"{done}, and {takes}: that call {because.statement}"
+        modules = self._runs.modules(op, side)
+        there = facts.within[0] if facts.within else ""
+        inside = f" (in {there})" if there and there not in modules else ""
+        detail = f"{done}, and {takes}{inside}: that call {because.statement}"
         names = {"target_only": calls[0], "golden_only": calls[1]}
         evidence = {**cause.evidence, **{name: _some(keys) for name, keys in names.items() if keys}}
+        if arguments:
+            evidence |= {"argument": f"{op}.{arguments[0].name}", "argument_values": arguments[0].text}
         return replace(
             cause,
             op=op,
             row="",
-            modules=tuple(dict.fromkeys([*self._runs.modules(op, side), *cause.modules])),
-            reason=Reason(Cause.ONE_SIDED.value, detail),
+            modules=modules,
+            reason=Reason(code.value, detail),
             evidence=evidence,
             where=self._runs.where(op, side),
             consequences=(facts.op, *cause.consequences),
             consequence_count=cause.consequence_count + 1,
         )
+
+    def _arguments(self, calls: list[list[str]]) -> list[Argument]:
+        """Return the arguments that differ between the last calls, if both runs call the same API there."""
+        if not all(calls) or api(calls[0][-1]) != api(calls[1][-1]):
+            return []
+        return differing(*self._runs.both, calls[0][-1], calls[1][-1])
 
     def _producers(self, node: Node) -> list[list[str]]:
         """Return for each run the call of that run only that returned what the op takes in, if any."""

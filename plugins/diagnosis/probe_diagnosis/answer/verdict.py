@@ -128,9 +128,10 @@ def _undecided(causes: Sequence[Finding], tally: Tally, *, doubt: str, interrupt
         )
     if tally.unexcused:
         return f"nothing that was compared differs, but {tally.unexcused:,} values were not{_most(tally)}"
+    whose = "target" if tally.share == tally.least_share else "golden"
     return (
-        f"nothing that was compared differs, but only {tally.least_share:.0%} of one run's floating-point "
-        f"tensors were{_most(tally)}"
+        f"nothing that was compared differs, but only {tally.least_share:.0%} of the {whose}'s "
+        f"floating-point tensors were{_most(tally)}"
     )
 
 
@@ -192,12 +193,20 @@ def over_all(answers: Mapping[str, Answer], causes: Sequence[Finding], failed: i
             text = f"{first and f'{first}: '}{answers[first].sentence.partition(': ')[2]}"
     if several:
         like = sum(answer.outcome is outcome for answer in ranks)
-        text += f" ({like} of {len(answers) + failed} comparisons {_ending(outcome)})"
-    missing = tuple(dict.fromkeys(text for answer in ranks for text in answer.missing))
+        if like:
+            text += f" ({like} of {len(answers) + failed} comparisons {_ending(outcome)})"
+    missing = ranks[0].missing if not several else _missing(ranks, counts)
     steps = tuple(dict.fromkeys(text for answer in ranks for text in answer.next))
     found = causes if several else ranks[0].causes
     notes = tuple(dict.fromkeys(text for answer in ranks for text in answer.notes))
     return Answer(outcome, f"{outcome.value}: {text}", tuple(found), coverage, missing, steps, notes)
+
+
+def _missing(ranks: Sequence[Answer], counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Return what is missing of all ranks: the sentences on their runs, then the counts of all of them."""
+    on_runs = dict.fromkeys(text for rank in ranks for text in rank.missing if not text[0].isdigit())
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return (*on_runs, *(f"{count:,} value{'s' * (count != 1)} {words_of(code)}" for code, count in ordered))
 
 
 def _ending(outcome: Outcome) -> str:

@@ -18,6 +18,9 @@ SAME, DIFFERS, UNJUDGED = "same", "differs", "unjudged"
 IN_REGION = "paired within calls that do not line up"
 """End of the evidence of an unjudged value whose sides differ, but may not be meant to be the same."""
 
+PARAMETER = "parameter"
+"""Mark in place of the data that a value was judged by: one run has None, the other a trained tensor."""
+
 POLICY = "first_difference"
 """Name of the policy that decides if two values differ."""
 
@@ -163,7 +166,7 @@ def apart(row: Row, line: str = "") -> Apart:
         return Apart(slot.name, slot.side, UNJUDGED, is_scalar=is_scalar, why=why, line=line)
     of_target, of_golden = target.value, golden.value
     if (of_target.kind is Kind.NULL) != (of_golden.kind is Kind.NULL):
-        return _one_null(slot, of_target, line)
+        return _one_null(slot, of_target, of_golden, line)
     state = DIFFERS if verdict.level is Level.ERROR else SAME
     if row.pair.how is How.REGION and state == DIFFERS:
         state, why = UNJUDGED, f"{why}; {IN_REGION}" if why else IN_REGION
@@ -191,11 +194,12 @@ def is_module(key: str) -> bool:
     return _MODULE.search(key) is not None
 
 
-def _one_null(slot: Slot, target: Value, line: str) -> Apart:
+def _one_null(slot: Slot, target: Value, golden: Value, line: str) -> Apart:
     """Return the distance of a value that one run recorded as None: that of an argument if taken in."""
     state = DIFFERS if slot.side.is_source else UNJUDGED
     why = "None against a value" if target.kind is Kind.NULL else "a value against None"
-    return Apart(slot.name, slot.side, state, math.inf, 1.0, is_scalar=True, why=why, line=line)
+    by = PARAMETER if target.requires_grad or golden.requires_grad else ""
+    return Apart(slot.name, slot.side, state, math.inf, 1.0, is_scalar=True, why=why, by=by, line=line)
 
 
 def _recast(target: str, golden: str) -> str:

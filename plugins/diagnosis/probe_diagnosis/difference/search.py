@@ -180,12 +180,10 @@ def _compute(walker: Walker, op: OpFacts) -> None:
     if is_gradient(op.op):
         outputs = [value for value in outputs if (value.distance, value.scale) not in walker.cancelled]
     given, worst_output = worst_of(outputs, past.noise, scale) if own else (own, worst_own)
-    if is_backward(op.op) and given <= 1:
-        walker.cancelled.update((one.distance, one.scale) for one in outputs if one.state == DIFFERS)
     saved = walker.saved_by(op.op, max(taken, own))
     introduces = (
         worst_output is not None
-        and given > 1
+        and given > (worst_output.jump if worst_output.by == "statistics" else 1)
         and given > worst_output.jump * max(taken, saved)
         and not (taken and worst_output.is_exact)
         and not (saved and _selects(op.op))
@@ -196,7 +194,7 @@ def _compute(walker: Walker, op: OpFacts) -> None:
             walker.name(op, _reason_of(op, worst_output, taken, given, past))
         elif worst_input is not None and taken > 1 and taken > worst_input.jump * past.worst:
             walker.name(op, taken_in(worst_input, taken, past))
-    elif introduces and taken <= 1 and worst_output is not None and _is_witness_of_itself(op):
+    elif introduces and taken <= 1 and worst_output is not None and _is_witness_of_itself(op, worst_output):
         walker.further.append(walker.node(op, _reason_of(op, worst_output, taken, given, past)))
     if was_named and max(taken, given) > 1:
         walker.behind.append(op.op)
@@ -205,21 +203,45 @@ def _compute(walker: Walker, op: OpFacts) -> None:
         for value in op.outputs()
         if value.is_in_region
     ]
-    worst_here = worst_own if own >= taken else worst_input
-    beyond = max(given if is_gradient(op.op) else own, taken)  # beside the largest gradient of the module
-    if walker.grown is None and beyond > 1 and worst_here is not None:
-        earlier, inputs = past.lacking, inputs_of(op, taken)
-        grown = Because(Cause.GROWN, worst_here, inputs, None, earlier, given, times=max(own, taken))
-        walker.grown = walker.node(op, grown)
+    _look_for_growth(walker, op, (own, worst_own), given)
     past.worst = max(past.worst, taken, own)
     past.lacking += op.lacking + sum([v.state == UNJUDGED and not v.is_scalar for v in op.values])
 
 
-def _is_witness_of_itself(op: OpFacts) -> bool:
+def _look_for_growth(walker: Walker, op: OpFacts, own: tuple[float, Apart | None], given: float) -> None:
+    """Keep the first op with values that differ by more than rounding explains.
+
+    A value that is small beside what its call took in, such as a difference of large numbers, is rounding;
+    the next call that takes it in and returns a value of that size is the first.
+
+    Args:
+        walker: The rank.
+        op: The op.
+        own: The largest difference of its outputs, as a multiple of rounding, and the output that has it.
+        given: The same beside the largest input.
+    """
+    known = walker.cancelled
+    inputs = [value for value in op.inputs() if (value.distance, value.scale) not in known]
+    taken = worst_of(inputs, walker.past.noise)
+    if given <= 1:
+        known.update((one.distance, one.scale) for one in op.outputs() if one.state == DIFFERS)
+        own = 0.0, None
+    times, worst = own if own[0] >= taken[0] else taken
+    if walker.grown is None and times > 1 and worst is not None:
+        because = Because(
+            Cause.GROWN, worst, inputs_of(op, taken[0]), None, walker.past.lacking, given, times=times
+        )
+        walker.grown = walker.node(op, because)
+
+
+def _is_witness_of_itself(op: OpFacts, output: Apart) -> bool:
     """Return True if a call depends on nothing but what was compared of it.
 
-    Modules hold parameters and states, and backward calls read what the forward pass left behind.
+    Modules hold parameters and states, and backward calls read what the forward pass left behind. Statistics
+    that agree do not show that behind a difference the values do.
     """
+    if output.by == "statistics":
+        return False
     inputs = inputs_of(op, 0.0)
     is_call = not is_module(op.op) and not is_backward(op.op)
     return is_call and inputs.compared > 0 and not inputs.lacking and not op.is_shifted

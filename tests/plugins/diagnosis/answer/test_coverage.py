@@ -64,7 +64,9 @@ def test_a_run_of_modules_against_one_of_all_calls(tmp_path: Path, probe: Probe)
     assert "Record both runs with the same level and scope" in probe.out
     assert probe("compare", *runs, "-o", tmp_path / "o", "--fail-on", "suspect") == 1
     assert probe("compare", *reversed(runs), "-o", tmp_path / "o2") == 0
-    assert probe.out.startswith("CANNOT TELL: nothing that was compared differs, but only 6% of one run's ")
+    assert probe.out.startswith(
+        "CANNOT TELL: nothing that was compared differs, but only 6% of the golden's "
+    )
 
 
 def test_two_rows_of_fifteen_hundred(tmp_path: Path, probe: Probe) -> None:

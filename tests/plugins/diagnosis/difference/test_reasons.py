@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 from probe_diagnosis.difference.facts import SAME, UNJUDGED, Apart
-from probe_diagnosis.difference.reasons import Because, Cause, Inputs, first_differing, inputs_of, shown_value
+from probe_diagnosis.difference.reasons import (
+    AGREES,
+    DIFFERS,
+    LACKS,
+    Because,
+    Cause,
+    Inputs,
+    first_differing,
+    inputs_of,
+    shown_value,
+)
 from support.runs.ops import UNSET, argument, op, value
 
 from probe_core.model import Side
@@ -85,12 +95,15 @@ def test_another_argument_is_said_before_the_values() -> None:
 
 def test_a_call_that_was_made_differently_within_rounding() -> None:
     other = argument()._replace(row="Torch.a.0.forward.input.1")
-    found = Because(Cause.DIFFERENTLY, SHOWN, Inputs(1), other).statement
-    assert found.endswith("(input.1: 1.05 against 1.0), and what it returns agrees within rounding")
-    found = Because(Cause.DIFFERENTLY, SHOWN, Inputs(0), other).statement
-    assert found.endswith("(input.1: 1.05 against 1.0); what it returns was not compared")
+    for returned, end in (
+        (AGREES, ", and what it returns agrees within rounding"),
+        (DIFFERS, ", and what it returns differs"),
+        (LACKS, "; what it returns was not compared"),
+    ):
+        found = Because(Cause.DIFFERENTLY, SHOWN, argument=other, returned=returned).statement
+        assert found.endswith(f"(input.1: 1.05 against 1.0){end}")
     recast = SHOWN._replace(dtypes="torch.bfloat16 against torch.float32")
-    found = Because(Cause.DIFFERENTLY, recast, Inputs(1)).statement
+    found = Because(Cause.DIFFERENTLY, recast, returned=AGREES).statement
     assert found == (
         "computes in another dtype (output.0: torch.bfloat16 against torch.float32), and what it returns "
         "agrees within rounding"

@@ -1,0 +1,82 @@
+"""Differences between the arguments of two calls of one API that are not paired with each other."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from probe_core.model import Kind, Side, Slot, Value
+from probe_core.model.dtypes import same
+from probe_core.model.run import Run
+from probe_diagnosis.difference.facts import is_module
+
+
+class Argument(NamedTuple):
+    """An argument that two calls were given differently.
+
+    Attributes:
+        name: Its side and path, such as ``input.2``.
+        text: Both values.
+        is_grave: True unless it is a whole number, such as a size, or one call has None, or nothing, in place
+            of a tensor that is not trained.
+    """
+
+    name: str
+    text: str
+    is_grave: bool
+
+
+def api(op: str) -> str:
+    """Return the name of the API or the class of the module of an op."""
+    parts = op.split(".")
+    return parts[-3] if len(parts) > 3 else op
+
+
+def differing(target: Run, golden: Run, op: str, golden_op: str) -> list[Argument]:
+    """Return the arguments that two calls were given differently: scalars, dtypes, those of one call only.
+
+    Args:
+        target: The run of the first call.
+        golden: The run of the second call.
+        op: The key of the first call.
+        golden_op: The key of the second call.
+    """
+    sides = _inputs(target, op), _inputs(golden, golden_op)
+    found: list[Argument] = []
+    for name in dict.fromkeys([*sides[0], *sides[1]]):
+        first, second = (side.get(name) for side in sides)
+        texts = _text(first), _text(second)
+        if texts[0] == texts[1]:
+            continue
+        is_absent = [value is None or value.kind is Kind.NULL for value in (first, second)]
+        if not any(is_absent):
+            assert first is not None and second is not None
+            if first.kind is second.kind is Kind.TENSOR and same(first.dtype, second.dtype):
+                continue
+        given = second if is_absent[0] else first
+        is_untrained = given is not None and given.kind is Kind.TENSOR and not given.requires_grad
+        is_whole = all(type(value.statistics.max) is int for value in (first, second) if value is not None)
+        is_plain = (any(is_absent) and is_untrained) or is_whole
+        found.append(Argument(name, f"{texts[0]} against {texts[1]}", not is_plain))
+    return found
+
+
+def said(arguments: list[Argument]) -> str:
+    """Return differing arguments as text."""
+    return "; ".join(f"{one.name}: {one.text}" for one in arguments)
+
+
+def _inputs(run: Run, op: str) -> dict[str, Value]:
+    place = run.find(op)
+    slots: tuple[Slot, ...] = run.record(place).slots if place is not None else ()
+    inputs = [slot for slot in slots if slot.side is Side.INPUT]
+    return {slot.name.removeprefix(f"{op}."): slot.value for slot in inputs} if not is_module(op) else {}
+
+
+def _text(value: Value | None) -> str:
+    if value is None:
+        return "nothing"
+    if value.kind is Kind.NULL:
+        return "None"
+    if value.kind is Kind.TENSOR:
+        return f"a tensor of {value.dtype}"
+    return f"{value.statistics.max!r:.40}"
