@@ -126,7 +126,7 @@ class Witness(Protocol):
 
 
 class Conclusion(Protocol):
-    """What an answerer concludes, of one step or of all."""
+    """An answer, of one step or of all, that can be printed."""
 
     @property
     def answer(self) -> Answer | None:

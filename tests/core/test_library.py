@@ -97,7 +97,7 @@ def test_suspects_come_from_one_comparison_with_the_table(
 # -- options ---------------------------------------------------------------------------------------
 
 VALUES: dict[str, Any] = {
-    "advise": False, "api_mapping": True, "cell_mapping": "cells.yaml", "executor": "threads", "formats": "csv",
+    "advise": False, "answer": False, "api_mapping": True, "cell_mapping": "cells.yaml", "executor": "threads", "formats": "csv",
     "framework": "pytorch", "fuzzy": True, "highlight": True, "jobs": 3, "layer_mapping": "layers.yaml",
     "mapping": {"a": "b"}, "matcher": "exact", "metrics": ["ulp:limit=4", "rmse"], "output": "there",
     "policies": "accuracy", "ranks": range(2), "resume": True, "scheduler": "tcp://x:1", "stack": True,
@@ -113,8 +113,8 @@ def test_every_option_reaches_the_plan() -> None:
     assert sorted(VALUES) == OPTIONS
     options = {name: value for name, value in VALUES.items() if name != "fuzzy"}
     plan = planned(Manager(), Path("t"), Path("g"), options).describe()
-    assert {name: plan[name] for name in ("advise", "highlight", "resume", "jobs", "executor", "scheduler")} == {
-        "advise": False, "highlight": True, "resume": True, "jobs": 3, "executor": "threads", "scheduler": "tcp://x:1",
+    assert {name: plan[name] for name in ("advise", "answer", "highlight", "resume", "jobs", "executor", "scheduler")} == {
+        "advise": False, "answer": False, "highlight": True, "resume": True, "jobs": 3, "executor": "threads", "scheduler": "tcp://x:1",
     }  # fmt: skip
     assert plan["across"] is True and plan["api_mapping"] is None and plan["cell_mapping"] == "cells.yaml"
     assert plan["steps"] == [1] and plan["ranks"] == [0, 1] and plan["metrics"] == ["ulp:limit=4", "rmse"]
@@ -126,7 +126,9 @@ def test_every_option_reaches_the_plan() -> None:
 def test_the_plan_of_the_command_line(pair: Any, probe: Any) -> None:
     assert probe("compare", *pair, "-f", "-hl", "-c", "--metric", "rmse", "--jobs", "2", "--print-plan") == 0
     shown = json.loads(probe.out)
-    plan = probe_core.compare(*pair, fuzzy=True, highlight=True, advise=False, metrics="rmse", jobs=2).plan
+    plan = probe_core.compare(
+        *pair, fuzzy=True, highlight=True, advise=False, answer=False, metrics="rmse", jobs=2
+    ).plan
     assert {**plan.describe(), "time_stamp": ""} == {**shown, "time_stamp": ""}
 
 
@@ -183,7 +185,7 @@ def test_the_results_are_those_of_the_command(pair: Any, probe: Any, tmp_path: P
     assert {level.value: levels.count(level.value) for level in Level} == {
         level.value: count for level, count in comparison.counts.levels.items()
     }
-    assert comparison.suspects[0].row in probe.out
+    assert comparison.suspects[0].op in probe.out and comparison.answer.sentence in probe.out
     assert {row["op"] for row in rows} == {f"Torch.add.{n}.forward" for n in range(50)}
 
 
@@ -196,7 +198,8 @@ def test_the_plans_marks_and_policies_are_in_the_rows(pair: Any) -> None:
 def test_a_table_is_the_same_bytes_as_the_commands(
     format: str, ranks: Any, probe: Any, tmp_path: Path
 ) -> None:
-    assert probe("compare", *ranks, "-o", tmp_path / "out", "-hl", "--format", format) == 0, probe.err
+    """Without the sheet of the answer, which ``-c`` leaves out."""
+    assert probe("compare", *ranks, "-o", tmp_path / "out", "-hl", "-c", "--format", format) == 0, probe.err
     written = probe_core.compare(*ranks, highlight=True).write(format, tmp_path / "deep" / f"table.{format}")
     assert [path.name for path in written] == [
         f"table_step{step}_rank{rank}.{format}" for step in (0, 1) for rank in (0, 1)

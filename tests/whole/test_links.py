@@ -213,7 +213,7 @@ def test_an_answer_at_a_name_that_leads_elsewhere(
     victim: Victim, tmp_path: Path, probe: Any, monkeypatch: Any
 ) -> None:
     """A new comparison takes another name; one that is resumed replaces the link itself."""
-    monkeypatch.setattr("probe_core.cli.compare.time_stamp", lambda: "20260101000000")
+    monkeypatch.setattr("probe_core.library.time_stamp", lambda: "20260101000000")
     for rank in (0, 1):
         write_run(tmp_path / f"t/rank{rank}", CALLS)
     out = tmp_path / "out"

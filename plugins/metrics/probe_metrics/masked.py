@@ -10,6 +10,9 @@ from probe_core.model.measure import OpenPair
 from probe_metrics.tally import Array
 from probe_metrics.thresholds import thresholds
 
+LARGEST = 1e150
+"""Largest magnitude whose square float64 holds, with room for a sum of many."""
+
 
 def is_masked(low: float, high: float) -> bool:
     """Return True if the extrema of a tensor are those of a tensor with masked elements.
@@ -27,7 +30,7 @@ def unmasked(pair: OpenPair) -> tuple[float, float] | None:
     """Return the root mean square of the difference and of the golden over all unmasked elements.
 
     Masked is an element that is on each side -inf or near the minimum of that side. None if no element is
-    masked, if another one is nan or inf, or if both sides mask different elements. Of nothing but masked
+    masked, if another one is nan, inf or beyond ``LARGEST``, or if both sides mask different elements. Of nothing but masked
     elements, both are 0.
     """
     share = thresholds("drift")["mask"]["share"]
@@ -42,6 +45,8 @@ def unmasked(pair: OpenPair) -> tuple[float, float] | None:
             return None
         target, golden = (values[~masks[0]] for values in block)
         if not (np.isfinite(target).all() and np.isfinite(golden).all()):
+            return None
+        if max(np.max(np.abs(side), initial=0.0) for side in (target, golden)) > LARGEST:
             return None
         masked += int(masks[0].sum())
         differences += float(np.sum((target - golden) ** 2))

@@ -1,4 +1,4 @@
-"""The answer as plain data and as lines of a table."""
+"""The answer as plain data."""
 
 from __future__ import annotations
 
@@ -61,18 +61,3 @@ def test_data_that_describes_no_answer(broken: dict[str, Any]) -> None:
     for name in FULL.plain():
         with pytest.raises(LookupError):
             Answer.of({key: value for key, value in FULL.plain().items() if key != name})
-
-
-def test_the_lines_of_a_table() -> None:
-    assert FULL.lines() == [
-        ("Verdict", FULL.sentence),
-        ("Cause 1", "Torch.mul.0.forward was called with a different argument"),
-        ("Row", "12"),
-        ("Module", "Module.a.A.forward.0"),
-        ("Line of code", "File train.py, line 3"),
-        ("Cause 2", "Torch.b.0.forward is called in the target only"),
-        ("Compared", "10 of 12 recorded values"),
-        ("Note", "Torch.c.0.forward differs without an effect"),
-        ("Not compared", "2 values whose tensor file is missing"),
-        ("Next", "Copy the files."),
-    ]

@@ -105,7 +105,7 @@ def test_backward_calls_only_where_no_forward_call_is_suspect(tmp_path: Path) ->
     assert [op for op, _ in named(report(tmp_path / "2", *before))] == ["Torch.b.0.forward"]
     behind = {**target, "Torch.b.0.forward": bad}, {**golden, "Torch.b.0.forward": good}  # an optimizer's
     both = [op for op, _ in named(report(tmp_path / "3", *behind))]
-    assert both == ["Torch.a.0.backward", "Torch.b.0.forward"], "its inputs agree, so it is another cause"
+    assert both == ["Torch.a.0.backward"], "statistics do not show that the inputs of the other agree"
 
 
 def test_calls_that_may_be_mispaired_are_no_suspects(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_calls_that_may_be_mispaired_are_no_suspects(tmp_path: Path) -> None:
               for n, v in enumerate((1.0, 2.0))}  # fmt: skip
     found = report(tmp_path, target, golden)
     assert found.suspects == []
-    assert "Torch.relu.forward first" in found.notes[0] and "again with -f" in found.notes[0]
+    assert "Torch.relu.forward first" in found.notes[0] and "Use -f" in found.notes[0]
     assert outcome(found) is Outcome.AGREE, "once calls are aligned, all that both runs made agrees"
     assert found.answer is not None and "2 more were recorded in one run only" in found.answer.sentence
 
@@ -136,7 +136,7 @@ def test_the_module_is_named_and_modules_around_it_are_left_out(tmp_path: Path) 
         '"Module.m.in.Inner.forward.0": ["Module.m.Outer.forward.0", 1], "Module.m.Outer.forward.0": null}'
     )
     found = report(tmp_path, target, golden, construct)
-    assert [one.op for one in found.suspects] == ["Torch.a.0.forward", "Torch.z.0.forward"]
+    assert [one.op for one in found.suspects] == ["Torch.a.0.forward"]
     assert found.suspects[0].module == "Module.m.in.Inner.forward.0"
     causes = found.answer.causes if found.answer else ()
     assert causes[0].consequence_count == 4
@@ -241,13 +241,7 @@ def test_a_difference_of_large_numbers_may_be_rounding(tmp_path: Path) -> None:
         for side, out in (("t", ours), ("g", theirs))
     ]
     (found,) = compare(Plan(runs[0], runs[1], tmp_path / "o", "0", formats=("csv",)), Manager())
-    assert outcome(found) is Outcome.CANNOT_TELL
-    assert named(found) == [
-        (
-            "Torch.sub.0.forward",
-            "returns values that differ, although its inputs agree, but rounding of its inputs explains as much",
-        )
-    ]
+    assert outcome(found) is Outcome.AGREE and named(found) == []
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"a": 3}', '{"a": "b", "b": "a"}'])

@@ -97,7 +97,7 @@ def test_an_input_of_the_same_size_that_was_written_again(begun: Any, pair: Any,
     path = pair[0] / "rank0/dump.json"
     path.write_text(path.read_text().replace('"Max": 1.0', '"Max": 7.0', 1))
     probe("compare", *pair, "-o", out, *FORMATS, "--resume")
-    assert kept(probe.out) == 2 and "input.0: max off by 6 of" in probe.out
+    assert kept(probe.out) == 2 and "input.0: max off by 6 times" in probe.out
 
 
 @pytest.mark.parametrize("name", ["stack.json", "construct.json"])

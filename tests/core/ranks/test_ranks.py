@@ -46,7 +46,8 @@ def test_the_summary_says_where_each_rank_parts(probe: Any, pair: Any, tmp_path:
     assert (good["Rank"], good["Differ"], good["First suspect"], good["Agree"]) == (0, 0, "", 6)
     assert (bad["Rank"], bad["Mode"], bad["Rows"], bad["Ops"]) == (1, "statistics", 6, 3)
     assert (
-        bad["First suspect"] == "Torch.exp.1.forward.output.0" and "(output.0: max off by 8 of" in bad["Why"]
+        bad["First suspect"] == "Torch.exp.1.forward.output.0"
+        and "(output.0: max off by 8 times" in bad["Why"]
     )
     assert {name for name in files(tmp_path / "o") if "summary" in name} == {
         f"compare_summary_T.{format}" for format in ("xlsx", "csv", "jsonl")
@@ -66,7 +67,7 @@ def test_one_rank_of_several_by_its_path_or_its_number(probe: Any, pair: Any, tm
     target, golden = pair([0, 1], [0, 1])
     for number, paths in enumerate(([target / "rank1", golden], [target, golden, "--rank", "1"])):
         assert probe("compare", *paths, "-o", tmp_path / f"o{number}", "-c") == 0
-        assert results(tmp_path / f"o{number}") == ["rank1"] and "output.0: max off by 8 of" in probe.out
+        assert results(tmp_path / f"o{number}") == ["rank1"] and "output.0: max off by 8 times" in probe.out
     assert probe.err == "", "nobody asked for the other"
     assert probe("compare", target / "rank1", golden / "rank0", "-o", tmp_path / "cross", "-c") == 0
     assert results(tmp_path / "cross") == [""]

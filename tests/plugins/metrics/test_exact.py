@@ -186,7 +186,7 @@ def test_a_consumer_is_not_accused_where_other_integers_went_in(tmp_path: Path) 
         (f"{embed}.input.0", "takes in values that differ, and no earlier difference explains them")
     ]
     assert (
-        "max off by 1.99e-05 of the golden's largest value, where nothing is rounded"
+        "max off by 1.99e-05 times the golden's largest magnitude; nothing is rounded"
         in report.suspects[0].why
     )
     assert report.advice is not None
