@@ -30,8 +30,8 @@ def unmasked(pair: OpenPair) -> tuple[float, float] | None:
     """Return the root mean square of the difference and of the golden over all unmasked elements.
 
     Masked is an element that is on each side -inf or near the minimum of that side. None if no element is
-    masked, if another one is nan, inf or beyond ``LARGEST``, or if both sides mask different elements. Of nothing but masked
-    elements, both are 0.
+    masked, if another one is nan, inf or beyond ``LARGEST``, or if both sides mask different elements. Of
+    nothing but masked elements, both are 0.
     """
     share = thresholds("drift")["mask"]["share"]
     lows = [_lowest(pair, side) for side in (0, 1)]
