@@ -126,7 +126,7 @@ class Witness(Protocol):
 
 
 class Conclusion(Protocol):
-    """What an answerer concludes, of one step or of all."""
+    """Conclusions of an answerer, of one step or of all."""
 
     @property
     def answer(self) -> Answer | None:
