@@ -106,7 +106,9 @@ def test_what_its_distribution_does_without_is_lacking(
     assert lacking.fix == "Install absent_framework."
     assert cli.main(["plugins", "--check"], standalone_mode=False, obj=manager) == 2
     said = capsys.readouterr().out
-    assert f"not here  {lacking.problem}\n" in said and said.endswith(", 1 waiting for a package that is not installed\n")
+    assert f"not here  {lacking.problem}\n" in said and said.endswith(
+        ", 1 waiting for a package that is not installed\n"
+    )
     sound = manager_of(mine=hooks("sound_hooks", "metrics", metric("framework", needing("absent_framework"))))
     assert cli.main(["plugins", "--check"], standalone_mode=False, obj=sound) == 0
 
