@@ -21,8 +21,8 @@ from probe_core.plugins.specs import CommandSpec
 FINISHED, FOUND, MISTAKE, LOST, DEFECT, INTERRUPTED = 0, 1, 2, 3, 70, 130
 EXIT_CODES = {
     FINISHED: "The command finished, whatever it found.",
-    FOUND: "`--fail-on` was given, and a row or an API is this grave or graver.",
-    MISTAKE: "The command line, an input file or a plugin is at fault; or `--fail-on` cannot be judged.",
+    FOUND: "`--fail-on` found what it asks for, or the verdict is `NOT COMPARABLE` or `CANNOT TELL`.",
+    MISTAKE: "The command line, an input file or a plugin is at fault; or `--fail-on` had nothing to judge.",
     LOST: "The command finished, but lost something: a call that ended its process, a file, a record.",
     DEFECT: "A defect of probe; a traceback is printed.",
     INTERRUPTED: "The command was interrupted (Ctrl-C); finished files are kept.",

@@ -53,9 +53,9 @@ def _check(manager: Manager, as_json: bool) -> int:
         for failure in found.lacking:
             console.show(f"not here  {failure.problem}")
         console.show(
-            f"{found.made} contributions made, {len(found.failed)} failed, "
-            f"{len(found.conflicts)} names given by several"
-            + (f", {len(found.lacking)} need what is not installed" if found.lacking else "")
+            f"{found.made} contribution{'s' * (found.made != 1)} made, {len(found.failed)} failed, "
+            f"{len(found.conflicts)} name clash{'es' * (len(found.conflicts) != 1)}"
+            + (f", {len(found.lacking)} waiting for a package that is not installed" if found.lacking else "")
         )
     return MISTAKE if found.failed or found.conflicts else FINISHED
 

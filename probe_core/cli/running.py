@@ -94,5 +94,5 @@ def _is_found(report: Report, fail_on: str) -> bool:
     if fail_on == SUSPECT:
         return bool(report.suspects)
     if fail_on == INCOMPLETE:
-        return report.answer is not None and bool(report.answer.coverage.excused)
+        return bool(report.counts.measured and report.answer and report.answer.coverage.excused)
     return GRAVITY[report.level] >= GRAVITY[Level(fail_on)]

@@ -183,7 +183,7 @@ class Tools:
                 self._blamed.add(tool.asked)
                 blame = fault(error, tool.spec.title, tool.spec.origin)
                 if blame is not None:
-                    self._blame(blame, "Its cells in such rows show the error.")
+                    self._blame(blame, "Its cells in such rows are N/A, and Err_message shows the error.")
             return [Measurement.failed(error)] * len(columns)
 
 

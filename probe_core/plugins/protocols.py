@@ -126,7 +126,7 @@ class Witness(Protocol):
 
 
 class Conclusion(Protocol):
-    """An answer, of one step or of all, that can be printed."""
+    """Conclusions of an answerer, of one step or of all."""
 
     @property
     def answer(self) -> Answer | None:

@@ -73,7 +73,8 @@ def test_the_ten_minute_plugin(runs: Any, tmp_path: Path) -> None:
     hooks, metric, test = blocks(page, "python")
     (package / "hooks.py").write_text(hooks)
     (package / "metric.py").write_text(metric)
-    (tmp_path / "test_chebyshev.py").write_text(test)
+    (package.parent / "tests").mkdir()
+    (package.parent / "tests" / "test_chebyshev.py").write_text(test)
     site = tmp_path / "site"
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps", "--no-build-isolation",
@@ -85,10 +86,15 @@ def test_the_ten_minute_plugin(runs: Any, tmp_path: Path) -> None:
         [*command, "-o", out, "--format", "csv", "--metric", "chebyshev"], check=True, env=environment
     )
     assert next(out.glob("*.csv")).read_text().splitlines()[0].endswith(",Chebyshev")
-    tested = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_chebyshev.py"],
-        cwd=tmp_path, env=environment, capture_output=True, text=True)  # fmt: skip
+    start, *rest = shlex.split(blocks(page, "bash")[1].splitlines()[1])
+    assert start == "python"
+    command = [sys.executable, *rest]
+    tested = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert tested.returncode == 0, tested.stdout
+    command = [sys.executable, "-m", "probe_core.cli", "plugins", "--check"]
+    few = environment | {"PROBE_PLUGINS": "chebyshev,metrics"}
+    checked = subprocess.run(command, env=few, capture_output=True, text=True)
+    assert checked.returncode == 0 and " 0 failed, 0 name clashes" in checked.stdout, checked.stdout
     assert re.search(r"7 passed", tested.stdout), tested.stdout
 
 

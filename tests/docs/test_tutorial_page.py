@@ -47,6 +47,26 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
                 assert plain(line) in plain(said), (line, said)
     assert ran == 11
     check_table(tmp_path / "second")
+    check_example(tmp_path)
+
+
+def check_example(directory: Path) -> None:
+    """Of an optimizer that lacks one parameter is said what the page on comparing shows."""
+    script = (directory / "train.py").read_text()
+    given = "list(model.parameters())[1:]"
+    (directory / "fewer.py").write_text(script.replace("AdamW(model.parameters()", f"AdamW({given}"))
+    first, aligned = blocks(ROOT / "docs" / "comparing.md", "text")
+    record = ["run", "-o", "fewer", "--task", "tensor", "--step", "0", "fewer.py"]
+    compare = ["compare", "fewer", "old-tensors", "-o", "out"]
+    for arguments, shown in (
+        (record, ""),
+        (compare, first),
+        ([*compare, "--match", "align"], aligned),
+    ):
+        command = [*STARTS["probe"], *arguments]
+        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=True)
+        for line in shown.splitlines():
+            assert plain(line.removesuffix(" …")) in plain(done.stdout), (line, done.stdout)
 
 
 def check_table(directory: Path) -> None:

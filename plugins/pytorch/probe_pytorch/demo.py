@@ -50,7 +50,8 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
         unpack(directory)
     target, golden = directory / "target" / "step0", directory / "golden" / "step0"
     output = directory / "output"
-    options = {"output": output, "formats": [name for name in formats.split(",") if name], "highlight": True}
+    asked = [name for name in formats.split(",") if name]
+    options = {"output": output, "formats": asked, "highlight": True}
     manager = ctx.find_object(Manager) or Manager()
     comparison = Comparison(planned(manager, target, golden, options), manager)
     deque(comparison.run(), maxlen=0)  # a failed comparison of a single rank raises
@@ -61,9 +62,12 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
     for conclusion in comparison.last:
         conclusion.show()
     console.show()
-    console.show("The same with your runs:")
-    console.show("  probe run -o mine train.py                # records an unchanged script")
-    console.show(f"  probe compare {target} {golden} -o {output} -hl")
+    if "xlsx" in asked:
+        console.show("The xlsx file opens on its sheet answer, the verdict; the sheet before is the table.")
+    console.show("The same with a script of yours, before and after a change:")
+    console.show("  probe run -o OLD train.py")
+    console.show("  probe run -o NEW train.py")
+    console.show("  probe compare NEW/step0 OLD/step0 -o out -hl")
     return FINISHED
 
 

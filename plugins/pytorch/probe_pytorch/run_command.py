@@ -105,7 +105,7 @@ def run(
             follower.end()
             raise
     with suppress(OSError):  # the disk of the terminal's log may be full, too
-        _report(settings, follower.recorder, follower.has_stepped)
+        _report(settings, follower.recorder, follower.has_stepped, step is None and config is None)
     return code or (LOST if follower.recorder.lost else FINISHED)
 
 
@@ -190,8 +190,15 @@ def _show_error(error: Exception) -> None:
     console.note("".join(shown.format()).rstrip(), lines=True)
 
 
-def _report(config: Config, recorder: Recorder, stepped: bool) -> None:
-    """Print which steps were recorded, what was lost, and the command that compares them."""
+def _report(config: Config, recorder: Recorder, stepped: bool, default: bool) -> None:
+    """Print which steps were recorded, what was lost, and the command that compares them.
+
+    Args:
+        config: The settings of the recording.
+        recorder: The recorder, which has finished.
+        stepped: True if an optimizer has stepped.
+        default: True if the steps were not chosen, but are those that are recorded by default.
+    """
     lost = recorder.lost
     steps = recorder.whole
     if lost is not None:
@@ -214,6 +221,8 @@ def _report(config: Config, recorder: Recorder, stepped: bool) -> None:
         f"probe recorded {spans(steps)} ({count:,} records of level {config.level}, "
         f"task {config.task}) into {path}"
     )
+    if default and max(config.steps) in steps:
+        console.note(f"Steps {DEFAULT_STEPS} are the default; others with --step, such as --step 0,5-7.")
     if not stepped:
         console.warn(
             "no optimizer of torch stepped, so everything the script did is in step 0. To record each "

@@ -463,8 +463,9 @@ class Recorder(ABC, Generic[S]):
 
     def _selected(self) -> bool:
         if self.config.steps and self._step not in self.config.steps:
-            if self._step > max(self.config.steps):
-                self._tell("probe: the last step to record is over; the program goes on unrecorded.")
+            last = max(self.config.steps)
+            if self._step > last:
+                self._tell(f"probe: step {last} was the last step to record; later steps are not recorded.")
             return False
         return self._rank_is_selected()
 

@@ -97,7 +97,7 @@ def test_steps_end_with_the_first_optimizer(probe: Any) -> None:
 def test_a_script_without_an_optimizer(probe: Any) -> None:
     path = script("import torch\nfor i in range(3):\n    torch.relu(torch.ones(2))\n")
     assert probe("run", "-o", "run", "--level", "L1", path) == 0
-    assert "probe recorded step 0 (" in probe.err
+    assert "probe recorded step 0 (" in probe.err and "are the default" not in probe.err
     assert "warning: no optimizer of torch stepped, so everything the script did is in step 0." in probe.err
     assert "PrecisionDebugger" in probe.err
     assert [name for name in names("run") if "relu" in name] == [f"Torch.relu.{i}.forward" for i in range(3)]
@@ -173,6 +173,7 @@ def test_the_command_that_it_names_works(probe: Any) -> None:
     assert probe("run", "-o", "runs/one", "--task", "tensor", path) == 0
     assert "no optimizer" not in probe.err
     told = probe.err.splitlines()
+    assert "Steps 0-2 are the default; others with --step, such as --step 0,5-7." in told
     assert re.fullmatch(r"probe recorded steps 0 to 2 \([\d,]+ records of level mix, task tensor\) into runs/one",
                         next(line for line in told if line.startswith("probe recorded")))  # fmt: skip
     (command,) = [line for line in told if line.startswith("  probe compare")]

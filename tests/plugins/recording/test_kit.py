@@ -42,7 +42,7 @@ def test_recording_loads_no_command_line(program: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     if program is RECORDING:
         assert (tmp_path / "step0/rank/dump.json").is_file()
-        assert done.stderr == "probe: the last step to record is over; the program goes on unrecorded.\n"
+        assert done.stderr == "probe: step 0 was the last step to record; later steps are not recorded.\n"
 
 
 # -- the conformance of recorders --------------------------------------------------------------------
