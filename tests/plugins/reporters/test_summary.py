@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from openpyxl import load_workbook
-from probe_reporters.summary import HEADERS, SHOWN, Summary, cells
+from probe_reporters.summary import HEADERS, Counted, Shown, Summary, cells
 from support.runs.many_ranks import FORMATS, files, pair, record, steps, summary  # noqa: F401
 
 from probe_core.errors import UserError
@@ -45,7 +45,7 @@ def compared(tmp_path: Path, ended: list[Finished], count: int | None = None) ->
 
 
 def printed(of: Compared, capsys: pytest.CaptureFixture[str]) -> list[str]:
-    (shown,) = Summary().conclude(of)
+    (shown,) = [one for one in Summary().conclude(of) if isinstance(one, Shown)]
     assert shown.is_judged
     shown.show()
     return capsys.readouterr().out.splitlines()
@@ -65,7 +65,8 @@ def test_the_cells_of_a_rank() -> None:
 
 
 def test_a_single_comparison_has_no_summary(tmp_path: Path) -> None:
-    assert Summary().conclude(compared(tmp_path, [finished(0)])) == []
+    (only,) = Summary().conclude(compared(tmp_path, [finished(0)]))
+    assert isinstance(only, Counted), "its counts alone"
     assert not (tmp_path / "o").exists()
 
 
@@ -89,16 +90,17 @@ def test_the_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_without_a_suspect_and_with_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "  none has a suspect" in printed(compared(tmp_path, [finished(0), finished(1)]), capsys)
-    many = [finished(rank, suspects=1) for rank in range(SHOWN + 3)]
+    many = [finished(rank, suspects=1) for rank in range(20 + 3)]
     (line,) = (one for one in printed(compared(tmp_path, many), capsys) if "differ" in one)
-    assert line.endswith(f"rank{SHOWN - 1} and 3 more")
+    assert line.endswith(f"rank{20 - 1} and 3 more")
 
 
 @pytest.mark.parametrize("ended", [[finished(0)], [finished(0), finished(1, interrupted=True)]])
 def test_no_table_of_what_was_interrupted(
     ended: list[Finished], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (shown,) = Summary().conclude(compared(tmp_path, ended, 2))
+    *counted, shown = Summary().conclude(compared(tmp_path, ended, 2))
+    assert all(isinstance(one, Counted) for one in counted) and isinstance(shown, Shown)
     shown.show()
     said = capsys.readouterr()
     assert said.out.splitlines()[0] == "1 of 2 comparisons finished" and "wrote" not in said.out
@@ -118,7 +120,7 @@ def test_what_an_earlier_command_finished_is_counted(
 def test_a_directory_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "o").write_text("a file")
     with pytest.raises(UserError):
-        Summary().conclude(compared(tmp_path, [finished(0), finished(1)]))
+        list(Summary().conclude(compared(tmp_path, [finished(0), finished(1)])))
 
 
 def test_it_is_printed_last_and_every_rank_that_failed_is_in_it(
