@@ -34,7 +34,7 @@ def test_a_resumed_comparison_gives_the_same_answer(
     options = ["-j", jobs, "--format", "csv"]
     assert probe("compare", *sides, "-o", tmp_path / "whole", *options) == 0, probe.err
     whole, printed = read_answer(tmp_path / "whole"), said(probe.out)
-    assert whole["verdict"] == ("CANNOT TELL" if "md5" in case else "DIVERGED") and whole["causes"]
+    assert whole["verdict"] == "DIVERGED" and whole["causes"]
     assert len(whole["steps"][0]["ranks"]) == 2
 
     record = sides[1] / f"rank{rank}/dump.json"
@@ -86,7 +86,7 @@ def test_a_rank_without_its_partner_is_no_agreement(probe: Any, tmp_path: Path) 
         write_run(tmp_path / f"g/rank{rank}", calls())
     path.write_text("{")
     assert probe("compare", tmp_path / "t", tmp_path / "g", "-o", tmp_path / "o") == 2
-    assert probe.out.startswith("CANNOT TELL: 1 of 2 comparisons did not finish; the others agree (0 of 2 ")
+    assert probe.out.startswith("CANNOT TELL: 1 of 2 comparisons did not finish; the others agree\n")
 
 
 @pytest.mark.parametrize("faulty", ["dump.json", "debug.json"])

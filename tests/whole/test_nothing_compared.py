@@ -127,7 +127,7 @@ def test_runs_of_which_no_row_can_be_measured(probe: Any, tmp_path: Path, analyz
     assert (answer["coverage"]["recorded"], answer["coverage"]["compared"]) == (1, 0)
     assert ("no value could be judged" in probe.err) is analyze
     assert probe("compare", *runs, "-o", tmp_path / "p", *options) == FINISHED
-    for value, code in (("suspect", MISTAKE), ("warning", FOUND), ("incomplete", FOUND)):
+    for value, code in (("suspect", MISTAKE), ("warning", FOUND), ("incomplete", MISTAKE)):
         assert probe("compare", *runs, "-o", tmp_path / "q", "--fail-on", value, *options) == code
     if not analyze:
         (advice,) = (tmp_path / "o").glob("advisor_*.txt")

@@ -297,7 +297,7 @@ def test_compare_distributed_gives_the_ranks_in_order(pair: Any, tmp_path: Path,
         for n in (0, 1, 10, 2)
     ]
     assert sorted(files(tmp_path / "o")) == sorted([*names, "answer_T.json", "compare_summary_T.xlsx"])
-    assert "output.0: max off by 8 of" in capsys.readouterr().out
+    assert "output.0: max off by 8 times" in capsys.readouterr().out
 
 
 def test_compare_distributed_gives_the_files_of_the_command(probe: Any, runs: Any, tmp_path: Path) -> None:

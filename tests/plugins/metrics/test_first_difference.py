@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from probe_metrics.first_difference import FirstDifference
 from probe_metrics.thresholds import thresholds
@@ -278,10 +279,17 @@ def near(golden: Any, share: float, name: str) -> Any:
         return (golden.astype(np.float64) * (1 + share * noise_of(name))).astype(golden.dtype)
 
 
+def may_mask(sides: Sequence[Any]) -> bool:
+    """Return True for elements that may be those of a mask, which test_masked.py judges."""
+    numbers = [np.asarray(side, np.float64) for side in sides]
+    return any(bool(np.any(side <= -1e4)) for side in numbers)
+
+
 @PROPERTY
 @given(two_arrays(FLOATS), st.one_of(st.none(), st.floats(-3, 3)))
 def test_float64_by_the_formula(arrays: tuple[Any, Any], share: float | None) -> None:
     target, golden = arrays
+    assume(not may_mask(arrays))
     assert_as_by_formula(target if share is None else near(golden, share, "float64"), golden, "float64")
 
 
@@ -290,6 +298,7 @@ def test_float64_by_the_formula(arrays: tuple[Any, Any], share: float | None) ->
 def test_float32_by_the_formula(arrays: tuple[Any, Any], share: float | None) -> None:
     """With nan, inf, zeros of both signs and denormals among the elements."""
     target, golden = arrays
+    assume(not may_mask(arrays))
     assert_as_by_formula(target if share is None else near(golden, share, "float32"), golden, "float32")
 
 
@@ -300,6 +309,7 @@ def test_half_precision_by_the_formula(data: st.DataObject, name: str, share: fl
         target, golden = (
             side.astype(FLOAT_TYPES[name]) for side in data.draw(two_arrays(st.floats(width=16), np.float32))
         )
+    assume(not may_mask((target, golden)))
     assert_as_by_formula(target if share is None else near(golden, share, name), golden, name)
 
 

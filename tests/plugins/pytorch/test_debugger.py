@@ -184,7 +184,7 @@ def test_steps(
             found.stop()
             found.step()
     assert recorded_steps(found) == recorded
-    assert ("is over" in capsys.readouterr().err) == (bool(steps) and not {9, 99} & {*steps})
+    assert ("was the last step" in capsys.readouterr().err) == (bool(steps) and not {9, 99} & {*steps})
 
 
 def test_counts_begin_anew_in_each_step(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_it_is_the_last_sheet_and_the_only_one_selected(tmp_path: Path) -> None:
     assert book.sheetnames == ["Sheet1", "answer"] and book.active is book["answer"]
     assert [bool(sheet.sheet_view.tabSelected) for sheet in book.worksheets] == [False, True]
     found = [tuple(cell.value for cell in row) for row in book["answer"].iter_rows()]
-    assert found == answer_of().lines()
+    assert found == xlsx._lines(answer_of())
     assert book["answer"]["B1"].alignment.wrap_text
 
 
