@@ -20,6 +20,7 @@ from probe_core.files.location import location
 from probe_core.model import Cell, Counts, Suspect
 from probe_core.model.plan import DEFAULT_FORMATS, Plan, StackMode
 from probe_core.model.report import Report
+from probe_core.plugins.specs import Option, OptionSpec
 
 if TYPE_CHECKING:
     from probe_core.model.answers import Answer
@@ -33,7 +34,7 @@ SHOWN_SUSPECTS = 5
 """Number of suspects that a notebook shows."""
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Plan)} | {"fuzzy": False}
 OPTIONS = sorted(_DEFAULTS.keys() - {"target", "golden", "time_stamp", "across", "answers"})
-"""The names of the options of ``compare`` (docs/python.md#options)."""
+"""The names of the core's options of ``compare`` (docs/python.md#options)."""
 _FILES = ("output", "mapping", "api_mapping", "cell_mapping", "layer_mapping", "stack_path")
 
 
@@ -63,15 +64,19 @@ def planned(manager: Manager, target: Path, golden: Path, options: Mapping[str, 
     Raises:
         UserError: An option does not exist or has a value of another kind, or two exclude each other.
     """
+    added = _added(manager) if options.keys() - OPTIONS else {}
+    known = sorted({*OPTIONS, *added})
     for name in options:
-        if name not in OPTIONS:
-            close = meant(name, OPTIONS)
+        if name not in known:
+            close = meant(name, known)
             fix = f"Did you mean {close}? These are known:" if close else "These are known:"
-            raise UserError(f'There is no option "{name}".', fix, OPTIONS)
-    values = {name: _value(name, value) for name, value in options.items() if value is not None}
+            raise UserError(f'There is no option "{name}".', fix, known)
+    given = {name: value for name, value in options.items() if value is not None}
+    values = {name: _value(name, value) for name, value in given.items() if name in OPTIONS}
     if values.pop("fuzzy", False):
         if "matcher" in values:
-            raise UserError("fuzzy and matcher exclude each other.", "Leave one of them out.")
+            what = "fuzzy (-f, --fuzzy-match) and matcher (--match, --matcher) exclude each other."
+            raise UserError(what, "Leave one of them out.")
         values["matcher"] = "fuzzy"
     for name in ("api_mapping", "cell_mapping"):
         if isinstance(values.get(name), bool):
@@ -80,15 +85,33 @@ def planned(manager: Manager, target: Path, golden: Path, options: Mapping[str, 
         values["stack"] = StackMode.SHOW if values["stack"] else StackMode.HIDE
     if "scheduler" in values:
         values.setdefault("executor", manager.scheduled())
-    return Plan(target, golden, values.pop("output", Path(OUTPUT)), time_stamp(), **values)
+    plan = Plan(target, golden, values.pop("output", Path(OUTPUT)), time_stamp(), **values)
+    asked: dict[str, dict[str, Any]] = {}
+    for name, (spec, option) in added.items():
+        if name in given.keys() - OPTIONS and (value := _value(name, given[name], option)) is not False:
+            asked.setdefault(spec.name, {})[option.name] = value
+    for name, own in asked.items():
+        plan = manager.find("options", name, OptionSpec).action(own)(plan, own, given.keys())
+    return plan
 
 
-def _value(name: str, value: Any) -> Any:
-    """Return the value of an option as a plan holds it."""
-    kind = bool if name == "stack" else type(_DEFAULTS[name])
+def _added(manager: Manager) -> dict[str, tuple[OptionSpec, Option]]:
+    """Return the options that plugins add to ``compare``, by their names in Python."""
+    specs = [spec for spec in manager.specs("options", OptionSpec) if spec.command == "compare"]
+    return {option.keyword: (spec, option) for spec in specs for option in spec.options}
+
+
+def _value(name: str, value: Any, option: Option | None = None) -> Any:
+    """Return the value of an option, or of a plugin's ``option``, as the command line leaves it."""
+    is_flag = name == "stack" if option is None else option.kind == "flag"
+    kind = bool if is_flag else type(_DEFAULTS.get(name))
     if kind in (bool, int) and type(value) is not kind:
         expected = "True or False" if kind is bool else "a whole number"
         raise UserError(f"{name} must be {expected}, not {value!r:.40}.", f"Pass {expected}.")
+    if option is not None:
+        if option.choices and value not in option.choices:
+            raise UserError(f"{name} must not be {value!r:.40}.", "Pass one of these:", option.choices)
+        return location(value) if option.kind == "run" else value
     if kind is tuple:
         return tuple(dict.fromkeys([value] if isinstance(value, (str, int)) else value))
     return Path(value) if name in _FILES and isinstance(value, str) else value
@@ -104,6 +127,7 @@ class Comparison:
         damaged: Those of them on directories that should hold a run and do not.
         first: The answers that are printed before all else, once the runs are compared.
         last: The answers that are printed after the summaries.
+        asked: The answers that options of plugins ask for, after ``run``.
     """
 
     def __init__(self, plan: Plan, manager: Manager) -> None:
@@ -117,6 +141,7 @@ class Comparison:
         self._reports: list[Report] = []
         self.first: list[Conclusion] = []
         self.last: list[Conclusion] = []
+        self.asked: list[Conclusion] = []
         formats = () if plan.formats == DEFAULT_FORMATS else plan.formats
         check_plan(replace(plan, formats=formats), manager)
 
@@ -237,6 +262,7 @@ class Comparison:
         with ranks.claimed():
             yield from ranks.run()
             self.first, self.last = (list(ranks.conclusions(given)) for given in ("first", "last"))
+            self.asked = list(ranks.conclusions("asked")) or self.asked
 
     @contextmanager
     def _compared(self, *formats: str) -> Iterator[list[Report]]:
@@ -244,7 +270,7 @@ class Comparison:
         room = private_directory()
         try:
             plan = replace(self.plan, output=room, formats=formats, advise=False, answer=False, resume=False)
-            ended = list(self._run(plan))
+            ended = list(self._run(replace(plan, answers=())))
             if any(finished.interrupted for finished in ended):
                 raise KeyboardInterrupt
             for finished in ended:

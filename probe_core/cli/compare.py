@@ -99,10 +99,6 @@ def compare(
     """
     manager = ctx.find_object(Manager) or Manager()
     runs = _runs(target, golden, compare_file)
-    if fuzzy_match and settings["matcher"]:
-        raise UserError(
-            "-f (--fuzzy-match) and --match (--matcher) exclude each other.", "Leave one of them out."
-        )
     settings |= {name: True for name in ("api_mapping", "cell_mapping") if settings[name] == BARE}
     settings["framework"] = settings["framework"] or ctx.meta.get("probe.framework")
     settings["formats"] = settings["formats"] or None

@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from probe_core.cli.spelling import Option as SpelledOption
-from probe_core.errors import UserError
 from probe_core.plugins.blame import blamed
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import Option, OptionSpec
@@ -38,17 +37,8 @@ def given(ctx: click.Context, manager: Manager) -> list[tuple[Any, Mapping[str, 
     Raises:
         UserError: An option was given without one that it needs.
     """
-    found = []
-    for name, values in ctx.meta.get(_GIVEN, {}).items():
-        spec = manager.find("options", name, OptionSpec)
-        flags = {option.name: option.flags[-1] for option in spec.options}
-        for option in spec.options:
-            if option.name in values and option.needs and option.needs not in values:
-                raise UserError(
-                    f"{flags[option.name]} needs {flags[option.needs]}.", "Leave it out, or give both."
-                )
-        found.append((spec.make(), values))
-    return found
+    values: Mapping[str, Mapping[str, Any]] = ctx.meta.get(_GIVEN, {})
+    return [(manager.find("options", name, OptionSpec).action(own), own) for name, own in values.items()]
 
 
 def asked(ctx: click.Context) -> frozenset[str]:

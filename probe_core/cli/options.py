@@ -60,10 +60,7 @@ def parse_input(value: Mapping[str, Any], what: str, keys: Mapping[str, str]) ->
     if not isinstance(print_log, bool):
         raise UserError(f'{what}: "is_print_compare_log" must be true or false.', "Write true or false.")
     return CompareFile(
-        location(found["npu_path"]),
-        location(found["bench_path"]),
-        Path(stack) if stack else None,
-        print_log,
+        location(found["npu_path"]), location(found["bench_path"]), Path(stack) if stack else None, print_log
     )
 
 

@@ -19,15 +19,7 @@ from probe_core.plugins.blame import PluginError, blamed, fault
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.parameters import split
 from probe_core.plugins.protocols import Metric, Policy
-from probe_core.plugins.specs import (
-    AnswerSpec,
-    FinderSpec,
-    MetricSpec,
-    Needs,
-    PolicySpec,
-    TableSpec,
-    address,
-)
+from probe_core.plugins.specs import AnswerSpec, FinderSpec, MetricSpec, Needs, PolicySpec, TableSpec, address
 
 RECORD = {
     Mode.TENSOR: "Record both runs with task tensor",

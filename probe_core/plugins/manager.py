@@ -258,9 +258,8 @@ class Manager:
 
     def record_files(self) -> RecordFiles:
         """Return the names of the record files of all readers, those of the core's own format first."""
-        return tuple(
-            dict.fromkeys((FILES, *(spec.record_files for spec in self.specs("readers", ReaderSpec))))
-        )
+        files = (spec.record_files for spec in self.specs("readers", ReaderSpec))
+        return tuple(dict.fromkeys((FILES, *files)))
 
     def scheduled(self) -> str | None:
         """Return the executor that ``--scheduler`` selects, installed or not; None if there is none."""

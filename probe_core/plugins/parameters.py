@@ -55,14 +55,9 @@ def read(title: str, parameters: tuple[Parameter, ...], given: Mapping[str, str]
     for name, text in given.items():
         if name not in known:
             lines = [f"{parameter.name}: {parameter.help}" for parameter in parameters]
-            close = nearest(name, list(known), 1)
-            fix = (
-                f"Did you mean {close[0]}?"
-                if close
-                else "Use one of these:"
-                if lines
-                else "It has none; leave it out."
-            )
+            close = nearest(name, known, 1)
+            others = "Use one of these:" if lines else "It has none; leave it out."
+            fix = f"Did you mean {close[0]}?" if close else others
             raise UserError(f'{title} has no parameter "{name}".', fix, lines)
         values[name] = _value(title, known[name], text)
     return values

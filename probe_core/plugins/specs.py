@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Union
 
+from probe_core.errors import UserError
 from probe_core.model.values import Mode
 from probe_core.plugins.blame import Origin, blamed
 from probe_core.plugins.parameters import Parameter
@@ -184,6 +185,11 @@ class Option:
     choices: tuple[str, ...] = ()
     needs: str = ""
 
+    @property
+    def keyword(self) -> str:
+        """The name in Python: ``diff_analyze`` for ``--diff-analyze``."""
+        return self.flags[-1].lstrip("-").replace("-", "_")
+
 
 class ImportedSpec(Spec):
     """A contribution that is the imported object itself, which is not called."""
@@ -210,6 +216,19 @@ class OptionSpec(ImportedSpec):
 
     command: str = ""
     options: tuple[Option, ...] = ()
+
+    def action(self, values: Mapping[str, Any]) -> Any:
+        """Return the function to call for the options that are given, by their names.
+
+        Raises:
+            UserError: An option is given without one that it needs.
+        """
+        flags = {option.name: option.flags[-1] for option in self.options}
+        for option in self.options:
+            if option.name in values and option.needs and option.needs not in values:
+                what = f"{flags[option.name]} needs {flags[option.needs]}."
+                raise UserError(what, "Leave it out, or give both.")
+        return self.make()
 
 
 class HighlightSpec(PolicySpec):

@@ -130,13 +130,9 @@ def pair_runs(
             pairing.damaged.append(refusal.what)
     if not pairing.pairs:
         problems = [*pairing.damaged, *pairing.missing]
-        raise UserError(
-            f"{target} and {golden} have no rank in common.",
-            "Give the directories of two ranks to compare ranks of different numbers."
-            if problems
-            else "Check both paths.",
-            problems,
-        )
+        others = "Give the directories of two ranks to compare ranks of different numbers."
+        fix = others if problems else "Check both paths."
+        raise UserError(f"{target} and {golden} have no rank in common.", fix, problems)
     return pairing
 
 
@@ -168,19 +164,16 @@ def _records_of(rank: _Rank, formats: RecordFiles) -> Path | None:
 
 def _steps(path: Path, formats: RecordFiles) -> _Steps:
     """Return the steps below ``path``; under ``""`` the path itself if it is a step, a rank or a file."""
+    fix = "Give a dump.json, or the directory of a run."
     try:
         path.stat()
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have
         problem = getattr(error, "strerror", None) or "no such path"
         if isinstance(error, FileNotFoundError):
             problem = "it does not exist"
-        raise UserError(
-            f'"{path}" cannot be read: {problem}.', "Give a dump.json, or the directory of a run."
-        ) from None
+        raise UserError(f'"{path}" cannot be read: {problem}.', fix) from None
     if not path.is_file() and not path.is_dir():
-        raise UserError(
-            f'"{path}" is neither a file nor a directory.', "Give a dump.json, or the directory of a run."
-        )
+        raise UserError(f'"{path}" is neither a file nor a directory.', fix)
     if path.is_file():
         if not path.name.endswith(_all(formats)):
             raise UserError(
@@ -290,12 +283,9 @@ def _pair_ranks(
     for number, (target, golden) in common.items():
         if not wanted or number in wanted:
             label = SINGLE if alone else f"rank{number}"
-            for place, (target_file, golden_file) in enumerate(
-                _pair_files(target, golden, f"rank {number}{where}", pairing)
-            ):
-                pairing.pairs.append(
-                    RunPair(target_file, golden_file, part, label, number, one_of_two=place > 0)
-                )
+            files = _pair_files(target, golden, f"rank {number}{where}", pairing)
+            for place, both in enumerate(files):
+                pairing.pairs.append(RunPair(*both, part, label, number, one_of_two=place > 0))
 
 
 def _has_several(*paths: Path) -> bool:
@@ -332,11 +322,8 @@ def _ranks(path: Path, wanted: Collection[int], pairing: Pairing) -> list[_Rank]
             is_begun = is_begun and _is_unrecorded(inside)
             pairing.damaged.append(f"There is no {' or '.join(_all(pairing.formats))} in {path / name}.")
     if not ranks and not (directories and wanted):
-        problem = (
-            unreadable[0]
-            if unreadable
-            else _no_run(path, pairing.formats, " or its ranks" if directories else "")
-        )
+        nothing = _no_run(path, pairing.formats, " or its ranks" if directories else "")
+        problem = unreadable[0] if unreadable else nothing
         if is_begun and directories:  # a killed recording is no damage
             del pairing.damaged[before:]
             raise _Unrecorded(problem.what, problem.fix)
@@ -368,9 +355,8 @@ def _by_number(
     for rank in ranks:
         number = rank.number or 0
         if number in by_number:
-            doubled[number] = (
-                f"{path} holds two ranks of number {number}: {by_number[number].name} and {rank.name}."
-            )
+            both = f"{by_number[number].name} and {rank.name}"
+            doubled[number] = f"{path} holds two ranks of number {number}: {both}."
         by_number[number] = rank
     pairing.damaged += doubled.values()  # reported and not compared
     return {number: rank for number, rank in by_number.items() if number not in doubled}

@@ -133,13 +133,14 @@ def test_the_plan_of_the_command_line(pair: Any, probe: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "name, close", [("step", "steps"), ("format", "formats"), ("highlights", "highlight")]
+    "name, close",
+    [("step", "steps"), ("format", "formats"), ("highlights", "highlight"), ("diff_analyse", "diff_analyze")],
 )
 def test_an_unknown_option_names_the_nearest(name: str, close: str, pair: Any) -> None:
     with pytest.raises(UserError) as caught:
         probe_core.compare(*pair, **{name: 1})
     assert name in caught.value.what and f"Did you mean {close}?" in caught.value.fix
-    assert list(caught.value.choices) == OPTIONS
+    assert {*OPTIONS, "diff_analyze"} <= set(caught.value.choices)
 
 
 @pytest.mark.parametrize(
@@ -148,6 +149,7 @@ def test_an_unknown_option_names_the_nearest(name: str, close: str, pair: Any) -
         ({"highlight": "yes"}, "highlight must be True or False"),
         ({"jobs": "4"}, "jobs must be a whole number"),
         ({"jobs": True}, "jobs must be a whole number"),
+        ({"diff_analyze": "yes"}, "diff_analyze must be True or False"),
         ({"stack": 1}, "stack must be True or False"),
         ({"fuzzy": True, "matcher": "exact"}, "exclude each other"),
         ({"metrics": "ulpp"}, 'no metric called "ulpp"'),
@@ -168,6 +170,24 @@ def test_a_mistake_is_refused_before_anything_is_measured(
 def test_a_path_that_is_no_run(pair: Any, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="does not exist"):
         probe_core.compare(tmp_path / "absent", pair[1])
+
+
+@pytest.mark.parametrize(
+    "options, flags",
+    [
+        ({"diff_analyze": True}, ["-da"]),
+        ({"diff_analyze": True, "formats": "csv"}, ["-da", "--format", "csv"]),
+        ({"diff_analyze": False}, []),
+        ({"diff_analyze": None, "highlight": True}, ["-hl"]),
+    ],
+)
+def test_an_option_of_a_plugin_changes_the_plan_as_on_the_command_line(
+    options: dict[str, Any], flags: list[str], pair: Any, probe: Any
+) -> None:
+    assert probe("compare", *pair, *flags, "--print-plan") == 0
+    plan = probe_core.compare(*pair, **options).plan
+    assert {**plan.describe(), "time_stamp": ""} == {**json.loads(probe.out), "time_stamp": ""}
+    assert ("first_difference" in plan.answers) is bool(options["diff_analyze"])
 
 
 # -- results ---------------------------------------------------------------------------------------
@@ -275,6 +295,26 @@ def test_the_files_of_the_command(ranks: Any, probe: Any, tmp_path: Path) -> Non
         for out in "ab"
     )
     assert first == second and "compare_summary" in first
+
+
+def test_the_answer_that_an_option_of_a_plugin_asks_for(
+    ranks: Any, probe: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    comparison = probe_core.compare(*ranks, output=tmp_path / "a", diff_analyze=True)
+    assert comparison.suspects and comparison.asked == [] and not (tmp_path / "a").exists()
+    assert len(list(comparison.run())) == len(comparison.pairs)
+    assert comparison.suspects and comparison.counts
+    assert probe("compare", *ranks, "-o", tmp_path / "b", "-da") == 0
+    first, second = (
+        {path.name.rpartition("_")[0]: path.read_bytes() for path in (tmp_path / out).rglob("*.*")}
+        for out in "ab"
+    )
+    assert first == second and any("diff_analyze" in name for name in first)
+    capsys.readouterr()
+    for conclusion in comparison.asked:
+        conclusion.show()
+    shown = [line for line in capsys.readouterr().out.splitlines() if "wrote" not in line]
+    assert shown and set(shown) <= set(probe.out.splitlines())
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,8 @@ import pytest
 from test_pages import ROOT, blocks
 
 from probe_core.library import OPTIONS
+from probe_core.plugins.manager import Manager
+from probe_core.plugins.specs import OptionSpec
 
 PAGE = ROOT / "docs" / "python.md"
 EXAMPLES = blocks(PAGE, "python")
@@ -48,4 +50,7 @@ def test_the_comments_of_the_examples_are_what_they_print(
 def test_the_table_lists_every_option() -> None:
     section = PAGE.read_text("utf-8").partition("\n## Options\n")[2]
     cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
-    assert sorted(re.findall(r"`(\w+)`", " ".join(cells))) == OPTIONS
+    specs = [spec for spec in Manager().specs("options", OptionSpec) if spec.command == "compare"]
+    further = {option.keyword for spec in specs for option in spec.options}
+    assert "diff_analyze" in further
+    assert sorted(re.findall(r"`(\w+)`", " ".join(cells))) == sorted({*OPTIONS, *further})

@@ -12,11 +12,15 @@ from typing import Any
 
 import pytest
 
+from probe_core.errors import UserError
+
 SOURCE = """
 from dataclasses import replace
 from probe_core.model import Level
 from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.specs import AnswerSpec, Option, OptionSpec
+
+EXPECTED = {}
 
 class Count:
     def __init__(self, path):
@@ -45,6 +49,7 @@ class Errors:
         return [Told((output / f"errors_rank{pair.rank}.txt").read_text()) for pair in pairs]
 
 def ask(plan, values, asked):
+    assert values == EXPECTED or "count" in values, values
     return replace(plan, answers=(*plan.answers, "errors"), advise="formats" not in asked)
 
 def merge(manager, output, format, values):
@@ -60,7 +65,10 @@ def probe_options():
     return [
         OptionSpec("errors", "counts errors", "probe_more:ask", command="compare",
                    options=(Option("count", ("--errors",), "Count the errors."),
-                            Option("deep", ("--deep",), "Count all of them.", needs="count"))),
+                            Option("deep", ("--deep",), "Count all of them.", needs="count"),
+                            Option("by", ("-b", "--by-what"), "Count by this.", kind="text",
+                                   choices=("op", "row")),
+                            Option("other", ("--other-run",), "Count here, too.", kind="run"))),
         OptionSpec("what", "merges something", "probe_more:merge", command="merge_result",
                    options=(Option("what", ("--what",), "Merge this.", kind="text", choices=("a", "b")),)),
     ]
@@ -109,6 +117,26 @@ def test_an_option_that_needs_another(install: Any, sides: Any, probe: Any, tmp_
     install(SOURCE)
     assert probe("compare", *sides, "-o", tmp_path / "o", "--deep") == 2
     assert "--deep needs --errors." in probe.err and not (tmp_path / "o").exists()
+
+
+def test_options_in_python(install: Any, sides: Any, tmp_path: Path) -> None:
+    """Under their long names, with the values that the command line would hand over."""
+    install(SOURCE)
+    import probe_core
+    from probe_core.files.location import location
+
+    expected = importlib.import_module("probe_more").EXPECTED
+    expected.update(by="op", other=location(str(sides[0])))
+    plan = probe_core.compare(*sides, by_what="op", other_run=str(sides[0]), errors=False, deep=None).plan
+    assert plan.answers == ("errors",) and plan.advise
+    assert not probe_core.compare(*sides, errors=True, formats="csv").plan.advise
+    with pytest.raises(UserError, match="--deep needs --errors"):
+        probe_core.compare(*sides, deep=True)
+    with pytest.raises(UserError, match="by_what must not be 'cell'") as caught:
+        probe_core.compare(*sides, by_what="cell")
+    assert caught.value.choices == ("op", "row")
+    with pytest.raises(UserError, match=r'no option "by_whot"(.|\n)*Did you mean by_what\?'):
+        probe_core.compare(*sides, by_whot="op")
 
 
 def test_an_option_of_merge_result(install: Any, probe: Any, tmp_path: Path) -> None:
