@@ -148,8 +148,7 @@ class Reference:
         if math.isinf(pair.device) or math.isinf(pair.bench):
             return math.inf
         exponent = math.frexp(pair.bench)[1] - 1 if pair.bench else 0
-        distance = abs(Fraction(pair.device) - Fraction(pair.bench))
-        return distance * Fraction(2) ** (bits - max(exponent, lowest))
+        return Fraction(pair.error) * Fraction(2) ** (bits - max(exponent, lowest))  # decision B2: in float64
 
     # 7
 

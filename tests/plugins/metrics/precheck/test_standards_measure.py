@@ -11,7 +11,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from probe_metrics.precheck.absolute_threshold import AbsoluteThreshold
 from probe_metrics.precheck.accumulative_error import AccumulativeError
@@ -136,11 +136,16 @@ def cases(draw: Any, kinds: tuple[str, ...] = tuple(KINDS)) -> tuple[Array, str,
     return device, kind, bench
 
 
+HARDLY_OVER = np.array([0.0, 2.0**-24], np.float16), "float16", np.array([0.0, -(2.0**-126)], np.float32)
+"""An error that is over one ulp by less than float64 holds: its difference in float64 is one ulp."""
+
+
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("name", STANDARDS)
 def test_measures_of_any_data(name: str, release: str) -> None:
     @FAST
     @given(cases())
+    @example(HARDLY_OVER)
     def check(case: tuple[Array, str, Array]) -> None:
         assert measured(name, *case, release) == same(expected(name, *case, release))
 
@@ -250,6 +255,16 @@ def test_ulp_worked_examples(kind: str, bench: float, device: float, ulp: float)
     wide = np.float32 if kind == "bfloat16" else np.float64
     found = measured("ulp", np.array([device], KINDS[kind]), kind, np.array([bench], wide))
     assert found["ulp_max"] == found["ulp_mean"] == ulp
+
+
+def test_ulp_is_of_the_difference_in_float64() -> None:
+    """Exactly, the error is 1 + 2^-102 ulp, and the limit 1: what float64 rounds away is not over the limit."""
+    device, kind, bench = HARDLY_OVER
+    assert Fraction(float(device[1])) - Fraction(float(bench[1])) > Fraction(1, 2**24)
+    found = measured("ulp", device, kind, bench)
+    assert found == {"ulp_max": 1.0, "ulp_mean": 0.5, "ulp_share": 0.0}
+    over = np.array([0.0, -np.spacing(2.0**-24)])  # the least bench of float64 that counts
+    assert measured("ulp", device, kind, over)["ulp_share"] == 0.5
 
 
 def test_nan_in_one_element_makes_maximum_and_mean_nan() -> None:
