@@ -1,4 +1,4 @@
-"""A pair of tensors opened for measuring, and the results that its metrics share."""
+"""A pair of tensors opened to be measured, and the results that metrics share."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class OpenPair:
     Attributes:
         pair: The two slots.
         mode: The kind of data in both runs: tensors, statistics or checksums.
-        recorded_obstacle: The reason why the recorded metadata cannot be compared: a missing partner or
-            another shape.
-        obstacle: The reason why the pair cannot be measured, or None if it can; in runs without tensors
-            the same as ``recorded_obstacle``.
+        recorded_obstacle: The reason why the recorded metadata cannot be compared, a missing partner or
+            another shape; None if it can.
+        obstacle: The reason why the pair cannot be measured; None if it can. In runs without tensors the
+            same as ``recorded_obstacle``.
         unreadable: The error of a tensor file, if that is the obstacle.
         mappings: The memory-mapped files behind both arrays, until they are checked for changes.
         metrics: The names of the metrics that will be called, so that a shared pass over the data computes

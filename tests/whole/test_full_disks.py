@@ -1,4 +1,4 @@
-"""A disk that fills up, wherever it happens: a sentence, no half of a file, and the other ranks are there."""
+"""A disk that fills up at any write: an error message, no partial file, and the results of the other ranks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from support.sampling import places
 
 STAMP = "20260101000000"
 SHORT, LONG = 3, 60
-"""The number of faults of a command that are tried."""
-"""Faults of each command in the default suite; the slow ones are all of them."""
+"""Number of faults that are tried with each command: in the default suite, and in the slow one."""
 CALLS = 30
 FORMATS = ("--format", "xlsx,csv,jsonl")
 Command = Callable[[Path], list[Any]]
@@ -89,13 +88,13 @@ COMMANDS: dict[str, Command] = {
 
 @pytest.fixture(autouse=True)
 def _one_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Results of one command have one name each, however often it runs."""
+    """Give the result files the same names in each run of a command."""
     for module in ("probe_core.library", "probe_precheck.cli.api_precision_compare"):
         monkeypatch.setattr(f"{module}.time_stamp", lambda: STAMP)
 
 
 def files(out: Path) -> dict[str, bytes]:
-    """All that is below ``out``, without the time in its name."""
+    """Return the contents of all files below ``out`` by their names, without the time in them."""
     return {
         re.sub(r"\d{14}", "T", path.relative_to(out).as_posix()): path.read_bytes()
         for path in sorted(out.rglob("*"))
@@ -104,7 +103,7 @@ def files(out: Path) -> dict[str, bytes]:
 
 
 def faults(count: int, name: str, every: bool) -> Iterator[tuple[int, int, bool]]:
-    """The call that fails, its error, and whether it alone fails: all there are, or some."""
+    """Yield some faults, or all: the number of the write that fails, its error, and True if only that one fails."""
     found = [(number, error, once) for number in range(count) for error in ERRORS for once in (False, True)]
     wanted = LONG if every else SHORT
     yield from (found[place - 1] for place in places(len(found), wanted, name))
@@ -145,7 +144,7 @@ def test_every_write(probe: Any, tmp_path: Path, name: str, every: bool) -> None
 
 
 def check_answer_without_failed_ranks(content: bytes, whole: bytes) -> None:
-    """It says of the ranks that were compared what it says of them on a whole disk, and names the others."""
+    """Check that a partial answer says the same of the ranks that were compared, and has the others' errors."""
     (own,), (all_,) = json.loads(content)["steps"], json.loads(whole)["steps"]
     assert len(own["ranks"]) == len(all_["ranks"]) > 1
     differ = [rank for rank, other in zip(own["ranks"], all_["ranks"]) if rank != other]
@@ -155,7 +154,7 @@ def check_answer_without_failed_ranks(content: bytes, whole: bytes) -> None:
 @pytest.mark.parametrize("error", ERRORS, ids=errno.errorcode.__getitem__)
 @pytest.mark.parametrize("count", [1, 2], ids=["one", "two ranks"])
 def test_an_answer_that_cannot_be_written(probe: Any, tmp_path: Path, count: int, error: int) -> None:
-    """The tables are there and the verdict is printed; the answer's file is not, and one sentence says so."""
+    """The tables are written and the verdict is printed; one error message says that the answer's file is not."""
     out = tmp_path / "out"
     command = [*ranks(count, "--format", "csv")(tmp_path), "-o", out]
     with full_disk(out) as disk:
@@ -180,7 +179,7 @@ def timeless(text: str) -> str:
 
 
 def test_the_first_of_several_names(probe: Any, tmp_path: Path) -> None:
-    """A first table of three that cannot take its name leaves nothing of the others."""
+    """If the first of three tables cannot be renamed to its final name, none of them is left."""
     out = tmp_path / "out"
     command = [*ranks(1, *FORMATS, "-da")(tmp_path), "-o", out]
     with full_disk(out) as disk:
@@ -195,7 +194,7 @@ def test_the_first_of_several_names(probe: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format_", ["xlsx", "csv", "jsonl"])
 def test_one_rank_among_many(tmp_path: Path, format_: str) -> None:
-    """In processes, with a real limit: the rank whose file grows beyond it fails, and the others are there."""
+    """With processes and a limit on the size of files, the rank with too large a table fails, and no other."""
     sides = record(tmp_path / "t", 3), record(tmp_path / "g", 3, 2.0)
     for side in sides:
         name = "Torch.exp.{}.forward"

@@ -1,4 +1,4 @@
-"""Tensor files with damaged bytes: each reads as an array, or is refused in the one way that costs a row."""
+"""Tensor files with damaged bytes: each is read as an array, or raises UnreadableTensor, which costs one row."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ NUMBERS = (0, 1, 0x7F, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, (1 << 63) -
 
 @pytest.fixture(autouse=True, scope="module", params=[EasyGuard(), None], ids=["mapped", "read"])
 def in_memory(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Files are mapped, and read where nobody guards a mapping."""
+    """Both ways to read large files: mapped into memory, or whole where mappings are not guarded."""
     with mapping(request.param):
         yield
 
 
 def damaged(data: bytes, random_: random.Random) -> bytes:
-    """The bytes with a few of them changed, cut off, cut out, moved, or a number of some width put over them."""
+    """Return the bytes with a few of them changed, cut off, cut out, repeated or overwritten by a number."""
     content = bytearray(data)
     for _ in range(random_.randint(1, 5)):
-        # what describes the data stands at the ends of a file
+        # most of the damage is near the ends of the file, where formats describe the data
         near = random_.choice((len(content), 300, 1000))
         at = random_.randrange(min(near, len(content)) + 1)
         at = at if random_.random() < 0.5 else len(content) - at
@@ -109,18 +109,18 @@ def journal() -> bytes:
     return json.dumps({"data_start": 64, "header": header}).encode()
 
 
-def sums_to_something(array: np.ndarray[Any, Any]) -> None:
-    """All of the array can be looked at."""
+def read_whole(array: np.ndarray[Any, Any]) -> None:
+    """Read every byte of an array, whose size must be plausible."""
     assert array.size < 1 << 27
     array.tobytes()
 
 
 def read_pt(path: Path) -> None:
-    sums_to_something(load_pt(path))
+    read_whole(load_pt(path))
 
 
 def read_npy(path: Path) -> None:
-    sums_to_something(load_npy(path))
+    read_whole(load_npy(path))
 
 
 def read_packed(path: Path) -> None:
@@ -140,7 +140,7 @@ def _all_packed(directory: Path) -> None:
     refused: UnreadableTensor | None = None
     for name in "abcd":
         try:
-            sums_to_something(tensors.load(name))
+            read_whole(tensors.load(name))
         except UnreadableTensor as error:
             refused = error
     if refused is not None:

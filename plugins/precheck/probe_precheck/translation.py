@@ -42,11 +42,11 @@ SENTENCES = (
     ),
     (
         "未记录输出数据，测试对象为在本设备上重新运行的结果。",
-        "No values of its outputs were recorded: the outputs of running it again here were tested.",
+        "The values of the outputs were not recorded: those of running the call again here were tested.",
     ),
     (
         "测试对象为真实数据的输出；无法在本设备上重新运行: {}",
-        "The recorded values were tested; it could not be run again here: {}",
+        "The recorded values were tested; the call could not be run again here: {}",
     ),
     (
         "测试对象为真实数据的输出；在本设备上重新运行，结果不同 ({})。",

@@ -1,4 +1,4 @@
-"""Signals deferred while files are written."""
+"""Signals that wait until files are written."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Defer Ctrl-C, and the script's own handler of SIGTERM, until the block is left.
+    """Defer Ctrl-C, and SIGTERM if the script handles it, until the block ends.
 
-    Python runs handlers in the main thread only; in other threads, and for signals without a handler, nothing
-    changes.
+    Nothing is deferred in other threads than the main one, the only one in which Python runs handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    came: dict[signal.Signals, FrameType | None] = {}
+    received: dict[signal.Signals, FrameType | None] = {}
 
-    def wait(number: int, frame: FrameType | None) -> None:
-        came[signal.Signals(number)] = frame
+    def remember(number: int, frame: FrameType | None) -> None:
+        received[signal.Signals(number)] = frame
 
-    before: dict[signal.Signals, Any] = {}
+    replaced: dict[signal.Signals, Any] = {}
     try:
         for number in SIGNALS:
             handler = signal.getsignal(number)
             if callable(handler):
                 with suppress(ValueError):  # not the main interpreter
-                    before[number] = handler
-                    signal.signal(number, wait)
+                    replaced[number] = handler
+                    signal.signal(number, remember)
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in replaced.items():
             with suppress(ValueError):
                 signal.signal(number, handler)
-        for number, frame in came.items():
-            before[number](number, frame)
+        for number, frame in received.items():
+            replaced[number](number, frame)

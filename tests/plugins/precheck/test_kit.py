@@ -1,4 +1,4 @@
-"""Helpers of runners of all frameworks: recorded ranges, values and literals."""
+"""Helpers that runners of all frameworks share: recorded ranges, values and literals."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_recorded_ranges(leaf: dict[str, Any], expected: Range) -> None:
 
 
 @pytest.mark.parametrize(
-    ("leaf", "says"),
+    ("leaf", "message"),
     [
         ({}, "were not recorded"),
         ({"Max": 1.0, "Min": None}, "were not recorded"),
@@ -49,8 +49,8 @@ def test_recorded_ranges(leaf: dict[str, Any], expected: Range) -> None:
         ({"Max": 10**400, "Min": 0}, "is no number of its dtype"),
     ],
 )
-def test_ranges_that_cannot_be_used(leaf: dict[str, Any], says: str) -> None:
-    with pytest.raises(Unbuildable, match=says):
+def test_ranges_that_cannot_be_used(leaf: dict[str, Any], message: str) -> None:
+    with pytest.raises(Unbuildable, match=message):
         range_of(leaf)
 
 

@@ -21,15 +21,15 @@ def forward(name: str, *arguments: Any, **keywords: Any) -> Any:
     return OPERATORS[name].forward(*arguments, **keywords)
 
 
-def close(ours: Any, theirs: Any, rtol: float = 1e-12) -> None:
-    """Equal to within rounding in float64, in shape as well."""
-    ours, theirs = np.asarray(ours.detach()), np.asarray(theirs)
-    assert ours.shape == theirs.shape
-    np.testing.assert_allclose(ours, theirs, rtol=rtol, atol=1e-13)
+def close(output: Any, expected: Any, rtol: float = 1e-12) -> None:
+    """Check that an output has the expected shape, and the expected values within rounding of float64."""
+    output, expected = np.asarray(output.detach()), np.asarray(expected)
+    assert output.shape == expected.shape
+    np.testing.assert_allclose(output, expected, rtol=rtol, atol=1e-13)
 
 
 def gradients(name: str, grad: torch.Tensor, *arguments: Any, output: int | None = None) -> list[Any]:
-    """The gradients of the tensors among the arguments, by autograd through the definition."""
+    """Return the gradients of the tensors among the arguments, by autograd through the definition."""
     leaves = [a.clone().requires_grad_() if isinstance(a, torch.Tensor) else a for a in arguments]
     result = forward(name, *leaves)
     (result if output is None else result[output]).backward(grad)
@@ -37,14 +37,14 @@ def gradients(name: str, grad: torch.Tensor, *arguments: Any, output: int | None
 
 
 def doubles(values: Any) -> Any:
-    """The values with every floating-point tensor raised to float64."""
+    """Return the values with every floating-point tensor converted to float64."""
     if isinstance(values, (tuple, list)):
         return type(values)(doubles(value) for value in values)
     return values.double() if isinstance(values, torch.Tensor) and values.is_floating_point() else values
 
 
 def _case(*shapes: tuple[int, ...] | Any, **keywords: Any) -> Callable[[torch.dtype], Arguments]:
-    """A call whose arguments are random where a shape is given and plain values elsewhere."""
+    """Return a function that makes the arguments of a call for a dtype: random tensors in place of shapes."""
 
     def make(dtype: torch.dtype) -> Arguments:
         generator = torch.Generator().manual_seed(7)
@@ -80,4 +80,4 @@ CASES = {
     "npu_sort_v2": _case((3, 7), -1, True),
     "npu_swiglu": _case((3, 8)),
 }
-"""A call of each operator, made for a dtype."""
+"""Arguments of a call of each operator, as a function of the dtype."""

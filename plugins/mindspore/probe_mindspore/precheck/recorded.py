@@ -20,9 +20,9 @@ SAME = Message(
 
 AGAIN = Message(
     "未记录输出数据，测试对象为在本设备上重新运行的结果。",
-    "No values of its outputs were recorded: the outputs of running it again here were tested.",
+    "The values of the outputs were not recorded: those of running the call again here were tested.",
 )
-"""Note on a call whose inputs alone were recorded with values."""
+"""Note on a call of whose tensors only the inputs were recorded with their values."""
 
 
 def has_recorded(call: Call) -> bool:
@@ -36,7 +36,7 @@ def has_recorded(call: Call) -> bool:
 def recorded_outputs(rebuilder: Rebuilder, call: Call, like: Any) -> Any:
     """Return the recorded outputs in the structure of the reference's.
 
-    Records hold a list of all outputs of a call, be it a tuple or a single value.
+    A record lists all outputs of a call, whether the call returned a tuple or a single value.
 
     Args:
         rebuilder: Reads the values.
@@ -64,8 +64,8 @@ def recorded_gradients(
 ) -> list[Array | None] | None:
     """Return the recorded gradient of each floating-point tensor of a call.
 
-    Recorders list gradients for all tensors, or for those by position alone, with null for a tensor without a
-    gradient. The owners are found by the number and the shapes of the gradients.
+    Recorders list a gradient, or null, for each tensor among the arguments, or for each positional one. The
+    number and the shapes of the gradients show to which tensors they belong.
 
     Args:
         rebuilder: Reads the values.
@@ -73,10 +73,10 @@ def recorded_gradients(
         tensors: All tensors among its arguments.
 
     Returns:
-        None in place of a gradient that was not recorded; None in place of the list if none was.
+        The gradients, with None for each that was not recorded; None if no gradient was recorded.
 
     Raises:
-        Unbuildable: The owners are not known, or a gradient cannot be read.
+        Unbuildable: The gradients do not fit the tensors, or cannot be read.
     """
     assert call.backward is not None
     described = described_leaves(call.backward.get("output"))
@@ -106,14 +106,14 @@ def _fits(described: Sequence[Any], owners: Sequence[Made]) -> bool:
 
 
 def compared_again(recorded: Any, again: Any) -> Message:
-    """Return the note on recorded values, compared with those of the same call run again here."""
+    """Return the note on recorded values that were compared with those of running the call again here."""
     worst = 0.0
     pairs = list(zip(leaves(recorded), leaves(again)))
     for first, second in pairs:
         if not (isinstance(first, Array) and isinstance(second, Array)):
             continue
         if first.values.shape != second.values.shape:
-            return _differs("its shape")
+            return _differs("in shape")
         worst = max(worst, _distance(first, second))
     if worst == 0:
         return SAME
@@ -124,15 +124,15 @@ def not_again(reason: str) -> Message:
     """Return the note that recorded values were tested, but the call could not be run again here."""
     return Message(
         f"测试对象为真实数据的输出；无法在本设备上重新运行: {reason}",
-        f"The recorded values were tested; it could not be run again here: {reason}",
+        f"The recorded values were tested; the call could not be run again here: {reason}",
     )
 
 
-def _differs(how: str) -> Message:
-    """Return the note that running the call again gives values that differ, by or in ``how``."""
+def _differs(extent: str) -> Message:
+    """Return the note that running the call again gives other values, with a text on how far they differ."""
     return Message(
-        f"测试对象为真实数据的输出；在本设备上重新运行，结果不同 ({how})。",
-        f"The recorded values were tested; RUN AGAIN HERE THEY DIFFER beyond rounding ({how}), so the "
+        f"测试对象为真实数据的输出；在本设备上重新运行，结果不同 ({extent})。",
+        f"The recorded values were tested; RUN AGAIN HERE THEY DIFFER beyond rounding ({extent}), so the "
         "recorded values depend on more than the recorded inputs.",
     )
 

@@ -1,4 +1,4 @@
-"""Recognition of a record file's framework."""
+"""Recognition of the framework that a record file was recorded from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table of names, checked with both frameworks: paired APIs exist, and return the same values on this CPU."""
+"""The table of names, checked with both frameworks: paired APIs exist and return the same values on this CPU."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from probe_mindspore import names
 from probe_mindspore.names import table
 
 mindspore.runtime.launch_blocking()
-OWN: dict[str, Any] = {
+MINDSPORE: dict[str, Any] = {
     "Mint": mint,
     "MintFunctional": mint.nn.functional,
     "Functional": ops,
     "Tensor": Tensor,
 }
-THEIRS: dict[str, Any] = {"Torch": torch, "Functional": torch.nn.functional, "Tensor": torch.Tensor}
+PYTORCH: dict[str, Any] = {"Torch": torch, "Functional": torch.nn.functional, "Tensor": torch.Tensor}
 TABLE = table()
 ARGUMENTS = Positions(TABLE.source, TABLE.target)
 
@@ -154,7 +154,7 @@ def in_torch(api: str, positional: tuple[Any, ...], keywords: dict[str, Any]) ->
         place = ARGUMENTS.place(api, str(own), is_scalar=isinstance(value, int))
         head, _, rest = place.partition(".")
         if not head.isdecimal():
-            if value not in (None, "pad", "valid"):  # what PyTorch has no word for, and no need
+            if value not in (None, "pad", "valid"):  # defaults of PyTorch, which has no words for them
                 spelled[head] = given(value, torch_given)
         elif own in keywords and not rest:
             spelled[common(api, own, columns[int(head)])] = given(value, torch_given)
@@ -165,22 +165,22 @@ def in_torch(api: str, positional: tuple[Any, ...], keywords: dict[str, Any]) ->
     lists = {n: tuple(v[i] for i in sorted(v)) if isinstance(v, dict) else v for n, v in found.items()}
     count = next(n for n in range(len(lists) + 1) if n not in lists)
     behind = {columns[n][0]: value for n, value in lists.items() if n > count}
-    return function(THEIRS, word)(*(lists[n] for n in range(count)), **behind, **spelled)
+    return function(PYTORCH, word)(*(lists[n] for n in range(count)), **behind, **spelled)
 
 
 def common(api: str, own: str, column: list[str]) -> str:
-    """Return PyTorch's name of a parameter, of those that its overloads have at one position."""
+    """Return PyTorch's name of a parameter; ``column`` has the names that its overloads use at that position."""
     words = (item.rstrip("*").split("|") for item in TABLE.source.arguments.get(api, ()))
     known = next((item for item in words if own in item), [own])
     return next(word for word in known if word in column)
 
 
 def both(api: str, positional: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[list[Any], list[Any]]:
-    ours = function(OWN, api)(
+    outputs = function(MINDSPORE, api)(
         *(given(value, Tensor) for value in positional),
         **{name: given(value, Tensor) for name, value in keywords.items()},
     )
-    return arrays(ours), arrays(in_torch(api, positional, keywords))
+    return arrays(outputs), arrays(in_torch(api, positional, keywords))
 
 
 def agree(one: list[Any], other: list[Any]) -> bool:
@@ -193,8 +193,7 @@ def agree(one: list[Any], other: list[Any]) -> bool:
 def test_a_pair_gives_the_same_values(
     api: str, positional: tuple[Any, ...], keywords: dict[str, Any]
 ) -> None:
-    ours, theirs = both(api, positional, keywords)
-    assert agree(ours, theirs)
+    assert agree(*both(api, positional, keywords))
 
 
 @pytest.mark.parametrize(("api", "positional", "keywords"), UNEQUAL, ids=lambda value: str(value)[:40])
@@ -207,11 +206,13 @@ def test_a_known_difference_is_one_and_is_told(
 
 def test_every_name_exists_in_its_framework() -> None:
     lacking = [
-        name for name in TABLE.source.apis if not name.startswith("Primitive.") and not exists(OWN, name)
+        name
+        for name in TABLE.source.apis
+        if not name.startswith("Primitive.") and not exists(MINDSPORE, name)
     ]
-    lacking += [word for word in TABLE.source.apis.values() if not exists(THEIRS, word)]
-    lacking += [name for pair in TABLE.target.apis.items() for name in pair if not exists(THEIRS, name)]
-    lacking += [name for name in TABLE.target.composites if not exists(THEIRS, name)]
+    lacking += [word for word in TABLE.source.apis.values() if not exists(PYTORCH, word)]
+    lacking += [name for pair in TABLE.target.apis.items() for name in pair if not exists(PYTORCH, name)]
+    lacking += [name for name in TABLE.target.composites if not exists(PYTORCH, name)]
     assert lacking == []
 
 
