@@ -32,6 +32,8 @@ def show(answer: Answer, file: Path | None, *, brief: bool) -> None:
         for number, cause in enumerate(answer.causes[:SHOWN], 1):
             _show_cause(number, cause)
         _show_more(answer.causes)
+        if any(" against " in cause.reason.detail for cause in answer.causes[:SHOWN]):
+            console.show("  (A against B: A in the target, B in the golden)")
         for line in answer.notes[:SHOWN]:
             console.show(f"  note: {printable(line, LONGEST)}")
         _show_more(answer.notes)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import PureWindowsPath  # which knows both separators
 
 from probe_core.model.answers import Answer, Coverage, Finding, Outcome
 from probe_diagnosis.answer.coverage import (
@@ -23,6 +25,9 @@ ENOUGH = 0.5
 
 GRAVITY = (Outcome.AGREE, Outcome.CANNOT_TELL, Outcome.NOT_COMPARABLE, Outcome.DIVERGED)
 """Outcomes of ranks: that of all ranks is the last of them that occurs."""
+
+_LINE = re.compile(r"File (.+?), (line \d+, in [^,]+)")
+"""The path of a line of code, and its number with the function."""
 
 INTERRUPTED = "the comparison was interrupted; later calls were not compared"
 """Sentence on a comparison that was stopped before its end."""
@@ -77,11 +82,23 @@ def _outcome(causes: Sequence[Finding], tally: Tally, *, doubt: str, interrupted
 
 
 def _first(cause: Finding) -> str:
-    """Return the sentence on the first cause, without its end."""
-    where = f", at {cause.where}" if cause.where else ""
+    """Return the sentence on the first cause in brief, without its end; the cause itself holds the rest."""
+    line = _LINE.match(cause.where)
+    place = cause.where if line is None else f"{PureWindowsPath(line[1]).name}, {line[2]}"
+    where = f", at {place}" if place else ""
     rank = f"on rank {cause.rank}, " if cause.rank else ""
     step = f"in {cause.step}, " if cause.step else ""
-    return f"{step}{rank}{cause.op} {cause.reason.detail}{where}"
+    return f"{step}{rank}{cause.op} {_brief(cause.reason.detail)}{where}"
+
+
+def _brief(statement: str) -> str:
+    """Return a statement without the brackets that end it, which hold the values behind it."""
+    depth = 0
+    for place in range(len(statement) - 1, 0, -1):
+        depth += (statement[place] == ")") - (statement[place] == "(")
+        if depth <= 0:
+            return statement[:place].rstrip() if statement.endswith(")") else statement
+    return statement
 
 
 def _share(tally: Tally) -> str:

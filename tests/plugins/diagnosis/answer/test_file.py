@@ -49,7 +49,9 @@ def test_a_cause_has_its_evidence(tmp_path: Path, probe: Probe) -> None:
     expected = np.sqrt(np.mean((X.astype(float) - Y) ** 2) / np.mean(Y.astype(float) ** 2))
     assert abs(cause["evidence"]["relative_distance"] - expected) < 1e-6
     assert cause["consequences"] == {"count": 1, "first": [B]}
-    assert cause["statement"] in found["sentence"]
+    statement, brackets, evidence = cause["statement"].rpartition(" (output.0: off by ")
+    assert brackets and evidence.endswith("; rounding explains at most 7.6e-06)")
+    assert found["sentence"] == f"DIVERGED: {A} {statement}"
 
 
 def test_nan_and_inf_are_no_numbers_of_json(tmp_path: Path, probe: Probe) -> None:

@@ -55,6 +55,12 @@ def test_a_plain_cause_has_no_empty_lines(capsys: pytest.CaptureFixture[str]) ->
     ]
 
 
+def test_the_order_of_two_values_is_explained_once(capsys: pytest.CaptureFixture[str]) -> None:
+    against = Finding("Torch.a.0.forward", "", Reason("argument", "was called with input.1: 2 against 1"))
+    out = printed(capsys, Answer(Outcome.DIVERGED, "DIVERGED: a", (against, against), Coverage(1, 1)))
+    assert out.count("\n  (A against B: A in the target, B in the golden)\n") == 1
+
+
 def test_one_and_several_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
     cause = Finding(
         "Torch.a.0.forward", "", Reason("introduced", "differs"), consequences=("Torch.b.0.forward",),
