@@ -40,12 +40,12 @@ def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> t
     help="Compare file: JSON with npu_path and bench_path, instead of TARGET and GOLDEN.")  # fmt: skip
 @option("-o", "--output", also=["--output_path"], is_flag=False, flag_value=OUTPUT, default=OUTPUT, type=FILE,
     help="Directory of the result files; created if absent.  [default: ./output]")  # fmt: skip
-@option("--framework", help="Framework of the runs; detected if not given.")
+@option("--framework", help="Framework of the runs, such as pytorch; detected if not given.")
 @option("-s", "--stack-mode", is_flag=True,
     help="Show call stacks; takes effect only if the compare file sets stack_path.")  # fmt: skip
 @option("-c", "--compare-only", is_flag=True, help="Write tables only: no advisor file, no answer file.")
-@option("-f", "--fuzzy-match", is_flag=True, help="Pair calls whose names differ in the call index.")
-@option("--match", "matcher", also=["--matcher"], metavar="NAME", help="Matcher: exact, fuzzy, align, …")
+@option("-f", "--fuzzy-match", is_flag=True, help="Pair calls whose names differ only in their number.")
+@option("--match", "matcher", also=["--matcher"], metavar="NAME", help="Pairing: exact, fuzzy, align, …")
 @option("-hl", "--highlight", is_flag=True, help="Mark suspicious rows red and yellow.")
 @option("-dm", "--data-mapping", "mapping", type=FILE,
     help="YAML file that pairs row names: 'target name: golden name'.")  # fmt: skip
@@ -55,20 +55,20 @@ def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> t
     help="Pair the modules of two frameworks; a YAML file pairs names: 'fc.Dense: head.Linear'.")  # fmt: skip
 @option("-lm", "--layer-mapping", type=FILE, help="YAML file that pairs the children of module classes.")
 @option("--metric", "metrics", multiple=True, metavar="NAME[:PARAMETER=VALUE]",
-    help="Show this metric as well, with its parameters: ulp:limit=4; may be repeated.")  # fmt: skip
+    help="Show this metric as well, with parameters if any: ulp:limit=4; may be repeated.")  # fmt: skip
 @option("--policy", "policies", metavar="NAME[,NAME…]", callback=names_in,
-    help="Judge by these policies: the first gives the verdict, each further one a column.")  # fmt: skip
+    help="Judge rows by these policies: the first gives the verdict, each further one a column.")  # fmt: skip
 @option("--format", "formats", metavar="NAME[,NAME…]", callback=names_in,
     help="Formats of the result: xlsx, csv, jsonl, …  [default: xlsx]")  # fmt: skip
 @option("--step", "steps", type=Numbers(), default=(), help="Compare these steps only: 0,2-4.")
 @option("--rank", "ranks", type=Numbers(), default=(), help="Compare these ranks only: 0-3,8.")
-@option("--jobs", silent=["-j"], type=click.IntRange(min=1),
+@option("--jobs", silent=["-j"], type=click.IntRange(min=1), metavar="N",
     help="Limit the number of processes.  [default: one per CPU core]")  # fmt: skip
-@option("--executor", metavar="NAME", help="Run comparisons in threads, processes, …")
+@option("--executor", metavar="NAME", help="Where to run comparisons: threads, processes, …")
 @option("--scheduler", metavar="ADDRESS", help="Scheduler of a cluster, such as tcp://host:8786.")
 @option("--resume", is_flag=True, help="Resume an interrupted comparison; finished ranks are kept.")
 @option("--fail-on", type=click.Choice(["warning", "error", SUSPECT, INCOMPLETE]),
-    help="Exit with 1 if a row is this grave or graver, if a suspect is named, or if values were not "
+    help="Exit with 1 if a row has this level or a worse one, if a suspect is named, or if values were not "
     "compared; always if the verdict is NOT COMPARABLE or CANNOT TELL.")  # fmt: skip
 @option("--print-plan", is_flag=True, help="Print the plan of the comparison as JSON, and stop.")
 @click.pass_context
@@ -87,9 +87,9 @@ def compare(
 ) -> int:
     """Compare two recorded runs and say where they diverge first.
 
-    TARGET is the run under test, GOLDEN the reference: a dump.json, a rank directory, a step
-    directory, or a dump directory; a path, or a URL such as s3://bucket/dump. The steps and ranks
-    that both runs have are compared with each other.
+    TARGET is the run under test, GOLDEN the reference: each is a dump.json, or the directory of a
+    rank, a step or a whole dump, given as a path or as a URL such as s3://bucket/dump. The steps and
+    ranks that both runs have are compared with each other.
 
     \b
     probe compare target_dump golden_dump -o out

@@ -27,7 +27,7 @@ VARIABLE = "_PROBE_COMPLETE"
 @click.argument("shell", required=False, type=click.Choice(list(PLACES)))
 @option("--install", is_flag=True, help="Write the script to the file that the shell reads.")
 def completion(shell: str | None, install: bool) -> int:
-    """Print the script that completes commands and options in SHELL (default: that of $SHELL).
+    """Print the script that completes commands and options in a shell, by default that of $SHELL.
 
     \b
     probe completion --install

@@ -35,7 +35,7 @@ _PATH = click.Path(path_type=Path)
     help="Language of the csv files: Chinese or English.  [default: that of the NPU csv]")  # fmt: skip
 @option("--framework", help="Framework of the runs; has no effect here.")
 @option("--fail-on", type=click.Choice(["warning", "error"]),
-    help="Exit with 1 if an API is this grave or graver.")  # fmt: skip
+    help="Exit with 1 if the status of an API is this or worse.")  # fmt: skip
 @click.pass_context
 def api_precision_compare(
     ctx: click.Context,

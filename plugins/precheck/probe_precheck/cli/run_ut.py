@@ -59,20 +59,20 @@ _OPTIONS = (
     option("-o", "--output", also=["--out_path"], type=_PATH, default="./", show_default=True,
         help="Directory of the result files; created if absent."),
     option("-d", "--device", "devices", multiple=True, metavar="cpu | N…",
-        help="cpu, or indices of accelerators.  [default: 0; cpu if there is none]"),
+        help="The device: cpu, or the indices of accelerators.  [default: 0; cpu if there is none]"),
     option("--save-error-data", also=["-save_error_data"], is_flag=True,
         help="Save the data of calls that do not pass, each with a script."),
-    option("-j", "--jit-compile", is_flag=True, help="Compile operators just in time, on an NPU of PyTorch."),
+    option("-j", "--jit-compile", is_flag=True, help="Compile operators just in time: PyTorch on NPUs."),
     option("--result-csv-path", "resume", also=["-csv_path"], type=_PATH,
         help="Resume the check that wrote this accuracy_checking_result csv, in the language of that file."),
     option("-f", "--filter-api", "distinct", is_flag=True, help="Run calls with equal arguments once."),
     option("--config", also=["-config", "--config_path"], type=_PATH,
         help="config.json with a section run_ut, or config.yaml."),
-    option("--framework", help="Framework of the run; detected if not given."),
+    option("--framework", help="Framework of the run, such as pytorch; detected if not given."),
     option("--only", multiple=True, metavar="NAME",
         help="Run only this call, or the calls of this API; may be repeated."),
-    option("--timeout", type=click.FloatRange(min=0, min_open=True), default=TIMEOUT, show_default=True,
-        help="Time limit of one call in seconds."),
+    option("--timeout", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
+        default=TIMEOUT, show_default=True, help="Time limit of one call."),
     option("--standard", "release", type=ReleaseChoice(), default=RELEASES[0], show_default=True,
         help="Thresholds of the msprobe 1.0.4 guide, or of 8.3."),
     option("--assign", "standards", type=_PATH, help="YAML file that maps standards to the APIs they judge."),
@@ -80,7 +80,7 @@ _OPTIONS = (
     option("--lang", "language", type=click.Choice(LANGUAGES), default=LANGUAGES[0], show_default=True,
         help="Language of the csv files: Chinese or English."),
     option("--fail-on", type=click.Choice(["warning", "error"]),
-        help="Exit with 1 if an API is this grave or graver."),
+        help="Exit with 1 if the status of an API is this or worse."),
 )  # fmt: skip
 """The options of both commands."""
 
@@ -109,11 +109,12 @@ def run_ut(ctx: click.Context, /, **given: Any) -> int:
 
 @click.command(cls=ManyValues)
 @_options
-@option("-n", "--num-splits", "workers", type=click.IntRange(1, MOST_PROCESSES), default=DEFAULT_PROCESSES,
-    show_default=True, help=f"Number of processes, at most {PER_DEVICE} per device.")  # fmt: skip
+@option("-n", "--num-splits", "workers", type=click.IntRange(1, MOST_PROCESSES), metavar="N",
+    default=DEFAULT_PROCESSES, show_default=True,
+    help=f"Number of processes, at most {PER_DEVICE} per device.")  # fmt: skip
 @click.pass_context
 def multi_run_ut(ctx: click.Context, /, workers: int, **given: Any) -> int:
-    """Run every recorded API alone, in several processes at a time.
+    """Run every recorded API alone and compare it as run-ut does, in several processes.
 
     \b
     probe multi-run-ut -i dump.json -o checker_result -n 32 -d 0 1 2 3
