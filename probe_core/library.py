@@ -34,7 +34,7 @@ SHOWN_SUSPECTS = 5
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Plan)} | {"fuzzy": False}
 OPTIONS = sorted(_DEFAULTS.keys() - {"target", "golden", "time_stamp", "across", "answers"})
 """The names of the options of ``compare`` (docs/python.md#options)."""
-_FILES = ("output", "mapping", "api_mapping", "cell_mapping", "layer_mapping", "stack_path")
+_FILES = ("output", "baseline", "mapping", "api_mapping", "cell_mapping", "layer_mapping", "stack_path")
 
 
 def compare(target: str | os.PathLike[str], golden: str | os.PathLike[str], **options: Any) -> Comparison:
