@@ -33,7 +33,7 @@ OUTPUT = "./output"
 SHOWN_SUSPECTS = 5
 """Number of suspects that a notebook shows."""
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Plan)} | {"fuzzy": False}
-OPTIONS = sorted(_DEFAULTS.keys() - {"target", "golden", "time_stamp", "across", "answers"})
+OPTIONS = sorted(_DEFAULTS.keys() - {"target", "golden", "time_stamp", "across", "answers", "baseline"})
 """The names of the core's options of ``compare`` (docs/python.md#options)."""
 _FILES = ("output", "mapping", "api_mapping", "cell_mapping", "layer_mapping", "stack_path")
 

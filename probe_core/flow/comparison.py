@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -15,6 +15,7 @@ from pathlib import Path
 from probe_core.errors import UserError, nearest, some
 from probe_core.files.mapped import Mapped
 from probe_core.flow.ahead import opened_ahead
+from probe_core.flow.judging import Judging
 from probe_core.flow.opening import open_runs
 from probe_core.flow.table import LARGEST_SHEET
 from probe_core.flow.tools import Tools
@@ -122,15 +123,13 @@ class Comparison:
         self.table = self._tools.table(self.has_stacks)
         self.shown: Sequence[tuple[str, str]] = self._tools.shown
 
-    def aligned(self) -> Comparison | None:
-        """Return the comparison again by the finder's matcher, if calls are paired that do not line up."""
-        wanted = [spec.matcher for spec in self.finders if spec.matcher in self._manager.names("matchers")]
-        if not (self._shifted and wanted):
-            return None
-        plan = replace(self.plan, matcher=wanted[0], metrics=(), formats=(), answers=(), highlight=False)
-        with suppress(UserError):  # nothing can be aligned
-            return Comparison(plan, self._manager, self.target.path, self.golden.path)
-        return None
+    def again(self, plan: Plan, target: Path, golden: Path, rank: int) -> Iterator[tuple[Op, list[Row]]]:
+        """Yield each op of a further comparison with its rows, judged by the same judges."""
+        with closing(Comparison(plan, self._manager, target, golden)) as further:
+            judging = Judging(self._manager, False, self.blame)
+            for key, measured in further.ops():
+                op = further.describe(key, rank)
+                yield op, judging.judged(op, measured)
 
     def write_pairs(self, pair: RunPair) -> Sequence[Path]:
         """Write the list of pairs if the plan asks for it, and return the files."""

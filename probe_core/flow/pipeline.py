@@ -18,7 +18,7 @@ from probe_core.model import Advice, Op, Row
 from probe_core.model.plan import Plan
 from probe_core.model.report import Finder, Kept, Report
 from probe_core.model.watched import Watch
-from probe_core.plugins.blame import blamed
+from probe_core.plugins.blame import PluginError, blamed
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Answerer, Witness
 from probe_core.plugins.specs import AnswerSpec, FinderSpec
@@ -99,22 +99,14 @@ def finder_of(manager: Manager) -> Finder:
     return finder
 
 
-def _answer(report: Report, comparison: Comparison, manager: Manager, rank: int) -> None:
-    """Let the finder of suspects give the verdict, if need be from pairs that line up."""
-    aligned = None if report.interrupted else comparison.aligned()
-    if aligned is not None:
-        failure = report.first_failure
-        report.finder = finder_of(manager)
+def _answer(report: Report, comparison: Comparison, pair: RunPair) -> None:
+    """Let the finder of suspects give the verdict; without one if its plugin fails."""
+    for spec in comparison.finders:
         try:
-            judging = Judging(manager, False, comparison.blame)
-            for key, measured in aligned.ops():
-                op = aligned.describe(key, rank)
-                rows = judging.judged(op, measured)
-                report.finder.add(op, rows, [""] * len(rows))
-            report.finder.first_failure = failure
-        finally:
-            aligned.close()
-    report.answer = report.finder.answer(report, comparison.plan, comparison.target, comparison.golden)
+            with blamed(spec.title, spec.origin):
+                report.answer = report.finder.answer(report, comparison, pair)
+        except PluginError as error:
+            report.problems.append(f"{error.what} There is no verdict. {error.fix}")
     comparison.explain(report.suspects)
 
 
@@ -162,14 +154,14 @@ def _write(
         except KeyboardInterrupt:
             report.interrupted = True
         report.unreadable, report.unreadable_count = comparison.unreadable, comparison.unreadable_count
-        _answer(report, comparison, manager, pair.rank)
-        answer = report.answer if plan.answer else None
-        report.files = output.close(answer, interrupted=report.interrupted)
+        is_partial = report.interrupted
+        _answer(report, comparison, pair)
+        report.files = output.close(report.answer if plan.answer else None, interrupted=is_partial)
         report.faults = output.faults
     except BaseException:
         _discard([output, *witnesses])
         raise
-    report.files += [witness.close(interrupted=report.interrupted) for witness in witnesses]
+    report.files += [witness.close(interrupted=is_partial) for witness in witnesses]
     report.files += comparison.write_pairs(pair)
     if plan.advise and not report.interrupted:
         report.advice = next(iter(manager.notify("probe_advise", returns=Advice, report=report)), None)

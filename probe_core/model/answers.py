@@ -77,6 +77,7 @@ class Answer:
         notes: Sentences on calls that differ without an effect on what follows them.
         missing: Sentences on what was not recorded or not compared.
         next: Commands and settings to go on with.
+        baseline: Counts of the calls that a second golden run covers; empty without one.
     """
 
     outcome: Outcome
@@ -86,6 +87,7 @@ class Answer:
     missing: tuple[str, ...] = ()
     next: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    baseline: Mapping[str, Any] = field(default_factory=dict)
 
     def plain(self) -> dict[str, Any]:
         """Return the answer as plain data."""
@@ -104,5 +106,5 @@ class Answer:
             causes.append(Finding(**parts | {"reason": Reason(*cause["reason"])}))
         return cls(
             Outcome(plain["outcome"]), str(plain["sentence"]), tuple(causes), Coverage(**plain["coverage"]),
-            tuple(plain["missing"]), tuple(plain["next"]), tuple(plain["notes"]),
+            tuple(plain["missing"]), tuple(plain["next"]), tuple(plain["notes"]), dict(plain["baseline"]),
         )  # fmt: skip

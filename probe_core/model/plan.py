@@ -28,6 +28,7 @@ class Plan:
     Attributes:
         target: The run under test: a record file or a directory that names one.
         golden: The reference run.
+        baseline: A second reference run; what differs between both of them is no cause.
         output: The directory of the result files.
         framework: The framework whose reader is used; None to detect it.
         matcher: The matcher to use; None for ``exact``, or ``align`` across frameworks.
@@ -69,6 +70,7 @@ class Plan:
     layer_mapping: Path | None = None
     metrics: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
+    baseline: Path | None = None
     formats: tuple[str, ...] = DEFAULT_FORMATS
     stack: StackMode = StackMode.AUTO
     stack_path: Path | None = None

@@ -12,8 +12,8 @@ from probe_core.model.answers import Answer
 from probe_core.model.watched import Watch
 
 if TYPE_CHECKING:
-    from probe_core.model.plan import Plan
-    from probe_core.model.run import Run
+    from probe_core.plugins.protocols import Opened
+    from probe_core.store.layout import RunPair
 
 
 class Finder(Protocol):
@@ -29,7 +29,7 @@ class Finder(Protocol):
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Take in the rows of one op; ``lines`` are their positions in the result files."""
 
-    def answer(self, report: Report, plan: Plan, target: Run, golden: Run) -> Answer | None:
+    def answer(self, report: Report, opened: Opened, pair: RunPair) -> Answer | None:
         """Return the verdict on the two runs, after the last row."""
 
     def plain(self) -> Any:
@@ -49,7 +49,7 @@ class Kept:
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Ignore the rows."""
 
-    def answer(self, report: Report, plan: Plan, target: Run, golden: Run) -> None:
+    def answer(self, report: Report, opened: Opened, pair: RunPair) -> None:
         """Give no answer."""
 
     def plain(self) -> None:

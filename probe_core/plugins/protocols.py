@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -99,6 +99,7 @@ class Opened(Protocol):
         has_stacks: True if the table shows call stacks.
         shown: The metrics of the table with their columns.
         target: The run under test.
+        golden: The reference run.
     """
 
     plan: Plan
@@ -107,9 +108,13 @@ class Opened(Protocol):
     has_stacks: bool
     shown: Sequence[tuple[str, str]]
     target: Run
+    golden: Run
 
     def columns(self, mode: Mode) -> Sequence[Column]:
         """Return the columns of the table of ``mode``."""
+
+    def again(self, plan: Plan, target: Path, golden: Path, rank: int) -> Iterator[tuple[Op, list[Row]]]:
+        """Yield each op of a further comparison with its rows, judged by the same judges."""
 
 
 class Witness(Protocol):

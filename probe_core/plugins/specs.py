@@ -138,13 +138,10 @@ class FinderSpec(Spec):
     Attributes:
         policies: Policies whose verdicts it reads from ``Row.further``.
         metrics: Metrics that it needs in addition to the table's, by mode.
-        matcher: The matcher whose pairs it is given where the table's calls are paired by numbers that do not
-            line up; the table's pairs if there is no such matcher.
     """
 
     policies: tuple[str, ...] = ()
     metrics: Mapping[Mode, tuple[str, ...]] = field(default_factory=dict)
-    matcher: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,3 +108,20 @@ def test_calls_and_saved_variables_of_one_rank_each_have_a_verdict(
     op = "Torch.add.0.forward" if faulty == "dump.json" else "loss.0.debug"
     assert [(cause["rank"], cause["op"]) for cause in answer["causes"]] == [(1, op)]
     assert probe.out.startswith(f"DIVERGED: on rank 1, {op} ")
+
+
+def test_a_later_step_does_not_speak_of_earlier_ones(probe: Any, tmp_path: Path) -> None:
+    """What differs in it from the beginning may follow from the step before, which another comparison saw."""
+    for side in ("t", "g"):
+        for step in (0, 1):
+            value = tensor(value=9.0 if side == "t" and step else 1.0)
+            out = tensor(value=9.0 if side == "t" else 1.0)
+            data = {"Torch.add.0.forward": forward(value, output=[out])}
+            write_run(tmp_path / f"{side}/step{step}/rank0", data)
+    assert probe("compare", tmp_path / "t", tmp_path / "g", "-o", tmp_path / "o") == 0, probe.err
+    answer = read_answer(tmp_path / "o")
+    assert probe.out.startswith("DIVERGED: in step0, Torch.add.0.forward returns values that differ")
+    later = answer["steps"][1]["ranks"][0]["causes"][0]["statement"]
+    assert later.startswith(
+        "takes in values that differ, and no earlier difference of this step explains them ("
+    )

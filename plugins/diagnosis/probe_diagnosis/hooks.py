@@ -30,7 +30,7 @@ def probe_finders() -> list[FinderSpec]:
     """Return the finder of the suspects that the summary lists."""
     return [
         FinderSpec("suspects", "calls where the runs diverge first",
-                   "probe_diagnosis.answer.suspects:Suspects", policies=(DIFFERENCE,), matcher="align"),
+                   "probe_diagnosis.answer.suspects:Suspects", policies=(DIFFERENCE,)),
     ]  # fmt: skip
 
 
@@ -47,7 +47,7 @@ def probe_answers() -> list[AnswerSpec]:
 
 @hookimpl
 def probe_options() -> list[OptionSpec]:
-    """Return the options ``-da`` of compare and ``--check-collectives`` of merge_result."""
+    """Return the options of compare, and ``--check-collectives`` of merge_result."""
     return [
         OptionSpec(
             DIFFERENCE, "finds the first difference over all ranks", "probe_diagnosis.difference.answer:ask",
@@ -55,6 +55,14 @@ def probe_options() -> list[OptionSpec]:
             options=(
                 Option("analyze", ("-da", "--diff-analyze"), "Find the first difference over all ranks; "
                        "write JSON, and tables only with --format."),
+            ),
+        ),
+        OptionSpec(
+            "baseline", "explains what two golden runs differ by", "probe_diagnosis.answer.baseline:ask",
+            command="compare",
+            options=(
+                Option("run", ("--baseline",), "A second golden run (other kernels, other thread count): "
+                       "what differs between both golden runs is no cause.", kind="run", metavar="GOLDEN2"),
             ),
         ),
         OptionSpec(

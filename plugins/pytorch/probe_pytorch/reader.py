@@ -7,6 +7,15 @@ from pathlib import Path
 from probe_recording import DumpRun, confidence
 
 from probe_pytorch.ptfile import load_pt
+from probe_pytorch.signatures import argument_name
+
+
+class PyTorchRun(DumpRun):
+    """A run recorded from PyTorch, which knows the signatures of its calls."""
+
+    def argument_name(self, op: str, argument: str) -> str:
+        """Return the name of the argument at a place such as ``input.7``; empty if it is not known."""
+        return argument_name(op, argument)
 
 
 class PyTorchReader:
@@ -18,6 +27,6 @@ class PyTorchReader:
         """Return the confidence, from 0 to 100, that a record file was recorded from PyTorch."""
         return confidence(path, self.framework, without_name=80)
 
-    def open(self, path: Path) -> DumpRun:
+    def open(self, path: Path) -> PyTorchRun:
         """Return the run in a record file."""
-        return DumpRun(path, self.framework, load_pt)
+        return PyTorchRun(path, self.framework, load_pt)

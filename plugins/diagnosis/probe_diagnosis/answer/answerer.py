@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from probe_core.errors import UserError
+from probe_core.flow.opening import open_run
 from probe_core.model.answers import Answer, Finding
-from probe_core.plugins.protocols import Compared, Finished, Opened
+from probe_core.plugins.protocols import Compared, Opened
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.file import write_answer
 from probe_diagnosis.answer.findings import finding
 from probe_diagnosis.answer.printing import show
+from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.suspects import Suspects
 from probe_diagnosis.answer.verdict import over_all
 from probe_diagnosis.difference.search import search
+from probe_diagnosis.difference.walking import Node
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class Verdict:
         answers = {one.pair.name: one.report.answer for one in finished if one.report and one.report.answer}
         if not answers:
             return
-        causes = list(_causes(finished)) if len(compared.pairing.pairs) > 1 else []
+        causes = list(_causes(compared)) if len(compared.pairing.pairs) > 1 else []
         whole = over_all(answers, causes, len(compared.pairing.pairs) - len(answers))
         steps: dict[str, list[tuple[RunPair, Answer | str]]] = {}
         for one in finished:
@@ -69,11 +73,12 @@ class Verdict:
         yield Concluded(whole, file)
 
 
-def _causes(finished: Sequence[Finished]) -> Iterator[Finding]:
+def _causes(compared: Compared) -> Iterator[Finding]:
     """Yield the causes of the first step that has any, across its ranks in the order of cause and effect.
 
     What differs in later steps may follow from them.
     """
+    finished = compared.finished
     for part in dict.fromkeys(one.pair.part for one in finished):
         reports = [
             (one.pair.rank, one.report)
@@ -88,7 +93,7 @@ def _causes(finished: Sequence[Finished]) -> Iterator[Finding]:
             causes = answer.causes if answer is not None else ()
             found = next((one for one in causes if node.facts.op in (one.op, *one.consequences[:1])), None)
             if found is None:
-                found = finding(node, lambda _: "", searched.behind[node.rank])
+                found = _found(compared, part, node, searched.behind[node.rank])
             yield replace(found, step=part, rank=node.rank)
         if searched.first:
             return
@@ -100,3 +105,12 @@ def _causes(finished: Sequence[Finished]) -> Iterator[Finding]:
         yield from others
         if others:
             return
+
+
+def _found(compared: Compared, part: str, node: Node, behind: Sequence[str]) -> Finding:
+    """Return a cause that is none of its own rank alone, with its line of code from that rank's record."""
+    pair = next(one.pair for one in compared.finished if (one.pair.part, one.pair.rank) == (part, node.rank))
+    with suppress(UserError), closing(open_run(compared.manager, pair.target)) as run:
+        return finding(node, Runs(compared.plan, run, run).where, behind)
+    # the record is no longer there
+    return finding(node, lambda _: "", behind)

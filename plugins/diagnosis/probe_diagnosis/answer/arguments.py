@@ -7,6 +7,7 @@ from typing import NamedTuple
 from probe_core.model import Kind, Side, Slot, Value
 from probe_core.model.dtypes import same
 from probe_core.model.run import Run
+from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.facts import is_module
 
 
@@ -14,15 +15,17 @@ class Argument(NamedTuple):
     """An argument that two calls were given differently.
 
     Attributes:
-        name: Its side and path, such as ``input.2``.
+        place: Its side and path, such as ``input.2``.
         text: Both values.
         is_grave: True unless it is a whole number, such as a size, or one call has None, or nothing, in place
             of a tensor that is not trained.
+        name: Its name in the signature; empty if it is not known.
     """
 
-    name: str
+    place: str
     text: str
     is_grave: bool
+    name: str = ""
 
 
 def api(op: str) -> str:
@@ -31,19 +34,18 @@ def api(op: str) -> str:
     return parts[-3] if len(parts) > 3 else op
 
 
-def differing(target: Run, golden: Run, op: str, golden_op: str) -> list[Argument]:
+def differing(runs: Runs, op: str, golden_op: str) -> list[Argument]:
     """Return the arguments that two calls were given differently: scalars, dtypes, those of one call only.
 
     Args:
-        target: The run of the first call.
-        golden: The run of the second call.
+        runs: Both runs.
         op: The key of the first call.
         golden_op: The key of the second call.
     """
-    sides = _inputs(target, op), _inputs(golden, golden_op)
+    sides = _inputs(runs.both[0], op), _inputs(runs.both[1], golden_op)
     found: list[Argument] = []
-    for name in dict.fromkeys([*sides[0], *sides[1]]):
-        first, second = (side.get(name) for side in sides)
+    for place in dict.fromkeys([*sides[0], *sides[1]]):
+        first, second = (side.get(place) for side in sides)
         texts = _text(first), _text(second)
         if texts[0] == texts[1]:
             continue
@@ -56,13 +58,26 @@ def differing(target: Run, golden: Run, op: str, golden_op: str) -> list[Argumen
         is_untrained = given is not None and given.kind is Kind.TENSOR and not given.requires_grad
         is_whole = all(type(value.statistics.max) is int for value in (first, second) if value is not None)
         is_plain = (any(is_absent) and is_untrained) or is_whole
-        found.append(Argument(name, f"{texts[0]} against {texts[1]}", not is_plain))
+        name = runs.argument_name(op, place)
+        found.append(Argument(place, f"{texts[0]} against {texts[1]}", not is_plain, name))
     return found
 
 
 def said(arguments: list[Argument]) -> str:
     """Return differing arguments as text."""
-    return "; ".join(f"{one.name}: {one.text}" for one in arguments)
+    return "; ".join(
+        f"{one.name} ({one.place}): {one.text}" if one.name else f"{one.place}: {one.text}"
+        for one in arguments
+    )
+
+
+def evidence_of(op: str, argument: Argument) -> dict[str, float | int | str]:
+    """Return the evidence of an argument that differs."""
+    found: dict[str, float | int | str] = {
+        "argument": f"{op}.{argument.place}",
+        "argument_values": argument.text,
+    }
+    return found | ({"argument_name": argument.name} if argument.name else {})
 
 
 def _inputs(run: Run, op: str) -> dict[str, Value]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,6 +43,9 @@ HARMLESS = frozenset({UNINITIALISED, EMPTY})
 NAMED = frozenset({NOT_RECORDED, LEFT_OUT})
 """Reasons that an agreement has to name: a judge left the value out, or neither run has data of it."""
 
+WITHOUT_TENSOR = frozenset({"unreadable", "no_target_file", "no_golden_file"})
+"""Reasons of values whose statistics may be compared all the same."""
+
 ONE_SIDED = frozenset({TARGET_ONLY, GOLDEN_ONLY, ONE_NONE, REGION})
 """Reasons of values that only one run recorded."""
 
@@ -57,8 +61,10 @@ class Tally:
         floats_compared: For the target and the golden, the number of those that were compared.
         lacking: Number of values that were not compared, by the code of the reason.
         first: The name of the first such value, by the code of the reason.
-        failing: Number of tensors whose verdict in the table is an error, though they agree within rounding.
-        failing_first: The name of the first such row.
+        by_statistics: Number of values without a readable tensor file that were compared by their statistics,
+            by the code of the reason.
+        failing_at: The distance of each tensor whose verdict in the table is an error, though it agrees
+            within rounding, by the name of its row.
     """
 
     both: int = 0
@@ -67,8 +73,8 @@ class Tally:
     floats_compared: list[int] = field(default_factory=lambda: [0, 0])
     lacking: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)
-    failing: int = 0
-    failing_first: str = ""
+    by_statistics: Counter[str] = field(default_factory=Counter)
+    failing_at: dict[str, float] = field(default_factory=dict)
 
     def add(self, row: Row, value: Apart, *, shifted: bool) -> None:
         """Count a row, whose values are ``value`` apart."""
@@ -80,7 +86,7 @@ class Tally:
             self.both += 1
             self.compared += 1
             if verdict.level is Level.ERROR and value.state == SAME:
-                self._note_failing(row)
+                self.failing_at[value.row] = value.distance
             for number, dtype in enumerate((target.value.dtype, golden.value.dtype)):
                 if kind(dtype) == "float":
                     self.floats[number] += 1
@@ -93,10 +99,12 @@ class Tally:
         if code:
             self.lacking[code] += 1
             self.first.setdefault(code, row.pair.name)
+            if code in WITHOUT_TENSOR and value.by == "statistics" and value.state != UNJUDGED:
+                self.by_statistics[code] += 1
         else:
             self.compared += 1
             if verdict.level is Level.ERROR and value.state == SAME and not value.is_scalar:
-                self._note_failing(row)
+                self.failing_at[value.row] = value.distance
         self.both += len(kinds) == 2
         if code in HARMLESS or Kind.TENSOR not in kinds:
             return
@@ -105,9 +113,10 @@ class Tally:
                 self.floats[number] += 1
                 self.floats_compared[number] += not code
 
-    def _note_failing(self, row: Row) -> None:
-        self.failing += 1
-        self.failing_first = self.failing_first or row.pair.name
+    def excuse(self, rows: Iterable[str]) -> None:
+        """Forget rows whose verdict in the table is an error, though they agree."""
+        for row in rows:
+            self.failing_at.pop(row, None)
 
     @property
     def share(self) -> float:
@@ -120,9 +129,12 @@ class Tally:
     @property
     def least_share(self) -> float:
         """The smaller share of both runs."""
-        if self.floats[1]:
-            return min(self.share, self.floats_compared[1] / self.floats[1])
-        return self.share
+        return min(self.share, self.share_of_golden)
+
+    @property
+    def share_of_golden(self) -> float:
+        """The share of the golden's floating-point tensors that was compared; of the target without any."""
+        return self.floats_compared[1] / self.floats[1] if self.floats[1] else self.share
 
     @property
     def unexcused(self) -> int:
@@ -137,9 +149,18 @@ class Tally:
     def sentences(self) -> tuple[str, ...]:
         """Return a sentence for each reason why values were not compared, the most frequent first."""
         return tuple(
-            f"{count:,} value{'s' * (count != 1)} {words_of(code)}; the first is {self.first[code]}"
+            f"{count:,} value{'s' * (count != 1)} {words_of(code)}{self._by_statistics(code, count)}; "
+            f"the first is {self.first[code]}"
             for code, count in self.lacking.most_common()
         )
+
+    def _by_statistics(self, code: str, count: int) -> str:
+        """Return an addition to a sentence: how many of the values were compared by statistics alone."""
+        some = self.by_statistics[code]
+        if not some:
+            return ""
+        who = "all of them" if some == count else f"{some:,} of them"
+        return f", {who} compared by statistics alone"
 
     def plain(self) -> dict[str, Any]:
         """Return the counts as JSON data."""
@@ -148,7 +169,8 @@ class Tally:
     @classmethod
     def of(cls, plain: dict[str, Any]) -> Tally:
         """Return the counts that ``plain`` returned."""
-        return cls(**{**plain, "lacking": Counter(plain["lacking"])})
+        counters = {name: Counter(plain[name]) for name in ("lacking", "by_statistics")}
+        return cls(**{**plain, **counters})
 
 
 def words_of(code: str) -> str:

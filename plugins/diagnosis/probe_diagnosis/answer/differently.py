@@ -8,7 +8,7 @@ from dataclasses import replace
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_core.model.dtypes import kind, same
-from probe_diagnosis.answer.arguments import api, differing, said
+from probe_diagnosis.answer.arguments import api, differing, evidence_of, said
 from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.producers import output_dtypes
 from probe_diagnosis.answer.runs import Runs
@@ -65,11 +65,11 @@ def lowered(facts: RankFacts, runs: Runs, *, with_arguments: bool) -> Iterator[F
             detail = f"computes in {dtypes[0][0]} where the golden's {golden} computes in {dtypes[1][0]}"
             evidence = {"target_dtype": dtypes[0][0], "golden_dtype": dtypes[1][0]}
         else:
-            arguments = [one for one in differing(*runs.both, key, golden) if one.is_grave]
+            arguments = [one for one in differing(runs, key, golden) if one.is_grave]
             if not (arguments and with_arguments):
                 continue
             detail = f"was called with other arguments than the golden's {golden} ({said(arguments)})"
-            evidence = {"argument": f"{key}.{arguments[0].name}", "argument_values": arguments[0].text}
+            evidence = evidence_of(key, arguments[0])
         modules = runs.modules(key)
         yield Finding(key, "", Reason(Cause.DIFFERENTLY.value, detail), evidence, "", modules,
                       runs.where(key), rank=facts.rank)  # fmt: skip

@@ -13,6 +13,7 @@ from probe_core.files.atomic import make_directory, write_text
 from probe_core.model.answers import Answer, Finding
 from probe_core.model.plan import Plan
 from probe_core.store.layout import RunPair
+from probe_diagnosis.answer.findings import PRODUCER
 
 SCHEMA = 1
 """Version of the layout; it grows where a reader of an older one would read something wrong."""
@@ -72,6 +73,7 @@ def _parts(answer: Answer) -> dict[str, Any]:
             "not_compared": dict(coverage.excused),
         },
         "notes": list(answer.notes),
+        "baseline": dict(answer.baseline) or None,
         "not_captured": list(answer.missing),
         "next": list(answer.next),
     }
@@ -85,7 +87,17 @@ def _cause(cause: Finding) -> dict[str, Any]:
         "line": cause.line,
         "statement": cause.reason.detail,
         "argument": _argument(cause),
-        "evidence": {name: _finite(value) for name, value in cause.evidence.items()},
+        "argument_name": str(cause.evidence.get("argument_name", "")),
+        "producers": {
+            name.removeprefix(PRODUCER): key
+            for name, key in cause.evidence.items()
+            if name.startswith(PRODUCER)
+        },
+        "evidence": {
+            name: _finite(value)
+            for name, value in cause.evidence.items()
+            if name != "argument_name" and not name.startswith(PRODUCER)
+        },
         "module": list(cause.modules),
         "where": cause.where,
         "step": cause.step,

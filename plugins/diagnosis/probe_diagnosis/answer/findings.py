@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
@@ -12,6 +13,9 @@ from probe_diagnosis.difference.walking import Node
 
 SHOWN = 5
 """Number of consequences that an answer names."""
+
+PRODUCER = "producer of "
+"""Beginning of the names of evidence that holds the call which returned an input."""
 
 _NUMBER = re.compile(r"\.\d+(?=\.|$)")
 
@@ -62,9 +66,14 @@ def folded(findings: Sequence[Finding]) -> list[Finding]:
     return [_with(one, same[key]) for key, one in kept.items()]
 
 
-def _with(one: Finding, same: Sequence[str]) -> Finding:
-    from dataclasses import replace
+def with_producers(cause: Finding, producers: Mapping[str, str]) -> Finding:
+    """Return a finding with the calls that returned its inputs, by their places, in its evidence."""
+    return replace(
+        cause, evidence={**cause.evidence, **{f"{PRODUCER}{name}": key for name, key in producers.items()}}
+    )
 
+
+def _with(one: Finding, same: Sequence[str]) -> Finding:
     return replace(one, same=tuple(same)) if same else one
 
 

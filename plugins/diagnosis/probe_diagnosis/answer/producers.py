@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from probe_core.model import Kind, Record, Side, Value
 from probe_core.model.run import Run
+from probe_diagnosis.answer.limits import limits
 from probe_diagnosis.difference.facts import is_module
-
-SEARCHED = 4096
-"""Number of records before a call that are searched for the producer of what it takes in."""
 
 
 def slot_value(run: Run, op: str, row: str) -> Value | None:
@@ -36,13 +34,45 @@ def producer(run: Run, op: str, row: str) -> str:
     if value is None or place is None or value.kind is not Kind.TENSOR or not _has_fingerprint(value):
         return ""
     module = ""
-    for before in range(place - 1, max(-1, place - 1 - SEARCHED), -1):
+    for before in range(place - 1, max(-1, place - 1 - limits().searched), -1):
         record = run.record(before)
         if _returns(record, value):
             if not is_module(record.key):
                 return record.key
             module = module or record.key
     return module
+
+
+def producers(run: Run, op: str) -> dict[str, str]:
+    """Return the calls that returned the tensors which an op takes in, by the places of its inputs.
+
+    Inputs whose producer is not found are left out. As in ``producer``, the last call before the op counts,
+    and a module only if no API returned the tensor.
+    """
+    place = run.find(op)
+    if place is None:
+        return {}
+    wanted: dict[tuple[object, ...], list[str]] = {}
+    for slot in run.record(place).slots:
+        if slot.side is Side.INPUT and slot.value.kind is Kind.TENSOR and _has_fingerprint(slot.value):
+            wanted.setdefault(_fingerprint(slot.value), []).append(slot.name.removeprefix(f"{op}."))
+    found: dict[str, str] = {}
+    missing, by_modules = set(wanted), dict[tuple[object, ...], str]()
+    for before in range(place - 1, max(-1, place - 1 - limits().searched), -1):
+        if not missing:
+            break
+        record = run.record(before)
+        for slot in record.slots:
+            if slot.side is not Side.OUTPUT or (mark := _fingerprint(slot.value)) not in missing:
+                continue
+            if is_module(record.key):
+                by_modules.setdefault(mark, record.key)
+            else:
+                missing.discard(mark)
+                found |= dict.fromkeys(wanted[mark], record.key)
+    for mark in missing & by_modules.keys():
+        found |= dict.fromkeys(wanted[mark], by_modules[mark])
+    return dict(sorted(found.items()))
 
 
 def output_dtypes(run: Run, op: str) -> tuple[str, ...]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from probe_core.model.answers import Answer, Finding
 from probe_diagnosis.answer.differently import is_none, lowered, made_differently, with_the_same
-from probe_diagnosis.answer.findings import finding, folded
+from probe_diagnosis.answer.effect import Effect
+from probe_diagnosis.answer.findings import finding, folded, with_producers
 from probe_diagnosis.answer.kept import RankFacts
+from probe_diagnosis.answer.limits import limits
+from probe_diagnosis.answer.producers import producers
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.tracing import Tracing
 from probe_diagnosis.answer.verdict import answer_of
@@ -15,11 +20,17 @@ from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.difference.walking import Node
 
-GROWN = 10
-"""Multiple of rounding from which on values that no single call explains count as diverged."""
-
 GONE = ", but what the calls behind it return agrees"
 """End of a note on a difference that had no effect."""
+
+ROUNDED = ", but the loss and the gradients of parameters that follow agree within rounding"
+"""End of a note on a difference that is rounding, as its effect shows."""
+
+SECOND = (
+    "Record the golden once more with other kernels or another number of threads, and compare with "
+    "--baseline and that run."
+)
+"""Advice where a second golden run would decide."""
 
 
 class Found:
@@ -28,16 +39,22 @@ class Found:
     Args:
         facts: The facts about its ops.
         runs: Both runs.
+        step: The directory of the step; empty if there is only one.
         interrupted: True if rows are missing.
     """
 
-    def __init__(self, facts: RankFacts, runs: Runs, *, interrupted: bool) -> None:
+    def __init__(self, facts: RankFacts, runs: Runs, *, step: str = "", interrupted: bool) -> None:
         self._facts = facts
         self._runs = runs
+        self._step = step
         self._interrupted = interrupted
 
-    def answer(self) -> tuple[Answer, list[Finding]]:
-        """Return the verdict, and the causes that it rests on."""
+    def answer(self, baseline: Mapping[str, Any] | None = None) -> tuple[Answer, list[Finding]]:
+        """Return the verdict, and the causes that it rests on.
+
+        Args:
+            baseline: The counts of the baseline; None without one.
+        """
         facts, runs = self._facts, self._runs
         searched = search({facts.rank: facts.ops})
         nodes = [*searched.first, *searched.further]
@@ -47,32 +64,60 @@ class Found:
             unseen += [nodes.pop()]
         doubtful = [node for node in unseen if node.because.value.by == "statistics"]
         is_doubtful = bool(doubtful) and not nodes  # what follows agrees in its statistics again
-        nodes = [*doubtful, *nodes] or searched.grown
+        nodes = [self._told(node) for node in [*doubtful, *nodes] or searched.grown]
+        effect = Effect(facts.ops) if nodes else None
+        rounded = [node for node in nodes if effect is not None and effect.is_rounding(node)]
+        if len(rounded) == len(nodes):
+            nodes = []
+        else:
+            rounded = []
         tracing = Tracing(facts, runs)
         causes = [
             tracing.traced(finding(node, runs.where, behind if n == 0 else ()), node)
             for n, node in enumerate(nodes)
         ]
-        causes = folded(with_the_same(facts, causes, nodes))
-        made = list(made_differently(facts, nodes[0].facts if nodes else None))
+        causes = [self._with_producers(cause) for cause in folded(with_the_same(facts, causes, nodes))]
+        made = [self._told(n) for n in made_differently(facts, nodes[0].facts if nodes else None)]
         others = [finding(node, runs.where) for node in made if not is_none(node)]
         differently = folded([*lowered(facts, runs, with_arguments=not nodes), *others])
         is_grown = bool(nodes) and nodes[0].because.cause is Cause.GROWN
         if is_grown and differently:
             causes, differently = [*differently, *causes], []
-        notes = [
-            node for node in [*unseen, *(node for node in made if is_none(node))] if node not in doubtful
-        ]
+        reach = effect.reaches() if effect is not None and is_grown else (0.0, "")
+        if reach[0]:
+            causes[0] = replace(
+                causes[0], evidence={**causes[0].evidence, "reaches": reach[1], "reaches_times": reach[0]}
+            )
+        doubt = _doubt(nodes, is_doubtful, reach[0])
+        notes = [f"{node.facts.op} {node.why}{GONE}" for node in unseen if node not in doubtful]
+        notes += [f"{node.facts.op} {node.why}{ROUNDED}" for node in rounded]
+        notes += [f"{node.facts.op} {node.why}" for node in made if is_none(node)]
         answer = answer_of(
             causes,
             differently,
             facts.tally,
-            notes=[f"{node.facts.op} {node.why}{'' if is_none(node) else GONE}" for node in notes],
-            doubt=_doubt(nodes, is_doubtful),
+            notes=notes,
+            doubt=doubt,
             interrupted=self._interrupted,
             unfinished=runs.unfinished(),
+            measured=baseline,
+            advice=[SECOND] if is_grown and doubt and not baseline else [],
         )
         return answer, [*causes, *differently]
+
+    def _told(self, node: Node) -> Node:
+        """Return a node whose reason says which step it is about, and the name of its argument."""
+        because, name = node.because, ""
+        if because.argument is not None:
+            op = node.facts.op
+            name = self._runs.argument_name(op, because.argument.row.removeprefix(f"{op}."))
+        because = replace(because, in_step=bool(self._step), argument_name=name)
+        return replace(node, because=because)
+
+    def _with_producers(self, cause: Finding) -> Finding:
+        """Return a cause with the calls that returned its inputs."""
+        run = self._runs.both[self._runs.side_of(cause.op)]
+        return with_producers(cause, producers(run, cause.op))
 
 
 def _has_no_effect(node: Node) -> bool:
@@ -80,14 +125,21 @@ def _has_no_effect(node: Node) -> bool:
     return node.because.cause is Cause.TAKEN_IN and node.facts.agrees
 
 
-def _doubt(nodes: Sequence[Node], is_doubtful: bool) -> str:
-    """Return the reason why differences do not show that the runs diverged; empty if they do."""
+def _doubt(nodes: Sequence[Node], is_doubtful: bool, reach: float) -> str:
+    """Return the reason why differences do not show that the runs diverged; empty if they do.
+
+    Args:
+        nodes: The calls that are reported.
+        is_doubtful: True if the first of them has no effect that statistics show.
+        reach: The largest difference of the loss and the gradients of parameters, in multiples of rounding.
+    """
     if is_doubtful:
         return "what follows agrees in its statistics again, which does not show that the values agree"
     if nodes and all(node.because.value.by == "checksum" and not node.because.argument for node in nodes):
         return "checksums do not say whether that is more than rounding"
     if nodes and nodes[0].because.may_cancel:
         return "what it takes in is so much larger that the difference may be rounding"
-    if nodes and nodes[0].because.cause is Cause.GROWN and nodes[0].because.times <= GROWN:
+    is_grown = bool(nodes) and nodes[0].because.cause is Cause.GROWN
+    if is_grown and max(nodes[0].because.times, reach) <= limits().grown:
         return "it may be rounding that has added up"
     return ""

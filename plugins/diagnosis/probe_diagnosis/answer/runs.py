@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Protocol, runtime_checkable
 
 from probe_core.errors import UserError
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_diagnosis.frames import own_frame
+
+
+@runtime_checkable
+class NamesArguments(Protocol):
+    """A run that knows the signatures of the APIs in it."""
+
+    def argument_name(self, op: str, argument: str) -> str:
+        """Return the name of the argument at a place such as ``input.7``; empty if it is not known."""
 
 
 class Runs:
@@ -38,6 +47,15 @@ class Runs:
     def modules(self, op: str, side: int = 0) -> tuple[str, ...]:
         """Return the modules around an op, innermost first."""
         return tuple(self.both[side].construct.ancestors(op))
+
+    def argument_name(self, op: str, argument: str, side: int = 0) -> str:
+        """Return the name of an argument, such as ``eps`` for ``input.7``; empty if it is not known."""
+        run = self.both[side]
+        return run.argument_name(op, argument) if isinstance(run, NamesArguments) else ""
+
+    def side_of(self, op: str) -> int:
+        """Return the side that has an op: 1 if only the golden has it."""
+        return int(self.both[0].find(op) is None)
 
     def unfinished(self) -> list[str]:
         """Return a sentence for each run whose record is incomplete."""

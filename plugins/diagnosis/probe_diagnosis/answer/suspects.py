@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from probe_core.model import How, Kind, Level, Op, Record, Row, Side, Suspect
 from probe_core.model.answers import Answer, Finding
 from probe_core.model.dtypes import kind
 from probe_core.model.messages import reasons_of
-from probe_core.model.plan import Plan
 from probe_core.model.report import Report
 from probe_core.model.run import Run
+from probe_core.plugins.protocols import Opened
+from probe_core.store.layout import RunPair
+from probe_diagnosis.answer.again import aligned
+from probe_diagnosis.answer.baseline import measured, raise_limits
 from probe_diagnosis.answer.facts_of_op import facts_of, op_in
 from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.rank import Found
@@ -36,6 +40,8 @@ class Suspects:
         self.first_failure: Suspect | None = None
         self.facts = RankFacts()
         self._found: list[Suspect] = []
+        self._is_shifted = False
+        self._lines: dict[str, str] = {}
 
     @property
     def found(self) -> list[Suspect]:
@@ -46,10 +52,13 @@ class Suspects:
         """Take in the rows of one op after all judges; ``lines`` are their places in the result file."""
         kept = self.facts
         kept.rank = op.rank
+        self._is_shifted = self._is_shifted or op.shifted
         values = [apart(row, line) for row, line in zip(rows, lines)]
         for row, value in zip(rows, values):
             kept.tally.add(row, value, shifted=op.shifted)
         own = [n for n, row in enumerate(rows) if not self._is_foreign(op, row)]
+        if own and own[-1] == len(own) - 1 and all([rows[n].pair.target is not None for n in own]):
+            self._lines[op.key] = lines[0]  # the target's rows stand together, one after the other
         if self.first_failure is None:
             self._look_for_failure(op, rows, values)
         if own:
@@ -78,19 +87,48 @@ class Suspects:
         self.facts.golden_only[key] = None
         return True
 
-    def answer(self, report: Report, plan: Plan, target: Run, golden: Run) -> Answer:
+    def answer(self, report: Report, opened: Opened, pair: RunPair) -> Answer:
         """Return the verdict on the two runs, after the last row.
+
+        Calls that are paired by numbers which do not line up are compared a second time, aligned.
 
         Args:
             report: The counts and notes of the comparison.
-            plan: The plan of the comparison.
-            target: The run under test.
-            golden: The reference.
+            opened: The comparison.
+            pair: The step and the rank.
         """
-        found = Found(self.facts, Runs(plan, target, golden), interrupted=report.interrupted)
-        answer, causes = found.answer()
+        again = baseline = None
+        try:
+            if self._is_shifted and not report.interrupted:
+                again = aligned(opened, pair.rank)
+            if again is not None:
+                self.facts = again.facts
+            if not report.interrupted:
+                baseline = measured(opened, pair)
+        except KeyboardInterrupt:
+            report.interrupted = True
+        if baseline is not None:
+            raise_limits(self.facts, baseline)
+        runs = Runs(opened.plan, opened.target, opened.golden)
+        found = Found(self.facts, runs, step=pair.part, interrupted=report.interrupted)
+        answer, causes = found.answer(baseline and baseline.plain())
+        causes = [self._with_line(cause, opened.target) for cause in causes]
+        answer = replace(answer, causes=tuple(causes))
         self._found = [_suspect(cause) for cause in causes[:KEPT]]
         return answer
+
+    def _with_line(self, cause: Finding, target: Run) -> Finding:
+        """Return a cause with the line of its row in the table, which a further pass does not know.
+
+        A cause that is a whole call has the line of the first row of that call.
+        """
+        place, first = target.find(cause.op), self._lines.get(cause.op, "")
+        if not cause.row:
+            return replace(cause, line=first or cause.line)
+        if cause.line or place is None or not first.isdigit():
+            return cause
+        names = [slot.name for slot in target.record(place).slots]
+        return replace(cause, line=str(int(first) + names.index(cause.row))) if cause.row in names else cause
 
     def plain(self) -> Any:
         """Return all that was found as JSON data, for a comparison that is resumed."""

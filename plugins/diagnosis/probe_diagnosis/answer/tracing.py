@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
-from probe_diagnosis.answer.arguments import Argument, api, differing, said
+from probe_diagnosis.answer.arguments import Argument, api, differing, evidence_of, said
 from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.producers import producer
 from probe_diagnosis.answer.runs import Runs
@@ -64,7 +64,7 @@ class Tracing:
         names = {"target_only": calls[0], "golden_only": calls[1]}
         evidence = {**cause.evidence, **{name: _some(keys) for name, keys in names.items() if keys}}
         if arguments:
-            evidence |= {"argument": f"{op}.{arguments[0].name}", "argument_values": arguments[0].text}
+            evidence |= evidence_of(op, arguments[0])
         return replace(
             cause,
             op=op,
@@ -81,7 +81,7 @@ class Tracing:
         """Return the arguments that differ between the last calls, if both runs call the same API there."""
         if not all(calls) or api(calls[0][-1]) != api(calls[1][-1]):
             return []
-        return differing(*self._runs.both, calls[0][-1], calls[1][-1])
+        return differing(self._runs, calls[0][-1], calls[1][-1])
 
     def _producers(self, node: Node) -> list[list[str]]:
         """Return for each run the call of that run only that returned what the op takes in, if any."""

@@ -6,8 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import PureWindowsPath  # which knows both separators
+from typing import Any
 
 from probe_core.model.answers import Answer, Coverage, Finding, Outcome
+from probe_diagnosis.answer import baseline
 from probe_diagnosis.answer.coverage import (
     GOLDEN_ONLY,
     HARMLESS,
@@ -16,12 +18,7 @@ from probe_diagnosis.answer.coverage import (
     Tally,
     words_of,
 )
-
-COMPARABLE = 0.1
-"""Least share of the target's floating-point tensors that must have been compared for a verdict."""
-
-ENOUGH = 0.5
-"""Least share of either run's floating-point tensors that must have been compared to say that they agree."""
+from probe_diagnosis.answer.limits import limits
 
 GRAVITY = (Outcome.AGREE, Outcome.CANNOT_TELL, Outcome.NOT_COMPARABLE, Outcome.DIVERGED)
 """Outcomes of ranks: that of all ranks is the last of them that occurs."""
@@ -29,7 +26,7 @@ GRAVITY = (Outcome.AGREE, Outcome.CANNOT_TELL, Outcome.NOT_COMPARABLE, Outcome.D
 _LINE = re.compile(r"File (.+?), (line \d+, in [^,]+)")
 """The path of a line of code, and its number with the function."""
 
-INTERRUPTED = "the comparison was interrupted; later calls were not compared"
+INTERRUPTED = "the comparison was interrupted before its end"
 """Sentence on a comparison that was stopped before its end."""
 
 
@@ -42,6 +39,8 @@ def answer_of(
     doubt: str = "",
     interrupted: bool = False,
     unfinished: Sequence[str] = (),
+    measured: Mapping[str, Any] | None = None,
+    advice: Sequence[str] = (),
 ) -> Answer:
     """Return the verdict on one rank.
 
@@ -53,6 +52,8 @@ def answer_of(
         doubt: The reason why the causes do not show that the runs diverged; empty if they do.
         interrupted: True if rows are missing because the comparison was interrupted.
         unfinished: Sentences on runs whose record is incomplete.
+        measured: The counts of the baseline; None or empty without one.
+        advice: What else to do next.
     """
     missing = (*unfinished, *((INTERRUPTED,) if interrupted else ()), *tally.sentences())
     coverage = tally.coverage()
@@ -60,23 +61,32 @@ def answer_of(
     if outcome is Outcome.DIVERGED:
         text = f"{_first(causes[0])}{_share(tally)}"
     elif outcome is Outcome.AGREE:
-        text = _agreement(tally, differently)
+        text = _agreement(tally, differently, measured)
     elif outcome is Outcome.NOT_COMPARABLE:
         text = _not_comparable(tally)
     else:
         text = _undecided(causes, tally, doubt=doubt, interrupted=interrupted)
-    found = (*causes, *differently)
+    if measured:
+        notes = (*notes, baseline.sentence(measured))
     return Answer(
-        outcome, f"{outcome.value}: {text}", found, coverage, missing, _next(outcome, tally), tuple(notes)
+        outcome,
+        f"{outcome.value}: {text}",
+        (*causes, *differently),
+        coverage,
+        missing,
+        (*_next(outcome, tally), *advice),
+        tuple(notes),
+        measured or {},
     )
 
 
 def _outcome(causes: Sequence[Finding], tally: Tally, *, doubt: str, interrupted: bool) -> Outcome:
-    if tally.share < COMPARABLE:
+    limit = limits()
+    if tally.share < limit.comparable:
         return Outcome.NOT_COMPARABLE
     if causes:
         return Outcome.CANNOT_TELL if doubt else Outcome.DIVERGED
-    if interrupted or tally.failing or tally.unexcused or tally.least_share < ENOUGH:
+    if interrupted or tally.failing_at or tally.unexcused or tally.least_share < limit.enough:
         return Outcome.CANNOT_TELL
     return Outcome.AGREE
 
@@ -103,13 +113,18 @@ def _brief(statement: str) -> str:
 
 def _share(tally: Tally) -> str:
     """Return an addition to a verdict that rests on a part of the target."""
-    if tally.share >= ENOUGH:
+    if tally.share >= limits().enough:
         return ""
     return f"; only {tally.share:.0%} of the target's floating-point tensors could be compared"
 
 
-def _agreement(tally: Tally, differently: Sequence[Finding]) -> str:
-    parts = [f"within rounding in all {tally.compared:,} values that both runs recorded"]
+def _agreement(
+    tally: Tally, differently: Sequence[Finding], measured: Mapping[str, Any] | None = None
+) -> str:
+    extent = "within rounding"
+    if measured and measured["raised"]:
+        extent += ", or within what the baseline explains,"
+    parts = [f"{extent} in all {tally.compared:,} values that both runs recorded"]
     parts += [
         f"besides, {tally.lacking[code]:,} value{'s' * (tally.lacking[code] != 1)} {words_of(code)}"
         for code in sorted(HARMLESS | NAMED)
@@ -117,7 +132,9 @@ def _agreement(tally: Tally, differently: Sequence[Finding]) -> str:
     ]
     alone = tally.lacking[TARGET_ONLY] + tally.lacking[GOLDEN_ONLY]
     if alone:
-        parts.append(f"{alone:,} more were recorded in one run only")
+        first = next((tally.first[code] for code in (TARGET_ONLY, GOLDEN_ONLY) if code in tally.first), "")
+        named = f", {first} first" if first else ""
+        parts.append(f"{alone:,} more were recorded in one run only{named}")
     if differently:
         count = len(differently)
         calls = "1 call was" if count == 1 else f"{count} calls were"
@@ -138,10 +155,10 @@ def _undecided(causes: Sequence[Finding], tally: Tally, *, doubt: str, interrupt
         return "the comparison was interrupted, and nothing that was compared until then differs"
     if causes and doubt:
         return f"{_first(causes[0])}; {doubt}"
-    if tally.failing:
+    if tally.failing_at:
         return (
-            f"{tally.failing:,} rows fail by the rule of the table, {tally.failing_first} first, although no "
-            "value differs by more than rounding explains"
+            f"{len(tally.failing_at):,} rows fail by the rule of the table, "
+            f"{next(iter(tally.failing_at))} first, although no value differs by more than rounding explains"
         )
     if tally.unexcused:
         return f"nothing that was compared differs, but {tally.unexcused:,} values were not{_most(tally)}"
@@ -192,6 +209,7 @@ def over_all(answers: Mapping[str, Answer], causes: Sequence[Finding], failed: i
         sum(answer.coverage.compared for answer in ranks),
         counts,
     )
+    measured = baseline.together([answer.baseline for answer in ranks if answer.baseline])
     outcome = max((answer.outcome for answer in ranks), key=GRAVITY.index)
     if failed and outcome is Outcome.AGREE:
         outcome = Outcome.CANNOT_TELL
@@ -201,7 +219,7 @@ def over_all(answers: Mapping[str, Answer], causes: Sequence[Finding], failed: i
     elif outcome is Outcome.DIVERGED and causes:
         text = _first(causes[0])
     elif outcome is Outcome.AGREE:
-        text = _agreement(Tally(compared=coverage.compared, lacking=Counter(counts)), causes)
+        text = _agreement(Tally(compared=coverage.compared, lacking=Counter(counts)), causes, measured)
     else:
         first = next((name for name, answer in answers.items() if answer.outcome is outcome), None)
         if first is None:
@@ -215,8 +233,13 @@ def over_all(answers: Mapping[str, Answer], causes: Sequence[Finding], failed: i
     missing = ranks[0].missing if not several else _missing(ranks, counts)
     steps = tuple(dict.fromkeys(text for answer in ranks for text in answer.next))
     found = causes if several else ranks[0].causes
-    notes = tuple(dict.fromkeys(text for answer in ranks for text in answer.notes))
-    return Answer(outcome, f"{outcome.value}: {text}", tuple(found), coverage, missing, steps, notes)
+    own = {baseline.sentence(answer.baseline) for answer in ranks if answer.baseline}
+    notes = dict.fromkeys(text for answer in ranks for text in answer.notes if text not in own)
+    if measured:
+        notes[baseline.sentence(measured)] = None
+    return Answer(
+        outcome, f"{outcome.value}: {text}", tuple(found), coverage, missing, steps, tuple(notes), measured
+    )
 
 
 def _missing(ranks: Sequence[Answer], counts: Mapping[str, int]) -> tuple[str, ...]:

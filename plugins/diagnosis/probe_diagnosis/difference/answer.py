@@ -6,6 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
+from probe_core.errors import UserError
 from probe_core.flow.table import Table
 from probe_core.model import Mode
 from probe_core.model.plan import Plan
@@ -14,6 +15,17 @@ from probe_core.store.layout import RunPair
 from probe_diagnosis.difference.analysis import analyze, rank_file_of
 from probe_diagnosis.difference.printing import Shown
 from probe_diagnosis.difference.rank_file import RankFile
+
+NAME = "first_difference"
+"""Name of the answer that ``-da`` asks for."""
+
+
+def both_asked() -> UserError:
+    """Return the error of ``-da`` beside ``--baseline``, which could contradict each other."""
+    return UserError(
+        "-da and --baseline exclude each other: the files of -da know nothing of a baseline.",
+        "Leave one of them out.",
+    )
 
 
 class FirstDifferences:
@@ -43,9 +55,14 @@ def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
         plan: The plan without ``-da``.
         values: The values of the option's flags.
         asked: The names of the options that the user gave.
+
+    Raises:
+        UserError: ``--baseline`` is asked for as well.
     """
+    if plan.baseline is not None:
+        raise both_asked()
     formats = plan.formats if "formats" in asked else ()
-    answers = (*plan.answers, "first_difference")
+    answers = (*plan.answers, NAME)
     return replace(plan, answers=answers, formats=formats, advise=plan.advise and bool(formats))
 
 

@@ -47,6 +47,7 @@ class Apart(NamedTuple):
         line: The place of its row in the result file.
         dtypes: Both dtypes, if they are of floating point and differ.
         masked: True if what a mask hides is another constant on each side.
+        floor: Distance that the baseline explains, in the unit of ``distance``; 0 without one.
     """
 
     row: str
@@ -64,6 +65,7 @@ class Apart(NamedTuple):
     line: str = ""
     dtypes: str = ""
     masked: bool = False
+    floor: float = 0.0
 
     @property
     def is_float(self) -> bool:
@@ -93,6 +95,8 @@ class Apart(NamedTuple):
         distance, own = self.distance, self.noise
         if not distance or self.state == UNJUDGED:
             return 0.0
+        if self.floor:
+            return distance / max(self.floor, scale * max(noise, own))
         if not scale or (not own and math.isfinite(distance)):
             return math.inf
         noise = noise if noise > own else own

@@ -88,6 +88,8 @@ class Because:
         absent: Ranks that may have sent values, but were not compared in this call.
         times: The largest difference, as a multiple of rounding.
         returned: Of a call that was made differently, how what it returns fared: AGREES, DIFFERS or LACKS.
+        in_step: True if nothing is known of earlier steps.
+        argument_name: The name of the argument that differs, where it is known.
     """
 
     cause: Cause
@@ -99,6 +101,8 @@ class Because:
     absent: tuple[int, ...] = ()
     times: float = math.inf
     returned: str = ""
+    in_step: bool = False
+    argument_name: str = ""
 
     @property
     def statement(self) -> str:
@@ -116,7 +120,7 @@ class Because:
             return self._differently(shown)
         called = ""
         if self.argument is not None:
-            called = f"was called with a different argument ({shown_value(self.argument)}) and "
+            called = f"was called with a different argument ({self._argument()}) and "
         if cause is Cause.DELIVERED:
             return f"{called}{self._delivered(shown)}"
         if cause is Cause.NOT_FINITE:
@@ -137,11 +141,15 @@ class Because:
         if math.isfinite(value.distance) and value.scale:
             facts["relative_distance"] = value.distance / value.scale
             facts["rounding"] = value.noise
+            if value.floor:
+                facts["baseline"] = value.floor / value.scale
         if math.isfinite(self.times):
             facts["times_rounding"] = self.times
         if self.argument is not None:
             facts["argument"] = self.argument.row
             facts["argument_values"] = self.argument.why
+            if self.argument_name:
+                facts["argument_name"] = self.argument_name
         if self.cause in (Cause.INTRODUCED, Cause.ARGUMENT, Cause.NOT_FINITE):
             facts["inputs_compared"] = inputs.compared
             facts["inputs_not_compared"] = inputs.lacking
@@ -175,7 +183,7 @@ class Because:
     def _differently(self, shown: str) -> str:
         """Return the clause on a call that was made differently, whose values agree or were not compared."""
         if self.argument is not None:
-            done = f"was called with a different argument ({shown_value(self.argument)})"
+            done = f"was called with a different argument ({self._argument()})"
         else:
             done = f"computes in another dtype ({_IN_OP.sub('', self.value.row)}: {self.value.dtypes})"
         return f"{done}{self.returned}"
@@ -184,9 +192,19 @@ class Because:
         """Return a clause on what came before, no more than was compared."""
         it = "them" if self.cause is Cause.TAKEN_IN else "it"
         if not self.earlier:
-            return f"no earlier difference explains {it}"
+            return f"no earlier difference {'of this step ' * self.in_step}explains {it}"
         values = "1 earlier value was" if self.earlier == 1 else f"{self.earlier:,} earlier values were"
-        return f"no difference that was found earlier explains {it}; {values} not compared"
+        there = "in this step " * self.in_step
+        return f"no difference that was found earlier {there}explains {it}; {values} not compared"
+
+    def _argument(self) -> str:
+        """Return the argument that differs, by its name if that is known, with both values."""
+        assert self.argument is not None
+        shown = shown_value(self.argument)
+        if not self.argument_name:
+            return shown
+        place = _IN_OP.sub("", self.argument.row)
+        return f"{self.argument_name} ({place}){shown.removeprefix(place)}"
 
     def _agreement(self) -> str:
         """Return a clause that says how well the inputs agree, no more than was compared."""
@@ -223,7 +241,10 @@ class Because:
 def shown_value(value: Apart) -> str:
     """Return the short name of a value, and the evidence that it differs."""
     name = _IN_OP.sub("", value.row)
-    return f"{name}: {value.why}" if value.why else name
+    explained = ""
+    if value.floor and value.scale and math.isfinite(value.floor):
+        explained = f", the baseline at most {value.floor / value.scale:.2g}"
+    return f"{name}: {value.why}{explained}" if value.why else name
 
 
 def first_differing(values: Iterable[Apart], more_than: float) -> Apart | None:

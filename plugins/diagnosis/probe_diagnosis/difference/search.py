@@ -72,7 +72,7 @@ def search(ranks: Mapping[int, Sequence[OpFacts]]) -> Searched:
     Args:
         ranks: The ops of each rank, in the order of its record.
     """
-    walkers = {rank: Walker(rank, _in_time(ops)) for rank, ops in sorted(ranks.items())}
+    walkers = {rank: Walker(rank, in_time(ops)) for rank, ops in sorted(ranks.items())}
     meetings = Meetings(walkers)
     while any(walker.op is not None for walker in walkers.values()):
         for walker in walkers.values():
@@ -93,7 +93,7 @@ def _ordered(nodes: Iterable[Node]) -> list[Node]:
     return sorted(nodes, key=lambda node: (node.layer, node.place, node.rank))
 
 
-def _in_time(ops: Iterable[OpFacts]) -> list[OpFacts]:
+def in_time(ops: Iterable[OpFacts]) -> list[OpFacts]:
     """Return the ops in the order of their effects; gradients of parameters are recorded too early.
 
     They are complete after the last backward call, and before what an optimizer makes of them.

@@ -29,6 +29,14 @@ def verdict(report: Any) -> str:
     return str(report.answer.outcome.value)
 
 
+def test_agreement_names_a_call_of_one_run_only(tmp_path: Path) -> None:
+    found = answered(tmp_path, chain(5) | {ADD: call(X, out=X)}, chain(5))
+    assert found.answer is not None
+    assert found.answer.sentence.endswith(
+        "; 2 more were recorded in one run only, Torch.add.0.forward.input.0 first"
+    )
+
+
 # -- the cases that read as success ------------------------------------------------------------------
 
 
@@ -51,7 +59,10 @@ def test_some_tensor_files_that_were_deleted(tmp_path: Path) -> None:
     assert found.answer is not None
     assert "nothing that was compared differs, but 1 values were not" in found.answer.sentence
     assert found.answer.coverage.compared == 9
-    assert "the first is Torch.f3.0.forward.output.0" in found.answer.missing[0]
+    (missing,) = found.answer.missing
+    assert missing.endswith(
+        ", all of them compared by statistics alone; the first is Torch.f3.0.forward.output.0"
+    )
 
 
 def test_a_run_of_modules_against_one_of_all_calls(tmp_path: Path, probe: Probe) -> None:
@@ -161,8 +172,9 @@ def test_shares_of_floating_point_tensors() -> None:
 
 
 def test_a_tally_survives_being_written() -> None:
-    tally = Tally(both=3, compared=2, floats=[2, 2], floats_compared=[1, 1], failing=1, failing_first="a")
+    tally = Tally(both=3, compared=2, floats=[2, 2], floats_compared=[1, 1], failing_at={"a": 0.5})
     tally.lacking["empty"] += 1
+    tally.by_statistics["unreadable"] += 1
     tally.first["empty"] = "b"
     assert Tally.of(tally.plain()) == tally
     assert Tally.of(tally.plain()).sentences() == ("1 value without elements; the first is b",)

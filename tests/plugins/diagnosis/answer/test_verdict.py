@@ -54,7 +54,7 @@ def test_exceptions_are_excused_by_name(code: str) -> None:
 
 def test_an_agreement_says_what_one_run_lacks_and_what_was_made_differently() -> None:
     text = sentence([], [OTHER], tally(compared=90, **lacking(target_only=7, golden_only=3)))
-    assert text.endswith("; 10 more were recorded in one run only; 1 call was made differently, "
+    assert text.endswith("; 10 more were recorded in one run only, Torch.target_only.0.forward first; 1 call was made differently, "
                          "Torch.b.0.forward first")  # fmt: skip
     text = sentence([], [OTHER, CAUSE], tally())
     assert text.endswith(
@@ -108,7 +108,7 @@ def test_much_that_one_run_lacks(golden: int | None) -> None:
 
 
 def test_rows_that_fail_by_the_rule_of_the_table() -> None:
-    text = sentence([], [], tally(failing=3, failing_first="Torch.x.0.forward.output.0"))
+    text = sentence([], [], tally(failing_at=dict.fromkeys(["Torch.x.0.forward.output.0", "b", "c"], 0.0)))
     assert text.startswith(
         "CANNOT TELL: 3 rows fail by the rule of the table, Torch.x.0.forward.output.0 first"
     )
@@ -121,7 +121,7 @@ def test_an_interrupted_comparison() -> None:
     )
     answer = answer_of([CAUSE], [], tally(), interrupted=True)
     assert answer.outcome is Outcome.DIVERGED
-    assert answer.missing == ("the comparison was interrupted; later calls were not compared",)
+    assert answer.missing == ("the comparison was interrupted before its end",)
 
 
 def test_causes_in_doubt() -> None:

@@ -1,0 +1,52 @@
+"""Further passes over the runs of a comparison, whose rows are read by a finder of their own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from probe_core.errors import UserError
+from probe_core.model import Op, Row
+from probe_core.model.plan import Plan
+from probe_core.plugins.protocols import Opened
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from probe_diagnosis.answer.suspects import Suspects
+
+ALIGN = "align"
+"""Name of the matcher that pairs calls by what they do."""
+
+
+def plain_plan(plan: Plan) -> Plan:
+    """Return the plan of a further pass: without tables, answers and additional metrics."""
+    return replace(plan, metrics=(), formats=(), answers=(), highlight=False, baseline=None)
+
+
+def aligned(opened: Opened, rank: int) -> Suspects | None:
+    """Return a finder that has seen the rows of a comparison whose calls are aligned; None if none can be."""
+    plan = replace(plain_plan(opened.plan), matcher=ALIGN)
+    try:
+        return seen(opened.again(plan, opened.target.path, opened.golden.path, rank))
+    except UserError:  # nothing lines up, or no such matcher is installed
+        return None
+
+
+def seen(
+    ops: Iterator[tuple[Op, list[Row]]], also: Callable[[Op, Sequence[Row]], None] | None = None
+) -> Suspects:
+    """Return a finder that has seen the rows of a further pass.
+
+    Args:
+        ops: The ops with their rows.
+        also: A function that is called with them as well.
+    """
+    from probe_diagnosis.answer.suspects import Suspects
+
+    finder = Suspects()
+    for op, rows in ops:
+        finder.add(op, rows, [""] * len(rows))
+        if also is not None:
+            also(op, rows)
+    return finder

@@ -1,0 +1,63 @@
+"""The effect of a difference on the end of a step: the loss, and the gradients of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from probe_core.store.names import is_gradient
+from probe_diagnosis.answer.limits import limits
+from probe_diagnosis.difference.facts import DIFFERS, UNJUDGED, OpFacts
+from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.search import in_time, is_backward
+from probe_diagnosis.difference.walking import Node
+
+
+class Effect:
+    """The ends of a step: its last forward call, which returns the loss, and the gradients of parameters.
+
+    Without a backward pass the last call is that of the model itself.
+
+    Args:
+        ops: The facts about all ops of the rank.
+    """
+
+    def __init__(self, ops: Sequence[OpFacts]) -> None:
+        self._ops = in_time(ops)
+        marks = [is_backward(op.op) or is_gradient(op.op) for op in self._ops]
+        last = (marks.index(True) if True in marks else len(marks)) - 1
+        self._ends = [n for n, op in enumerate(self._ops) if n == last or is_gradient(op.op)]
+
+    def is_rounding(self, node: Node) -> bool:
+        """Return True if a difference of a few roundings is shown to be rounding by what it leads to.
+
+        All ends behind it were compared and agree, and nothing that differs is more than a few roundings
+        apart. Another argument is no rounding, nor is a difference that statistics or checksums show.
+        """
+        because = node.because
+        if because.cause not in (Cause.GROWN, Cause.INTRODUCED) or because.argument is not None:
+            return False
+        if because.value.by != "tensor" or not because.value.is_float or because.times > limits().grown:
+            return False
+        place = next((n for n, op in enumerate(self._ops) if op.op == node.facts.op), len(self._ops))
+        behind = [self._ops[n] for n in self._ends if n > place]
+        return bool(behind) and all(op.agrees for op in behind) and self._largest() <= limits().grown
+
+    def reaches(self) -> tuple[float, str]:
+        """Return the largest difference of an end, as a multiple of rounding, with its row; 0 for none.
+
+        A gradient is measured against the largest of all, for one that is zero in theory is all rounding.
+        """
+        ends = [self._ops[n] for n in self._ends]
+        largest = max((v.scale for op in ends if is_gradient(op.op) for v in op.values), default=0.0)
+        found = [
+            (value.times(max(value.scale, largest if is_gradient(op.op) else 0.0), value.noise), value.row)
+            for op in ends
+            for value in op.outputs()
+            if value.state == DIFFERS and value.is_float
+        ]
+        return max(found, default=(0.0, ""))
+
+    def _largest(self) -> float:
+        """Return the largest difference of any value, as a multiple of rounding; 0 if none differs."""
+        values = (value for op in self._ops for value in op.values if value.state != UNJUDGED)
+        return max((value.times(value.scale, value.noise) for value in values), default=0.0)

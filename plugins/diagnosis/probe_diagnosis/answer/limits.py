@@ -1,0 +1,50 @@
+"""Limits of the verdict, which ``limits.yaml`` holds with their sources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+
+@dataclass(frozen=True, slots=True)
+class OfBaseline:
+    """Limits of a second golden run.
+
+    Attributes:
+        factor: Multiple of the difference between both golden runs that it explains.
+        shared: Least share of the golden's floating-point tensors that must be in the baseline.
+        introduced: Largest relative difference that a call of the baseline may introduce or take in.
+    """
+
+    factor: float
+    shared: float
+    introduced: float
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Limits of the verdict.
+
+    Attributes:
+        comparable: Least share of the target's floating-point tensors for any verdict.
+        enough: Least share of either run's floating-point tensors to say that they agree.
+        grown: Multiple of rounding from which on values that no single call explains count as diverged.
+        searched: Number of records before a call that are searched for a producer.
+        baseline: Limits of a second golden run.
+    """
+
+    comparable: float
+    enough: float
+    grown: float
+    searched: int
+    baseline: OfBaseline
+
+
+@cache
+def limits() -> Limits:
+    """Return the limits."""
+    import yaml
+
+    found = yaml.safe_load(files(__package__).joinpath("limits.yaml").read_text("utf-8"))
+    return Limits(**{**found, "baseline": OfBaseline(**found["baseline"])})

@@ -1,0 +1,88 @@
+"""Calls whose numbers do not line up are compared a second time, aligned; the table keeps its rows."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import pytest
+from probe_diagnosis.answer import suspects
+from support.runs.answered import call, normal, record
+from support.runs.comparing import compare
+
+from probe_core.model.plan import Plan
+from probe_core.model.report import Report
+from probe_core.plugins.manager import Manager
+
+X, Y, Z, W = (normal(seed=number) for number in range(4))
+DROP = [f"Functional.dropout.{n}.forward" for n in range(3)]
+MUL, END = "Torch.mul.0.forward", "Torch.end.0.forward"
+GOLDEN = {
+    "Torch.a.0.forward": call(X, out=X),
+    DROP[0]: call(X, 0.5, out=Y),
+    MUL: call(Y, out=Z),
+    END: call(Z, out=W),
+}
+TARGET = {
+    "Torch.a.0.forward": call(X, out=X), DROP[0]: call(X, 0.1, out=X), DROP[1]: call(X, 0.5, out=W),
+    MUL: call(W, out=X), END: call(X, out=X),
+}  # fmt: skip
+
+
+def report(directory: Path, target: Any = TARGET, golden: Any = GOLDEN) -> Report:
+    paths = [record(directory / name, calls) for name, calls in (("t", target), ("g", golden))]
+    (found,) = compare(Plan(*paths, directory / "o", "0", formats=("csv",)), Manager())
+    return found
+
+
+def line_of(found: Report) -> tuple[Any, str]:
+    """The first cause, and the name of the row at its line of the table."""
+    assert found.answer is not None
+    cause = found.answer.causes[0]
+    assert found.suspects[0].line == cause.line
+    rows = list(csv.reader(found.files[0].open(encoding="utf-8")))
+    return cause, rows[int(cause.line) - 1][0]
+
+
+def test_causes_have_the_line_of_their_row(tmp_path: Path) -> None:
+    a = call(X, out=X)
+    golden = {
+        "Torch.a.0.forward": a,
+        DROP[0]: call(X, 0.5, out=Y),
+        DROP[1]: call(Y, 0.5, out=Z),
+        END: call(Z, out=W),
+    }
+    target = {
+        "Torch.a.0.forward": a, DROP[0]: call(X, 0.5, out=Y), DROP[1]: call(W, 0.9, out=W),
+        DROP[2]: call(Y, 0.1, out=X), END: call(X, out=X),
+    }  # fmt: skip
+    cause, row = line_of(report(tmp_path, target, golden))
+    assert cause.op == DROP[2]
+    assert row == cause.row == f"{DROP[2]}.output.0"
+
+
+def test_a_call_of_one_run_has_the_line_of_its_first_row(tmp_path: Path) -> None:
+    cause, row = line_of(report(tmp_path))
+    assert (cause.op, cause.row) == (DROP[1], "")
+    assert row == f"{DROP[1]}.input.0"
+
+
+def test_an_interruption_leaves_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(suspects, "aligned", interrupted)
+    found = report(tmp_path)
+    assert found.interrupted
+    assert [path.name for path in found.files] == ["compare_result_0.csv"]
+    assert len(found.files[0].read_text("utf-8").splitlines()) > 10
+    assert found.answer is not None
+    assert found.answer.missing[0] == "the comparison was interrupted before its end"
+
+
+def test_a_matcher_that_is_missing_leaves_the_first_pass(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("probe_diagnosis.answer.again.ALIGN", "no such matcher")
+    found = report(tmp_path)
+    assert found.answer is not None
+    assert "shifted" in found.answer.coverage.excused
