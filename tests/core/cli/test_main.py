@@ -264,12 +264,12 @@ def test_a_run_without_fault_has_nothing_to_advise(probe: Any, runs: Any, tmp_pa
 
 def test_the_demo_records_and_names_the_fault_on_its_first_line(probe: Any, tmp_path: Path) -> None:
     assert probe("demo", tmp_path / "demo") == 0
-    headline = probe.out.splitlines()[0]
-    assert headline.startswith(
+    assert probe.out.splitlines()[0] == (
         "DIVERGED: Tensor.__mul__.0.forward was called with a different argument (input.1: 0.0625 against 0.25)"
-        " and returns values that differ (output.0: "
+        " and returns values that differ, at train.py, line 26, in forward"
     )
-    assert "train.py, line 26, in forward, scores" in headline
+    assert " and returns values that differ (output.0: off by " in probe.out
+    assert "train.py, line 26, in forward, scores = " in probe.out
     assert "recorded just now" in probe.out
     assert (tmp_path / "demo/target/step0/rank/dump_tensor_data/tensors.safetensors").is_file()
 
