@@ -14,7 +14,7 @@ from probe_core.model.report import Report
 from probe_core.model.run import Run
 from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair
-from probe_diagnosis.answer.again import aligned
+from probe_diagnosis.answer.again import aligned, is_out_of_step
 from probe_diagnosis.answer.baseline import measured, raise_limits
 from probe_diagnosis.answer.facts_of_op import facts_of, op_in
 from probe_diagnosis.answer.kept import RankFacts
@@ -106,7 +106,7 @@ class Suspects:
         """
         again = baseline = None
         try:
-            if self._is_shifted and not report.interrupted:
+            if not report.interrupted and (self._is_shifted or is_out_of_step(opened)):
                 again = aligned(opened, pair.rank)
             if again is not None:
                 self.facts = again.facts
