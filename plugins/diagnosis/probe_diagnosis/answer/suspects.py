@@ -118,7 +118,7 @@ class Suspects:
             raise_limits(self.facts, baseline)
         runs = Runs(opened.plan, opened.target, opened.golden)
         found = Found(self.facts, runs, step=pair.part, interrupted=report.interrupted)
-        answer, causes = found.answer(baseline and baseline.plain())
+        answer, causes = found.answer(baseline.plain() if baseline is not None else None)
         causes = [self._with_line(cause, opened.target) for cause in causes]
         answer = replace(answer, causes=tuple(causes))
         self._found = [_suspect(cause) for cause in causes[:KEPT]]
