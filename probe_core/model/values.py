@@ -19,18 +19,17 @@ class Mode(str, Enum):
 
 
 class Side(str, Enum):
-    """Positions of a value within its call."""
+    """Positions of a value within its call; ``is_source`` is True for values that a call receives."""
 
     INPUT = "input"
     PARAMETERS = "parameters"
     OUTPUT = "output"
     PARAMETERS_GRAD = "parameters_grad"
     DEBUG = "debug"
+    is_source: bool
 
-    @property
-    def is_source(self) -> bool:
-        """Return True for values that a call receives, False for those that it returns."""
-        return self in (Side.INPUT, Side.PARAMETERS)
+    def __init__(self, text: str) -> None:
+        self.is_source = text in ("input", "parameters")  # an attribute, for it is asked for every value
 
 
 class Kind(str, Enum):

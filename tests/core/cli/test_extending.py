@@ -168,3 +168,37 @@ def test_an_answer_that_fails_is_blamed(
     assert probe("compare", *sides, "-o", tmp_path / "o", "--format", "csv", "--errors") == 2
     assert 'The answer "errors" of probe-more 3.2 failed: ZeroDivisionError: by three' in probe.err
     assert "This is a defect of probe" not in probe.err
+
+
+FINDER = """
+from probe_core.plugins.hookspecs import hookimpl
+from probe_core.plugins.specs import FinderSpec
+
+class Broken:
+    found, first_failure = [], None
+    def add(self, op, rows, lines):
+        pass
+    def answer(self, report, opened, pair):
+        raise ValueError("no idea")
+    def plain(self):
+        return None
+    def restore(self, plain):
+        pass
+
+@hookimpl
+def probe_finders():
+    return [FinderSpec("mine", "finds nothing", Broken)]
+"""
+
+
+def test_a_finder_that_fails_is_named_and_leaves_the_table(
+    install: Any, sides: Any, probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(FINDER)
+    monkeypatch.setattr("probe_diagnosis.hooks.probe_finders", lambda: [])  # of several, one is used
+    assert probe("compare", *sides, "-o", tmp_path / "o", "--format", "jsonl") == 0, probe.err
+    assert 'The finder "mine" of probe-more 3.2 failed: ValueError: no idea.' in probe.out + probe.err
+    assert "There is no verdict." in probe.out + probe.err
+    (table,) = (tmp_path / "o").glob("compare_result*.jsonl")
+    assert table.read_text("utf-8")
+    assert probe("compare", *sides, "-o", tmp_path / "p", "--fail-on", "suspect") == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,19 +10,32 @@ from probe_core.errors import UserError
 from probe_core.model import Op, Row
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Opened
+from probe_core.store.names import without_count
+from probe_diagnosis.difference.facts import is_module
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from probe_diagnosis.answer.suspects import Suspects
 
-ALIGN = "align"
-"""Name of the matcher that pairs calls by what they do."""
+ALIGN, FUZZY = "align", "fuzzy"
+"""Names of the matchers that pair calls by what they do, and in their order."""
 
 
 def plain_plan(plan: Plan) -> Plan:
     """Return the plan of a further pass: without tables, answers and additional metrics."""
     return replace(plan, metrics=(), formats=(), answers=(), highlight=False, baseline=None)
+
+
+def is_out_of_step(opened: Opened) -> bool:
+    """Return True if calls are paired in their order (``-f``), and one run makes some of them more often."""
+    if opened.plan.matcher != FUZZY or opened.plan.mapping is not None or opened.is_debug:
+        return False
+    target, golden = (
+        Counter(without_count(name) for name in run.names() if not is_module(name))
+        for run in (opened.target, opened.golden)
+    )
+    return any(target[name] != golden[name] for name in target.keys() & golden.keys())
 
 
 def aligned(opened: Opened, rank: int) -> Suspects | None:

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from probe_core.errors import UserError
 from probe_core.flow.opening import open_run
-from probe_core.model.answers import Answer, Finding
+from probe_core.model.answers import Answer, Finding, Outcome
+from probe_core.model.report import Report
 from probe_core.plugins.protocols import Compared, Opened
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.file import write_answer
@@ -88,14 +89,15 @@ def _causes(compared: Compared) -> Iterator[Finding]:
         own = dict(reversed(reports))  # of a rank's files, the first, which holds its calls
         finders = {rank: report.finder for rank, report in own.items() if isinstance(report.finder, Suspects)}
         searched = search({rank: finder.facts.ops for rank, finder in finders.items()})
-        for node in searched.first:
+        first = [node for node in searched.first if not _agrees(own[node.rank])]
+        for node in first:
             answer = own[node.rank].answer
             causes = answer.causes if answer is not None else ()
             found = next((one for one in causes if node.facts.op in (one.op, *one.consequences[:1])), None)
             if found is None:
                 found = _found(compared, part, node, searched.behind[node.rank])
             yield replace(found, step=part, rank=node.rank)
-        if searched.first:
+        if first:
             return
         others = [
             replace(one, step=part, rank=rank)
@@ -105,6 +107,11 @@ def _causes(compared: Compared) -> Iterator[Finding]:
         yield from others
         if others:
             return
+
+
+def _agrees(report: Report) -> bool:
+    """Return True if a rank agrees by itself: its differences are rounding, or without effect."""
+    return report.answer is not None and report.answer.outcome is Outcome.AGREE
 
 
 def _found(compared: Compared, part: str, node: Node, behind: Sequence[str]) -> Finding:

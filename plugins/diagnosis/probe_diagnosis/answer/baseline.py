@@ -16,7 +16,7 @@ from probe_core.store.layout import RunPair, pair_runs
 from probe_diagnosis.answer.again import ALIGN, plain_plan, seen
 from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.limits import limits
-from probe_diagnosis.difference.answer import NAME, both_asked
+from probe_diagnosis.difference.asking import NAME, both_asked
 from probe_diagnosis.difference.facts import DIFFERS, SAME, UNJUDGED, OpFacts, apart
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import search

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 from probe_core.store.names import is_gradient
 from probe_diagnosis.answer.limits import limits
@@ -22,10 +23,19 @@ class Effect:
     """
 
     def __init__(self, ops: Sequence[OpFacts]) -> None:
-        self._ops = in_time(ops)
+        self._recorded = ops
+
+    @cached_property
+    def _ops(self) -> list[OpFacts]:
+        """The ops in the order of their effects."""
+        return in_time(self._recorded)
+
+    @cached_property
+    def _ends(self) -> list[int]:
+        """The places of the ends among the ops."""
         marks = [is_backward(op.op) or is_gradient(op.op) for op in self._ops]
         last = (marks.index(True) if True in marks else len(marks)) - 1
-        self._ends = [n for n, op in enumerate(self._ops) if n == last or is_gradient(op.op)]
+        return [n for n, op in enumerate(self._ops) if n == last or is_gradient(op.op)]
 
     def is_rounding(self, node: Node) -> bool:
         """Return True if a difference of a few roundings is shown to be rounding by what it leads to.

@@ -87,7 +87,7 @@ def _cause(cause: Finding) -> dict[str, Any]:
         "line": cause.line,
         "statement": cause.reason.detail,
         "argument": _argument(cause),
-        "argument_name": str(cause.evidence.get("argument_name", "")),
+        "argument_name": _argument_name(cause),
         "producers": {
             name.removeprefix(PRODUCER): key
             for name, key in cause.evidence.items()
@@ -111,6 +111,13 @@ def _argument(cause: Finding) -> str:
     """Return the path of the argument that differs, such as ``input.1``; empty if none does."""
     row = str(cause.evidence.get("argument", ""))
     return row.removeprefix(f"{cause.op}.")
+
+
+def _argument_name(cause: Finding) -> str:
+    """Return the name of the argument that differs, such as ``eps``; empty if it is not known."""
+    keyword = _argument(cause).removeprefix("input.").partition(".")[0]
+    known = str(cause.evidence.get("argument_name", ""))
+    return known or ("" if keyword.isdecimal() else keyword)
 
 
 def _finite(value: float | int | str) -> float | int | str:

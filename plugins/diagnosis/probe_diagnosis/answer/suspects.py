@@ -14,7 +14,7 @@ from probe_core.model.report import Report
 from probe_core.model.run import Run
 from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair
-from probe_diagnosis.answer.again import aligned
+from probe_diagnosis.answer.again import aligned, is_out_of_step
 from probe_diagnosis.answer.baseline import measured, raise_limits
 from probe_diagnosis.answer.facts_of_op import facts_of, op_in
 from probe_diagnosis.answer.kept import RankFacts
@@ -23,6 +23,8 @@ from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.collectives.calls import api_of, call_of
 from probe_diagnosis.difference.facts import Apart, apart
 from probe_diagnosis.frames import own_frame
+
+REGION = How.REGION
 
 KEPT = 5
 """Largest number of suspects of a rank."""
@@ -54,26 +56,31 @@ class Suspects:
         kept.rank = op.rank
         self._is_shifted = self._is_shifted or op.shifted
         values = [apart(row, line) for row, line in zip(rows, lines)]
+        count, is_shifted = kept.tally.add, op.shifted
         for row, value in zip(rows, values):
-            kept.tally.add(row, value, shifted=op.shifted)
-        own = [n for n, row in enumerate(rows) if not self._is_foreign(op, row)]
-        if own and own[-1] == len(own) - 1 and all([rows[n].pair.target is not None for n in own]):
-            self._lines[op.key] = lines[0]  # the target's rows stand together, one after the other
+            count(row, value, shifted=is_shifted)
         if self.first_failure is None:
             self._look_for_failure(op, rows, values)
-        if own:
-            own_rows = [rows[n] for n in own]
+        own_rows, own_values = rows, values
+        alone = [
+            n for n, row in enumerate(rows) if row.pair[0] is None
+        ]  # of the golden only: often of others
+        if alone:
+            own = [n for n, row in enumerate(rows) if not self._is_foreign(op, row)]
+            own_rows, own_values = [rows[n] for n in own], [values[n] for n in own]
+        if rows and (not alone or alone[0] == len(rows) - len(alone)):
+            self._lines[op.key] = lines[0]  # the target's rows stand together, one after the other
+        if own_rows:
             call = None
             if api_of(op.key) is not None:
                 slots = tuple(row.pair.target for row in own_rows if row.pair.target is not None)
                 call = call_of(Record(0, op.key, slots))
-            facts = facts_of(op, own_rows, [values[n] for n in own], call)
+            facts = facts_of(op, own_rows, own_values, call)
             kept.ops.append(facts)
-            region = [row for row in own_rows if row.pair.how is How.REGION]
-            for row in region:
-                if row.pair.golden is not None:
+            for row in own_rows:
+                if row.pair[2] is REGION and row.pair.golden is not None:
                     kept.golden_only[op_in(row.pair.golden.name)] = None
-            if all(row.pair.golden is None or row.pair.how is How.REGION for row in own_rows):
+            if all(row.pair[1] is None or row.pair[2] is REGION for row in own_rows):
                 kept.target_only[op.key] = None
 
     def _is_foreign(self, op: Op, row: Row) -> bool:
@@ -99,7 +106,7 @@ class Suspects:
         """
         again = baseline = None
         try:
-            if self._is_shifted and not report.interrupted:
+            if not report.interrupted and (self._is_shifted or is_out_of_step(opened)):
                 again = aligned(opened, pair.rank)
             if again is not None:
                 self.facts = again.facts
@@ -111,7 +118,7 @@ class Suspects:
             raise_limits(self.facts, baseline)
         runs = Runs(opened.plan, opened.target, opened.golden)
         found = Found(self.facts, runs, step=pair.part, interrupted=report.interrupted)
-        answer, causes = found.answer(baseline and baseline.plain())
+        answer, causes = found.answer(baseline.plain() if baseline is not None else None)
         causes = [self._with_line(cause, opened.target) for cause in causes]
         answer = replace(answer, causes=tuple(causes))
         self._found = [_suspect(cause) for cause in causes[:KEPT]]

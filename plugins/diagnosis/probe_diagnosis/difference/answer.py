@@ -6,26 +6,15 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
-from probe_core.errors import UserError
 from probe_core.flow.table import Table
 from probe_core.model import Mode
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Compared, Opened
 from probe_core.store.layout import RunPair
 from probe_diagnosis.difference.analysis import analyze, rank_file_of
+from probe_diagnosis.difference.asking import NAME, both_asked
 from probe_diagnosis.difference.printing import Shown
 from probe_diagnosis.difference.rank_file import RankFile
-
-NAME = "first_difference"
-"""Name of the answer that ``-da`` asks for."""
-
-
-def both_asked() -> UserError:
-    """Return the error of ``-da`` beside ``--baseline``, which could contradict each other."""
-    return UserError(
-        "-da and --baseline exclude each other: the files of -da know nothing of a baseline.",
-        "Leave one of them out.",
-    )
 
 
 class FirstDifferences:

@@ -153,14 +153,14 @@ def _has_own_scale(key: str) -> bool:
     return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _apis()["own_scale"]
 
 
-def _scale_of(op: OpFacts) -> float:
+def _scale_of(op: OpFacts, is_of_parameters: bool) -> float:
     """Return the scale that the outputs of an op are measured against besides their own; 0 for none.
 
     The gradients of a module's parameters are measured against the largest of them. One that is zero in
     theory, such as that of a bias in front of a normalisation, holds nothing but rounding. Integers among the
     inputs, such as positions, have no rounding that they could pass on.
     """
-    if is_gradient(op.op):
+    if is_of_parameters:
         return max((value.scale for value in op.values), default=0.0)
     if _has_own_scale(op.op):
         return 0.0
@@ -174,10 +174,11 @@ def _compute(walker: Walker, op: OpFacts) -> None:
     was_named = past.named
     outputs = list(op.outputs())
     past.noise = max([past.noise, *[value.noise for value in op.values if not value.is_scalar]])
-    scale = _scale_of(op)
+    is_of_parameters = is_gradient(op.op)
+    scale = _scale_of(op, is_of_parameters)
     taken, worst_input = worst_of(op.inputs(), past.noise)
     own, worst_own = worst_of(outputs, past.noise)  # later ops take the outputs in, so far apart
-    if is_gradient(op.op):
+    if is_of_parameters:
         outputs = [value for value in outputs if (value.distance, value.scale) not in walker.cancelled]
     given, worst_output = worst_of(outputs, past.noise, scale) if own else (own, worst_own)
     saved = walker.saved_by(op.op, max(taken, own))

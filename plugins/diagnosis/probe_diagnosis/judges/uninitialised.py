@@ -39,11 +39,15 @@ REMEMBERED = 4096
 
 @cache
 def _apis() -> dict[str, frozenset[str]]:
-    """Return the sections of ``uninitialised.yaml``: names of APIs by what they do to memory."""
+    """Return the sections of ``uninitialised.yaml``: names of APIs by what they do to memory.
+
+    ``all`` holds all names that may be those of calls with uninitialised values.
+    """
     import yaml
 
     text = files(__package__).joinpath("uninitialised.yaml").read_text("utf-8")
-    return {section: frozenset(names) for section, names in yaml.safe_load(text).items()}
+    apis = {section: frozenset(names) for section, names in yaml.safe_load(text).items()}
+    return apis | {"all": apis["creates"] | apis["overwrites"] | apis["overwrites_a_part"]}
 
 
 class Uninitialised:
@@ -78,9 +82,11 @@ class Uninitialised:
         """
         self._rank = rank
         name = _name(op)
+        apis = _apis()
+        if not (self._known or name in apis["all"] or api_of(op) or any(map(_is_keyword, rows))):
+            return frozenset()
         inputs = [position for position, row in enumerate(rows) if _is_input(row)]
         positions = {position for position in inputs if self._is_room(op, name, rows[position], rows)}
-        apis = _apis()
         passes_on = bool(inputs) and positions.issuperset(inputs)
         passes_on = passes_on and name not in apis["overwrites"] and name not in apis["takes_the_shape"]
         if name in apis["creates"] or name in apis["overwrites_a_part"] or (passes_on and not api_of(op)):
@@ -132,6 +138,12 @@ def _is_doubtful(row: Row) -> bool:
     if row.verdict.level is not Level.PASS:
         return True
     return bool(row.further) and any(verdict.level is not Level.PASS for verdict in row.further.values())
+
+
+def _is_keyword(row: Row) -> bool:
+    """Return True for an argument that any API overwrites, by its keyword."""
+    slot = row.pair[0] or row.pair[1]
+    return slot is not None and slot.path.partition(".")[0] in _apis()["keywords"]
 
 
 def _name(op: str) -> str:

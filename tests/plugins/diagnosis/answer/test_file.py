@@ -44,6 +44,7 @@ def test_a_cause_has_its_evidence(tmp_path: Path, probe: Probe) -> None:
     assert cause.keys() >= {"evidence", "module", "where", "step", "rank", "same", "consequences"}
     assert (cause["kind"], cause["op"], cause["argument"]) == ("argument", A, "input.1")
     assert cause["line"]
+    assert cause["argument_name"] == "", "of a framework without signatures"
     assert cause["evidence"]["argument_values"] == "0.5 against 0.25"
     assert cause["evidence"]["judged_by"] == "tensor"
     expected = np.sqrt(np.mean((X.astype(float) - Y) ** 2) / np.mean(Y.astype(float) ** 2))
@@ -75,3 +76,13 @@ def test_tables_alone_have_no_answer(tmp_path: Path, probe: Probe) -> None:
     runs = [record(tmp_path / side, {A: call(X, out=Y)}) for side in "tg"]
     assert probe("compare", *runs, "-o", tmp_path / "o", "-c") == 0
     assert not list((tmp_path / "o").glob("answer_*"))
+
+
+def test_a_keyword_is_the_name_of_its_argument(tmp_path: Path, probe: Probe) -> None:
+    """And the calls that returned the inputs are named: the last with the same tensor."""
+    before = {"Torch.b.0.forward": call(out=X), "Torch.b.1.forward": call(out=X)}
+    target, golden = (before | {A: call(X, Y, eps=eps, out=out)} for eps, out in ((0.5, X), (0.25, Y)))
+    (cause,) = answered(tmp_path, probe, target, golden)["causes"]
+    assert (cause["argument"], cause["argument_name"]) == ("input.eps", "eps")
+    assert cause["producers"] == {"input.0": "Torch.b.1.forward"}
+    assert not any("producer" in name for name in cause["evidence"])
