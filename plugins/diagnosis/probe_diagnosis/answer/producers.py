@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from probe_core.model import Kind, Record, Side, Value
+from probe_core.model.dtypes import kind
 from probe_core.model.run import Run
 from probe_diagnosis.difference.facts import is_module
 
@@ -43,6 +46,32 @@ def producer(run: Run, op: str, row: str) -> str:
                 return record.key
             module = module or record.key
     return module
+
+
+def producers(run: Run, op: str) -> tuple[str, ...]:
+    """Return the keys of the calls that returned the tensors that a call takes in, where found."""
+    place = run.find(op)
+    slots = run.record(place).slots if place is not None else ()
+    found = (producer(run, op, slot.name) for slot in slots if slot.side.is_source)
+    return tuple(dict.fromkeys(key for key in found if key))
+
+
+def hides(run: Run, op: str) -> bool:
+    """Return True for a call whose output says little by its statistics: integers, truth values, a mask."""
+    place = run.find(op)
+    slots = run.record(place).slots if place is not None else ()
+    values = [s.value for s in slots if s.side is Side.OUTPUT and s.value.kind is Kind.TENSOR]
+    return bool(values) and all(
+        kind(value.dtype) != "float" or value.statistics.min == -math.inf for value in values
+    )
+
+
+def takes_in(run: Run, op: str, value: Value) -> bool:
+    """Return True if a call takes in a tensor of the same dtype, shape, checksum and statistics."""
+    place = run.find(op)
+    slots = run.record(place).slots if place is not None else ()
+    wanted = _fingerprint(value)
+    return any(slot.side.is_source and _fingerprint(slot.value) == wanted for slot in slots)
 
 
 def output_dtypes(run: Run, op: str) -> tuple[str, ...]:

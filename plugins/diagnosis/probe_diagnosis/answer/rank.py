@@ -10,16 +10,17 @@ from probe_diagnosis.answer.findings import finding, folded
 from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.tracing import Tracing
-from probe_diagnosis.answer.verdict import answer_of
+from probe_diagnosis.answer.verdict import GONE, answer_of
+from probe_diagnosis.difference.facts import OpFacts, is_module
 from probe_diagnosis.difference.reasons import Cause
-from probe_diagnosis.difference.search import search
+from probe_diagnosis.difference.search import is_arranging, search
 from probe_diagnosis.difference.walking import Node
 
 GROWN = 10
 """Multiple of rounding from which on values that no single call explains count as diverged."""
 
-GONE = ", but what the calls behind it return agrees"
-"""End of a note on a difference that had no effect."""
+CONFIRMING = 8
+"""Number of later calls whose statistics must agree to show that a difference has gone."""
 
 
 class Found:
@@ -45,7 +46,11 @@ class Found:
         unseen = list(searched.vanished)
         if len(nodes) == 1 and not behind and _has_no_effect(nodes[0]):
             unseen += [nodes.pop()]
-        doubtful = [node for node in unseen if node.because.value.by == "statistics"]
+        doubtful = [
+            node
+            for node in unseen
+            if node.because.value.by == "statistics" and not _is_confirmed(node.facts, facts.ops)
+        ]
         is_doubtful = bool(doubtful) and not nodes  # what follows agrees in its statistics again
         nodes = [*doubtful, *nodes] or searched.grown
         tracing = Tracing(facts, runs)
@@ -54,8 +59,16 @@ class Found:
             for n, node in enumerate(nodes)
         ]
         causes = folded(with_the_same(facts, causes, nodes))
-        made = list(made_differently(facts, nodes[0].facts if nodes else None))
-        others = [finding(node, runs.where) for node in made if not is_none(node)]
+        replaced = {node.facts.within[0] for node in unseen if node.facts.within and node not in doubtful}
+        made = [
+            node
+            for node in made_differently(facts, nodes[0].facts if nodes else None)
+            if not replaced.intersection(node.facts.within)
+        ]
+        told = {cause.op for cause in causes}
+        others = [
+            finding(node, runs.where) for node in made if not is_none(node) and node.facts.op not in told
+        ]
         differently = folded([*lowered(facts, runs, with_arguments=not nodes), *others])
         is_grown = bool(nodes) and nodes[0].because.cause is Cause.GROWN
         if is_grown and differently:
@@ -78,6 +91,21 @@ class Found:
 def _has_no_effect(node: Node) -> bool:
     """Return True if an op takes in values that differ, and what it returns agrees all the same."""
     return node.because.cause is Cause.TAKEN_IN and node.facts.agrees
+
+
+def _is_confirmed(facts: OpFacts, ops: Sequence[OpFacts]) -> bool:
+    """Return True if enough calls that compute, behind the module around an op, return what agrees.
+
+    Statistics of a tensor may agree although its values do not; those of what many calls make of it hardly.
+    """
+    places = [place for place, op in enumerate(ops) if op is facts]
+    around = facts.within[0] if facts.within else facts.op
+    behind = ops[places[0] + 1 :] if places else ()
+    agreeing = (
+        op.agrees and not is_module(op.op) and not is_arranging(op.op) and around not in op.within
+        for op in behind
+    )
+    return sum(agreeing) >= CONFIRMING
 
 
 def _doubt(nodes: Sequence[Node], is_doubtful: bool) -> str:

@@ -24,6 +24,9 @@ ENOUGH = 0.5
 GRAVITY = (Outcome.AGREE, Outcome.CANNOT_TELL, Outcome.NOT_COMPARABLE, Outcome.DIVERGED)
 """Outcomes of ranks: that of all ranks is the last of them that occurs."""
 
+GONE = ", but what the calls behind it return agrees"
+"""End of a note on a difference that had no effect."""
+
 INTERRUPTED = "the comparison was interrupted; later calls were not compared"
 """Sentence on a comparison that was stopped before its end."""
 
@@ -55,7 +58,7 @@ def answer_of(
     if outcome is Outcome.DIVERGED:
         text = f"{_first(causes[0])}{_share(tally)}"
     elif outcome is Outcome.AGREE:
-        text = _agreement(tally, differently)
+        text = _agreement(tally, differently, notes)
     elif outcome is Outcome.NOT_COMPARABLE:
         text = _not_comparable(tally)
     else:
@@ -91,8 +94,14 @@ def _share(tally: Tally) -> str:
     return f"; only {tally.share:.0%} of the target's floating-point tensors could be compared"
 
 
-def _agreement(tally: Tally, differently: Sequence[Finding]) -> str:
+def _agreement(tally: Tally, differently: Sequence[Finding], notes: Sequence[str]) -> str:
     parts = [f"within rounding in all {tally.compared:,} values that both runs recorded"]
+    gone = [note for note in notes if note.endswith(GONE)]
+    if gone:
+        parts = [
+            f"within rounding in the {tally.compared:,} values that both runs recorded, but for differences "
+            f"without an effect on what follows, in {gone[0].partition(' ')[0]} first"
+        ]
     parts += [
         f"besides, {tally.lacking[code]:,} value{'s' * (tally.lacking[code] != 1)} {words_of(code)}"
         for code in sorted(HARMLESS | NAMED)
@@ -184,7 +193,8 @@ def over_all(answers: Mapping[str, Answer], causes: Sequence[Finding], failed: i
     elif outcome is Outcome.DIVERGED and causes:
         text = _first(causes[0])
     elif outcome is Outcome.AGREE:
-        text = _agreement(Tally(compared=coverage.compared, lacking=Counter(counts)), causes)
+        notes = [note for answer in ranks for note in answer.notes]
+        text = _agreement(Tally(compared=coverage.compared, lacking=Counter(counts)), causes, notes)
     else:
         first = next((name for name, answer in answers.items() if answer.outcome is outcome), None)
         if first is None:

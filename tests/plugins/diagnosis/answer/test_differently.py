@@ -61,7 +61,7 @@ def test_another_dtype_within_rounding(tmp_path: Path) -> None:
     assert cause.op == low
     assert cause.reason.detail == (
         "computes in another dtype (output.0: torch.bfloat16 against torch.float32), and what it returns "
-        "agrees within rounding"
+        "agrees in its statistics"
     )
 
 
