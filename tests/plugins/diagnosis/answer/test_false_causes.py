@@ -161,7 +161,9 @@ def test_a_warning_in_statistics_is_no_agreement(tmp_path: Path) -> None:
     target = {MUL: call(X, out=off), step: call(off, out=2 * Y)}
     golden = {MUL: call(X, out=X), step: call(X, out=Y)}
     found = answered(tmp_path, target, golden, "statistics")
-    assert causes(found) == [(MUL, "returns values that differ, although the statistics of what it takes in agree")]
+    assert causes(found) == [
+        (MUL, "returns values that differ, although the statistics of what it takes in agree")
+    ]
 
 
 @pytest.mark.parametrize("task", ["tensor", "statistics"])
