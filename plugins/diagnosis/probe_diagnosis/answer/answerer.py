@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from probe_core.errors import UserError
-from probe_core.model.answers import Answer, Finding
+from probe_core.model.answers import Answer, Finding, Outcome
+from probe_core.model.report import Report
 from probe_core.plugins.protocols import Compared, Finished, Opened
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.file import write_answer
@@ -69,6 +70,12 @@ class Verdict:
         yield Concluded(whole, file)
 
 
+def _agrees(report: Report) -> bool:
+    """Return True for a rank that agrees and made no call differently; its differences have no effect."""
+    answer = report.answer
+    return answer is not None and answer.outcome is Outcome.AGREE and not answer.causes
+
+
 def _causes(finished: Sequence[Finished]) -> Iterator[Finding]:
     """Yield the causes of the first step that has any, across its ranks in the order of cause and effect.
 
@@ -78,7 +85,7 @@ def _causes(finished: Sequence[Finished]) -> Iterator[Finding]:
         reports = [
             (one.pair.rank, one.report)
             for one in finished
-            if one.pair.part == part and one.report is not None
+            if one.pair.part == part and one.report is not None and not _agrees(one.report)
         ]
         own = dict(reversed(reports))  # of a rank's files, the first, which holds its calls
         finders = {rank: report.finder for rank, report in own.items() if isinstance(report.finder, Suspects)}

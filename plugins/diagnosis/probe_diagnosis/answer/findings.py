@@ -54,7 +54,7 @@ def folded(findings: Sequence[Finding]) -> list[Finding]:
         key: object = number
         if argument and one.reason.code in (Cause.ARGUMENT.value, Cause.DIFFERENTLY.value):
             said = one.reason.code, one.evidence.get("argument_values"), one.reason.detail.rpartition(")")[2]
-            key = one.rank, one.step, _kind(one.op), argument, said
+            key = one.rank, one.step, kind_of(one.op), argument, said
         if key in kept:
             same[key].append(one.op)
         else:
@@ -68,6 +68,6 @@ def _with(one: Finding, same: Sequence[str]) -> Finding:
     return replace(one, same=tuple(same)) if same else one
 
 
-def _kind(op: str) -> str:
+def kind_of(op: str) -> str:
     """Return the key of an op without its numbers: the same for all calls of one API."""
     return _NUMBER.sub("", op)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from probe_core.model.answers import Answer, Finding
+from probe_core.model.answers import Answer, Finding, Outcome
+from probe_diagnosis.answer.coverage import SHIFTED
 from probe_diagnosis.answer.differently import is_none, lowered, made_differently, with_the_same
 from probe_diagnosis.answer.findings import finding, folded
 from probe_diagnosis.answer.kept import RankFacts
+from probe_diagnosis.answer.parts import Parts, in_parts
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.tracing import Tracing
 from probe_diagnosis.answer.verdict import GONE, answer_of
@@ -85,7 +87,23 @@ class Found:
             interrupted=self._interrupted,
             unfinished=runs.unfinished(),
         )
+        parts = self._parts(nodes, answer)
+        if parts is not None:
+            notes = (*answer.notes, *(f"{one.op} {one.reason.detail}" for one in causes))
+            said = f"{Outcome.AGREE.value}: {parts.sentence}"
+            agreed = Answer(Outcome.AGREE, said, (), answer.coverage, answer.missing, (), notes)
+            return agreed, []
         return answer, [*causes, *differently]
+
+    def _parts(self, nodes: Sequence[Node], answer: Answer) -> Parts | None:
+        """Return the agreement of parts with the whole, where only shapes and numbers of calls differ."""
+        tally = self._facts.tally
+        is_other_shape = bool(nodes) and nodes[0].because.value.why.startswith("shape ")
+        is_silent = not nodes and answer.outcome is not Outcome.AGREE and not tally.failing
+        if self._interrupted or tally.unexcused > tally.lacking[SHIFTED] or not (is_other_shape or is_silent):
+            return None
+        noise = max((value.noise for op in self._facts.ops for value in op.values), default=0.0)
+        return in_parts(self._runs, noise)
 
 
 def _has_no_effect(node: Node) -> bool:
