@@ -14,7 +14,7 @@ from probe_diagnosis.answer.producers import hides, producer, producers
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.facts import UNJUDGED, Apart, OpFacts, is_module
 from probe_diagnosis.difference.reasons import Cause, first_differing, shown_value
-from probe_diagnosis.difference.search import is_arranging, is_move
+from probe_diagnosis.difference.search import is_arranging, is_move, is_storage
 from probe_diagnosis.difference.walking import Node
 
 NAMED = 6
@@ -102,33 +102,41 @@ class Tracing:
         calls = [list(self._upstream(side, node.facts)) for side in (0, 1)]
         alone = self._facts.target_only, self._facts.golden_only
         own = _lone([[key for key in keys if key in those] for keys, those in zip(calls, alone)])
-        follows = f"{op}, which takes in what comes of it, returns values that differ"
-        follows = f"{follows} ({shown_value(node.because.value)})"
+        differs = f"returns values that differ ({shown_value(node.because.value)})"
         evidence: dict[str, str] = {}
-        arguments: dict[str, Apart] = {
-            one.op: argument
-            for one in self._facts.ops
-            if one.op in calls[0] and not one.is_shifted
-            and (argument := first_differing(one.arguments(), 0.0)) is not None
-        }  # fmt: skip
+        arguments = self._arranged_otherwise(node.facts, calls[0])
         code, side = Cause.ARGUMENT, 0
         key = next((key for key in calls[0] if key in arguments), "")
+        if not key and not any(own):
+            key = next(iter(arguments), "")
         if key:
+            follows = f"{op}, which takes in what comes of it," if key in calls[0] else f"behind it, {op}"
             shown = shown_value(arguments[key])
-            detail = (
-                f"was called with a different argument ({shown}), which its statistics do not show; {follows}"
-            )
+            done = f"was called with a different argument ({shown}), which its statistics do not show"
+            detail = f"{done}; {follows} {differs}"
             evidence |= {"argument": arguments[key].row, "argument_values": arguments[key].why}
         elif any(own):
             code, side = Cause.ONE_SIDED, 0 if own[0] else 1
             key = own[side][0]
             only = f"is called in the {('target', 'golden')[side]} only"
             done = f"is called where the golden calls {own[1][0]}" if all(own) else only
-            detail = f"{done}, and {follows}"
+            detail = f"{done}, and {op}, which takes in what comes of it, {differs}"
             evidence |= {name: own[n][0] for n, name in enumerate(("target_only", "golden_only")) if own[n]}
         else:
             return None
         return self._moved(cause, key, side, code, detail, node, **evidence)
+
+    def _arranged_otherwise(self, facts: OpFacts, near: Sequence[str]) -> dict[str, Apart]:
+        """Return the differing argument of each call before an op that arranges values or is ``near`` it."""
+        found: dict[str, Apart] = {}
+        for one in self._facts.ops:
+            if one is facts:
+                break
+            if one.op in near or is_arranging(one.op):
+                argument = None if one.is_shifted else first_differing(one.arguments(), 0.0)
+                if argument is not None and not is_storage(argument.row):
+                    found[one.op] = argument
+        return found
 
     def _in_region(self, cause: Finding, node: Node) -> Finding:
         """Return the cause in calls that do not line up: those of them that only one run makes."""

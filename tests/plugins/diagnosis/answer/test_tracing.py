@@ -152,3 +152,18 @@ def test_a_call_that_the_golden_makes_besides(tmp_path: Path) -> None:
     cause = first(tmp_path, target, golden)
     assert cause.op == turn
     assert cause.reason.detail.startswith("is called in the golden only")
+
+
+def test_an_axis_that_statistics_do_not_show(tmp_path: Path) -> None:
+    """Calls between compute, and their statistics agree as well."""
+    permute, gelu = "Tensor.permute.0.forward", "Functional.gelu.0.forward"
+    runs = []
+    for axes, square, result in (((0, 1), SQUARE, Y), ((1, 0), np.ascontiguousarray(SQUARE.T), Z)):
+        calls = {permute: call(SQUARE, *axes, out=square), gelu: call(square, out=np.maximum(square, 0))}
+        runs.append(BEFORE | calls | {MATMUL: call(np.maximum(square, 0), out=result)})
+    cause = first(tmp_path, *runs, task="statistics")
+    assert cause.op == permute
+    assert cause.reason.detail.startswith(
+        "was called with a different argument (input.1: 0 against 1), which its statistics do not show; "
+        f"behind it, {MATMUL} returns values that differ ("
+    )
