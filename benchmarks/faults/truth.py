@@ -22,6 +22,8 @@ Array = npt.NDArray[Any]
 EPS = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 ROOM = {"float64": 64.0, "float32": 64.0, "float16": 4.0, "bfloat16": 4.0}
 """Multiples of a dtype's eps, relative to the root mean square, within which inputs agree."""
+MASKS = -1e4
+"""Magnitude from which on the least element of a tensor is the constant of an additive mask."""
 PRINTED = 0.1
 """Relative error of a distance that is printed with two digits."""
 ENDLESS = 1e30
@@ -31,6 +33,11 @@ INPUTS_AGREE = re.compile(
     r"(its|all|the|recorded) (\w+ )?inputs (all )?(agree|are (the same|equal|identical))"
     r"|none of (its|their) (\w+ )?inputs differs?|(same|equal|identical) inputs"
 )
+MASKED_ONLY = re.compile(
+    r"(?:inputs|takes in) differ at most (?:within rounding and )?(?:in what is masked|where a mask)"
+)
+STATISTICS_AGREE = re.compile(r"the statistics of (?:what|\d+ of the \d+ tensors that) it takes in agree")
+MIXED_UP = re.compile(r"agree in their statistics, but not element by element")
 INPUTS_DIFFER = re.compile(r"its inputs differ(?: by (?:up to )?(\S*\d|inf))?")
 BY = re.compile(
     r"(?:differs|(?<!unmasked rms )off) by ([-+.\de]*\d) (?:of|times) the golden's root mean square"
@@ -136,6 +143,21 @@ def distance(target: Array, golden: Array) -> float:
     return 0.0 if difference == 0 else float(difference / scale) if scale else np.inf
 
 
+def unmasked(array: Array) -> Array:
+    """Return which elements an additive mask leaves: those far above its constant."""
+    values = array.astype(np.float64)
+    finite = values[np.isfinite(values)]
+    least = finite.min() if finite.size else 0.0
+    kept = values != -np.inf
+    return np.asarray(kept & (values > least / 2) if least <= MASKS else kept)
+
+
+def statistics(array: Array) -> list[float]:
+    """Return maximum, minimum, mean and norm."""
+    values = array.astype(np.float64)
+    return [values.max(), values.min(), values.mean(), float(np.sqrt((values**2).sum()))]
+
+
 class Pair:
     """Both sides of a call."""
 
@@ -174,9 +196,41 @@ class Pair:
 
     def apart(self, name: str) -> float | None:
         """Return the distance of both sides of a tensor; None if a side has no data."""
+        both = self.arrays(name)
+        return distance(*both) if both else None
+
+    def arrays(self, name: str) -> list[Array]:
+        """Return both sides of a tensor; empty if a side has no data."""
         arrays = [run.tensor(leaves[name]) for run, leaves in zip(self.runs, self.leaves) if name in leaves]
         both = [array for array in arrays if array is not None]
-        return distance(*both) if len(both) == len(self.runs) else None
+        return both if len(both) == len(self.runs) else []
+
+    def statistical_difference(self, name: str) -> str:
+        """Return in words by what maximum, minimum, mean or norm differ beyond rounding; empty if not."""
+        arrays = self.arrays(name) if self.difference(name) else []
+        if not arrays or not arrays[0].size:
+            return self.difference(name)
+        first, second = map(statistics, arrays)
+        dtypes = [dtype_of(side[name]) for side in self.leaves]
+        room = max([ROOM[dtype] * EPS[dtype] for dtype in dtypes if dtype in EPS] or [0.0])
+        scales = [max(abs(second[0]), abs(second[1]))] * 3 + [second[3]]
+        is_other = [
+            one != other and not abs(one - other) <= room * scale and not (np.isnan(one) and np.isnan(other))
+            for one, other, scale in zip(first, second, scales)
+        ]
+        return f"the statistics of {name} differ: {first} against {second}" if any(is_other) else ""
+
+    def unmasked_difference(self, name: str) -> str:
+        """Return in words by what a leaf differs beyond rounding and beyond what is masked; empty if not."""
+        text = self.difference(name)
+        arrays = self.arrays(name) if text else []
+        if not arrays or arrays[0].shape != arrays[1].shape:
+            return text
+        kept = [unmasked(array) for array in arrays]
+        if all(one.all() for one in kept) or not np.array_equal(*kept):
+            return text
+        room = max(ROOM[dtype] * EPS[dtype] for dtype in (dtype_of(side[name]) for side in self.leaves))
+        return text if distance(*(array[kept[0]] for array in arrays)) > room else ""
 
     def named(self, name: str) -> str | None:
         """Return the name of a leaf as it is called here; None if neither side has it."""
@@ -211,14 +265,29 @@ def falsehoods(target: Path, golden: Path, cause: Cause) -> list[str] | None:
         return None
     if cause.row and row is None:
         return ["neither run has such a row"]
+    if MIXED_UP.search(cause.statement):
+        return list(wrong_on_mixed(pair))
     return list(wrong_on_inputs(pair, cause.statement)) + list(wrong_on_row(pair, row, cause.statement))
+
+
+def wrong_on_mixed(pair: Pair) -> Iterator[str]:
+    """Yield what contradicts that outputs agree in their statistics, but not element by element."""
+    names = [name for name in pair.leaves[0] if name.startswith("output") and pair.arrays(name)]
+    if not any(map(pair.difference, names)):
+        yield "what it returns agrees element by element"
+    yield from filter(None, map(pair.statistical_difference, names))
 
 
 def wrong_on_inputs(pair: Pair, statement: str) -> Iterator[str]:
     """Yield what contradicts a statement on the inputs of a call."""
-    apart = [text for text in map(pair.difference, pair.inputs()) if text]
+    if MASKED_ONLY.search(statement):
+        if apart := [text for text in map(pair.unmasked_difference, pair.inputs()) if text]:
+            yield f"its inputs differ beyond what is masked: {'; '.join(apart)}"
+        return
+    difference = pair.statistical_difference if STATISTICS_AGREE.search(statement) else pair.difference
+    apart = [text for text in map(difference, pair.inputs()) if text]
     differ = INPUTS_DIFFER.search(statement)
-    if INPUTS_AGREE.search(statement) or (differ and differ[1] == "0"):
+    if INPUTS_AGREE.search(statement) or STATISTICS_AGREE.search(statement) or (differ and differ[1] == "0"):
         if apart:
             yield f"its inputs do not agree: {'; '.join(apart)}"
     elif differ and all(map(pair.is_equal, pair.inputs())):

@@ -101,9 +101,10 @@ def test_controls_that_do_not_agree_are_alarms() -> None:
 KEY = "Torch.add.0.forward"
 
 
-def written(path: Path, scale: float, inputs: float, output: float) -> Path:
+def written(path: Path, scale: float, inputs: Any, output: Any) -> Path:
     """A run of one call, with its tensors in one file."""
-    arrays = {"input.0": np.full(4, inputs, "<f4"), "output.0": np.full(4, output, "<f4")}
+    sides = {"input.0": inputs, "output.0": output}
+    arrays = {name: np.array(np.broadcast_to(values, 4), "<f4") for name, values in sides.items()}
     header, data, leaves = {}, b"", {}
     for name, array in arrays.items():
         header[f"{KEY}.{name}"] = {"dtype": "F32", "shape": [4], "data_offsets": [len(data), len(data) + 16]}
@@ -147,6 +148,39 @@ def test_statements_are_held_against_the_tensors(
     runs = written(tmp_path / "target", **{**usual, **target}), written(tmp_path / "golden", **usual)
     assert bool(falsehoods(*runs, Cause(KEY, f"{KEY}.{row}" if row else "", statement))) is is_false
     assert falsehoods(*runs, Cause("Torch.other.0.forward", "", statement.replace("only in", "in"))) is None
+
+
+MASKED, STATISTICAL = "inputs differ at most in what is masked", "the statistics of what it takes in agree"
+MIXED = "returns values that agree in their statistics, but not element by element: Tensor.view.0.forward"
+LEAST, INF = -3.4e38, -np.inf
+
+
+@pytest.mark.parametrize(
+    ("statement", "target", "golden", "is_false"),
+    [
+        (f"differs, although its {MASKED}", [0, 1, INF, INF], [0, 1, LEAST, LEAST], False),
+        (f"differs, although its {MASKED}", [0, 2, INF, INF], [0, 1, LEAST, LEAST], True),
+        (f"differs, although its {MASKED}", [INF, 1, 0, INF], [0, 1, LEAST, LEAST], True),
+        (f"differs, although its {MASKED}", [0, 1, 2, 3], [0, 1, 2, 4], True),
+        ("differs, although its inputs agree", [0, 1, INF, INF], [0, 1, LEAST, LEAST], True),
+        (f"differs, although {STATISTICAL}", [1, 2, 3, 4], [4, 3, 2, 1], False),
+        (f"differs, although {STATISTICAL}", [1, 2, 3, 4], [4, 3, 2, 1.1], True),
+        ("differs, although its inputs agree", [1, 2, 3, 4], [4, 3, 2, 1], True),
+    ],
+)
+def test_statements_on_masks_and_statistics(
+    tmp_path: Path, statement: str, target: Any, golden: Any, is_false: bool
+) -> None:
+    runs = [written(tmp_path / str(side), 1.0, one, float(side)) for side, one in enumerate((target, golden))]
+    assert bool(falsehoods(*runs, Cause(KEY, f"{KEY}.output.0", statement))) is is_false
+
+
+@pytest.mark.parametrize(
+    ("target", "is_false"), [([1, 2, 3, 4], True), ([4, 3, 2, 1], False), ([4, 3, 2, 1.1], True)]
+)
+def test_statements_on_values_that_are_mixed_up(tmp_path: Path, target: Any, is_false: bool) -> None:
+    runs = [written(tmp_path / str(side), 1.0, 1.0, one) for side, one in enumerate((target, [1, 2, 3, 4]))]
+    assert bool(falsehoods(*runs, Cause(KEY, "", MIXED))) is is_false
 
 
 def test_recorded_tensors_are_read_as_they_were(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def outcome(found: Report) -> Outcome:
     return found.answer.outcome
 
 
-OWN = "returns values that differ, although the statistics of its inputs agree"
+OWN = "returns values that differ, although the statistics of what it takes in agree"
 TAKEN_IN = "takes in values that differ, and no earlier difference explains them"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from probe_core.model import Kind, Side, Slot, Value
-from probe_core.model.dtypes import same
+from probe_core.model.dtypes import kind, same
 from probe_core.model.run import Run
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.facts import is_module
@@ -20,12 +20,18 @@ class Argument(NamedTuple):
         is_grave: True unless it is a whole number, such as a size, or one call has None, or nothing, in place
             of a tensor that is not trained.
         name: Its name in the signature; empty if it is not known.
+        is_other_kind: True for tensors of which one is complex, say, and the other is not.
+        given: The tensor that only one of the calls was given; None for none.
+        lacks: The side of the call that was not given it.
     """
 
     place: str
     text: str
     is_grave: bool
     name: str = ""
+    is_other_kind: bool = False
+    given: Value | None = None
+    lacks: int = 0
 
 
 def api(op: str) -> str:
@@ -58,8 +64,15 @@ def differing(runs: Runs, op: str, golden_op: str) -> list[Argument]:
         is_untrained = given is not None and given.kind is Kind.TENSOR and not given.requires_grad
         is_whole = all(type(value.statistics.max) is int for value in (first, second) if value is not None)
         is_plain = (any(is_absent) and is_untrained) or is_whole
-        name = runs.argument_name(op, place)
-        found.append(Argument(place, f"{texts[0]} against {texts[1]}", not is_plain, name))
+        is_other_kind = (
+            first is not None
+            and second is not None
+            and first.kind is second.kind is Kind.TENSOR
+            and kind(first.dtype) != kind(second.dtype)
+        )
+        alone = given if any(is_absent) and given is not None and given.kind is Kind.TENSOR else None
+        text, name = f"{texts[0]} against {texts[1]}", runs.argument_name(op, place)
+        found.append(Argument(place, text, not is_plain, name, is_other_kind, alone, int(not is_absent[0])))
     return found
 
 

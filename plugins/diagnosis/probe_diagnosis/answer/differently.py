@@ -8,19 +8,22 @@ from dataclasses import replace
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_core.model.dtypes import kind, same
-from probe_diagnosis.answer.arguments import api, differing, evidence_of, said
+from probe_diagnosis.answer.arguments import Argument, api, differing, evidence_of, said
 from probe_diagnosis.answer.kept import RankFacts
-from probe_diagnosis.answer.producers import output_dtypes
+from probe_diagnosis.answer.producers import output_dtypes, takes_in
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.facts import PARAMETER, UNJUDGED, OpFacts, is_module
+from probe_diagnosis.difference.facts import DIFFERS as APART
+from probe_diagnosis.difference.facts import PARAMETER, UNJUDGED, Apart, OpFacts, is_module
 from probe_diagnosis.difference.reasons import (
     AGREES,
+    AGREES_IN_STATISTICS,
     DIFFERS,
     LACKS,
     Because,
     Cause,
     first_differing,
 )
+from probe_diagnosis.difference.search import is_storage
 from probe_diagnosis.difference.walking import Node
 
 
@@ -31,9 +34,9 @@ def made_differently(facts: RankFacts, limit: OpFacts | None) -> Iterator[Node]:
         if op is limit:
             return
         outputs = list(op.outputs())
-        returned = LACKS if any(value.state == UNJUDGED for value in outputs) or not outputs else DIFFERS
-        returned = AGREES if op.agrees else returned
-        argument = None if op.is_shifted else first_differing(op.arguments(), 0.0)
+        returned = _returned(outputs)
+        given = (value for value in op.arguments() if not is_storage(value.row))
+        argument = None if op.is_shifted else first_differing(given, 0.0)
         recast = next((value for value in op.values if value.dtypes), None)
         if argument is not None:
             value = next(iter(outputs), argument)
@@ -45,6 +48,15 @@ def made_differently(facts: RankFacts, limit: OpFacts | None) -> Iterator[Node]:
                 because = Because(Cause.DIFFERENTLY, recast, returned=returned)
                 yield Node(facts.rank, op, because, 0, place)
         agreed = agreed or (recast is None and any(value.is_float for value in op.values))
+
+
+def _returned(outputs: Sequence[Apart]) -> str:
+    """Return how what a call returns fared: one of the ends of a statement."""
+    if any(value.state == APART for value in outputs):
+        return DIFFERS
+    if not outputs or any(value.state == UNJUDGED for value in outputs):
+        return LACKS
+    return AGREES_IN_STATISTICS if any(value.by == "statistics" for value in outputs) else AGREES
 
 
 def lowered(facts: RankFacts, runs: Runs, *, with_arguments: bool) -> Iterator[Finding]:
@@ -65,14 +77,32 @@ def lowered(facts: RankFacts, runs: Runs, *, with_arguments: bool) -> Iterator[F
             detail = f"computes in {dtypes[0][0]} where the golden's {golden} computes in {dtypes[1][0]}"
             evidence = {"target_dtype": dtypes[0][0], "golden_dtype": dtypes[1][0]}
         else:
-            arguments = [one for one in differing(runs, key, golden) if one.is_grave]
-            if not (arguments and with_arguments):
+            arguments = [
+                one
+                for one in differing(runs, key, golden)
+                if one.is_grave and not _is_taken_in_beside(facts, runs, key, golden, one)
+            ]
+            if not (arguments and with_arguments) or any(one.is_other_kind for one in arguments):
                 continue
             detail = f"was called with other arguments than the golden's {golden} ({said(arguments)})"
             evidence = evidence_of(key, arguments[0])
         modules = runs.modules(key)
         yield Finding(key, "", Reason(Cause.DIFFERENTLY.value, detail), evidence, "", modules,
                       runs.where(key), rank=facts.rank)  # fmt: skip
+
+
+def _is_taken_in_beside(facts: RankFacts, runs: Runs, target: str, golden: str, argument: Argument) -> bool:
+    """Return True if a tensor that a call was not given is given to another call in the same module."""
+    if argument.given is None:
+        return False
+    side = argument.lacks
+    modules = runs.modules(golden if side else target, side)
+    others = (
+        key
+        for key in (facts.golden_only if side else facts.target_only)
+        if not is_module(key) and runs.modules(key, side) == modules
+    )
+    return any(takes_in(runs.both[side], key, argument.given) for key in others)
 
 
 def _kind(runs: Runs, op: str, side: int) -> tuple[str, tuple[str, ...]]:
@@ -104,4 +134,4 @@ def is_none(node: Node) -> bool:
     argument = node.because.argument
     if node.because.cause is not Cause.DIFFERENTLY or argument is None or argument.by == PARAMETER:
         return False
-    return "None" in argument.why and node.because.returned == AGREES
+    return "None" in argument.why and node.because.returned in (AGREES, AGREES_IN_STATISTICS)

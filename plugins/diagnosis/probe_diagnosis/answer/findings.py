@@ -34,7 +34,7 @@ def finding(node: Node, where: Callable[[str], str], behind: Sequence[str] = (),
         facts.op,
         because.value.row,
         Reason(because.cause.value, because.statement),
-        because.evidence,
+        because.evidence | ({"golden_op": facts.golden} if facts.golden else {}),
         because.value.line,
         facts.within,
         facts.where or where(facts.op),
@@ -58,7 +58,7 @@ def folded(findings: Sequence[Finding]) -> list[Finding]:
         key: object = number
         if argument and one.reason.code in (Cause.ARGUMENT.value, Cause.DIFFERENTLY.value):
             said = one.reason.code, one.evidence.get("argument_values"), one.reason.detail.rpartition(")")[2]
-            key = one.rank, one.step, _kind(one.op), argument, said
+            key = one.rank, one.step, kind_of(one.op), argument, said
         if key in kept:
             same[key].append(one.op)
         else:
@@ -77,6 +77,6 @@ def _with(one: Finding, same: Sequence[str]) -> Finding:
     return replace(one, same=tuple(same)) if same else one
 
 
-def _kind(op: str) -> str:
+def kind_of(op: str) -> str:
     """Return the key of an op without its numbers: the same for all calls of one API."""
     return _NUMBER.sub("", op)

@@ -31,6 +31,7 @@ class Limits:
         enough: Least share of either run's floating-point tensors to say that they agree.
         grown: Multiple of rounding from which on values that no single call explains count as diverged.
         searched: Number of records before a call that are searched for a producer.
+        confirming: Number of later calls whose statistics must agree to show that a difference has gone.
         baseline: Limits of a second golden run.
     """
 
@@ -38,6 +39,7 @@ class Limits:
     enough: float
     grown: float
     searched: int
+    confirming: int
     baseline: OfBaseline
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from probe_core.model import Kind, Record, Side, Value
+from probe_core.model.dtypes import kind
 from probe_core.model.run import Run
 from probe_diagnosis.answer.limits import limits
 from probe_diagnosis.difference.facts import is_module
@@ -54,7 +57,7 @@ def producers(run: Run, op: str) -> dict[str, str]:
         return {}
     wanted: dict[tuple[object, ...], list[str]] = {}
     for slot in run.record(place).slots:
-        if slot.side is Side.INPUT and slot.value.kind is Kind.TENSOR and _has_fingerprint(slot.value):
+        if slot.side.is_source and slot.value.kind is Kind.TENSOR and _has_fingerprint(slot.value):
             wanted.setdefault(_fingerprint(slot.value), []).append(slot.name.removeprefix(f"{op}."))
     found: dict[str, str] = {}
     missing, by_modules = set(wanted), dict[tuple[object, ...], str]()
@@ -73,6 +76,24 @@ def producers(run: Run, op: str) -> dict[str, str]:
     for mark in missing & by_modules.keys():
         found |= dict.fromkeys(wanted[mark], by_modules[mark])
     return dict(sorted(found.items()))
+
+
+def hides(run: Run, op: str) -> bool:
+    """Return True for a call whose output says little by its statistics: integers, truth values, a mask."""
+    place = run.find(op)
+    slots = run.record(place).slots if place is not None else ()
+    values = [s.value for s in slots if s.side is Side.OUTPUT and s.value.kind is Kind.TENSOR]
+    return bool(values) and all(
+        kind(value.dtype) != "float" or value.statistics.min == -math.inf for value in values
+    )
+
+
+def takes_in(run: Run, op: str, value: Value) -> bool:
+    """Return True if a call takes in a tensor of the same dtype, shape, checksum and statistics."""
+    place = run.find(op)
+    slots = run.record(place).slots if place is not None else ()
+    wanted = _fingerprint(value)
+    return any(slot.side.is_source and _fingerprint(slot.value) == wanted for slot in slots)
 
 
 def output_dtypes(run: Run, op: str) -> tuple[str, ...]:

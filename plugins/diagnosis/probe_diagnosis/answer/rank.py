@@ -6,22 +6,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from probe_core.model.answers import Answer, Finding
+from probe_core.model.answers import Answer, Finding, Outcome
+from probe_diagnosis.answer.coverage import SHIFTED
 from probe_diagnosis.answer.differently import is_none, lowered, made_differently, with_the_same
 from probe_diagnosis.answer.effect import Effect
 from probe_diagnosis.answer.findings import finding, folded, with_producers
 from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.limits import limits
+from probe_diagnosis.answer.parts import Parts, in_parts
 from probe_diagnosis.answer.producers import producers
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.tracing import Tracing
-from probe_diagnosis.answer.verdict import answer_of
+from probe_diagnosis.answer.verdict import GONE, answer_of
+from probe_diagnosis.difference.facts import OpFacts, is_module
 from probe_diagnosis.difference.reasons import Cause
-from probe_diagnosis.difference.search import search
+from probe_diagnosis.difference.search import is_arranging, search
 from probe_diagnosis.difference.walking import Node
-
-GONE = ", but what the calls behind it return agrees"
-"""End of a note on a difference that had no effect."""
 
 ROUNDED = ", but the loss and the gradients of parameters that follow agree within rounding"
 """End of a note on a difference that is rounding, as its effect shows."""
@@ -62,7 +62,11 @@ class Found:
         unseen = list(searched.vanished)
         if len(nodes) == 1 and not behind and _has_no_effect(nodes[0]):
             unseen += [nodes.pop()]
-        doubtful = [node for node in unseen if node.because.value.by == "statistics"]
+        doubtful = [
+            node
+            for node in unseen
+            if node.because.value.by == "statistics" and not _is_confirmed(node.facts, facts.ops)
+        ]
         is_doubtful = bool(doubtful) and not nodes  # what follows agrees in its statistics again
         nodes = [self._told(node) for node in [*doubtful, *nodes] or searched.grown]
         effect = Effect(facts.ops) if nodes else None
@@ -77,8 +81,16 @@ class Found:
             for n, node in enumerate(nodes)
         ]
         causes = [self._with_producers(cause) for cause in folded(with_the_same(facts, causes, nodes))]
-        made = [self._told(n) for n in made_differently(facts, nodes[0].facts if nodes else None)]
-        others = [finding(node, runs.where) for node in made if not is_none(node)]
+        replaced = {node.facts.within[0] for node in unseen if node.facts.within and node not in doubtful}
+        made = [
+            self._told(node)
+            for node in made_differently(facts, nodes[0].facts if nodes else None)
+            if not replaced.intersection(node.facts.within)
+        ]
+        told = {cause.op for cause in causes}
+        others = [
+            finding(node, runs.where) for node in made if not is_none(node) and node.facts.op not in told
+        ]
         differently = folded([*lowered(facts, runs, with_arguments=not nodes), *others])
         is_grown = bool(nodes) and nodes[0].because.cause is Cause.GROWN
         if is_grown and differently:
@@ -103,6 +115,12 @@ class Found:
             measured=baseline,
             advice=[SECOND] if is_grown and doubt and not baseline else [],
         )
+        parts = self._parts(nodes, answer)
+        if parts is not None:
+            all_notes = (*answer.notes, *(f"{one.op} {one.reason.detail}" for one in causes))
+            said = f"{Outcome.AGREE.value}: {parts.sentence}"
+            agreed = Answer(Outcome.AGREE, said, (), answer.coverage, answer.missing, (), all_notes)
+            return agreed, []
         return answer, [*causes, *differently]
 
     def _told(self, node: Node) -> Node:
@@ -119,10 +137,35 @@ class Found:
         run = self._runs.both[self._runs.side_of(cause.op)]
         return with_producers(cause, producers(run, cause.op))
 
+    def _parts(self, nodes: Sequence[Node], answer: Answer) -> Parts | None:
+        """Return the agreement of parts with the whole, where only shapes and numbers of calls differ."""
+        tally = self._facts.tally
+        is_other_shape = bool(nodes) and nodes[0].because.value.why.startswith("shape ")
+        is_silent = not nodes and answer.outcome is not Outcome.AGREE and not tally.failing_at
+        if self._interrupted or tally.unexcused > tally.lacking[SHIFTED] or not (is_other_shape or is_silent):
+            return None
+        noise = max((value.noise for op in self._facts.ops for value in op.values), default=0.0)
+        return in_parts(self._runs, noise)
+
 
 def _has_no_effect(node: Node) -> bool:
     """Return True if an op takes in values that differ, and what it returns agrees all the same."""
     return node.because.cause is Cause.TAKEN_IN and node.facts.agrees
+
+
+def _is_confirmed(facts: OpFacts, ops: Sequence[OpFacts]) -> bool:
+    """Return True if enough calls that compute, behind the module around an op, return what agrees.
+
+    Statistics of a tensor may agree although its values do not; those of what many calls make of it hardly.
+    """
+    places = [place for place, op in enumerate(ops) if op is facts]
+    around = facts.within[0] if facts.within else facts.op
+    behind = ops[places[0] + 1 :] if places else ()
+    agreeing = (
+        op.agrees and not is_module(op.op) and not is_arranging(op.op) and around not in op.within
+        for op in behind
+    )
+    return sum(agreeing) >= limits().confirming
 
 
 def _doubt(nodes: Sequence[Node], is_doubtful: bool, reach: float) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -9,15 +10,18 @@ from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_diagnosis.answer.arguments import Argument, api, differing, evidence_of, said
 from probe_diagnosis.answer.kept import RankFacts
-from probe_diagnosis.answer.producers import producer
+from probe_diagnosis.answer.producers import hides, producer, producers
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.facts import UNJUDGED, OpFacts, is_module
-from probe_diagnosis.difference.reasons import Cause
-from probe_diagnosis.difference.search import is_move
+from probe_diagnosis.difference.facts import UNJUDGED, Apart, OpFacts, is_module
+from probe_diagnosis.difference.reasons import Cause, first_differing, shown_value
+from probe_diagnosis.difference.search import is_arranging, is_move, is_storage
 from probe_diagnosis.difference.walking import Node
 
 NAMED = 6
 """Number of calls in one run only that a finding names."""
+
+STEPS = 8
+"""Number of calls, one behind the other, through which values are followed back."""
 
 
 class Tracing:
@@ -36,8 +40,14 @@ class Tracing:
         """Return the cause; of values out of nowhere, the calls of one run only that they come from."""
         because, facts = node.because, node.facts
         is_whole = because.cause is Cause.INTRODUCED and is_module(facts.op)
-        if because.cause is Cause.INTRODUCED and because.inputs.by_statistics and is_move(facts.op):
-            return self._with_order(cause, node)
+        if because.cause is Cause.INTRODUCED and because.inputs.by_statistics and not because.replaces:
+            found = self._unseen(cause, node)
+            if found is None and is_move(facts.op):
+                found = self._with_order(cause, node)
+            if found is not None:
+                return found
+        if because.replaces:
+            return self._in_region(cause, node)
         if because.cause is not Cause.TAKEN_IN and not is_whole:
             return cause
         calls = [] if is_whole else self._producers(node)
@@ -62,20 +72,10 @@ class Tracing:
         inside = f" (in {there})" if there and there not in modules else ""
         detail = f"{done}, and {takes}{inside}: that call {because.statement}"
         names = {"target_only": calls[0], "golden_only": calls[1]}
-        evidence = {**cause.evidence, **{name: _some(keys) for name, keys in names.items() if keys}}
+        evidence: dict[str, float | int | str] = {name: _some(keys) for name, keys in names.items() if keys}
         if arguments:
             evidence |= evidence_of(op, arguments[0])
-        return replace(
-            cause,
-            op=op,
-            row="",
-            modules=modules,
-            reason=Reason(code.value, detail),
-            evidence=evidence,
-            where=self._runs.where(op, side),
-            consequences=(facts.op, *cause.consequences),
-            consequence_count=cause.consequence_count + 1,
-        )
+        return self._moved(cause, op, side, code, detail, node, **evidence)
 
     def _arguments(self, calls: list[list[str]]) -> list[Argument]:
         """Return the arguments that differ between the last calls, if both runs call the same API there."""
@@ -92,26 +92,135 @@ class Tracing:
         found = [target] if target in self._facts.target_only else []
         return [found, [golden] if golden in self._facts.golden_only else []]
 
-    def _with_order(self, cause: Finding, node: Node) -> Finding:
-        """Return the cause; of a call that moves values only, the producer of these values instead."""
-        inputs = [value for value in node.facts.inputs() if value.state != UNJUDGED]
-        op = producer(self._runs.both[0], node.facts.op, inputs[0].row) if inputs else ""
-        if not op or op in self._facts.target_only:
+    def _unseen(self, cause: Finding, node: Node) -> Finding | None:
+        """Return the call behind inputs whose statistics agree that only one run makes, or makes differently.
+
+        It must be one that arranges values or returns none of floating point, so that statistics of what it
+        returns may agree although the values do not.
+        """
+        op = node.facts.op
+        calls = [list(self._upstream(side, node.facts)) for side in (0, 1)]
+        alone = self._facts.target_only, self._facts.golden_only
+        own = _lone([[key for key in keys if key in those] for keys, those in zip(calls, alone)])
+        differs = f"returns values that differ ({shown_value(node.because.value)})"
+        evidence: dict[str, str] = {}
+        arguments = self._arranged_otherwise(node.facts, calls[0])
+        code, side = Cause.ARGUMENT, 0
+        key = next((key for key in calls[0] if key in arguments), "")
+        if not key and not any(own):
+            key = next(iter(arguments), "")
+        if key:
+            follows = f"{op}, which takes in what comes of it," if key in calls[0] else f"behind it, {op}"
+            shown = shown_value(arguments[key])
+            done = f"was called with a different argument ({shown}), which its statistics do not show"
+            detail = f"{done}; {follows} {differs}"
+            evidence |= {"argument": arguments[key].row, "argument_values": arguments[key].why}
+        elif any(own):
+            code, side = Cause.ONE_SIDED, 0 if own[0] else 1
+            key = own[side][0]
+            only = f"is called in the {('target', 'golden')[side]} only"
+            done = f"is called where the golden calls {own[1][0]}" if all(own) else only
+            detail = f"{done}, and {op}, which takes in what comes of it, {differs}"
+            evidence |= {name: own[n][0] for n, name in enumerate(("target_only", "golden_only")) if own[n]}
+        else:
+            return None
+        return self._moved(cause, key, side, code, detail, node, **evidence)
+
+    def _arranged_otherwise(self, facts: OpFacts, near: Sequence[str]) -> dict[str, Apart]:
+        """Return the differing argument of each call before an op that arranges values or is ``near`` it."""
+        found: dict[str, Apart] = {}
+        for one in self._facts.ops:
+            if one is facts:
+                break
+            if one.op in near or is_arranging(one.op):
+                argument = None if one.is_shifted else first_differing(one.arguments(), 0.0)
+                if argument is not None and not is_storage(argument.row):
+                    found[one.op] = argument
+        return found
+
+    def _in_region(self, cause: Finding, node: Node) -> Finding:
+        """Return the cause in calls that do not line up: those of them that only one run makes."""
+        keys = node.facts.op, node.because.replaces
+        calls = _lone([list(self._around(side, key)) for side, key in enumerate(keys)])
+        if keys[0] in calls[0] and calls[1]:
+            detail = node.because.statement.replace(keys[1], _some(calls[1]), 1)
+            return replace(cause, reason=Reason(cause.reason.code, detail))
+        if not any(calls):
             return cause
-        detail = (
-            f"returns values that agree in their statistics, but in another order: {node.facts.op}, which "
-            f"only moves them, {node.because.statement}"
-        )
+        side = 0 if calls[0] else 1
+        key, only = calls[side][-1], f"is called in the {('target', 'golden')[side]} only"
+        done = f"is called where the golden calls {_some(calls[1])}" if all(calls) else only
+        shown = shown_value(node.because.value)
+        detail = f"{done}, beside {keys[0]}, which returns values that differ ({shown})"
+        return self._moved(cause, key, side, Cause.ONE_SIDED, detail, node)
+
+    def _around(self, side: int, op: str) -> Iterator[str]:
+        """Yield the calls of one run only that stand around one of them, no other between, in order."""
+        run = self._runs.both[side]
+        alone = self._facts.golden_only if side else self._facts.target_only
+        names, place = run.names(), run.find(op)
+        if place is None:
+            return
+        first = last = place
+        while first > 0 and names[first - 1] in alone:
+            first -= 1
+        while last + 1 < len(names) and names[last + 1] in alone:
+            last += 1
+        yield from (key for key in names[first : last + 1] if not is_module(key))
+
+    def _moved(
+        self,
+        cause: Finding,
+        op: str,
+        side: int,
+        code: Cause,
+        detail: str,
+        node: Node,
+        **evidence: float | int | str,
+    ) -> Finding:
+        """Return the cause, said of another call, which the one that differs follows."""
+        kept = {name: value for name, value in cause.evidence.items() if name != "golden_op"}
         return replace(
             cause,
             op=op,
             row="",
-            modules=self._runs.modules(op),
-            reason=Reason(Cause.ORDER.value, detail),
-            where=self._runs.where(op),
+            modules=self._runs.modules(op, side),
+            reason=Reason(code.value, detail),
+            evidence=kept | evidence,
+            where=self._runs.where(op, side),
             consequences=(node.facts.op, *cause.consequences),
             consequence_count=cause.consequence_count + 1,
         )
+
+    def _upstream(self, side: int, facts: OpFacts) -> Iterator[str]:
+        """Yield the calls of a run that made what an op takes in, nearest first, while values only move."""
+        run = self._runs.both[side]
+        waiting = [(facts.golden or facts.op) if side else facts.op]
+        seen: set[str] = set()
+        for _ in range(STEPS):
+            made = (key for op in waiting for key in producers(run, op).values())
+            found = dict.fromkeys(key for key in made if key not in seen)
+            seen.update(found)
+            waiting = [key for key in found if is_arranging(key) or hides(run, key)]
+            yield from (key for key in waiting if not is_module(key))
+
+    def _with_order(self, cause: Finding, node: Node) -> Finding | None:
+        """Return the producer of what a call that only moves values takes in, as a cause; None for none.
+
+        What it takes in agrees in its statistics, and what it returns does not: since it moves values only,
+        they were no longer the same ones before.
+        """
+        inputs = [value for value in node.facts.inputs() if value.state != UNJUDGED]
+        op = producer(self._runs.both[0], node.facts.op, inputs[0].row) if inputs else ""
+        if not op or op in self._facts.target_only or node.because.inputs.worst > 1:
+            return None
+        golden = next((one.golden for one in self._facts.ops if one.op == op), "")
+        evidence = {"golden_op": golden} if golden else {}
+        detail = (
+            f"returns values that agree in their statistics, but not element by element: {node.facts.op}, "
+            f"which only moves them, returns values that differ ({shown_value(node.because.value)})"
+        )
+        return self._moved(cause, op, 0, Cause.ORDER, detail, node, **evidence)
 
     def _before(self, side: int, facts: OpFacts) -> Iterator[str]:
         """Yield the calls of one run only that stand right before an op, the last of them last."""
@@ -127,6 +236,19 @@ class Tracing:
             elif not is_module(names[place]):
                 break
         yield from reversed([key for key in found if not is_module(key)] or found)
+
+
+def _lone(calls: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the calls of both sides without those of APIs that the other side calls as often."""
+    counts = [Counter(map(api, keys)) for keys in calls]
+    kept: list[list[str]] = [[], []]
+    for side in (0, 1):
+        left = counts[side] - counts[1 - side]
+        for key in calls[side]:
+            if left[api(key)] > 0:
+                left[api(key)] -= 1
+                kept[side].append(key)
+    return kept
 
 
 def _some(names: Sequence[str]) -> str:

@@ -26,6 +26,9 @@ GRAVITY = (Outcome.AGREE, Outcome.CANNOT_TELL, Outcome.NOT_COMPARABLE, Outcome.D
 _LINE = re.compile(r"File (.+?), (line \d+, in [^,]+)")
 """The path of a line of code, and its number with the function."""
 
+GONE = ", but what the calls behind it return agrees"
+"""End of a note on a difference that had no effect."""
+
 INTERRUPTED = "the comparison was interrupted before its end"
 """Sentence on a comparison that was stopped before its end."""
 
@@ -61,7 +64,7 @@ def answer_of(
     if outcome is Outcome.DIVERGED:
         text = f"{_first(causes[0])}{_share(tally)}"
     elif outcome is Outcome.AGREE:
-        text = _agreement(tally, differently, measured)
+        text = _agreement(tally, differently, notes, measured)
     elif outcome is Outcome.NOT_COMPARABLE:
         text = _not_comparable(tally)
     else:
@@ -119,12 +122,21 @@ def _share(tally: Tally) -> str:
 
 
 def _agreement(
-    tally: Tally, differently: Sequence[Finding], measured: Mapping[str, Any] | None = None
+    tally: Tally,
+    differently: Sequence[Finding],
+    notes: Sequence[str],
+    measured: Mapping[str, Any] | None = None,
 ) -> str:
-    extent = "within rounding"
+    extent, values = "within rounding", f"{tally.compared:,} values that both runs recorded"
     if measured and measured["raised"]:
         extent += ", or within what the baseline explains,"
-    parts = [f"{extent} in all {tally.compared:,} values that both runs recorded"]
+    parts = [f"{extent} in all {values}"]
+    gone = [note for note in notes if note.endswith(GONE)]
+    if gone:
+        parts = [
+            f"{extent} in the {values}, but for differences without an effect on what follows, "
+            f"in {gone[0].partition(' ')[0]} first"
+        ]
     parts += [
         f"besides, {tally.lacking[code]:,} value{'s' * (tally.lacking[code] != 1)} {words_of(code)}"
         for code in sorted(HARMLESS | NAMED)
@@ -219,7 +231,8 @@ def over_all(answers: Mapping[str, Answer], causes: Sequence[Finding], failed: i
     elif outcome is Outcome.DIVERGED and causes:
         text = _first(causes[0])
     elif outcome is Outcome.AGREE:
-        text = _agreement(Tally(compared=coverage.compared, lacking=Counter(counts)), causes, measured)
+        told = [note for answer in ranks for note in answer.notes]
+        text = _agreement(Tally(compared=coverage.compared, lacking=Counter(counts)), causes, told, measured)
     else:
         first = next((name for name, answer in answers.items() if answer.outcome is outcome), None)
         if first is None:

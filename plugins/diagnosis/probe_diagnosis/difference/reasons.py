@@ -30,8 +30,9 @@ class Cause(str, Enum):
     ORDER = "order"
 
 
-AGREES, DIFFERS, LACKS = (
+AGREES, AGREES_IN_STATISTICS, DIFFERS, LACKS = (
     ", and what it returns agrees within rounding",
+    ", and what it returns agrees in its statistics",
     ", and what it returns differs",
     "; what it returns was not compared",
 )
@@ -90,6 +91,7 @@ class Because:
         returned: Of a call that was made differently, how what it returns fared: AGREES, DIFFERS or LACKS.
         in_step: True if nothing is known of earlier steps.
         argument_name: The name of the argument that differs, where it is known.
+        replaces: The golden's other call that an op of a region stands for; empty for none.
     """
 
     cause: Cause
@@ -103,6 +105,7 @@ class Because:
     returned: str = ""
     in_step: bool = False
     argument_name: str = ""
+    replaces: str = ""
 
     @property
     def statement(self) -> str:
@@ -110,6 +113,10 @@ class Because:
         cause, shown = self.cause, shown_value(self.value)
         if self.value.side is Side.DEBUG:
             return f"is a saved value that differs, and {self._before()} ({shown})"
+        if self.replaces:
+            return (
+                f"is called where the golden calls {self.replaces}, and returns values that differ ({shown})"
+            )
         if cause is Cause.TAKEN_IN:
             return f"takes in values that differ, and {self._before()} ({shown})"
         if cause is Cause.GRADIENT:
@@ -215,13 +222,17 @@ class Because:
             if self.cause is Cause.NOT_FINITE:
                 return "although its inputs are finite" if not inputs.holds_rare else "and its inputs differ"
             return "far more than its inputs do"
-        but = " but for what is masked" if inputs.masked else ""
-        which = "its inputs agree" if not inputs.by_statistics else "the statistics of its inputs agree"
-        if inputs.lacking:
-            which = f"{inputs.compared} of its {inputs.compared + inputs.lacking} inputs agree"
-        rounding = " within rounding" if inputs.worst else ""
+        all_of = inputs.compared + inputs.lacking
+        which = f"{inputs.compared} of its {all_of} inputs" if inputs.lacking else "its inputs"
+        if inputs.by_statistics:
+            few = f"{inputs.compared} of the {all_of} tensors that" if inputs.lacking else "what"
+            which = f"the statistics of {few} it takes in"
         rest = f" and {inputs.lacking} could not be compared" if inputs.lacking else ""
-        return f"although {which}{rounding}{but}{rest}"
+        if inputs.masked:
+            where = "where a mask determines them" if inputs.by_statistics else "in what is masked"
+            rounding = "within rounding and " if inputs.worst else ""
+            return f"although {which} differ at most {rounding}{where}{rest}"
+        return f"although {which} agree{' within rounding' if inputs.worst else ''}{rest}"
 
     def _delivered(self, shown: str) -> str:
         """Return the clause on a communication call that delivers values that differ."""

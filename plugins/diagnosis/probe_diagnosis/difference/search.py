@@ -145,6 +145,17 @@ def is_move(key: str) -> bool:
     return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _apis()["moves"]
 
 
+def is_arranging(key: str) -> bool:
+    """Return True for a call that returns elements that it takes in, in another order or number."""
+    parts = key.split(".")
+    return is_move(key) or (len(parts) > 3 and parts[-3].strip("_") in _apis()["arranges"])
+
+
+def is_storage(row: str) -> bool:
+    """Return True for an argument that says where a result is stored, and changes none of its values."""
+    return row.rpartition(".")[2] in _apis()["storage"]
+
+
 def _has_own_scale(key: str) -> bool:
     """Return True if the outputs of an op do not grow with its inputs."""
     parts = key.split(".")
@@ -157,13 +168,16 @@ def _scale_of(op: OpFacts, is_of_parameters: bool) -> float:
     """Return the scale that the outputs of an op are measured against besides their own; 0 for none.
 
     The gradients of a module's parameters are measured against the largest of them. One that is zero in
-    theory, such as that of a bias in front of a normalisation, holds nothing but rounding. Integers among the
-    inputs, such as positions, have no rounding that they could pass on.
+    theory, such as that of a bias in front of a normalisation, holds nothing but rounding. So does it where a
+    backward call returns it beside others. Integers among the inputs, such as positions, have no rounding
+    that they could pass on.
     """
     if is_of_parameters:
         return max((value.scale for value in op.values), default=0.0)
     if _has_own_scale(op.op):
         return 0.0
+    if is_backward(op.op):
+        return max((value.scale for value in op.values if value.is_float), default=0.0)
     return max((value.scale for value in op.inputs() if value.is_float), default=0.0)
 
 
@@ -200,7 +214,9 @@ def _compute(walker: Walker, op: OpFacts) -> None:
     if was_named and max(taken, given) > 1:
         walker.behind.append(op.op)
     walker.replaced += [
-        walker.node(op, Because(Cause.INTRODUCED, value, inputs_of(op, taken), earlier=past.lacking))
+        walker.node(
+            op, Because(Cause.INTRODUCED, value, inputs_of(op, taken), None, past.lacking, replaces=op.golden)
+        )
         for value in op.outputs()
         if value.is_in_region
     ]

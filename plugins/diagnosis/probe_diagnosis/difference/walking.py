@@ -84,6 +84,7 @@ class Walker:
             read that.
         vanished: Differences that were reported, and that no module around them passed on.
         replaced: Calls that do not line up and whose outputs differ, in case that another call takes them in.
+        entered: The largest difference before the first call within each module.
         cancelled: Distances and scales of gradients that are small beside what their calls took in, so that
             rounding explains them; a parameter whose gradient is the same value is not reported.
     """
@@ -102,6 +103,7 @@ class Walker:
     saved: dict[str, float] = field(default_factory=dict)
     vanished: list[Node] = field(default_factory=list)
     replaced: list[Node] = field(default_factory=list)
+    entered: dict[str, float] = field(default_factory=dict)
     cancelled: set[tuple[float, float]] = field(default_factory=set)
 
     @property
@@ -161,7 +163,16 @@ class Walker:
 
     def forgive(self, module: OpFacts) -> None:
         """Take back what was reported within a module whose own outputs agree."""
-        if not (self.past.named and module.agrees and self.nodes and self._is_within(module, self.nodes[-1])):
+        for one in module.within:
+            self.entered.setdefault(one, self.past.worst)
+        if not module.agrees:
+            return
+        if not self.past.named:  # what grew within it has gone again
+            if self.grown is not None and self._is_within(module, self.grown):
+                self.grown = None
+                self.past.worst = self.entered.get(module.op, self.past.worst)
+            return
+        if not (self.nodes and self._is_within(module, self.nodes[-1])):
             return
         self.vanished.append(self.nodes.pop())
         self.further = [node for node in self.further if not self._is_within(module, node)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from support.probe import Probe
 from support.runs.answered import answered, call, normal, record, statistics
 
@@ -61,7 +62,7 @@ def test_another_dtype_within_rounding(tmp_path: Path) -> None:
     assert cause.op == low
     assert cause.reason.detail == (
         "computes in another dtype (output.0: torch.bfloat16 against torch.float32), and what it returns "
-        "agrees within rounding"
+        "agrees in its statistics"
     )
 
 
@@ -80,3 +81,46 @@ def test_arguments_behind_the_cause_are_not_named_as_made_differently(tmp_path: 
     )
     found = answer(tmp_path, target, golden)
     assert [cause.op for cause in found.causes] == ["Torch.a.0.forward"]
+
+
+def test_equal_truth_values_do_not_differ(tmp_path: Path) -> None:
+    """Nothing that was compared says that what the call returns differs."""
+    mask = np.array([True, False])
+    target, golden = (CHAIN | {"Tensor.tril.0.forward": call(mask, one, out=mask)} for one in (1, 0))
+    for task, how in (("tensor", "within rounding"), ("statistics", "in its statistics")):
+        (cause,) = answer(tmp_path / task, target, golden, task).causes
+        assert cause.reason.detail.endswith(f", and what it returns agrees {how}")
+
+
+def test_where_a_result_is_stored_is_no_difference(tmp_path: Path) -> None:
+    target, golden = (
+        CHAIN | {"Functional.relu.0.forward": call(X, out=X, inplace=one)} for one in (True, False)
+    )
+    found = answer(tmp_path, target, golden)
+    assert found.outcome.value == "AGREE"
+    assert not found.causes
+
+
+MODULE = "Module.m.Linear.forward.0"
+LINEAR, ADD = "Functional.linear.0.forward", "Tensor.add.0.forward"
+
+
+def test_a_bias_that_another_call_adds_is_not_dropped(tmp_path: Path) -> None:
+    bias, sum_of_both = normal(seed=5), (X + Y).astype(np.float32)
+    behind = call(sum_of_both, Y, out=Z)
+    apart = {LINEAR: call(X, Z, out=X), ADD: call(X, bias, out=sum_of_both), "Tensor.add.1.forward": behind}
+    whole = {LINEAR: call(X, Z, bias, out=sum_of_both), ADD: behind}
+    for name, one in (("target", apart), ("golden", whole)):
+        other = whole if one is apart else apart
+        found = answer(tmp_path / name, CHAIN | one, CHAIN | other)
+        assert found.outcome.value == "AGREE"
+        assert not found.causes
+
+
+def test_a_computation_with_complex_numbers_is_another_one(tmp_path: Path) -> None:
+    mul = "Tensor.__mul__.0.forward"
+    wide = (X + 1j * Y).astype(np.complex64)
+    target = {mul: call(wide, wide, out=wide), ADD: call(wide, out=Z)}
+    golden = {mul: call(X, Y, out=X), ADD: call(X, out=Z)}
+    found = answer(tmp_path, CHAIN | target, CHAIN | golden)
+    assert not any("complex" in cause.reason.detail for cause in found.causes)

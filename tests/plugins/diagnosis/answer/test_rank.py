@@ -7,12 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from probe_diagnosis.answer.findings import finding
+from probe_diagnosis.difference.reasons import Because, Cause
+from probe_diagnosis.difference.walking import Node
 from support.runs.answered import answered, back, call, causes, normal
+from support.runs.ops import op, value
 from support.runs.recorded import tensor
 
 from probe_core.model.answers import Answer
 
-X, Y, Z = normal(seed=1), normal(seed=2), normal(seed=3)
+X, Y, Z, W = (normal(seed=number) for number in (1, 2, 3, 4))
 A, B, C, D = (f"Torch.{name}.0.forward" for name in "abcd")
 CHAIN = {A: call(X, out=Y), B: call(Y, out=Z), C: call(Z, out=X), D: call(X, out=X)}
 
@@ -157,3 +161,27 @@ def test_nan_out_of_finite_inputs(tmp_path: Path) -> None:
     target = CHAIN | {B: call(Y, out=broken), C: call(broken, out=broken), D: call(broken, out=broken)}
     found = answered(tmp_path, target, CHAIN)
     assert causes(found) == [(B, "returns nan or inf where the golden does not, although its inputs agree")]
+
+
+def test_a_difference_is_gone_where_the_statistics_of_many_later_calls_agree(tmp_path: Path) -> None:
+    behind = {f"Torch.f{n}.0.forward": call(Z, out=normal(seed=n)) for n in range(8)}
+    golden = {A: call(X, out=Y), B: call(Y, out=Z), MODULE: call(X, out=Z)} | behind
+    target = golden | {A: call(X, out=2 * Y), B: call(2 * Y, out=Z)}
+    found = answer(tmp_path / "1", target, golden, "statistics", INSIDE)
+    assert found.outcome.value == "AGREE"
+    assert found.sentence.endswith(f"but for differences without an effect on what follows, in {A} first"), (
+        "not all values agree"
+    )
+    moved = {f"Tensor.view.{number}.forward": value for number, value in enumerate(behind.values())}
+    few = [
+        {key: value for key, value in one.items() if key not in behind} | moved for one in (target, golden)
+    ]
+    assert answer(tmp_path / "2", *few, "statistics", INSIDE).outcome.value == "CANNOT TELL"
+
+
+def test_the_golden_call_is_evidence_where_it_is_another() -> None:
+    because = Because(Cause.INTRODUCED, value(50))
+    for golden in ("", B):
+        facts = op(A, [0], [50], golden=golden)
+        evidence = finding(Node(0, facts, because, 0, 0), lambda _: "").evidence
+        assert evidence.get("golden_op", "") == golden

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from support.runs.answered import answered, call, normal
+from support.runs.answered import answered, call, normal, statistics
 
 X, Y, Z, W = (normal(seed=number) for number in range(4))
 START, END = "Torch.start.0.forward", "Torch.end.0.forward"
@@ -86,4 +86,84 @@ def test_an_order_that_statistics_do_not_show(tmp_path: Path) -> None:
     cause = first(tmp_path, *runs, task="statistics")
     assert cause.op == RELU
     assert cause.reason.code == "order"
-    assert "returns values that agree in their statistics, but in another order" in cause.reason.detail
+    assert (
+        "returns values that agree in their statistics, but not element by element: " in cause.reason.detail
+    )
+
+
+MATMUL, REPEAT = "Torch.matmul.0.forward", "Tensor.repeat.0.forward"
+INTERLEAVE, TRIL = "Tensor.repeat_interleave.0.forward", "Tensor.tril.0.forward"
+SOFTMAX, SQUARE = "Torch.softmax.0.forward", normal(4, 4)
+TILED, INTERLEAVED = np.tile(SQUARE, (2, 1)), np.repeat(SQUARE, 2, 0)
+
+
+def test_an_arrangement_that_statistics_do_not_show(tmp_path: Path) -> None:
+    """Keys that are tiled where the golden interleaves them: the product is the first to differ."""
+    target = BEFORE | {REPEAT: call(SQUARE, 2, out=TILED), MATMUL: call(X, TILED, out=Y)}
+    golden = BEFORE | {INTERLEAVE: call(SQUARE, 2, out=INTERLEAVED), MATMUL: call(X, INTERLEAVED, out=Z)}
+    cause = first(tmp_path, target, golden, "statistics")
+    assert cause.op == REPEAT
+    assert cause.reason.detail.startswith(
+        f"is called where the golden calls {INTERLEAVE}, and {MATMUL}, which takes in what comes of it, returns"
+    )
+
+
+def test_an_argument_that_statistics_do_not_show(tmp_path: Path) -> None:
+    """The statistics of a mask of truth values, and of what it leaves, say nothing of where it is."""
+    runs = []
+    for diagonal, values in ((1, Y), (0, Z)):
+        inside = np.tril(np.ones((4, 4), bool), diagonal)
+        mask = statistics(inside) | {"Max": True, "Min": False, "Mean": None, "Norm": None}
+        hidden = np.where(inside, np.abs(SQUARE), -np.inf).astype(np.float32)
+        hidden[0, 0] = 9  # the largest element, on both sides
+        calls = {TRIL: call(mask, diagonal, out=mask), "Torch.where.0.forward": call(mask, out=hidden)}
+        runs.append(BEFORE | calls | {SOFTMAX: call(hidden, out=values)})
+    cause = first(tmp_path, *runs, task="statistics")
+    assert cause.op == TRIL
+    assert cause.reason.code == "argument"
+    assert cause.reason.detail.startswith(
+        "was called with a different argument (input.1: 1 against 0), which its statistics do not show; "
+    )
+
+
+def test_a_call_in_a_region_is_said_to_stand_for_the_goldens(tmp_path: Path) -> None:
+    """Its inputs are not those of the other call, so that nothing is said of them."""
+    target = BEFORE | {REPEAT: call(SQUARE, 2, out=TILED), MATMUL: call(TILED, out=Y), END: call(Y, out=X)}
+    golden = BEFORE | {INTERLEAVE: call(SQUARE, out=INTERLEAVED), MATMUL: call(INTERLEAVED, out=Z)}
+    cause = first(tmp_path, target, golden | {END: call(Z, out=W)})
+    assert cause.op == REPEAT
+    assert f"is called where the golden calls {INTERLEAVE}" in cause.reason.detail
+    assert "inputs agree" not in cause.reason.detail
+
+
+def test_a_call_that_the_golden_makes_besides(tmp_path: Path) -> None:
+    """Both runs make the other call of the region, so that it is not the one that differs."""
+    turn, flat = "Tensor.transpose.0.forward", "Tensor.reshape.0.forward"
+    turned = np.ascontiguousarray(SQUARE.T)
+    target = BEFORE | {
+        flat: call(SQUARE, 16, out=SQUARE.reshape(16)),
+        MATMUL: call(SQUARE.reshape(16), out=Y),
+    }
+    golden = BEFORE | {
+        turn: call(SQUARE, out=turned),
+        flat: call(turned, 16, out=turned.reshape(16)),
+        MATMUL: call(turned.reshape(16), out=Z),
+    }
+    cause = first(tmp_path, target, golden)
+    assert cause.op == turn
+    assert cause.reason.detail.startswith("is called in the golden only")
+
+
+def test_an_axis_that_statistics_do_not_show(tmp_path: Path) -> None:
+    """Calls between compute, and their statistics agree as well."""
+    permute, gelu = "Tensor.permute.0.forward", "Functional.gelu.0.forward"
+    runs = []
+    for axes, square, result in (((0, 1), SQUARE, Y), ((1, 0), np.ascontiguousarray(SQUARE.T), Z)):
+        calls = {permute: call(SQUARE, *axes, out=square), gelu: call(square, out=np.maximum(square, 0))}
+        runs.append(BEFORE | calls | {MATMUL: call(np.maximum(square, 0), out=result)})
+    cause = first(tmp_path, *runs, task="statistics")
+    assert cause.op == permute
+    assert cause.reason.detail.startswith(
+        "was called with a different argument (input.1: 0 against 1), which its statistics do not show; "
+        f"behind it, {MATMUL} returns values that differ ("
+    )

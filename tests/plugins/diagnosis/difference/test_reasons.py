@@ -43,10 +43,22 @@ def statement(cause: Cause = Cause.INTRODUCED, inputs: Inputs = Inputs(2), **fie
         (Inputs(2), "although its inputs agree"),
         (Inputs(2, worst=0.4), "although its inputs agree within rounding"),
         (Inputs(2, worst=7.0), "far more than its inputs do"),
-        (Inputs(2, by_statistics=True), "although the statistics of its inputs agree"),
+        (Inputs(2, by_statistics=True), "although the statistics of what it takes in agree"),
         (Inputs(1, 2), "although 1 of its 3 inputs agree and 2 could not be compared"),
         (Inputs(1, 2, 0.4), "although 1 of its 3 inputs agree within rounding and 2 could not be compared"),
-        (Inputs(2, masked=True), "although its inputs agree but for what is masked"),
+        (
+            Inputs(1, 2, by_statistics=True),
+            "although the statistics of 1 of the 3 tensors that it takes in agree and 2 could not be compared",
+        ),
+        (Inputs(2, masked=True), "although its inputs differ at most in what is masked"),
+        (
+            Inputs(2, worst=0.4, masked=True),
+            "although its inputs differ at most within rounding and in what is masked",
+        ),
+        (
+            Inputs(2, by_statistics=True, masked=True),
+            "although the statistics of what it takes in differ at most where a mask determines them",
+        ),
     ],
 )
 def test_the_inputs_of_what_a_call_introduced(inputs: Inputs, told: str) -> None:

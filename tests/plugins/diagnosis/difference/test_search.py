@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from probe_diagnosis.difference.facts import DIFFERS, Apart, OpFacts
+from probe_diagnosis.difference.search import search
 from support.runs.ops import (
     BAD,
     BEHIND,
@@ -215,3 +216,22 @@ def test_gradients_of_a_rank_that_learnt_of_a_fault() -> None:
     gradient = op("Module.l.Linear.parameters_grad", [], [FAULT])
     reduce = call("all_reduce", [0], [FAULT])
     assert named([gradient, reduce], [BAD, call("all_reduce", [FAULT], [FAULT])]) == [(1, "bad")]
+
+
+def test_a_gradient_that_is_zero_in_theory_beside_others() -> None:
+    """That of a bias in front of a normalisation: rounding of sums as large as the weight's gradient."""
+    taken = value(0.3, scale=1e-4)
+    weight, bias = value(0.3), value(FAULT, scale=1e-5)
+    backward = op("Functional.conv2d.0.backward", [taken], [weight, bias])
+    assert named([GOOD, backward]) == []
+    assert named([GOOD, op(backward.op, [taken], [value(FAULT), bias])]) == [(0, backward.op)]
+
+
+def test_what_grows_within_a_module_that_agrees_has_gone() -> None:
+    """An equivalent replacement, of which no call by itself introduces the difference."""
+    inner = [torch("exp", [0], [0.8], within=(MODULE,)), torch("log", [0.8], [5], within=(MODULE,))]
+    assert [node.facts.op for node in search({0: inner}).grown] == ["Torch.log.0.forward"]
+    found = search({0: [*inner, op(MODULE, [0], [0], agrees=True)]})
+    assert not found.grown and not found.first
+    later = op("Torch.sin.0.forward", [FAULT], [FAULT])
+    assert named([*inner, op(MODULE, [0], [0], agrees=True), later]) == [(0, "sin")]
