@@ -8,6 +8,7 @@ from probe_core.model.answers import Answer, Finding
 from probe_diagnosis.answer.differently import is_none, lowered, made_differently, with_the_same
 from probe_diagnosis.answer.findings import finding, folded
 from probe_diagnosis.answer.kept import RankFacts
+from probe_diagnosis.answer.ladder import Ladders
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.tracing import Tracing
 from probe_diagnosis.answer.verdict import answer_of
@@ -60,6 +61,11 @@ class Found:
         is_grown = bool(nodes) and nodes[0].because.cause is Cause.GROWN
         if is_grown and differently:
             causes, differently = [*differently, *causes], []
+        ladders = Ladders(facts, runs)
+        causes = ladders.refined(causes, nodes)
+        if not causes:
+            causes = ladders.alone(effective=True)
+            differently = differently or ladders.alone(effective=False)
         notes = [
             node for node in [*unseen, *(node for node in made if is_none(node))] if node not in doubtful
         ]
@@ -70,7 +76,7 @@ class Found:
             notes=[f"{node.facts.op} {node.why}{'' if is_none(node) else GONE}" for node in notes],
             doubt=_doubt(nodes, is_doubtful),
             interrupted=self._interrupted,
-            unfinished=runs.unfinished(),
+            unfinished=[*runs.unfinished(), *ladders.missing()],
         )
         return answer, [*causes, *differently]
 
