@@ -105,16 +105,14 @@ class Ladders:
         return sentences
 
     def _part(self, op: OpFacts) -> str:
-        """Return the part of the step that a call belongs to; of gradients none, for the walk says no less."""
+        """Return the part of the step that a call belongs to; none for gradients."""
         if is_gradient(op.op):
             return ""
         return BEHIND if self._places.get(op.op, 0) > self._last else BEFORE
 
     def _is_explained(self, step: Step) -> bool:
-        """Return True for a phase behind another one that differs."""
-        return (
-            any(other is not step and other.part == BEFORE for other in self._steps) and step.part == BEHIND
-        )
+        """Return True for a phase behind the backward pass, if anything before it differs."""
+        return step.part == BEHIND and any(other.part == BEFORE for other in self._steps)
 
 
 def _evidence(step: Step) -> dict[str, float | int | str]:

@@ -10,11 +10,12 @@ import sys
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import torch
-from probe_recording import Ladder, Rung, Stack, flat, stack_of
+from probe_recording import STAND_IN, Ladder, Rung, Stack, flat, stack_of
 from torch import nn
 from torch.utils.hooks import unserializable_hook
 
@@ -25,6 +26,7 @@ from probe_pytorch.capture.modules import COMPILED
 from probe_pytorch.session import Session
 from probe_pytorch.values import Collector
 
+OWN = str(Path(__file__).parents[1])
 NO_MODEL = "start() was given no model, so its inputs, outputs and parameters are not known"
 NO_STEP = "no optimizer stepped before the recording of the step was stopped"
 NOT_CALLED = "the model was not called, or it is compiled"
@@ -122,10 +124,12 @@ class LadderCapture:
         return self._collector.tree(value, "", None)
 
     def stack(self, frame: FrameType | None) -> Stack | None:
-        """Return the call stack from the first frame outside of torch; None if it is not to be recorded."""
+        """Return the call stack from the first frame of the program; None if it is not to be recorded."""
         if self.session is None or not self.is_active or not self.session.config.extra_info:
             return None
-        while frame is not None and frame.f_code.co_filename.startswith(TORCH):
+        while frame is not None and (
+            frame.f_code.co_filename.startswith((TORCH, OWN)) or frame.f_code.co_name == STAND_IN
+        ):
             frame = frame.f_back
         return stack_of(frame) if frame is not None else None
 
