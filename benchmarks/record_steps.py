@@ -1,9 +1,13 @@
 """Benchmark of recording a training step: ``python record_steps.py [MODE …]``, MODE such as statistics-L1.
 
-The step is forward, backward and AdamW(foreach) of a Llama with 4 layers, hidden size 128, sequence 64 and
-batch 4, on one thread. For each mode a process runs steps without and with the recorder in turn; the result
-is the ratio of their median CPU times, the median of three processes. ``import`` is the CPU time that
-importing the recorder adds to importing torch.
+The step is forward, backward and AdamW(foreach) of a Llama on one thread: ``tiny`` has 4 layers, hidden size
+128, sequence 64 and batch 4, and ``step-M`` has 8 layers, hidden size 512, sequence 256 and batch 4. A mode
+that begins with ``step-M-`` is about the latter. For each mode a process runs steps without and with the
+recorder in turn; the result is the ratio of their median CPU times, the median of three processes. ``import``
+is the CPU time that importing the recorder adds to importing torch.
+
+``ladder`` in the place of a mode, or ``step-M-ladder``, measures what the ladder adds to a step that is
+recorded with statistics: steps with and without it in turn, in one process, at the levels L1 and mix.
 
 Environment variables:
     MSPROBE_PYTHON: A Python with mindstudio-probe 26.2.0 and transformers, to measure msprobe as well.
@@ -20,14 +24,21 @@ import sys
 import tempfile
 from pathlib import Path
 
-MODES = ("statistics-L1", "statistics-L0", "statistics-mix", "tensor-L1", "tensor-mix", "tensor-L1-files")
-REPEATS, STEPS = 3, 9
+MODES = ("statistics-L1", "statistics-L0", "statistics-mix", "tensor-L1", "tensor-mix", "tensor-L1-files",
+         "ladder", "step-M-statistics-L1", "step-M-statistics-mix", "step-M-ladder")  # fmt: skip
+LARGE = "step-M-"
+LEVELS = ("L1", "mix")
+SIZES = {
+    "tiny": {"hidden": 128, "layers": 4, "heads": 4, "inner": 344, "words": 1000, "length": 64},
+    "step-M": {"hidden": 512, "layers": 8, "heads": 8, "inner": 1376, "words": 1000, "length": 256},
+}
+REPEATS, STEPS = 3, {"tiny": 9, "step-M": 4}
 RISK_LEVEL = os.environ.get("RISK_LEVEL", "ALL")
 
 STEPPER = """
 import importlib, json, sys, time, warnings
 warnings.simplefilter("ignore")
-recorder, config, steps = sys.argv[1], sys.argv[2], int(sys.argv[3])
+recorder, config, steps, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), json.loads(sys.argv[4])
 import torch
 begun = time.process_time()
 PrecisionDebugger = importlib.import_module(recorder).PrecisionDebugger
@@ -35,10 +46,11 @@ imported = time.process_time() - begun
 from transformers import LlamaConfig, LlamaForCausalLM
 torch.set_num_threads(1)
 torch.manual_seed(0)
-model = LlamaForCausalLM(LlamaConfig(hidden_size=128, intermediate_size=344, num_hidden_layers=4,
-    num_attention_heads=4, num_key_value_heads=4, vocab_size=1000, max_position_embeddings=128))
+model = LlamaForCausalLM(LlamaConfig(hidden_size=size["hidden"], intermediate_size=size["inner"],
+    num_hidden_layers=size["layers"], num_attention_heads=size["heads"], num_key_value_heads=size["heads"],
+    vocab_size=size["words"], max_position_embeddings=2 * size["length"]))
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=True)
-words = torch.randint(0, 1000, (4, 64))
+words = torch.randint(0, size["words"], (4, size["length"]))
 debugger = PrecisionDebugger(config_path=config)
 def step():
     model(input_ids=words, labels=words).loss.backward()
@@ -55,6 +67,18 @@ def cost(run):
     return time.process_time() - begun
 for _ in range(3):
     step()
+if size.get("ladder"):  # recorded with and without it in turn
+    inner = debugger._recorder
+    capture = inner._steps
+    def without():
+        inner._steps = None
+        recorded()
+        inner._steps = capture
+    times = [[cost(run) for run in (step, recorded, without, recorded, without)] for _ in range(steps)][1:]
+    pairs = [(bare, (a + b) / 2, (c + d) / 2) for bare, a, c, b, d in times]
+    print(json.dumps({"bare": [a for a, _, _ in pairs], "recorded": [b for _, b, _ in pairs],
+                      "after": [c for _, _, c in pairs], "import": imported}))
+    sys.exit()
 times = [(cost(step), cost(recorded), cost(step), cost(step)) for _ in range(steps)][1:]
 # the third warms the caches that recording left cold; the fourth is a step while the recorder is stopped
 print(json.dumps({"bare": [a for a, _, _, _ in times], "recorded": [b for _, b, _, _ in times],
@@ -69,7 +93,10 @@ def measure(python: str, recorder: str, mode: str, folder: Path) -> tuple[float,
         Milliseconds of a step without the recorder, the ratio of a recorded step, the ratio of a step
         afterwards, and seconds of import.
     """
-    task, level, *store = mode.split("-")
+    name = "step-M" if mode.startswith(LARGE) else "tiny"
+    size: dict[str, object] = dict(SIZES[name])
+    size["ladder"] = "ladder" in mode
+    task, level, *store = mode.removeprefix(LARGE).replace("ladder", "statistics").split("-")
     run = folder / "run"
     config = folder / "config.json"
     section = {"scope": [], "list": [], "data_mode": ["all"]}
@@ -77,13 +104,28 @@ def measure(python: str, recorder: str, mode: str, folder: Path) -> tuple[float,
         json.dumps({"task": task, "level": level, "dump_path": str(run), "rank": [], "step": [],
                     "risk_level": RISK_LEVEL, "store": (store or ["packed"])[0], task: section})
     )  # fmt: skip
-    command = [python, "-c", STEPPER, recorder, str(config), str(STEPS)]
+    command = [python, "-c", STEPPER, recorder, str(config), str(STEPS[name]), json.dumps(size)]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         sys.exit(f"{recorder} failed:\n{done.stderr[-2000:]}")
     times = json.loads(done.stdout.splitlines()[-1])
     bare, recorded, after = (statistics.median(times[name]) for name in ("bare", "recorded", "after"))
     return bare * 1e3, recorded / bare, after / bare, times["import"]
+
+
+def measure_ladder(mode: str) -> None:
+    """Print what the ladder adds to a recorded step, as a share of a step without the recorder."""
+    for level in LEVELS:
+        added, bares = [], []
+        for _ in range(REPEATS):
+            with tempfile.TemporaryDirectory() as folder:
+                bare, ratio, without, _ = measure(
+                    sys.executable, "probe_pytorch", f"{mode}-{level}", Path(folder)
+                )
+            added.append(ratio - without)
+            bares.append(bare)
+        print(f"{mode + '-' + level:22} probe   adds {statistics.median(added):6.3f} of "
+              f"{statistics.median(bares):5.1f} ms CPU", flush=True)  # fmt: skip
 
 
 def main() -> None:
@@ -93,15 +135,18 @@ def main() -> None:
         recorders.append(("msprobe", msprobe, "msprobe.pytorch"))
     print(f"risk_level {RISK_LEVEL}; median of {REPEATS} processes")
     for mode in sys.argv[1:] or MODES:
+        if "ladder" in mode and not mode.endswith(LEVELS):
+            measure_ladder(mode)
+            continue
         for label, python, recorder in recorders:
-            if label == "msprobe" and mode.endswith("-files"):
+            if label == "msprobe" and ("ladder" in mode or mode.endswith("-files")):
                 continue
             results = []
             for _ in range(REPEATS):
                 with tempfile.TemporaryDirectory() as folder:
                     results.append(measure(python, recorder, mode, Path(folder)))
             bare, ratio, after, imported = map(statistics.median, zip(*results))
-            print(f"{mode:16} {label:7} {ratio:6.2f}x of {bare:5.1f} ms CPU; not recording {after:4.2f}x; "
+            print(f"{mode:22} {label:7} {ratio:6.2f}x of {bare:5.1f} ms CPU; not recording {after:4.2f}x; "
                   f"import {imported:4.2f} s", flush=True)  # fmt: skip
 
 

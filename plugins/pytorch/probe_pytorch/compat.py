@@ -321,6 +321,11 @@ def silence_global_hooks() -> Callable[[], None]:
     return undo
 
 
+def grad_scaler() -> Any:
+    """Return the class of gradient scalers; before torch 2.3 that of CUDA."""
+    return getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
+
+
 def dicts_of(handle: Any) -> list[Any]:
     """Return the dictionaries that hold the hook of a handle, without those that are gone."""
     dicts = (reference() for reference in (handle.hooks_dict_ref, *handle.extra_dict_ref))

@@ -19,10 +19,12 @@ from probe_pytorch.capture.aten import AtenCapture
 from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.functions import FunctionCapture
 from probe_pytorch.capture.kernel_dump import KernelDump
+from probe_pytorch.capture.ladder import LadderCapture
 from probe_pytorch.capture.modules import ModuleCapture, named_modules
 from probe_pytorch.capture.names import Names, Patch, load_names
 from probe_pytorch.capture.patches import Patches
 from probe_pytorch.capture.roots import RootFinder
+from probe_pytorch.capture.steps import StepCapture
 from probe_pytorch.capture.tap import TapCapture
 from probe_pytorch.session import Session
 from probe_pytorch.storage.tensors import HEADER_ROOM
@@ -44,7 +46,9 @@ class Recorder(probe_recording.Recorder[Session]):
         self._names: Names | None = None
         self._functions: FunctionCapture | None = None
         self._patches: Patches | None = None
-        self._roots = RootFinder(self._threads, self._hook_found)
+        self._ladder = LadderCapture()
+        self._steps = StepCapture(self._ladder) if config.has_ladder else None
+        self._roots = RootFinder(self._threads, self._hook_found, self._ladder.called)
         self._aten: AtenCapture | None = None
         self._tap = TapCapture()
         self._custom: list[Patch] = []
@@ -55,16 +59,20 @@ class Recorder(probe_recording.Recorder[Session]):
 
     def _see(self, session: Session, model: nn.Module | Sequence[nn.Module] | None) -> None:
         self._force_eager()
-        for root in (model,) if isinstance(model, nn.Module) else model or ():
+        roots = (model,) if isinstance(model, nn.Module) else tuple(model or ())
+        for root in roots:
             self._tell_compiled(root)
+        if self._steps is not None:
+            self._ladder.begin(session, roots)
+            self._steps.begin()
         if self.config.compile == "tap":
             self._tap_modules(session, model)
         elif self.config.modules:
             self._modules.begin_step(session)
             if model is not None:
                 self._hook_modules(named_modules(model))
-            elif self.finds_models:
-                self._roots.install()
+        if model is None and self.finds_models and (self.config.modules or self._steps is not None):
+            self._roots.install()
         if self.config.apis:
             self._see_functions(session)
         if self.config.level == "L2":
@@ -77,7 +85,9 @@ class Recorder(probe_recording.Recorder[Session]):
 
     def _hook_found(self, model: nn.Module, named: list[tuple[str, nn.Module]]) -> None:
         self._tell_compiled(model)
-        self._hook_modules(named)
+        if self.config.modules:
+            self._hook_modules(named)
+        self._ladder.see(model)
 
     def _tell_compiled(self, model: nn.Module) -> None:
         """Print once that a compiled model runs uncompiled, and the consequences."""
@@ -102,6 +112,9 @@ class Recorder(probe_recording.Recorder[Session]):
         session = self._session
         self._modules.take_sharded_gradients()
         self._tap.stop()
+        self._ladder.end()
+        if self._steps is not None and session is not None:
+            self._steps.end(session)
         self._blind()
         if session is not None:
             session.active = False
@@ -112,6 +125,9 @@ class Recorder(probe_recording.Recorder[Session]):
     def _blind(self) -> None:
         super()._blind()
         self._roots.remove()
+        self._ladder.remove()
+        if self._steps is not None:
+            self._steps.remove()
         stance, self._stance = self._stance, None
         if stance is not None:
             stance()
@@ -174,8 +190,10 @@ class Recorder(probe_recording.Recorder[Session]):
         return Session(self.config, directory, shown, self._room)
 
     def _close_last(self) -> None:
-        """Remove the taps, which stay on the model between steps."""
+        """Remove the taps and the hooks of optimizers, which stay in place between steps."""
         self._tap.remove()
+        if self._steps is not None:
+            self._steps.close()
 
     def _hook_calls(self, model: nn.Module, before: Callable[..., None]) -> Any:
         """Call ``before`` by a global hook, so that the model holds no hook that would be saved with it."""

@@ -45,13 +45,14 @@ class Session(probe_recording.Session):
         self._on_device: list[tuple[torch.Tensor, TensorLeaf]] = []
         self.collector = Collector(
             CHECKSUMS.get(config.summary),
-            None if config.task == "overflow_check" else self._keep,
+            None if config.task == "overflow_check" else self.keep,
             wide=config.precision == "high",
             measured=config.task != "structure",
             failed=self.failed,
         )
 
-    def _keep(self, results: torch.Tensor, leaf: TensorLeaf) -> None:
+    def keep(self, results: torch.Tensor, leaf: TensorLeaf) -> None:
+        """Keep statistics on their device, with the leaf that they are for, until ``read_back``."""
         self._on_device.append((results, leaf))
 
     def quiet(self) -> AbstractContextManager[Any]:

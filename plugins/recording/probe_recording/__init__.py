@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from probe_recording.gathering import Arrived, Gathering
     from probe_recording.interface import of_the_process
     from probe_recording.interrupts import interrupts_deferred
+    from probe_recording.ladder import Ladder, Rung, flat
     from probe_recording.leaves import NOTHING, Four, Json, Plain, Save, TensorLeaf, Tree, scalar
     from probe_recording.loss import spans
     from probe_recording.module_hooks import ModuleHooks, Running
@@ -66,11 +67,13 @@ __all__ = [
     "Four",
     "Gathering",
     "Json",
+    "Ladder",
     "Memory",
     "ModuleHooks",
     "NpyStore",
     "Plain",
     "Recorder",
+    "Rung",
     "Running",
     "Save",
     "Session",
@@ -85,6 +88,7 @@ __all__ = [
     "check_unchanged",
     "confidence",
     "files_of",
+    "flat",
     "frames_of",
     "interrupts_deferred",
     "is_operator",
@@ -114,6 +118,7 @@ __getattr__ = exporter(
         "gathering": "Arrived Gathering",
         "interface": "of_the_process",
         "interrupts": "interrupts_deferred",
+        "ladder": "Ladder Rung flat",
         "leaves": "NOTHING Four Json Plain Save TensorLeaf Tree scalar",
         "loss": "spans",
         "module_hooks": "ModuleHooks Running",

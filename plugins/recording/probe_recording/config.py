@@ -1,7 +1,7 @@
 """The recorder's ``config.json``, parsed and checked.
 
 The fields are those of msprobe's file, so that its files work unchanged, and probe's own fields ``store``,
-``compile`` and ``support_wrap_ops``. All of them are described in docs/configuration.md#config-json.
+``compile``, ``support_wrap_ops`` and ``ladder``. docs/configuration.md#config-json describes all of them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TOP_FIELDS = frozenset(
     {
         "task", "dump_path", "rank", "step", "level", "enable_dataloader", "acl_config", "seed",
         "is_deterministic", "async_dump", "precision", "extra_info", "risk_level", "dump_enable",
-        "store", "compile", "support_wrap_ops",
+        "store", "compile", "support_wrap_ops", "ladder",
     }
 )  # fmt: skip
 SECTION_FIELDS: dict[str, frozenset[str]] = {
@@ -102,6 +102,7 @@ class Config:
         store: ``packed`` for one tensor file per rank and step, ``files`` for one file per tensor.
         compile: ``eager`` to run compiled code uncompiled while it is recorded, ``tap`` to keep it compiled.
         wrap_ops: A yaml file that names the APIs to record; None for the built-in list.
+        ladder: True to write the phases of each training step to ``ladder.json``.
         path: The file itself, read again at each start for ``dump_enable``.
         shown_path: ``dump_path`` as the user wrote it.
     """
@@ -131,6 +132,7 @@ class Config:
     store: str = "packed"
     compile: str = "eager"
     wrap_ops: Path | None = None
+    ladder: bool = True
     path: Path | None = None
     shown_path: str = ""
 
@@ -138,6 +140,11 @@ class Config:
     def saves_tensors(self) -> bool:
         """True if the data of tensors are written."""
         return self.task in ("tensor", "overflow_check") or bool(self.tensor_names)
+
+    @property
+    def has_ladder(self) -> bool:
+        """True if the phases of a step are recorded, as far as the framework's recorder can."""
+        return self.ladder and self.task in ("statistics", "tensor") and (self.modules or self.apis)
 
     @property
     def modules(self) -> bool:
@@ -241,6 +248,7 @@ def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
         store=reader.choice("store", STORES, "packed"),
         compile=reader.choice("compile", COMPILES, "eager"),
         wrap_ops=Path(ops) if (ops := reader.text("support_wrap_ops", "")) else None,
+        ladder=reader.flag("ladder", True),
     )
     return _consistent(config, what)
 

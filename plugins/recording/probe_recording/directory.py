@@ -25,6 +25,7 @@ from probe_core.store.files import (
     STACK_FILE,
     TENSOR_DIRECTORY,
 )
+from probe_recording.ladder import LADDER_FILE
 
 DUMP_FILE, DEBUG_FILE = FILES
 TENSOR_SUFFIXES = (".pt", ".npy")
@@ -234,7 +235,7 @@ def clear(directory: Path) -> int:
     Returns:
         The number of files removed.
     """
-    names = (DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE, ERROR_FILE)
+    names = (DUMP_FILE, DEBUG_FILE, STACK_FILE, CONSTRUCT_FILE, LADDER_FILE, ERROR_FILE)
     count = sum(_remove(path) for path in (*(directory / name for name in names), *directory.glob(".*.part")))
     tensors = directory / TENSOR_DIRECTORY
     if not tensors.is_symlink():

@@ -26,6 +26,7 @@ from probe_recording.config import Config
 from probe_recording.directory import DEBUG_FILE, DUMP_FILE, StepDirectory
 from probe_recording.filters import Filter
 from probe_recording.interrupts import interrupts_deferred
+from probe_recording.ladder import LADDER_FILE, Ladder
 from probe_recording.leaves import Save, Tree, encode, quoted, without_data
 from probe_recording.loss import Failure, failure_of
 from probe_recording.overflow import overflows
@@ -93,6 +94,7 @@ class Session(ABC):
         lost: The failed write that ended the recording; None if there was none.
         kept: The number of records in the file on disk.
         on_loss: A function to call when a write fails, with the failure and the number of records.
+        ladder: The phases of the step; None if they are not recorded.
     """
 
     framework = ""
@@ -123,6 +125,7 @@ class Session(ABC):
         self.lost: Failure | None = None
         self.kept = 0
         self.on_loss: Callable[[Failure, int], None] | None = None
+        self.ladder: Ladder | None = None
         self._mark = (0, 0)
         self._flushed = 0
         self._changed = False
@@ -364,7 +367,8 @@ class Session(ABC):
             although_empty: True to write the files even if there are no records.
         """
         has_begun = although_empty or self._directory.has_begun
-        if self.lost is not None or not (self._changed or (has_begun and self._is_new)):
+        is_new = self._is_new or (self.ladder is not None and self.ladder.changed)
+        if self.lost is not None or not (self._changed or (has_begun and is_new)):
             return
         try:
             with interrupts_deferred(), self.lock, self.quiet():
@@ -373,6 +377,7 @@ class Session(ABC):
                     self._store.flush()
                 if self.config.extra_info and self.config.level != "debug":
                     self._write_extra()
+                self._write_ladder()
                 self._write()
         except Exception as error:  # the training must go on whatever the error
             self.lose(error)
@@ -398,6 +403,10 @@ class Session(ABC):
     def _write_extra(self) -> None:
         self._directory.write("stack.json", self._stacks.text())
         self._directory.write("construct.json", json.dumps(self._parents, indent=1))
+
+    def _write_ladder(self) -> None:
+        if self.ladder is not None and self.ladder.changed:
+            self._directory.write(LADDER_FILE, self.ladder.text(self.framework))
 
     def _write(self) -> None:
         """Write the records; the header marks the step as unfinished until ``close`` overwrites the mark."""
@@ -477,6 +486,8 @@ class Session(ABC):
         with suppress(Exception):
             if self.config.extra_info and self.config.level != "debug":
                 self._write_extra()
+        with suppress(Exception):
+            self._write_ladder()
         with suppress(Exception):
             self._write()
 

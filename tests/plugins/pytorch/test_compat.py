@@ -217,3 +217,8 @@ def test_functions_that_ask_torch_overrides_run_without_asking() -> None:
             assert bare is not None, VERSION
             bare(torch.empty(2), 0.0)
         assert function not in seen.seen and seen.seen, VERSION
+
+
+def test_the_class_of_gradient_scalers_has_the_method_that_is_wrapped() -> None:
+    assert callable(compat.grad_scaler().unscale_)
+    assert issubclass(torch.cuda.amp.GradScaler, compat.grad_scaler())

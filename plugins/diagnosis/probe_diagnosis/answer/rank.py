@@ -12,6 +12,7 @@ from probe_diagnosis.answer.differently import is_none, lowered, made_differentl
 from probe_diagnosis.answer.effect import Effect
 from probe_diagnosis.answer.findings import finding, folded, with_producers
 from probe_diagnosis.answer.kept import RankFacts
+from probe_diagnosis.answer.ladder import Ladders
 from probe_diagnosis.answer.limits import limits
 from probe_diagnosis.answer.parts import Parts, in_parts
 from probe_diagnosis.answer.producers import producers
@@ -101,6 +102,11 @@ class Found:
                 causes[0], evidence={**causes[0].evidence, "reaches": reach[1], "reaches_times": reach[0]}
             )
         doubt = _doubt(nodes, is_doubtful, reach[0])
+        ladders = Ladders(facts, runs)
+        causes = ladders.refined(causes, nodes)
+        if not (causes or rounded or (baseline and baseline["raised"])):
+            causes = ladders.alone(effective=True)
+            differently = differently or ladders.alone(effective=False)
         notes = [f"{node.facts.op} {node.why}{GONE}" for node in unseen if node not in doubtful]
         notes += [f"{node.facts.op} {node.why}{ROUNDED}" for node in rounded]
         notes += [f"{node.facts.op} {node.why}" for node in made if is_none(node)]
@@ -111,7 +117,7 @@ class Found:
             notes=notes,
             doubt=doubt,
             interrupted=self._interrupted,
-            unfinished=runs.unfinished(),
+            unfinished=[*runs.unfinished(), *ladders.missing()],
             measured=baseline,
             advice=[SECOND] if is_grown and doubt and not baseline else [],
         )

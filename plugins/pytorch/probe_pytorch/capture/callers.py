@@ -22,7 +22,9 @@ DEEPEST = 4
 MOST_SITES = 65_536
 """Largest number of remembered lines; a script that creates code at run time has no end of them."""
 
-_TORCH = str(Path(torch.__file__).parent)
+TORCH = str(Path(torch.__file__).parent)
+"""The directory of torch."""
+
 _CALL: CodeType = (lambda function, /, *args, **kwargs: function(*args, **kwargs)).__code__
 
 
@@ -63,6 +65,6 @@ def _site(frame: FrameType) -> _Site:
     )
     if len(_sites) >= MOST_SITES:
         _sites.clear()
-    site = _Site(code, stand_in, code.co_filename.startswith(_TORCH))
+    site = _Site(code, stand_in, code.co_filename.startswith(TORCH))
     _sites[id(code), frame.f_lasti] = site
     return site

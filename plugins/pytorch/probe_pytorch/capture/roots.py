@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -22,13 +23,18 @@ class RootFinder:
     Args:
         threads: The state of the threads.
         found: A callback that receives each model and its named modules.
+        called: A callback that receives a model that was just found, and the arguments of its call.
     """
 
     def __init__(
-        self, threads: Threads, found: Callable[[nn.Module, list[tuple[str, nn.Module]]], None]
+        self,
+        threads: Threads,
+        found: Callable[[nn.Module, list[tuple[str, nn.Module]]], None],
+        called: Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None],
     ) -> None:
         self._threads = threads
         self._found = found
+        self._called = called
         self._roots: list[nn.Module] = []
         self._inside: set[nn.Module] = set()
         self._handle: Any = None
@@ -51,7 +57,7 @@ class RootFinder:
         if warn_again is not None:
             warn_again()
 
-    def _before(self, module: nn.Module, _: Any) -> None:
+    def _before(self, module: nn.Module, args: tuple[Any, ...]) -> None:
         if compat.is_exporting():
             return
         if module in self._inside or self._threads.modules or not any(True for _ in module.children()):
@@ -60,6 +66,7 @@ class RootFinder:
         self._inside.update(module.modules())
         self._roots.append(module)
         self._found(module, _named(module, len(self._roots) - 1))
+        self._called(module, args, compat.keywords(sys._getframe(1)))
 
 
 def _named(root: nn.Module, number: int) -> list[tuple[str, nn.Module]]:

@@ -1,0 +1,121 @@
+"""The phases of a step beside the walk of calls: they refine its causes, or name one where it has none.
+
+The walk sees calls, the ladder what lies between them: reduction, unscaling, clipping, and steps of
+optimizers that were not recorded as calls. The ladder never replaces a cause (docs/diagnosis.md#the-ladder).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from probe_core.model import Reason
+from probe_core.model.answers import Finding
+from probe_core.store.names import is_gradient
+from probe_diagnosis.answer.kept import RankFacts
+from probe_diagnosis.answer.ladder_file import read_ladder
+from probe_diagnosis.answer.ladder_search import BEFORE, BEHIND, Search, Step
+from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.difference.facts import OpFacts
+from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.search import is_backward
+from probe_diagnosis.difference.walking import Node
+
+KIND = "ladder"
+"""Kind of a cause that the ladder alone shows."""
+
+REFINED = frozenset({Cause.TAKEN_IN, Cause.GRADIENT, Cause.GROWN})
+"""Causes of the walk that name no call as the origin."""
+
+
+class Ladders:
+    """The ladders of both runs.
+
+    Args:
+        facts: The facts about the rank.
+        runs: Both runs.
+    """
+
+    def __init__(self, facts: RankFacts, runs: Runs) -> None:
+        self._facts = facts
+        target, golden = [read_ladder(run.shown.path.parent) for run in runs.both]
+        self._places = {op.op: place for place, op in enumerate(facts.ops)}
+        backward = [place for place, op in enumerate(facts.ops) if is_backward(op.op)]
+        self._last = max(backward, default=len(facts.ops))
+        self._both = None if target is None or golden is None else (target, golden)
+        noise = max((value.noise for op in facts.ops for value in op.values), default=0.0)
+        self._steps = list(Search(target, golden, noise).steps()) if target and golden else []
+
+    def refined(self, causes: Sequence[Finding], nodes: Sequence[Node]) -> list[Finding]:
+        """Return the causes; to one that names no call as its origin, add what the phases of the step show.
+
+        Args:
+            causes: The causes of the walk.
+            nodes: The calls that they are about; the first cause is about the first of them.
+        """
+        whole = list(causes)
+        if whole and nodes and nodes[0].because.cause in REFINED:
+            part = self._part(nodes[0].facts)
+            step = next((step for step in self._steps if step.part == part and step.is_effective), None)
+            if step is not None and not self._is_explained(step):
+                first = whole[0]
+                detail = f"{first.reason.detail}; phases of the step: {step.text}"
+                whole[0] = replace(
+                    first,
+                    reason=Reason(first.reason.code, detail),
+                    evidence={**first.evidence, **_evidence(step)},
+                )
+        return whole
+
+    def alone(self, *, effective: bool) -> list[Finding]:
+        """Return the first phase of the step that differs, for a walk that found no call.
+
+        Where calls of an optimizer were recorded, the walk has compared what they took in and returned, and
+        the ladder, which holds no more than statistics, does not overrule it.
+
+        Args:
+            effective: True for what changes values beyond rounding, False for what does not.
+        """
+        if effective and any(self._part(op) == BEHIND for op in self._facts.ops):
+            return []
+        steps = [
+            step for step in self._steps if step.is_effective == effective and not self._is_explained(step)
+        ]
+        steps = [step for step in steps if step.part == BEHIND]
+        return [
+            Finding(step.rung.key, "", Reason(KIND, step.text), _evidence(step),
+                    where=step.where or step.rung.where, rank=self._facts.rank)
+            for step in steps[:1]
+        ]  # fmt: skip
+
+    def missing(self) -> list[str]:
+        """Return a sentence for each run that lacks phases that the other has."""
+        if self._both is None:
+            return []
+        sentences = []
+        for side, own, other in (("target", *self._both), ("golden", *self._both[::-1])):
+            reasons: dict[str, list[str]] = {}
+            for phase, reason in own.not_captured.items():
+                if other.of(phase):
+                    reasons.setdefault(reason, []).append(phase)
+            sentences += [
+                f"the phases {', '.join(phases)} of the {side} were not captured: {reason}"
+                for reason, phases in reasons.items()
+            ]
+        return sentences
+
+    def _part(self, op: OpFacts) -> str:
+        """Return the part of the step that a call belongs to; none for gradients."""
+        if is_gradient(op.op):
+            return ""
+        return BEHIND if self._places.get(op.op, 0) > self._last else BEFORE
+
+    def _is_explained(self, step: Step) -> bool:
+        """Return True for a phase behind the backward pass, if anything before it differs."""
+        return step.part == BEHIND and any(other.part == BEFORE for other in self._steps)
+
+
+def _evidence(step: Step) -> dict[str, float | int | str]:
+    where = step.where or step.rung.where
+    rung: dict[str, float | int | str] = {"ladder": step.rung.key.removeprefix(f"{KIND}.")}
+    return rung | ({"ladder_where": where} if where else {}) | dict(step.evidence)

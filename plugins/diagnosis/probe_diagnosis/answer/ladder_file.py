@@ -1,0 +1,149 @@
+"""Reader of ``ladder.json``, the phases of a recorded step (docs/formats.md#ladder-json)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Union
+
+from probe_core.files.given import read_given
+from probe_diagnosis.frames import own_frame
+
+LADDER_FILE = "ladder.json"
+SCHEMA = 1
+
+Number = Union[int, float]
+Setting = Union[None, bool, int, float, str, tuple["Setting", ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A tensor, or a scalar, of a rung.
+
+    Attributes:
+        dtype: Its dtype; that of a scalar is the name of its Python type.
+        shape: Its sizes.
+        statistics: Max, Min, Mean and Norm; empty if they are not all recorded as numbers.
+    """
+
+    dtype: str
+    shape: tuple[int, ...]
+    statistics: tuple[Number, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of parameters of an optimizer, with its settings."""
+
+    settings: Mapping[str, Setting]
+    parameters: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """A phase of a step.
+
+    Attributes:
+        phase: The phase, such as ``gradient``.
+        number: Number of earlier rungs of this phase.
+        where: The line of the program that it belongs to; empty if not recorded.
+        values: What was measured, by name; None for a gradient that does not exist.
+        facts: Settings of the phase: the name of the optimizer or the function, limits.
+        groups: The groups of parameters, in the phase ``settings``.
+        unchanged: For each parameter the elements that the step left unchanged, and those compared.
+    """
+
+    phase: str
+    number: int
+    where: str = ""
+    values: Mapping[str, Measured | None] = field(default_factory=dict)
+    facts: Mapping[str, Setting] = field(default_factory=dict)
+    groups: tuple[Group, ...] = ()
+    unchanged: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def key(self) -> str:
+        """The phase and its number, as an answer names the rung."""
+        return f"ladder.{self.phase}.{self.number}"
+
+    @property
+    def subject(self) -> str:
+        """The name of the optimizer or the function of the phase."""
+        return str(self.facts.get("optimizer") or self.facts.get("function") or "")
+
+
+@dataclass(frozen=True, slots=True)
+class LadderFile:
+    """The rungs of a step and rank, in the order of time.
+
+    Attributes:
+        not_captured: For phases without a rung, the reason.
+    """
+
+    rungs: tuple[Rung, ...]
+    not_captured: Mapping[str, str]
+
+    def of(self, phase: str) -> list[Rung]:
+        """Return the rungs of a phase."""
+        return [rung for rung in self.rungs if rung.phase == phase]
+
+
+def read_ladder(directory: Path) -> LadderFile | None:
+    """Return the ladder of a step and rank; None if there is none that can be read."""
+    try:
+        plain = json.loads(read_given(directory / LADDER_FILE).decode("utf-8"))
+        if plain["schema"] != SCHEMA:
+            return None
+        missing = {str(phase): str(reason) for phase, reason in plain["not_captured"].items()}
+        return LadderFile(tuple(_rung(rung) for rung in plain["rungs"]), missing)
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _rung(plain: Mapping[str, Any]) -> Rung:
+    facts = dict(plain["facts"])
+    groups = tuple(
+        Group(
+            {str(k): _setting(v) for k, v in group["settings"].items()}, tuple(map(str, group["parameters"]))
+        )
+        for group in facts.pop("groups", ())
+    )
+    unchanged = {str(k): (int(v[0]), int(v[1])) for k, v in facts.pop("unchanged", {}).items()}
+    return Rung(
+        str(plain["phase"]),
+        int(plain["number"]),
+        own_frame([str(frame) for frame in plain["stack"]]),
+        {str(name): _measured(leaf) for name, leaf in plain["values"].items()},
+        {str(key): _setting(value) for key, value in facts.items()},
+        groups,
+        unchanged,
+    )
+
+
+def _measured(leaf: Any) -> Measured | None:
+    if leaf is None:
+        return None
+    if "value" in leaf:
+        value = leaf["value"]
+        return Measured(str(leaf["type"]), (), (value,) * 4 if _is_number(value) else ())
+    statistics = tuple(leaf.get(name) for name in ("Max", "Min", "Mean", "Norm"))
+    return Measured(
+        str(leaf["dtype"]).rpartition(".")[2],
+        tuple(int(size) for size in leaf["shape"]),
+        statistics if all(map(_is_number, statistics)) else (),
+    )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _setting(value: Any) -> Setting:
+    if isinstance(value, list):
+        return tuple(map(_setting, value))
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError("no setting")

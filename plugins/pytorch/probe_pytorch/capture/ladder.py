@@ -1,0 +1,266 @@
+"""The phases of a training step: what the model takes in and returns, and the gradients of its parameters.
+
+Values are measured where they stand and let go; nothing is kept but their statistics and, while an optimizer
+steps, some elements of each parameter (``capture/steps.py``).
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from functools import partial, wraps
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from probe_recording import STAND_IN, Ladder, Rung, Stack, flat, stack_of
+from torch import nn
+from torch.utils.hooks import unserializable_hook
+
+from probe_pytorch import compat
+from probe_pytorch.capture.callers import TORCH, called_from
+from probe_pytorch.capture.hidden import hide, remove
+from probe_pytorch.capture.modules import COMPILED
+from probe_pytorch.session import Session
+from probe_pytorch.values import Collector
+
+OWN = str(Path(__file__).parents[1])
+NO_MODEL = "start() was given no model, so its inputs, outputs and parameters are not known"
+NO_STEP = "no optimizer stepped before the recording of the step was stopped"
+NOT_CALLED = "the model was not called, or it is compiled"
+NO_BACKWARD = "no backward pass ran before the recording of the step was stopped"
+
+
+class LadderCapture:
+    """A capture of the phases of a step, from the batch to the last backward pass.
+
+    Attributes:
+        session: The session that is recorded into; None while nothing is recorded.
+        models: The models of the step.
+        names: The names of their parameters, by the ids of these.
+    """
+
+    def __init__(self) -> None:
+        self.session: Session | None = None
+        self.models: list[nn.Module] = []
+        self.names: dict[int, str] = {}
+        self._ladder = Ladder()
+        self._collector = Collector()
+        self._handles: list[Any] = []
+        self._hidden: list[Any] = []
+        self._backward: Any = None
+        self._depth = 0
+        self._gradients: dict[str, Rung] = {}
+
+    # -- installation ----------------------------------------------------------------------
+
+    def begin(self, session: Session, models: Sequence[nn.Module]) -> None:
+        """Record into ``session`` from now on, with the parameters of the models."""
+        if session.ladder is None:
+            session.ladder = Ladder()
+            config = session.config
+            self._collector = Collector(None, session.keep, config.precision == "high", failed=session.failed)
+        self._ladder = session.ladder
+        self.session = session
+        for model in models:
+            self.see(model)
+        self._place_backward()
+
+    def see(self, model: nn.Module) -> None:
+        """Record what a model takes in and returns, and the gradients of its parameters."""
+        session = self.session
+        if session is None or any(model is known for known in self.models):
+            return
+        prefix = f"{len(self.models)}." if self.models else ""
+        self.models.append(model)
+        is_hookable = session.config.compile != "tap" and not isinstance(model, torch.jit.ScriptModule)
+        with compat.quiet():
+            if is_hookable:
+                self._hidden.append(hide(model.register_forward_pre_hook(self.called, with_kwargs=True)))
+                self._hidden.append(hide(model.register_forward_hook(self._returned)))
+            for name, parameter in model.named_parameters():
+                if id(parameter) not in self.names:
+                    self.names[id(parameter)] = f"{prefix}{plain(name)}"
+                    if parameter.requires_grad:
+                        self._watch(self.names[id(parameter)], parameter)
+
+    def _watch(self, name: str, parameter: nn.Parameter) -> None:
+        took = unserializable_hook(partial(self._arrived, name, weakref.ref(parameter)))
+        self._handles.append(parameter.register_hook(took))
+        self._handles.append(parameter.register_post_accumulate_grad_hook(partial(self._accumulated, name)))
+
+    def remove(self) -> None:
+        """Remove all hooks, and forget the models."""
+        self.session = None
+        self._restore_backward()
+        for handle in self._handles:
+            handle.remove()
+        for handle in self._hidden:
+            remove(handle)
+        self._handles, self._hidden, self.models = [], [], []
+        self.names.clear()
+        self._gradients.clear()
+
+    def end(self) -> None:
+        """Note the phases that the step did not show, before the captures are removed."""
+        if self.session is None:
+            return
+        has_model = bool(self.models)
+        for phase in ("batch", "forward"):
+            self._ladder.lacks(phase, NOT_CALLED if has_model else NO_MODEL)
+        self._ladder.lacks("loss", NO_BACKWARD)
+        self._ladder.lacks("gradient", NO_BACKWARD if has_model else NO_MODEL)
+
+    # -- rungs -----------------------------------------------------------------------------
+
+    def rung(self, phase: str, stack: Stack | None = None) -> Rung:
+        """Add a rung of this moment and return it."""
+        return self._ladder.rung(phase, stack)
+
+    def leaf(self, value: Any) -> Any:
+        """Return the leaf of a tensor or a scalar, or a tree of them; call this in a quiet context."""
+        return self._collector.tree(value, "", None)
+
+    def stack(self, frame: FrameType | None) -> Stack | None:
+        """Return the call stack from the first frame of the program; None if it is not to be recorded."""
+        if self.session is None or not self.is_active or not self.session.config.extra_info:
+            return None
+        while frame is not None and (
+            frame.f_code.co_filename.startswith((TORCH, OWN)) or frame.f_code.co_name == STAND_IN
+        ):
+            frame = frame.f_back
+        return stack_of(frame) if frame is not None else None
+
+    @property
+    def is_active(self) -> bool:
+        """True while the session records."""
+        return self.session is not None and self.session.active and not compat.is_tracing()
+
+    def guarded(self, stage: str, record: Callable[[], None]) -> None:
+        """Run a part of the recorder so that its errors are logged, not raised; do nothing at rest."""
+        session = self.session
+        if session is None or not self.is_active:
+            return
+        try:
+            with session.quiet(), torch.no_grad(), session.lock:
+                record()
+        except Exception as error:  # the program must go on whatever the recorder's error
+            session.failed("ladder", stage, error)
+
+    # -- batch and forward -----------------------------------------------------------------
+
+    def called(self, model: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Record what a model takes in."""
+        stack = self.stack(sys._getframe(1))
+
+        def record() -> None:
+            rung = self.rung("batch", stack)
+            for tree, name in ((list(args), "input"), (dict(kwargs), "input")):
+                rung.values.update(self._tensors(tree, name))
+
+        self.guarded("batch", record)
+
+    def _returned(self, model: nn.Module, args: Any, output: Any) -> None:
+        def record() -> None:
+            self.rung("forward").values.update(self._tensors(output, "output"))
+
+        self.guarded("forward", record)
+
+    def _tensors(self, value: Any, name: str) -> dict[str, Any]:
+        """Return the leaves of all tensors and scalars within a value by their names."""
+        return {key: leaf for key, leaf in flat(self.leaf(value), name) if leaf is not None}
+
+    # -- backward --------------------------------------------------------------------------
+
+    def _place_backward(self) -> None:
+        """Wrap ``torch.autograd.backward``, which ``Tensor.backward`` calls, to see the loss."""
+        if self._backward is not None:
+            return
+        original = torch.autograd.backward
+
+        @wraps(original)
+        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            called = called_from(sys._getframe(1), original)
+            if self._depth:  # torch runs one pass within another for modes and for checkpoints
+                return called(tensors, *args, **kwargs)
+            self._depth += 1
+            try:
+                self._began(tensors, self.stack(sys._getframe(1)))
+                result = called(tensors, *args, **kwargs)
+                self._reduced()
+            finally:
+                self._depth -= 1
+            return result
+
+        torch.autograd.backward = backward
+        self._backward = backward, original
+
+    def _restore_backward(self) -> None:
+        if self._backward is not None:
+            wrapper, original = self._backward
+            if torch.autograd.backward is wrapper:
+                torch.autograd.backward = original
+            self._backward = None
+
+    def _began(self, tensors: Any, stack: Stack | None) -> None:
+        def record() -> None:
+            losses = list(tensors) if isinstance(tensors, (list, tuple)) else [tensors]
+            self.rung("loss", stack).values.update(self._tensors(losses, "loss"))
+            self._gradients.clear()
+
+        self.guarded("loss", record)
+
+    def _arrived(self, name: str, parameter: Callable[[], Any], gradient: Any) -> None:
+        """Take in a gradient as autograd gives it."""
+
+        def record() -> None:
+            self._of("gradient", name).values[name] = self.leaf(gradient)
+            held = parameter()
+            if held is not None and held.grad is not None:
+                self._of("accumulated", name)  # it will be added to what is there
+
+        self.guarded("gradient", record)
+
+    def _accumulated(self, name: str, parameter: Any) -> None:
+        """Take in the sum of a gradient and of those before it."""
+
+        def record() -> None:
+            rung = self._gradients.get("accumulated")
+            if rung is not None and name in rung.values:
+                rung.values[name] = self.leaf(parameter.grad)
+
+        self.guarded("accumulated", record)
+
+    def _of(self, phase: str, name: str) -> Rung:
+        """Return the rung of this phase in this backward pass, with a place for the value ``name``.
+
+        A second gradient of one parameter belongs to another backward pass.
+        """
+        rung = self._gradients.get(phase)
+        if rung is None or rung.values.get(name) is not None:
+            rung = self._gradients[phase] = self.rung(phase)
+        rung.values[name] = None
+        return rung
+
+    def _reduced(self) -> None:
+        """Record the gradients after a backward pass, if several processes may have reduced them."""
+        dist = torch.distributed
+        if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+            return
+
+        def record() -> None:
+            rung = self.rung("reduced")
+            for model in self.models:
+                for parameter in model.parameters():
+                    name = self.names.get(id(parameter))
+                    if name is not None and parameter.grad is not None:
+                        rung.values[name] = self.leaf(parameter.grad)
+
+        self.guarded("reduced", record)
+
+
+def plain(name: str) -> str:
+    """Return the path of a parameter without the parts that torch.compile inserts."""
+    return ".".join(part for part in name.split(".") if part != COMPILED)

@@ -1,0 +1,252 @@
+"""The phases of a training step behind the backward pass: clipping, and the step of the optimizer."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any
+
+import torch
+from probe_recording import Rung, scalar
+from torch.nn import utils
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from probe_pytorch import compat
+from probe_pytorch.capture.callers import called_from
+from probe_pytorch.capture.ladder import NO_STEP, LadderCapture, plain
+from probe_pytorch.session import Session
+
+SAMPLED = 256
+"""Number of elements of each parameter that are compared before and after a step."""
+
+BLOCKS, BLOCK = 16, 2048
+"""Number and size of the blocks that are measured of a parameter after the step, and of a state.
+
+Smaller ones are measured as a whole, as are gradients and parameters before the step, which the others follow
+from.
+"""
+
+PHASES = "settings applied parameters_before parameters_after state_after"
+"""Phases that every step of an optimizer shows."""
+
+LIMITS = ("max_norm", "norm_type", "clip_value")
+CLIPPING = ("clip_grad_norm_", "clip_grad_value_")
+
+
+class StepCapture:
+    """A capture of unscaling and clipping, and of what optimizers take in and leave.
+
+    The hooks of optimizers stay in place while nothing is recorded, because a step of the recording may end
+    inside one of them.
+
+    Args:
+        ladder: The capture of the phases before.
+    """
+
+    def __init__(self, ladder: LadderCapture) -> None:
+        self._ladder = ladder
+        self._samples: dict[int, torch.Tensor] = {}
+        self._patched: list[tuple[Any, str, Any, Any]] = []
+        self._handles = [
+            register_optimizer_step_pre_hook(self._before),
+            register_optimizer_step_post_hook(self._after),
+        ]
+
+    def begin(self) -> None:
+        """Wrap the functions that change gradients."""
+        if self._patched:
+            return
+        for name in CLIPPING:
+            for holder in (utils, utils.clip_grad):
+                self._patch(holder, name, self._clipping(getattr(holder, name)))
+        scaler = compat.grad_scaler()
+        self._patch(scaler, "unscale_", self._unscaling(scaler.unscale_))
+
+    def _patch(self, holder: Any, name: str, wrapper: Callable[..., Any]) -> None:
+        self._patched.append((holder, name, wrapper, getattr(holder, name)))
+        setattr(holder, name, wrapper)
+
+    def end(self, session: Session) -> None:
+        """Record the buffers if no optimizer stepped, and note what the step did not show."""
+        ladder = session.ladder
+        if ladder is None:
+            return
+        if not any(rung.phase == "buffers" for rung in ladder.rungs):
+            self._ladder.guarded("buffers", self._buffers)
+        for phase in PHASES.split():
+            ladder.lacks(phase, NO_STEP)
+
+    def remove(self) -> None:
+        """Restore the functions."""
+        patched, self._patched = self._patched, []
+        for holder, name, wrapper, original in reversed(patched):
+            if getattr(holder, name) is wrapper:
+                setattr(holder, name, original)
+        self._samples.clear()
+
+    def close(self) -> None:
+        """Remove the hooks of optimizers."""
+        for handle in self._handles:
+            handle.remove()
+
+    # -- unscaling and clipping --------------------------------------------------------------
+
+    def _clipping(self, original: Any) -> Callable[..., Any]:
+        signature = inspect.signature(original)
+
+        @wraps(original)
+        def clip(*args: Any, **kwargs: Any) -> Any:
+            frame = sys._getframe(1)
+            stack = self._ladder.stack(frame)
+            result = called_from(frame, original)(*args, **kwargs)
+
+            def record() -> None:
+                given = signature.bind(*args, **kwargs).arguments
+                rung = self._ladder.rung("clipped", stack)
+                rung.facts["function"] = original.__name__
+                rung.facts.update(
+                    _numbers({k: v for k, v in given.items() if k in ("max_norm", "norm_type", "clip_value")})
+                )
+                if result is not None:
+                    rung.values["total_norm"] = self._ladder.leaf(result)
+
+            self._ladder.guarded("clipped", record)
+            return result
+
+        return clip
+
+    def _unscaling(self, original: Any) -> Callable[..., Any]:
+        @wraps(original)
+        def unscale(scaler: Any, *args: Any, **kwargs: Any) -> Any:
+            frame = sys._getframe(1)
+            stack = self._ladder.stack(frame)
+
+            def record() -> None:
+                rung = self._ladder.rung("unscaled", stack)
+                rung.values["scale"] = self._ladder.leaf(float(scaler.get_scale()))
+
+            if scaler.is_enabled():
+                self._ladder.guarded("unscaled", record)
+            return called_from(frame, original)(scaler, *args, **kwargs)
+
+        return unscale
+
+    # -- optimizers --------------------------------------------------------------------------
+
+    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        ladder = self._ladder
+        stack = ladder.stack(sys._getframe(1))
+
+        def record() -> None:
+            self._samples.clear()
+            kind = type(optimizer).__name__
+            settings = ladder.rung("settings", stack)
+            settings.facts.update(optimizer=kind, groups=self._settings(optimizer))
+            applied, values = [self._rung(phase, kind) for phase in ("applied", "parameters_before")]
+            for name, parameter in self._parameters(optimizer):
+                applied.values[name] = ladder.leaf(parameter.grad)
+                values.values[name] = ladder.leaf(parameter)
+                if parameter.grad is not None and (sample := _sample(parameter)) is not None:
+                    self._samples[id(parameter)] = sample.clone()
+            if optimizer.state:
+                self._state(optimizer, self._rung("state_before", kind))
+
+        ladder.guarded("before the step", record)
+
+    def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        ladder = self._ladder
+
+        def record() -> None:
+            kind = type(optimizer).__name__
+            rung = self._rung("parameters_after", kind)
+            equal: list[tuple[str, int, torch.Tensor]] = []
+            for name, parameter in self._parameters(optimizer):
+                rung.values[name] = ladder.leaf(_part(parameter))
+                before, now = self._samples.get(id(parameter)), _sample(parameter)
+                if before is not None and now is not None and before.shape == now.shape:
+                    equal.append((name, before.numel(), (before == now).sum()))
+            self._samples.clear()
+            counts = torch.stack([count.cpu() for _, _, count in equal]).tolist() if equal else []
+            rung.facts["unchanged"] = {name: [count, size] for (name, size, _), count in zip(equal, counts)}
+            self._state(optimizer, self._rung("state_after", kind))
+            self._buffers()
+
+        ladder.guarded("after the step", record)
+
+    def _rung(self, phase: str, optimizer: str) -> Rung:
+        rung = self._ladder.rung(phase)
+        rung.facts["optimizer"] = optimizer
+        return rung
+
+    def _parameters(self, optimizer: Optimizer) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield the parameters of an optimizer with their names in the model, or their places in it."""
+        for group_number, group in enumerate(optimizer.param_groups):
+            for number, parameter in enumerate(group["params"]):
+                yield self._name(parameter, group_number, number), parameter
+
+    def _name(self, parameter: torch.Tensor, group: int, number: int) -> str:
+        return self._ladder.names.get(id(parameter), f"group{group}.{number}")
+
+    def _settings(self, optimizer: Optimizer) -> list[dict[str, Any]]:
+        """Return the settings of each group of parameters, and their names."""
+        groups = []
+        for place, group in enumerate(optimizer.param_groups):
+            names = [self._name(parameter, place, number) for number, parameter in enumerate(group["params"])]
+            settings = _numbers({str(key): value for key, value in group.items() if key != "params"})
+            groups.append({"settings": settings, "parameters": names})
+        return groups
+
+    def _state(self, optimizer: Optimizer, rung: Rung) -> None:
+        """Add the state of each parameter to a rung."""
+        for name, parameter in self._parameters(optimizer):
+            for key, value in optimizer.state.get(parameter, {}).items():
+                if isinstance(value, (torch.Tensor, int, float)):
+                    rung.values[f"{name}.{key}"] = self._ladder.leaf(_part(value))
+
+    def _buffers(self) -> None:
+        """Record the buffers of the models."""
+        rung = None
+        for number, model in enumerate(self._ladder.models):
+            prefix = f"{number}." if number else ""
+            for name, buffer in model.named_buffers():
+                rung = rung or self._ladder.rung("buffers")
+                rung.values[f"{prefix}{plain(name)}"] = self._ladder.leaf(buffer)
+
+
+def _sample(parameter: torch.Tensor) -> torch.Tensor | None:
+    """Return a view of some elements of a parameter, the same each time; None of one without elements."""
+    local = getattr(parameter, "_local_tensor", parameter).detach()
+    if type(local) not in (torch.Tensor, torch.nn.Parameter) or local.layout is not torch.strided:
+        return None
+    if not local.numel() or local.is_meta or compat.is_freed(local) or not local.is_contiguous():
+        return None
+    stride = max(1, local.numel() // SAMPLED)
+    stride += stride > 1 and stride % 2 == 0  # an even one would meet few columns of a matrix
+    return local.view(-1)[::stride]
+
+
+def _part(value: Any) -> Any:
+    """Return a large tensor in parts: the first elements of evenly spread blocks, as a matrix."""
+    is_plain = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided
+    size = value.numel() if is_plain and value.is_contiguous() else 0
+    if size <= BLOCKS * BLOCK or compat.is_freed(value):
+        return value
+    return value.detach().view(-1)[: size // BLOCKS * BLOCKS].view(BLOCKS, -1)[:, :BLOCK].contiguous()
+
+
+def _numbers(settings: dict[str, Any]) -> dict[str, Any]:
+    """Return settings as JSON: numbers, texts and lists of them; others by the names of their types."""
+    return {key: _number(value) for key, value in settings.items()}
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and value.numel() == 1:
+        return float(value)
+    if isinstance(value, (list, tuple)):
+        return [_number(item) for item in value]
+    if value is None or isinstance(value, (bool, float, str)):
+        return value
+    return scalar(value)["value"] if isinstance(value, int) else type(value).__name__

@@ -1,0 +1,96 @@
+"""The phases of a training step, each with its values: ``ladder.json`` (docs/formats.md#ladder-json)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from probe_recording.leaves import Tree, encode, quoted
+from probe_recording.sites import Stack, lines_of
+
+LADDER_FILE = "ladder.json"
+SCHEMA = 1
+"""Version of the layout; it grows where a reader of an older one would read something wrong."""
+
+PHASES = (
+    "batch", "forward", "loss", "gradient", "accumulated", "reduced", "unscaled", "clipped", "applied",
+    "settings", "parameters_before", "state_before", "parameters_after", "state_after", "buffers",
+)  # fmt: skip
+"""All phases, in the order of a training step."""
+
+
+@dataclass(slots=True, eq=False)
+class Rung:
+    """A phase of a step.
+
+    Attributes:
+        phase: One of ``PHASES``.
+        number: Number of earlier rungs of this phase in the step.
+        stack: The call stack of the line that the phase belongs to; None for none.
+        facts: Settings and counts, as JSON.
+        values: Leaves by their names; None for a value that does not exist.
+    """
+
+    phase: str
+    number: int
+    stack: Stack | None = None
+    facts: dict[str, Any] = field(default_factory=dict)
+    values: dict[str, Tree] = field(default_factory=dict)
+
+    def text(self) -> str:
+        """Return the rung as JSON."""
+        stack = encode(lines_of(self.stack)) if self.stack is not None else "[]"
+        values = ",\n  ".join(f"{quoted(name)}: {encode(leaf)}" for name, leaf in self.values.items())
+        return (
+            f'{{"phase": "{self.phase}", "number": {self.number}, "stack": {stack}, '
+            f'"facts": {encode(self.facts)}, "values": {{' + (f"\n  {values}" if values else "") + "}}"
+        )
+
+
+class Ladder:
+    """The rungs of a step and rank, in the order of time.
+
+    Attributes:
+        rungs: The rungs.
+        changed: True if anything was added since the text was made.
+    """
+
+    def __init__(self) -> None:
+        self.rungs: list[Rung] = []
+        self.changed = True
+        self._reasons: dict[str, str] = {}
+
+    def rung(self, phase: str, stack: Stack | None = None) -> Rung:
+        """Add a rung and return it."""
+        number = sum(rung.phase == phase for rung in self.rungs)
+        rung = Rung(phase, number, stack)
+        self.rungs.append(rung)
+        self.changed = True
+        return rung
+
+    def lacks(self, phase: str, reason: str) -> None:
+        """Note the reason why a phase may have no rung; it is written if there is none at the end."""
+        self._reasons.setdefault(phase, reason)
+        self.changed = True
+
+    def text(self, framework: str) -> str:
+        """Return the content of the file."""
+        phases = {rung.phase for rung in self.rungs}
+        missing = {phase: reason for phase, reason in self._reasons.items() if phase not in phases}
+        rungs = ",\n ".join(rung.text() for rung in self.rungs)
+        self.changed = False
+        return (
+            f'{{"schema": {SCHEMA}, "framework": "{framework}", "not_captured": {encode(missing)}, '
+            '"rungs": [' + (f"\n {rungs}\n" if rungs else "") + "]}\n"
+        )
+
+
+def flat(tree: Tree, name: str) -> Iterator[tuple[str, Tree]]:
+    """Yield the leaves of nested lists and dicts, each with its dotted name below ``name``."""
+    if type(tree) is list or type(tree) is dict:
+        items = tree.items() if type(tree) is dict else enumerate(tree)
+        for key, inner in items:
+            yield from flat(inner, f"{name}.{key}")
+    else:
+        yield name, tree

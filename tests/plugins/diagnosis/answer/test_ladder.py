@@ -1,0 +1,209 @@
+"""The phases of a step in the answer: what is said of them, and when nothing is."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from probe_diagnosis.answer.ladder_file import SCHEMA, LadderFile, read_ladder
+from probe_diagnosis.answer.ladder_search import Search, Step
+from probe_diagnosis.answer.ladder_values import limits, noise_of
+from probe_metrics.accuracy import eps
+from probe_metrics.thresholds import thresholds
+from probe_recording.ladder import LADDER_FILE, PHASES
+from probe_recording.ladder import SCHEMA as WRITTEN
+
+Rungs = list[dict[str, Any]]
+NAMES = ["a", "b", "c"]
+
+
+def leaf(norm: float, dtype: str = "float32", size: int = 4) -> dict[str, Any]:
+    """A tensor whose statistics all grow with its norm."""
+    return {"type": "torch.Tensor", "dtype": f"torch.{dtype}", "shape": [size],
+            "Max": norm / 2, "Min": -norm / 2, "Mean": norm / 8, "Norm": norm}  # fmt: skip
+
+
+def rung(phase: str, values: dict[str, float] | None = None, **facts: Any) -> dict[str, Any]:
+    leaves = {name: leaf(norm) for name, norm in (values or {}).items()}
+    return {"phase": phase, "number": 0, "stack": [f"File train.py, line 3, in {phase}, \n {phase}()"],
+            "facts": facts, "values": leaves}  # fmt: skip
+
+
+def each(*norms: float) -> dict[str, float]:
+    return dict(zip(NAMES, norms))
+
+
+GRADIENTS, PARAMETERS = each(0.1, 0.2, 0.3), each(1.0, 2.0, 3.0)
+
+
+def step(
+    *,
+    given: dict[str, float] = GRADIENTS,
+    between: Rungs | None = None,
+    applied: dict[str, float] = GRADIENTS,
+    settings: dict[str, Any] | None = None,
+    before: dict[str, float] = PARAMETERS,
+    after: dict[str, float] = PARAMETERS,
+    unchanged: int = 0,
+    optimizer: str = "AdamW",
+) -> Rungs:
+    """The rungs of a step."""
+    groups = [{"settings": {"lr": 1e-3, "foreach": None, **(settings or {})}, "parameters": NAMES}]
+    shares = {name: [unchanged, 100] for name in NAMES}
+    return [
+        rung("loss", {"loss.0": 2.0}), rung("gradient", given), *(between or []),
+        rung("settings", optimizer=optimizer, groups=groups), rung("applied", applied, optimizer=optimizer),
+        rung("parameters_before", before, optimizer=optimizer),
+        rung("parameters_after", after, optimizer=optimizer, unchanged=shares),
+    ]  # fmt: skip
+
+
+def ladder(directory: Path, rungs: Rungs) -> LadderFile:
+    directory.mkdir()
+    content = {"schema": SCHEMA, "framework": "pytorch", "not_captured": {}, "rungs": rungs}
+    (directory / LADDER_FILE).write_text(json.dumps(content))
+    found = read_ladder(directory)
+    assert found is not None
+    return found
+
+
+def steps(directory: Path, target: Rungs, golden: Rungs, noise: float = 0.0) -> list[Step]:
+    return list(Search(ladder(directory / "t", target), ladder(directory / "g", golden), noise).steps())
+
+
+def test_equal_steps_say_nothing(tmp_path: Path) -> None:
+    assert steps(tmp_path, step(), step()) == []
+
+
+def test_rounding_says_nothing(tmp_path: Path) -> None:
+    near = {name: norm * (1 + 5e-5) for name, norm in GRADIENTS.items()}
+    assert steps(tmp_path, step(applied=near, after=PARAMETERS | {"b": 2.0001}), step()) == []
+
+
+def test_another_learning_rate(tmp_path: Path) -> None:
+    wrong = step(settings={"lr": 1e-4, "foreach": True}, after=each(1.0, 2.1, 3.0))
+    (found,) = steps(tmp_path, wrong, step())
+    assert found.text == (
+        "AdamW steps with another lr (lr: 0.0001 against 0.001), and leaves other parameters (b: norm 2.1 against 2)"
+    )
+    assert found.is_effective
+    assert found.rung.where == "File train.py, line 3, in settings, settings()"
+
+
+def test_another_setting_without_an_effect_is_no_difference_of_values(tmp_path: Path) -> None:
+    (found,) = steps(tmp_path, step(settings={"lr": 1e-4}), step())
+    assert (found.text, found.is_effective) == (
+        "AdamW steps with another lr (lr: 0.0001 against 0.001)",
+        False,
+    )
+
+
+def test_gradients_that_change_behind_the_backward_pass(tmp_path: Path) -> None:
+    double = {name: 2 * norm for name, norm in GRADIENTS.items()}
+    (found,) = steps(tmp_path, step(applied=double), step())
+    assert found.text == (
+        "gradients agree in their statistics within rounding when the backward pass is over, and differ when AdamW "
+        "takes them (c: norm 0.6 against 0.3; 2 more differ; all 3 are 2 times the golden's)"
+    )
+    assert found.evidence["factor"] == 2.0
+
+
+def test_clipping_in_one_run(tmp_path: Path) -> None:
+    clip = rung("clipped", {"total_norm": 3.0}, function="clip_grad_norm_", max_norm=1.0)
+    third = {name: norm / 3 for name, norm in GRADIENTS.items()}
+    (found,) = steps(tmp_path, step(), step(between=[clip], applied=third))
+    assert found.text.endswith("; the golden calls clip_grad_norm_(max_norm=1), the target does not")
+    assert "in clipped" in found.where
+
+
+def test_gradients_that_were_not_set_to_zero(tmp_path: Path) -> None:
+    sums = each(0.15, 0.3, 0.4)
+    (found,) = steps(tmp_path, step(between=[rung("accumulated", sums)], applied=sums), step())
+    assert found.text.startswith(
+        "the target adds the gradients of this backward pass to earlier ones, the golden does not, and the sums "
+        "differ (c: norm 0.4 against 0.3"
+    )
+    assert "in loss" in found.where
+
+
+def test_adding_to_zeros_is_no_difference(tmp_path: Path) -> None:
+    assert steps(tmp_path, step(between=[rung("accumulated", GRADIENTS)]), step()) == []
+
+
+def test_reduction(tmp_path: Path) -> None:
+    double = {name: 2 * norm for name, norm in GRADIENTS.items()}
+    runs = [step(between=[rung("reduced", norms)], applied=norms) for norms in (double, GRADIENTS)]
+    (found,) = steps(tmp_path, *runs)
+    assert "before their reduction over the ranks, and differ after it" in found.text
+
+
+def test_gradients_that_differ_from_the_beginning_are_left_to_the_walk(tmp_path: Path) -> None:
+    double = {name: 2 * norm for name, norm in GRADIENTS.items()}
+    assert steps(tmp_path, step(given=double, applied=double), step()) == []
+
+
+def test_a_gradient_that_is_zero_in_theory_is_rounding(tmp_path: Path) -> None:
+    runs = [step(applied=GRADIENTS | {"a": tiny}, given=GRADIENTS | {"a": 1e-9}) for tiny in (3e-9, 1e-9)]
+    assert steps(tmp_path, *runs) == []
+
+
+def test_coarse_calls_before_make_gradients_coarse(tmp_path: Path) -> None:
+    near = {name: norm * 1.01 for name, norm in GRADIENTS.items()}
+    assert len(steps(tmp_path, step(applied=near), step())) == 1
+    again = tmp_path / "again"
+    again.mkdir()
+    assert steps(again, step(applied=near), step(), noise_of("bfloat16")) == []
+
+
+def test_a_step_that_is_computed_otherwise(tmp_path: Path) -> None:
+    other = step(after=each(1.0, 2.1, 3.0))
+    (found,) = steps(tmp_path, other, step())
+    assert found.text.startswith("AdamW leaves other parameters, although its settings and the statistics of")
+    near = {name: norm * (1 + 1e-7) for name, norm in GRADIENTS.items()}
+    again = tmp_path / "again"
+    again.mkdir()
+    assert steps(again, step(after=each(1.0, 2.1, 3.0), applied=near), step()) == []
+
+
+def test_updates_that_are_lost(tmp_path: Path) -> None:
+    (found,) = steps(tmp_path, step(unchanged=90), step(unchanged=10))
+    assert (
+        found.text == "AdamW leaves 90% of 300 sampled elements of its parameters unchanged, the golden's 10%"
+    )
+    assert not found.is_effective
+
+
+def test_other_numbers_of_backward_passes_are_not_compared(tmp_path: Path) -> None:
+    wrong = [rung("gradient", GRADIENTS), *step(applied=each(1.0, 1.0, 1.0))]
+    assert steps(tmp_path, wrong, step()) == []
+
+
+def test_a_batch_and_parameters_that_differ(tmp_path: Path) -> None:
+    runs = [[rung("batch", {"input.0": norm}), *step(before=before)]
+            for norm, before in ((1.0, PARAMETERS), (2.0, PARAMETERS | {"a": 4.0}))]  # fmt: skip
+    first, second = steps(tmp_path, *runs)
+    assert first.text == "the model takes in another batch (input.0: norm 1 against 2)"
+    assert second.text == "parameters differ before the step (a: norm 1 against 4)"
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[]", '{"schema": 2, "not_captured": {}, "rungs": []}',
+                                     '{"schema": 1, "not_captured": {}, "rungs": [{"phase": 1}]}'])  # fmt: skip
+def test_a_file_that_cannot_be_read_counts_as_none(tmp_path: Path, content: str) -> None:
+    (tmp_path / LADDER_FILE).write_text(content)
+    assert read_ladder(tmp_path) is None
+
+
+def test_reader_and_limits_are_those_of_the_recorder_and_the_policy() -> None:
+    assert WRITTEN == SCHEMA
+    drift = thresholds("drift")
+    assert limits()["noise"] == drift["noise"]
+    assert limits()["jump"] == drift["jump"]
+    for dtype, count in drift["noise"].items():
+        assert noise_of(dtype) == count * eps(dtype)
+    text = files("probe_diagnosis.answer").joinpath("ladder.yaml").read_text("utf-8")
+    assert set(yaml.safe_load(text)) == {"eps", "noise", "jump", "harmless", "unchanged", "one_factor"}
+    assert {"accumulated", "reduced", "applied"} < set(PHASES)

@@ -1,0 +1,121 @@
+"""Training runs that differ between two calls only: recorded, compared, and told by the phases of the step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.probe import Probe
+from support.runs.recording import recording
+from torch import nn
+
+
+def train(
+    path: Path,
+    level: str,
+    between: Callable[[nn.Module, int], None],
+    lr: float = 1e-3,
+    keeps: bool = False,
+) -> Path:
+    """Record two steps of a net; ``between`` runs between the backward pass and the step.
+
+    Args:
+        path: The directory of the run.
+        level: The level of the recording.
+        between: A function of the model and the number of the step.
+        lr: The learning rate.
+        keeps: True to add up the gradients of all steps.
+    """
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(6, 16), nn.LayerNorm(16), nn.GELU(), nn.Linear(16, 3))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=lr)
+    with recording(path, level=level) as found:
+        for step in range(2):
+            found.start(model)
+            model(torch.randn(8, 6)).square().mean().backward()
+            between(model, step)
+            optimizer.step()
+            if not keeps:
+                optimizer.zero_grad()
+            found.stop()
+            found.step()
+    return path
+
+
+def nothing(model: nn.Module, step: int) -> None:
+    pass
+
+
+def clipped(model: nn.Module, step: int) -> None:
+    nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+
+
+def doubled(model: nn.Module, step: int) -> None:
+    for parameter in model.parameters():
+        assert parameter.grad is not None
+        parameter.grad.numpy()[...] *= 2
+
+
+def answer(probe: Probe, directory: Path, target: Path, golden: Path) -> dict[str, Any]:
+    out = directory / "out"
+    assert probe("compare", target, golden, "-o", out) == 0
+    (file,) = out.glob("answer_*.json")
+    return json.loads(file.read_text("utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("between", "lr", "says"),
+    [
+        (clipped, 1e-3, "the target calls clip_grad_norm_(max_norm=0.01), the golden does not"),
+        (doubled, 1e-3, "are 2 times the golden's"),
+        (
+            nothing,
+            1e-4,
+            "AdamW steps with another lr (lr: 0.0001 against 0.001), and leaves other parameters",
+        ),
+    ],
+)
+def test_modules_alone_do_not_show_it(
+    tmp_path: Path, probe: Probe, between: Any, lr: float, says: str
+) -> None:
+    golden = train(tmp_path / "golden", "L0", nothing)
+    found = answer(probe, tmp_path, train(tmp_path / "target", "L0", between, lr), golden)
+    assert found["verdict"] == "DIVERGED"
+    cause = found["causes"][0]
+    assert (cause["kind"], cause["step"]) == ("ladder", "step0")
+    assert cause["op"] == f"ladder.{cause['evidence']['ladder']}"
+    assert says in cause["statement"]
+    assert "test_ladder.py" in cause["where"]
+
+
+def test_a_cause_of_the_walk_is_refined(tmp_path: Path, probe: Probe) -> None:
+    golden = train(tmp_path / "golden", "mix", nothing)
+    found = answer(probe, tmp_path, train(tmp_path / "target", "mix", nothing, keeps=True), golden)
+    assert found["verdict"] == "DIVERGED"
+    cause = found["causes"][0]
+    assert (cause["kind"], cause["step"]) == ("taken_in", "step1")
+    walk, _, phases = cause["statement"].partition("; phases of the step: ")
+    assert walk.startswith("takes in values that differ, and no earlier difference explains them")
+    assert phases.startswith("the target adds the gradients of this backward pass to earlier ones")
+    assert cause["evidence"]["ladder"] == "accumulated.0"
+    assert "backward()" in cause["evidence"]["ladder_where"]
+
+
+def test_equal_runs_agree(tmp_path: Path, probe: Probe) -> None:
+    runs = [train(tmp_path / name, "L0", clipped) for name in ("target", "golden")]
+    found = answer(probe, tmp_path, *runs)
+    assert (found["verdict"], found["causes"], found["not_captured"]) == ("AGREE", [], [])
+
+
+def test_runs_without_a_ladder_are_compared_as_before(tmp_path: Path, probe: Probe) -> None:
+    runs = [
+        train(tmp_path / name, "L0", between) for name, between in (("target", doubled), ("golden", nothing))
+    ]
+    for file in runs[1].rglob("ladder.json"):
+        file.unlink()
+    found = answer(probe, tmp_path, *runs)
+    assert (found["verdict"], found["causes"]) == ("AGREE", [])
