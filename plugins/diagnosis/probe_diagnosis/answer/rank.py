@@ -65,7 +65,7 @@ class Found:
         causes = ladders.refined(causes, nodes)
         if not causes:
             causes = ladders.alone(effective=True)
-            differently = differently or ladders.alone(effective=False)
+            differently = ladders.beside(differently) or ladders.alone(effective=False)
         notes = [
             node for node in [*unseen, *(node for node in made if is_none(node))] if node not in doubtful
         ]
