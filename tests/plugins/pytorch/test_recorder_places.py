@@ -300,7 +300,8 @@ def test_the_files_of_a_step(tmp_path: Path, level: str) -> None:
         found.step()
     assert {path.name for path in found.path.iterdir()} == {"step0"}
     assert {path.name for path in (found.path / "step0").iterdir()} == {"rank"}
-    assert {path.name for path in found.directory().iterdir()} == {*FILES, "dump_tensor_data"}
+    phases = {"ladder.json"} if level != "L2" else set()
+    assert {path.name for path in found.directory().iterdir()} == {*FILES, *phases, "dump_tensor_data"}
     head = found.head()
     assert [key for key in head if key != "probe"] == ["task", "level", "framework", "dump_data_dir", "data"]
     assert (head["task"], head["level"], head["framework"]) == ("tensor", level, "pytorch")
@@ -333,7 +334,8 @@ def test_the_files_without_extra_info(tmp_path: Path) -> None:
         train(model)
         found.stop()
         found.step()
-    assert {path.name for path in found.directory().iterdir()} == {"dump.json"}
+    assert {path.name for path in found.directory().iterdir()} == {"dump.json", "ladder.json"}
+    assert all(rung["stack"] == [] for rung in found.head(name="ladder.json")["rungs"])
     assert len(found.records()) > 10
 
 

@@ -58,13 +58,16 @@ class Ladders:
             part = self._part(nodes[0].facts)
             step = next((step for step in self._steps if step.part == part and step.is_effective), None)
             if step is not None and not self._is_explained(step):
-                first = whole[0]
-                detail = f"{first.reason.detail}; phases of the step: {step.text}"
-                whole[0] = replace(
-                    first,
-                    reason=Reason(first.reason.code, detail),
-                    evidence={**first.evidence, **_evidence(step)},
-                )
+                whole[0] = _with(whole[0], step)
+        return whole
+
+    def beside(self, differently: Sequence[Finding]) -> list[Finding]:
+        """Return calls that were made differently; to the first of another dtype, add lost updates."""
+        whole = list(differently)
+        step = next((step for step in self._steps if "unchanged" in step.evidence), None)
+        place = next((n for n, one in enumerate(whole) if "in another dtype" in one.reason.detail), None)
+        if step is not None and place is not None:
+            whole[place] = _with(whole[place], step)
         return whole
 
     def alone(self, *, effective: bool) -> list[Finding]:
@@ -113,6 +116,12 @@ class Ladders:
     def _is_explained(self, step: Step) -> bool:
         """Return True for a phase behind the backward pass, if anything before it differs."""
         return step.part == BEHIND and any(other.part == BEFORE for other in self._steps)
+
+
+def _with(cause: Finding, step: Step) -> Finding:
+    """Return a cause with what a phase of the step shows."""
+    reason = Reason(cause.reason.code, f"{cause.reason.detail}; phases of the step: {step.text}")
+    return replace(cause, reason=reason, evidence={**cause.evidence, **_evidence(step)})
 
 
 def _evidence(step: Step) -> dict[str, float | int | str]:

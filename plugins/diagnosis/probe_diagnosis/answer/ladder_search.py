@@ -141,7 +141,8 @@ class Search:
         is_equal = not (taken.worst or held.worst or state.worst) and len(taken.times) == len(taken.target)
         if changed and not settings and is_equal and golden.applied.subject == optimizer:
             text = f"{optimizer} {ALTHOUGH} ({_list(left, changed)})"
-            yield Step(rung, BEHIND, text, evidence=_numbers(left, changed))
+            behind = target.one("parameters_after") or rung
+            yield Step(behind, BEHIND, text, True, _numbers(left, changed), target.line)
 
 
 @dataclass(frozen=True, slots=True)

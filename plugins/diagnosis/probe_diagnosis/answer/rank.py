@@ -106,7 +106,7 @@ class Found:
         causes = ladders.refined(causes, nodes)
         if not (causes or rounded or (baseline and baseline["raised"])):
             causes = ladders.alone(effective=True)
-            differently = differently or ladders.alone(effective=False)
+            differently = ladders.beside(differently) or ladders.alone(effective=False)
         notes = [f"{node.facts.op} {node.why}{GONE}" for node in unseen if node not in doubtful]
         notes += [f"{node.facts.op} {node.why}{ROUNDED}" for node in rounded]
         notes += [f"{node.facts.op} {node.why}" for node in made if is_none(node)]

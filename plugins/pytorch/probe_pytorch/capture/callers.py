@@ -25,6 +25,9 @@ MOST_SITES = 65_536
 TORCH = str(Path(torch.__file__).parent)
 """The directory of torch."""
 
+ORIGINAL = "_probe_original"
+"""Attribute of a function that stands in for one of torch: the function of torch."""
+
 _CALL: CodeType = (lambda function, /, *args, **kwargs: function(*args, **kwargs)).__code__
 
 

@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from probe_pytorch import compat, seeds
 from probe_pytorch.capture import collectives
-from probe_pytorch.capture.callers import called_from
+from probe_pytorch.capture.callers import ORIGINAL, called_from
 from probe_pytorch.capture.callform import as_written, call_form, is_reflected
 from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.names import DISPATCHER, Api, Names
@@ -196,7 +196,7 @@ class FunctionCapture(TorchFunctionMode):
         """Run a Python function that has no record of its own so that the calls inside it are recorded."""
         inner = None
         if func not in self._descending and _PLAIN.issuperset(types):
-            inner = compat.without_check(func)
+            inner = compat.without_check(getattr(func, ORIGINAL, func))
         if inner is None:
             return called_from(site, func)(*args, **kwargs)
         self._descending.append(func)

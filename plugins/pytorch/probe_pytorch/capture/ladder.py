@@ -20,7 +20,7 @@ from torch import nn
 from torch.utils.hooks import unserializable_hook
 
 from probe_pytorch import compat
-from probe_pytorch.capture.callers import TORCH, called_from
+from probe_pytorch.capture.callers import ORIGINAL, TORCH, called_from
 from probe_pytorch.capture.hidden import hide, remove
 from probe_pytorch.capture.modules import COMPILED
 from probe_pytorch.session import Session
@@ -194,6 +194,7 @@ class LadderCapture:
                 self._depth -= 1
             return result
 
+        setattr(backward, ORIGINAL, original)  # it passes itself to modes by the name that now means this
         torch.autograd.backward = backward
         self._backward = backward, original
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
@@ -44,16 +45,30 @@ class StepCapture:
 
     Args:
         ladder: The capture of the phases before.
+
+    Attributes:
+        close: A function that removes the hooks of optimizers.
     """
 
     def __init__(self, ladder: LadderCapture) -> None:
         self._ladder = ladder
         self._samples: dict[int, torch.Tensor] = {}
         self._patched: list[tuple[Any, str, Any, Any]] = []
-        self._handles = [
-            register_optimizer_step_pre_hook(self._before),
-            register_optimizer_step_post_hook(self._after),
-        ]
+        own = weakref.ref(self)
+
+        def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+            capture = own()
+            if capture is not None:
+                capture._before(optimizer)
+
+        def after(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+            capture = own()
+            if capture is not None:
+                capture._after(optimizer)
+
+        handles = [register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)]
+        self.close = weakref.finalize(self, _remove, handles)  # for a recorder that is never finished
+        self.close.atexit = False
 
     def begin(self) -> None:
         """Wrap the functions that change gradients."""
@@ -86,11 +101,6 @@ class StepCapture:
             if getattr(holder, name) is wrapper:
                 setattr(holder, name, original)
         self._samples.clear()
-
-    def close(self) -> None:
-        """Remove the hooks of optimizers."""
-        for handle in self._handles:
-            handle.remove()
 
     # -- unscaling and clipping --------------------------------------------------------------
 
@@ -136,7 +146,7 @@ class StepCapture:
 
     # -- optimizers --------------------------------------------------------------------------
 
-    def _before(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def _before(self, optimizer: Optimizer) -> None:
         ladder = self._ladder
         stack = ladder.stack(sys._getframe(1))
 
@@ -156,7 +166,7 @@ class StepCapture:
 
         ladder.guarded("before the step", record)
 
-    def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+    def _after(self, optimizer: Optimizer) -> None:
         ladder = self._ladder
 
         def record() -> None:
@@ -214,6 +224,11 @@ class StepCapture:
             for name, buffer in model.named_buffers():
                 rung = rung or self._ladder.rung("buffers")
                 rung.values[f"{prefix}{plain(name)}"] = self._ladder.leaf(buffer)
+
+
+def _remove(handles: list[Any]) -> None:
+    for handle in handles:
+        handle.remove()
 
 
 def _sample(parameter: torch.Tensor) -> torch.Tensor | None:
