@@ -104,10 +104,10 @@ def _share(tally: Tally) -> str:
 def _agreement(
     tally: Tally, differently: Sequence[Finding], measured: Mapping[str, Any] | None = None
 ) -> str:
-    extent = "within rounding"
+    parts = [f"within rounding in all {tally.compared:,} values that both runs recorded"]
     if measured and measured["raised"]:
-        extent += ", or within what the baseline explains,"
-    parts = [f"{extent} in all {tally.compared:,} values that both runs recorded"]
+        parts = [f"within rounding, or within what the baseline explains, in all {tally.compared:,} values "
+                 "that both runs recorded"]  # fmt: skip
     parts += [
         f"besides, {tally.lacking[code]:,} value{'s' * (tally.lacking[code] != 1)} {words_of(code)}"
         for code in sorted(HARMLESS | NAMED)
