@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from probe_core.model import GRAVITY, Advice, Counts, Level, Mode, Op, Row, Suspect
 from probe_core.model.answers import Answer
 from probe_core.model.watched import Watch
-
-if TYPE_CHECKING:
-    from probe_core.plugins.protocols import Opened
-    from probe_core.store.layout import RunPair
 
 
 class Finder(Protocol):
@@ -29,8 +25,8 @@ class Finder(Protocol):
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Take in the rows of one op; ``lines`` are their positions in the result files."""
 
-    def answer(self, report: Report, opened: Opened, pair: RunPair) -> Answer | None:
-        """Return the verdict on the two runs, after the last row."""
+    def answer(self, report: Report, opened: Any, pair: Any) -> Answer | None:
+        """Return the verdict, after the last row, of two ``protocols.Opened`` runs of a ``RunPair``."""
 
     def plain(self) -> Any:
         """Return all that was found as JSON data, for a comparison that is resumed."""
@@ -49,7 +45,7 @@ class Kept:
     def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
         """Ignore the rows."""
 
-    def answer(self, report: Report, opened: Opened, pair: RunPair) -> None:
+    def answer(self, report: Report, opened: Any, pair: Any) -> None:
         """Give no answer."""
 
     def plain(self) -> None:

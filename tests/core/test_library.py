@@ -97,7 +97,8 @@ def test_suspects_come_from_one_comparison_with_the_table(
 # -- options ---------------------------------------------------------------------------------------
 
 VALUES: dict[str, Any] = {
-    "advise": False, "answer": False, "api_mapping": True, "cell_mapping": "cells.yaml", "executor": "threads", "formats": "csv",
+    "advise": False, "answer": False, "api_mapping": True, "baseline": "golden2", "cell_mapping": "cells.yaml", "executor": "threads",
+    "formats": "csv",
     "framework": "pytorch", "fuzzy": True, "highlight": True, "jobs": 3, "layer_mapping": "layers.yaml",
     "mapping": {"a": "b"}, "matcher": "exact", "metrics": ["ulp:limit=4", "rmse"], "output": "there",
     "policies": "accuracy", "ranks": range(2), "resume": True, "scheduler": "tcp://x:1", "stack": True,
@@ -119,6 +120,7 @@ def test_every_option_reaches_the_plan() -> None:
     assert plan["across"] is True and plan["api_mapping"] is None and plan["cell_mapping"] == "cells.yaml"
     assert plan["steps"] == [1] and plan["ranks"] == [0, 1] and plan["metrics"] == ["ulp:limit=4", "rmse"]
     assert plan["policies"] == ["accuracy"] and plan["formats"] == ["csv"] and plan["mapping"] == {"a": "b"}
+    assert plan["baseline"] == "golden2"
     assert plan["stack"] == "show" and plan["stack_path"] == "stack.json" and plan["output"] == "there"
     assert planned(Manager(), Path("t"), Path("g"), {"fuzzy": True, "metrics": None}).matcher == "fuzzy"
 

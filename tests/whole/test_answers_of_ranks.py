@@ -111,7 +111,7 @@ def test_calls_and_saved_variables_of_one_rank_each_have_a_verdict(
 
 
 def test_a_later_step_does_not_speak_of_earlier_ones(probe: Any, tmp_path: Path) -> None:
-    """What differs in it from the beginning may follow from the step before, which another comparison saw."""
+    """Its differences may follow from the step before, which another comparison saw."""
     for side in ("t", "g"):
         for step in (0, 1):
             value = tensor(value=9.0 if side == "t" and step else 1.0)

@@ -54,6 +54,7 @@ class FirstDifference:
         self._noise: dict[str, float] = {n: count * eps(n) for n, count in limits["noise"].items()}
         self._mask = float(limits["mask"]["least"])
         self._by_dtypes: dict[tuple[str, str], tuple[float, float]] = {}
+        self._explained: dict[float, str] = {}
 
     def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
         """Return the verdict on one pair."""
@@ -195,14 +196,17 @@ class FirstDifference:
         relative = drift.relative_to(scale)
         if relative <= noise:
             return Verdict(Level.PASS, "", drift=drift)
-        explained = f"rounding explains at most {noise:.2g}" if noise else "nothing is rounded"
-        unit = "root mean square" if what.endswith("rms") else "largest magnitude"
-        off = f"off by {relative:.3g} times the golden's {unit}"
-        if not scale:
-            off = f"off by {distance:.3g}, where the golden is zero"
-        shown = off if what == "rms" else f"{what} {off}"
-        evidence = Reason("evidence", f"{shown}; {explained}")
-        return Verdict(Level.ERROR, "", (evidence,), drift=drift)
+        explained = self._explained.get(noise)
+        if explained is None:
+            explained = f"rounding explains at most {noise:.2g}" if noise else "nothing is rounded"
+            self._explained[noise] = explained
+        shown = "" if what == "rms" else f"{what} "
+        if scale:
+            unit = "root mean square" if what.endswith("rms") else "largest magnitude"
+            detail = f"{shown}off by {relative:.3g} times the golden's {unit}; {explained}"
+        else:
+            detail = f"{shown}off by {distance:.3g}, where the golden is zero; {explained}"
+        return Verdict(Level.ERROR, "", (Reason("evidence", detail),), False, drift)
 
     def _limits(self, target: str, golden: str) -> tuple[float, float]:
         """Return the differences that rounding explains in the coarser of two dtypes.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from probe_core.model import Op, Row
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair, pair_runs
-from probe_diagnosis.answer.again import ALIGN, plain_plan, seen
+from probe_diagnosis.answer.again import ALIGN, FUZZY, Collector, plain_plan, seen
 from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.limits import limits
 from probe_diagnosis.difference.asking import NAME, both_asked
@@ -90,35 +90,44 @@ class Baseline:
         }
 
 
-def measured(opened: Opened, pair: RunPair) -> Baseline | None:
-    """Return the differences between both golden runs; None if the plan names no baseline."""
+def measured(opened: Opened, pair: RunPair, finder: Callable[[], Collector]) -> Baseline | None:
+    """Return the differences between both golden runs; None if the plan names no baseline.
+
+    Args:
+        opened: The comparison.
+        pair: The step and the rank.
+        finder: A function that returns a new finder.
+    """
     path = opened.plan.baseline
     if path is None:
         return None
     found = Baseline(str(path), calls=len(opened.golden))
     try:
-        finder = _compared(opened, pair, path, found)
+        facts = _compared(opened, pair, path, found, finder)
     except UserError as error:
         found.unused = error.what.rstrip(".")
     else:
-        found.unused = _refusal(finder.facts)
+        found.unused = _refusal(facts)
     if found.unused:
         found.floors.clear()
     return found
 
 
-def _compared(opened: Opened, pair: RunPair, path: Path, found: Baseline) -> Any:
-    """Compare the baseline of a rank with its golden, and return the finder that has seen the rows.
+def _compared(
+    opened: Opened, pair: RunPair, path: Path, found: Baseline, finder: Callable[[], Collector]
+) -> RankFacts:
+    """Compare the baseline of a rank with its golden, and return the facts.
 
-    Names are not mapped, for both are golden runs. Calls whose counts differ are aligned.
+    Names are not mapped, for both are golden runs, and calls whose counts differ are aligned.
 
     Raises:
         UserError: The baseline has no such rank, or cannot be compared with the golden.
     """
     record = _record_of(path, opened.plan, pair)
+    matcher = None if opened.plan.matcher == FUZZY else opened.plan.matcher
     plan = replace(
-        plain_plan(opened.plan), mapping=None, across=False, api_mapping=None, cell_mapping=None,
-        layer_mapping=None, policies=(),
+        plain_plan(opened.plan), matcher=matcher, mapping=None, across=False, api_mapping=None,
+        cell_mapping=None, layer_mapping=None, policies=(),
     )  # fmt: skip
     is_shifted = False
 
@@ -127,13 +136,13 @@ def _compared(opened: Opened, pair: RunPair, path: Path, found: Baseline) -> Any
         is_shifted = is_shifted or op.shifted
         found.look(op, rows)
 
-    finder = seen(opened.again(plan, record, pair.golden, pair.rank), look)
+    facts = seen(opened.again(plan, record, pair.golden, pair.rank), finder(), look)
     if is_shifted:
         found.covered = 0
         found.floors.clear()
         plan = replace(plan, matcher=ALIGN)
-        finder = seen(opened.again(plan, record, pair.golden, pair.rank), found.look)
-    return finder
+        facts = seen(opened.again(plan, record, pair.golden, pair.rank), finder(), found.look)
+    return facts
 
 
 def _record_of(path: Path, plan: Plan, pair: RunPair) -> Path:

@@ -107,11 +107,11 @@ class Suspects:
         again = baseline = None
         try:
             if not report.interrupted and (self._is_shifted or is_out_of_step(opened)):
-                again = aligned(opened, pair.rank)
+                again = aligned(opened, pair.rank, Suspects())
             if again is not None:
-                self.facts = again.facts
+                self.facts = again
             if not report.interrupted:
-                baseline = measured(opened, pair)
+                baseline = measured(opened, pair, Suspects)
         except KeyboardInterrupt:
             report.interrupted = True
         if baseline is not None:

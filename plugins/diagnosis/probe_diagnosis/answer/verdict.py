@@ -127,16 +127,16 @@ def _agreement(
     notes: Sequence[str],
     measured: Mapping[str, Any] | None = None,
 ) -> str:
-    extent, values = "within rounding", f"{tally.compared:,} values that both runs recorded"
-    if measured and measured["raised"]:
-        extent += ", or within what the baseline explains,"
-    parts = [f"{extent} in all {values}"]
+    every = f"{tally.compared:,} values that both runs recorded"
+    parts = [f"within rounding in all {every}"]
     gone = [note for note in notes if note.endswith(GONE)]
     if gone:
         parts = [
-            f"{extent} in the {values}, but for differences without an effect on what follows, "
+            f"within rounding in the {every}, but for differences without an effect on what follows, "
             f"in {gone[0].partition(' ')[0]} first"
         ]
+    elif measured and measured["raised"]:
+        parts = [f"within rounding, or within what the baseline explains, in all {every}"]
     parts += [
         f"besides, {tally.lacking[code]:,} value{'s' * (tally.lacking[code] != 1)} {words_of(code)}"
         for code in sorted(HARMLESS | NAMED)

@@ -199,10 +199,13 @@ class Because:
         """Return a clause on what came before, no more than was compared."""
         it = "them" if self.cause is Cause.TAKEN_IN else "it"
         if not self.earlier:
-            return f"no earlier difference {'of this step ' * self.in_step}explains {it}"
+            if self.in_step:
+                return f"no earlier difference of this step explains {it}"
+            return f"no earlier difference explains {it}"
         values = "1 earlier value was" if self.earlier == 1 else f"{self.earlier:,} earlier values were"
-        there = "in this step " * self.in_step
-        return f"no difference that was found earlier {there}explains {it}; {values} not compared"
+        if self.in_step:
+            return f"no difference that was found earlier in this step explains {it}; {values} not compared"
+        return f"no difference that was found earlier explains {it}; {values} not compared"
 
     def _argument(self) -> str:
         """Return the argument that differs, by its name if that is known, with both values."""

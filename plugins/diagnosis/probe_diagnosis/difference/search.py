@@ -98,10 +98,12 @@ def in_time(ops: Iterable[OpFacts]) -> list[OpFacts]:
 
     They are complete after the last backward call, and before what an optimizer makes of them.
     """
-    ordered = _modules_last(list(ops))
-    gradients = [op for op in ordered if is_gradient(op.op)]
-    others = [op for op in ordered if not is_gradient(op.op)]
-    last = max((n for n, op in enumerate(others) if is_backward(op.op)), default=len(others) - 1)
+    gradients: list[OpFacts] = []
+    others: list[OpFacts] = []
+    for op in _modules_last(list(ops)):
+        (gradients if is_gradient(op.op) else others).append(op)
+    end = len(others) - 1
+    last = next((n for n in range(end, -1, -1) if is_backward(others[n].op)), end)
     return [*others[: last + 1], *gradients, *others[last + 1 :]]
 
 
@@ -116,6 +118,8 @@ def _modules_last(ops: list[OpFacts]) -> list[OpFacts]:
     for place, op in enumerate(ops):
         for module in op.within:
             ends[module] = place
+    if not ends:
+        return ops
 
     def order(place: int) -> tuple[int, int]:
         end = ends.get(ops[place].op, place)
@@ -238,13 +242,15 @@ def _look_for_growth(walker: Walker, op: OpFacts, own: tuple[float, Apart | None
         given: The same beside the largest input.
     """
     known = walker.cancelled
-    inputs = [value for value in op.inputs() if (value.distance, value.scale) not in known]
-    taken = worst_of(inputs, walker.past.noise)
+    inputs = [] if walker.grown else [v for v in op.inputs() if (v.distance, v.scale) not in known]
     if given <= 1:
         known.update((one.distance, one.scale) for one in op.outputs() if one.state == DIFFERS)
         own = 0.0, None
+    if walker.grown is not None:
+        return
+    taken = worst_of(inputs, walker.past.noise)
     times, worst = own if own[0] >= taken[0] else taken
-    if walker.grown is None and times > 1 and worst is not None:
+    if times > 1 and worst is not None:
         because = Because(
             Cause.GROWN, worst, inputs_of(op, taken[0]), None, walker.past.lacking, given, times=times
         )
