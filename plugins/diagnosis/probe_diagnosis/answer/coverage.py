@@ -79,7 +79,7 @@ class Tally:
             assert target is not None and golden is not None
             self.both += 1
             self.compared += 1
-            if verdict.level is Level.ERROR and value.state == SAME:
+            if verdict.level is Level.ERROR and value.state == SAME and not value.masked:
                 self._note_failing(row)
             for number, dtype in enumerate((target.value.dtype, golden.value.dtype)):
                 if kind(dtype) == "float":
@@ -95,7 +95,7 @@ class Tally:
             self.first.setdefault(code, row.pair.name)
         else:
             self.compared += 1
-            if verdict.level is Level.ERROR and value.state == SAME and not value.is_scalar:
+            if verdict.level is Level.ERROR and value.state == SAME and not (value.is_scalar or value.masked):
                 self._note_failing(row)
         self.both += len(kinds) == 2
         if code in HARMLESS or Kind.TENSOR not in kinds:

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 
 from probe_core.model.answers import Answer, Finding, Outcome
 from probe_diagnosis.answer.coverage import SHIFTED
-from probe_diagnosis.answer.differently import is_none, lowered, made_differently, with_the_same
+from probe_diagnosis.answer.differently import (
+    is_harmless,
+    is_same_axis,
+    lowered,
+    made_differently,
+    with_the_same,
+)
 from probe_diagnosis.answer.findings import finding, folded
 from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.parts import Parts, in_parts
@@ -65,24 +71,24 @@ class Found:
         made = [
             node
             for node in made_differently(facts, nodes[0].facts if nodes else None)
-            if not replaced.intersection(node.facts.within)
+            if not (replaced.intersection(node.facts.within) or is_same_axis(runs, node))
         ]
         told = {cause.op for cause in causes}
         others = [
-            finding(node, runs.where) for node in made if not is_none(node) and node.facts.op not in told
+            finding(node, runs.where) for node in made if not is_harmless(node) and node.facts.op not in told
         ]
         differently = folded([*lowered(facts, runs, with_arguments=not nodes), *others])
         is_grown = bool(nodes) and nodes[0].because.cause is Cause.GROWN
         if is_grown and differently:
             causes, differently = [*differently, *causes], []
         notes = [
-            node for node in [*unseen, *(node for node in made if is_none(node))] if node not in doubtful
+            node for node in [*unseen, *(node for node in made if is_harmless(node))] if node not in doubtful
         ]
         answer = answer_of(
             causes,
             differently,
             facts.tally,
-            notes=[f"{node.facts.op} {node.why}{'' if is_none(node) else GONE}" for node in notes],
+            notes=[f"{node.facts.op} {node.why}{'' if is_harmless(node) else GONE}" for node in notes],
             doubt=_doubt(nodes, is_doubtful),
             interrupted=self._interrupted,
             unfinished=runs.unfinished(),
