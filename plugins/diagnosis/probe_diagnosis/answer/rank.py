@@ -19,10 +19,10 @@ from probe_diagnosis.answer.parts import Parts, in_parts
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.tracing import Tracing
 from probe_diagnosis.answer.verdict import GONE, answer_of
-from probe_diagnosis.difference.facts import OpFacts, is_module
+from probe_diagnosis.difference.facts import DIFFERS, OpFacts, is_module
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import is_arranging, search
-from probe_diagnosis.difference.walking import Node
+from probe_diagnosis.difference.walking import Node, can_show_gone
 
 GROWN = 10
 """Multiple of rounding from which on values that no single call explains count as diverged."""
@@ -54,10 +54,11 @@ class Found:
         unseen = list(searched.vanished)
         if len(nodes) == 1 and not behind and _has_no_effect(nodes[0]):
             unseen += [nodes.pop()]
+        is_quiet = not (nodes or searched.grown or behind)
         doubtful = [
             node
             for node in unseen
-            if node.because.value.by == "statistics" and not _is_confirmed(node.facts, facts.ops)
+            if node.because.value.by == "statistics" and not (is_quiet and _has_gone(node, facts.ops))
         ]
         is_doubtful = bool(doubtful) and not nodes  # what follows agrees in its statistics again
         nodes = [*doubtful, *nodes] or searched.grown
@@ -117,18 +118,17 @@ def _has_no_effect(node: Node) -> bool:
     return node.because.cause is Cause.TAKEN_IN and node.facts.agrees
 
 
-def _is_confirmed(facts: OpFacts, ops: Sequence[OpFacts]) -> bool:
-    """Return True if enough calls that compute, behind the module around an op, return what agrees.
-
-    Statistics of a tensor may agree although its values do not; those of what many calls make of it hardly.
-    """
-    places = [place for place, op in enumerate(ops) if op is facts]
-    around = facts.within[0] if facts.within else facts.op
-    behind = ops[places[0] + 1 :] if places else ()
-    agreeing = (
-        op.agrees and not is_module(op.op) and not is_arranging(op.op) and around not in op.within
-        for op in behind
+def _has_gone(node: Node, ops: Sequence[OpFacts]) -> bool:
+    """Return True if statistics show that a difference had no effect, for many later calls agree in theirs."""
+    if not can_show_gone(node):
+        return False
+    differing = (
+        place
+        for place, op in enumerate(ops)
+        if any(one.state == DIFFERS and not one.is_scalar for one in op.values)
     )
+    behind = ops[max(differing, default=-1) + 1 :]
+    agreeing = (op.agrees and not is_module(op.op) and not is_arranging(op.op) for op in behind)
     return sum(agreeing) >= CONFIRMING
 
 
