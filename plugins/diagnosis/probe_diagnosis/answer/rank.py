@@ -119,7 +119,7 @@ def _has_no_effect(node: Node) -> bool:
 
 
 def _has_gone(node: Node, ops: Sequence[OpFacts]) -> bool:
-    """Return True if statistics show that a difference had no effect, for many later calls agree in theirs."""
+    """Return True if statistics show that a difference had no effect: many later calls agree in theirs."""
     if not can_show_gone(node):
         return False
     differing = (
