@@ -28,13 +28,13 @@ class Parts(NamedTuple):
 
     Attributes:
         side: The run that computes in parts: 0 for the target, 1 for the golden.
-        count: Number of parts.
+        number: Number of parts.
         agreeing: Number of floating-point tensors of the whole that agree.
         unknown: Number of those of which nothing can be said.
     """
 
     side: int
-    count: int
+    number: int
     agreeing: int
     unknown: int
 
@@ -42,8 +42,8 @@ class Parts(NamedTuple):
     def sentence(self) -> str:
         """The agreement, as the sentence of a verdict."""
         return (
-            f"the {WORDS[self.side]} computes in {self.count} parts what the {WORDS[1 - self.side]} computes "
-            "at once, and the statistics of the parts together agree within rounding in "
+            f"the {WORDS[self.side]} computes in {self.number} parts what the {WORDS[1 - self.side]} "
+            "computes at once, and the statistics of the parts together agree within rounding in "
             f"{self.agreeing:,} of its {self.agreeing + self.unknown:,} floating-point tensors; "
             "the others were not compared in this way"
         )

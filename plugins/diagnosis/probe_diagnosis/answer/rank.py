@@ -96,9 +96,9 @@ class Found:
         )
         parts = self._parts(nodes, answer)
         if parts is not None:
-            notes = (*answer.notes, *(f"{one.op} {one.reason.detail}" for one in causes))
+            told_of = (*answer.notes, *(f"{one.op} {one.reason.detail}" for one in causes))
             said = f"{Outcome.AGREE.value}: {parts.sentence}"
-            agreed = Answer(Outcome.AGREE, said, (), answer.coverage, answer.missing, (), notes)
+            agreed = Answer(Outcome.AGREE, said, (), answer.coverage, answer.missing, (), told_of)
             return agreed, []
         return answer, [*causes, *differently]
 

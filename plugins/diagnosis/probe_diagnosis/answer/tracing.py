@@ -100,7 +100,7 @@ class Tracing:
         """Return the first call of one run only that takes in what the other run's op takes in, if any.
 
         It stands for calls that changed a gradient in place, and that returned nothing on record; so it must
-        come after the backward pass.
+        come after the backward pass, and do more than to move values.
         """
         facts, row = node.facts, node.because.value.row
         ops = facts.op, facts.golden or facts.op
@@ -114,12 +114,9 @@ class Tracing:
                 continue
             for key in alone[side]:
                 place = run.find(key)
-                if (
-                    place is None
-                    or not start < place < end
-                    or is_module(key)
-                    or not takes_in(run, key, value)
-                ):
+                if place is None or not start < place < end or is_module(key) or is_arranging(key):
+                    continue
+                if not takes_in(run, key, value):
                     continue
                 names = ("target", "golden")
                 detail = (

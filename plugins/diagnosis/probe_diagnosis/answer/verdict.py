@@ -193,8 +193,8 @@ def over_all(answers: Mapping[str, Answer], causes: Sequence[Finding], failed: i
     elif outcome is Outcome.DIVERGED and causes:
         text = _first(causes[0])
     elif outcome is Outcome.AGREE:
-        notes = [note for answer in ranks for note in answer.notes]
-        text = _agreement(Tally(compared=coverage.compared, lacking=Counter(counts)), causes, notes)
+        said = [note for answer in ranks for note in answer.notes]
+        text = _agreement(Tally(compared=coverage.compared, lacking=Counter(counts)), causes, said)
     else:
         first = next((name for name, answer in answers.items() if answer.outcome is outcome), None)
         if first is None:
