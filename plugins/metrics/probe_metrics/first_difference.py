@@ -10,7 +10,7 @@ from probe_core.model.measure import OpenPair
 from probe_metrics.accuracy import eps, least
 from probe_metrics.exact import scalars_against
 from probe_metrics.kernel import sums
-from probe_metrics.masked import is_masked, unmasked
+from probe_metrics.masked import hidden_count, is_masked, unmasked
 from probe_metrics.statistics import as_float, is_number
 from probe_metrics.thresholds import thresholds
 
@@ -53,6 +53,7 @@ class FirstDifference:
         self._floor: dict[str, float] = {name: limits["subnormals"] * least(name) for name in limits["noise"]}
         self._noise: dict[str, float] = {n: count * eps(n) for n, count in limits["noise"].items()}
         self._mask = float(limits["mask"]["least"])
+        self._mask_share = float(limits["mask"]["share"])
         self._by_dtypes: dict[tuple[str, str], tuple[float, float]] = {}
         self._explained: dict[float, str] = {}
 
@@ -92,10 +93,13 @@ class FirstDifference:
         scale = _rms(pair_sums.golden_norm, size, pair_sums.golden_largest)
         tally = pair_sums.tally
         verdict = self._by_distance(distance, scale, target, golden, "rms")
-        if verdict.level is Level.PASS and is_masked(tally.golden_min, tally.golden_max):
+        if is_masked(tally.golden_min, tally.golden_max):
             parts = unmasked(pair)
             if parts is not None:
-                return self._by_distance(*parts, target, golden, "unmasked rms")
+                apart = abs(tally.target_min - tally.golden_min)
+                is_other = apart > self._mask_share * abs(tally.golden_min)  # nan where both are -inf
+                verdict = self._by_distance(*parts, target, golden, "unmasked rms")
+                return verdict._replace(reasons=(*verdict.reasons, MASKED)) if is_other else verdict
         return verdict
 
     def _by_scalar(self, target: Value, golden: Value) -> Verdict:
@@ -169,6 +173,11 @@ class FirstDifference:
         if {"max", "min"} <= ends.keys() and all(map(is_masked, ends["min"], ends["max"])):
             is_other = ends["min"][0] != ends["min"][1]
             numbers = [item for item in numbers if item[0] == "max"]  # the other statistics are the mask's
+            hidden, wanted = hidden_count(target), hidden_count(golden)
+            if hidden is not None and wanted is not None and abs(hidden - wanted) > 0.5:
+                return _differs(
+                    f"about {hidden:.0f} masked elements against {wanted:.0f}, by mean and minimum"
+                )
         for name, number, reference in numbers:
             if math.isfinite(number) != math.isfinite(reference) or (
                 not math.isfinite(number) and repr(number) != repr(reference)

@@ -6,7 +6,10 @@ import math
 
 import numpy as np
 
+from probe_core.model import Value
 from probe_core.model.measure import OpenPair
+from probe_metrics.accuracy import eps
+from probe_metrics.statistics import as_float
 from probe_metrics.tally import Array
 from probe_metrics.thresholds import thresholds
 
@@ -24,6 +27,20 @@ def is_masked(low: float, high: float) -> bool:
     if low == -math.inf:
         return math.isfinite(high)
     return bool(low <= -limits["least"] and abs(high) <= limits["share"] * abs(low))
+
+
+def hidden_count(value: Value) -> float | None:
+    """Return about how many elements a mask hides, by minimum and mean of a tensor that is masked.
+
+    None if the mask's constant is -inf, or if the other elements may add up to half a constant.
+    """
+    high, low, mean = (as_float(number) for number in value.statistics[:3])
+    size = math.prod(value.shape or ())
+    if not (math.isfinite(low) and math.isfinite(mean) and low):
+        return None
+    count = mean / low * size
+    inexact = abs(high / low) * size + eps("float32") * abs(count)
+    return count if inexact < 0.5 else None
 
 
 def unmasked(pair: OpenPair) -> tuple[float, float] | None:

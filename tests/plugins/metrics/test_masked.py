@@ -62,11 +62,10 @@ def test_two_constants_at_the_same_places(one: tuple[str, float], other: tuple[s
         return
     target, golden = masked(one[1], one[0]), masked(other[1], one[0])
     assert unmasked(pair_of(target, golden)) == pytest.approx(reference(target, golden), abs=1e-15)
-    if -inf in (one[1], other[1]):
-        verdict = judge(target, golden)
-        assert verdict.level is Level.PASS and [reason.code for reason in verdict.reasons] == ["masked"]
-        off = masked(one[1], one[0], VALUES * 1.3)
-        assert judge(off, golden).level is Level.ERROR, "another constant excuses no other element"
+    verdict = judge(target, golden)
+    assert verdict.level is Level.PASS and [reason.code for reason in verdict.reasons] == ["masked"]
+    off = masked(one[1], one[0], VALUES * 1.3)
+    assert judge(off, golden).level is Level.ERROR, "another constant excuses no other element"
 
 
 @pytest.mark.parametrize(("dtype", "constant"), MASKS)
@@ -146,3 +145,25 @@ def test_statistics_with_infinity_against_the_least_number() -> None:
     golden = masked(-inf, "float64")
     assert by_statistics(masked(LEAST["float32"], "float64"), golden).level is Level.PASS
     assert by_statistics(masked(LEAST["float32"], "float64", VALUES * 1.3), golden).level is Level.ERROR
+
+
+def test_another_constant_beside_values_that_agree() -> None:
+    """-1e9 against the least number: both are finite, so that nothing stands at another place."""
+    verdict = judge(masked(LEAST["float32"], "float32"), masked(-1e9, "float32"))
+    assert verdict.level is Level.PASS
+    assert [reason.code for reason in verdict.reasons] == ["masked"]
+
+
+@pytest.mark.parametrize(("constant", "other"), [(-1e9, -1e9), (-1e9, LEAST["float32"])])
+def test_statistics_of_masks_that_hide_another_number(constant: float, other: float) -> None:
+    hidden = np.linspace(-1, 1, 64)
+    runs = []
+    for count, least in ((9, constant), (10, other)):
+        values = hidden.copy()
+        values[:count] = least
+        runs.append(recorded(values)._replace(shape=(64,)))
+    verdict = FirstDifference().judge(pair_of_values(*runs, Mode.STATISTICS), {})
+    assert verdict.level is Level.ERROR
+    assert verdict.reasons[0].detail == "about 9 masked elements against 10, by mean and minimum"
+    same = FirstDifference().judge(pair_of_values(runs[0], runs[0], Mode.STATISTICS), {})
+    assert same.level is Level.PASS

@@ -85,7 +85,7 @@ class Tally:
             assert target is not None and golden is not None
             self.both += 1
             self.compared += 1
-            if verdict.level is Level.ERROR and value.state == SAME:
+            if verdict.level is Level.ERROR and value.state == SAME and not value.masked:
                 self.failing_at[value.row] = value.distance
             for number, dtype in enumerate((target.value.dtype, golden.value.dtype)):
                 if kind(dtype) == "float":
@@ -103,7 +103,7 @@ class Tally:
                 self.by_statistics[code] += 1
         else:
             self.compared += 1
-            if verdict.level is Level.ERROR and value.state == SAME and not value.is_scalar:
+            if verdict.level is Level.ERROR and value.state == SAME and not (value.is_scalar or value.masked):
                 self.failing_at[value.row] = value.distance
         self.both += len(kinds) == 2
         if code in HARMLESS or Kind.TENSOR not in kinds:

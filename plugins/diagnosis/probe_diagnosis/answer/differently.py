@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from probe_core.model import Reason
+from probe_core.model import Reason, Side
 from probe_core.model.answers import Finding
 from probe_core.model.dtypes import kind, same
 from probe_diagnosis.answer.arguments import Argument, api, differing, evidence_of, said
@@ -17,6 +18,7 @@ from probe_diagnosis.difference.facts import PARAMETER, UNJUDGED, Apart, OpFacts
 from probe_diagnosis.difference.reasons import (
     AGREES,
     AGREES_IN_STATISTICS,
+    AGREES_UNMASKED,
     DIFFERS,
     LACKS,
     Because,
@@ -25,6 +27,8 @@ from probe_diagnosis.difference.reasons import (
 )
 from probe_diagnosis.difference.search import is_storage
 from probe_diagnosis.difference.walking import Node
+
+_AXES = re.compile(r"(-?\d+) against (-?\d+)")
 
 
 def made_differently(facts: RankFacts, limit: OpFacts | None) -> Iterator[Node]:
@@ -35,7 +39,11 @@ def made_differently(facts: RankFacts, limit: OpFacts | None) -> Iterator[Node]:
             return
         outputs = list(op.outputs())
         returned = _returned(outputs)
-        given = (value for value in op.arguments() if not is_storage(value.row))
+        given = (
+            value
+            for value in op.arguments()
+            if not is_storage(value.row) and "nothing" not in value.why  # it may be the usual one
+        )
         argument = None if op.is_shifted else first_differing(given, 0.0)
         recast = next((value for value in op.values if value.dtypes), None)
         if argument is not None:
@@ -56,6 +64,8 @@ def _returned(outputs: Sequence[Apart]) -> str:
         return DIFFERS
     if not outputs or any(value.state == UNJUDGED for value in outputs):
         return LACKS
+    if any(value.masked for value in outputs):
+        return AGREES_UNMASKED
     return AGREES_IN_STATISTICS if any(value.by == "statistics" for value in outputs) else AGREES
 
 
@@ -129,9 +139,26 @@ def with_the_same(facts: RankFacts, causes: Sequence[Finding], nodes: Sequence[N
     return whole
 
 
-def is_none(node: Node) -> bool:
-    """Return True for a call whose only difference is an argument that one run has and the other has not."""
+def is_same_axis(runs: Runs, node: Node) -> bool:
+    """Return True for a call whose other argument counts the same axis from the end, such as 3 against -1."""
     argument = node.because.argument
-    if node.because.cause is not Cause.DIFFERENTLY or argument is None or argument.by == PARAMETER:
+    place = runs.both[0].find(node.facts.op)
+    if argument is None or place is None:
         return False
-    return "None" in argument.why and node.because.returned in (AGREES, AGREES_IN_STATISTICS)
+    axes = _AXES.fullmatch(argument.why)
+    shapes = (slot.value.shape for slot in runs.both[0].record(place).slots if slot.side is Side.INPUT)
+    count = len(next((shape for shape in shapes if shape is not None), ()))
+    if axes is None or not count:
+        return False
+    first, second = int(axes[1]), int(axes[2])
+    return min(first, second) < 0 <= max(first, second) and abs(first - second) == count
+
+
+def is_harmless(node: Node) -> bool:
+    """Return True for a call that differs only in an argument that one run lacks, or in what it masks."""
+    because = node.because
+    argument = because.argument
+    if because.cause is not Cause.DIFFERENTLY or argument is None or argument.by == PARAMETER:
+        return False
+    is_none = "None" in argument.why and because.returned in (AGREES, AGREES_IN_STATISTICS)
+    return is_none or because.returned == AGREES_UNMASKED

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
 
-from probe_core.model import Op, Row, Side
+from probe_core.model import How, Kind, Op, Row, Side
 from probe_diagnosis.collectives.calls import Call, Peer, apis
 from probe_diagnosis.difference.facts import DIFFERS, SAME, UNJUDGED, Apart, OpFacts
 from probe_diagnosis.frames import own_frame
@@ -37,6 +38,8 @@ def facts_of(op: Op, rows: Sequence[Row], values: Sequence[Apart], call: Call | 
             value._replace(state=UNJUDGED, why="this call may be paired with the wrong one")
             for value in values
         ]
+    if any(value.is_scalar and value.state == UNJUDGED for value in values):
+        values = _with_arguments_of_one(rows, values)
     golden, within = _golden_of(op.key, rows), tuple(op.ancestors)
     is_quiet, returns, agrees, lacking = call is None, False, True, 0
     for value in values:
@@ -53,6 +56,33 @@ def facts_of(op: Op, rows: Sequence[Row], values: Sequence[Apart], call: Call | 
         return OpFacts(op.key, _quiet(values), None, within, lacking=lacking, golden=golden, agrees=agrees)
     where = own_frame(next((row.stack for row in rows if row.stack), ())) if call else ""
     return OpFacts(op.key, tuple(values), call, within, (0, 0), where, op.shifted, 0, golden, agrees)
+
+
+def _with_arguments_of_one(rows: Sequence[Row], values: Sequence[Apart]) -> list[Apart]:
+    """Return the values, those of arguments that only one of two paired calls was given as different.
+
+    An argument that one call has by place and the other by name is none of these.
+    """
+    found = list(values)
+    lone: tuple[dict[int, str], dict[int, str]] = {}, {}
+    is_paired = False
+    for n, (row, value) in enumerate(zip(rows, values)):
+        target, golden = row.pair[:2]
+        is_whole = target is not None and golden is not None
+        is_paired = is_paired or (is_whole and row.pair.how is not How.REGION)
+        slot = target or golden
+        if slot is None or is_whole or not (value.is_scalar and value.side.is_source):
+            continue
+        if slot.value.kind is not Kind.NULL:
+            lone[target is None][n] = f"{slot.value.statistics.max!r:.40}"
+    for side, places in enumerate(lone if is_paired else ()):
+        for n, text in places.items():
+            if text not in lone[1 - side].values():
+                why = f"nothing against {text}" if side else f"{text} against nothing"
+                found[n] = values[n]._replace(
+                    state=DIFFERS, distance=math.inf, scale=1.0, why=why, by="scalar"
+                )
+    return found
 
 
 def _quiet(values: Sequence[Apart]) -> tuple[Apart, ...]:

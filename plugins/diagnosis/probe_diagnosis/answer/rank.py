@@ -8,7 +8,13 @@ from typing import Any
 
 from probe_core.model.answers import Answer, Finding, Outcome
 from probe_diagnosis.answer.coverage import SHIFTED
-from probe_diagnosis.answer.differently import is_none, lowered, made_differently, with_the_same
+from probe_diagnosis.answer.differently import (
+    is_harmless,
+    is_same_axis,
+    lowered,
+    made_differently,
+    with_the_same,
+)
 from probe_diagnosis.answer.effect import Effect
 from probe_diagnosis.answer.findings import finding, folded, with_producers
 from probe_diagnosis.answer.kept import RankFacts
@@ -19,10 +25,10 @@ from probe_diagnosis.answer.producers import producers
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.tracing import Tracing
 from probe_diagnosis.answer.verdict import GONE, answer_of
-from probe_diagnosis.difference.facts import OpFacts, is_module
+from probe_diagnosis.difference.facts import DIFFERS, OpFacts, is_module
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import is_arranging, search
-from probe_diagnosis.difference.walking import Node
+from probe_diagnosis.difference.walking import Node, can_show_gone
 
 ROUNDED = ", but the loss and the gradients of parameters that follow agree within rounding"
 """End of a note on a difference that is rounding, as its effect shows."""
@@ -63,10 +69,11 @@ class Found:
         unseen = list(searched.vanished)
         if len(nodes) == 1 and not behind and _has_no_effect(nodes[0]):
             unseen += [nodes.pop()]
+        is_quiet = not (nodes or searched.grown or behind)
         doubtful = [
             node
             for node in unseen
-            if node.because.value.by == "statistics" and not _is_confirmed(node.facts, facts.ops)
+            if node.because.value.by == "statistics" and not (is_quiet and _has_gone(node, facts.ops))
         ]
         is_doubtful = bool(doubtful) and not nodes  # what follows agrees in its statistics again
         nodes = [self._told(node) for node in [*doubtful, *nodes] or searched.grown]
@@ -86,11 +93,11 @@ class Found:
         made = [
             self._told(node)
             for node in made_differently(facts, nodes[0].facts if nodes else None)
-            if not replaced.intersection(node.facts.within)
+            if not (replaced.intersection(node.facts.within) or is_same_axis(runs, node))
         ]
         told = {cause.op for cause in causes}
         others = [
-            finding(node, runs.where) for node in made if not is_none(node) and node.facts.op not in told
+            finding(node, runs.where) for node in made if not is_harmless(node) and node.facts.op not in told
         ]
         differently = folded([*lowered(facts, runs, with_arguments=not nodes), *others])
         is_grown = bool(nodes) and nodes[0].because.cause is Cause.GROWN
@@ -109,7 +116,7 @@ class Found:
             differently = ladders.beside(differently) or ladders.alone(effective=False)
         notes = [f"{node.facts.op} {node.why}{GONE}" for node in unseen if node not in doubtful]
         notes += [f"{node.facts.op} {node.why}{ROUNDED}" for node in rounded]
-        notes += [f"{node.facts.op} {node.why}" for node in made if is_none(node)]
+        notes += [f"{node.facts.op} {node.why}" for node in made if is_harmless(node)]
         answer = answer_of(
             causes,
             differently,
@@ -159,18 +166,17 @@ def _has_no_effect(node: Node) -> bool:
     return node.because.cause is Cause.TAKEN_IN and node.facts.agrees
 
 
-def _is_confirmed(facts: OpFacts, ops: Sequence[OpFacts]) -> bool:
-    """Return True if enough calls that compute, behind the module around an op, return what agrees.
-
-    Statistics of a tensor may agree although its values do not; those of what many calls make of it hardly.
-    """
-    places = [place for place, op in enumerate(ops) if op is facts]
-    around = facts.within[0] if facts.within else facts.op
-    behind = ops[places[0] + 1 :] if places else ()
-    agreeing = (
-        op.agrees and not is_module(op.op) and not is_arranging(op.op) and around not in op.within
-        for op in behind
+def _has_gone(node: Node, ops: Sequence[OpFacts]) -> bool:
+    """Return True if statistics show that a difference had no effect: many later calls agree in theirs."""
+    if not can_show_gone(node):
+        return False
+    differing = (
+        place
+        for place, op in enumerate(ops)
+        if any(one.state == DIFFERS and not one.is_scalar for one in op.values)
     )
+    behind = ops[max(differing, default=-1) + 1 :]
+    agreeing = (op.agrees and not is_module(op.op) and not is_arranging(op.op) for op in behind)
     return sum(agreeing) >= limits().confirming
 
 

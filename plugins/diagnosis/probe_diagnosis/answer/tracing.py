@@ -10,11 +10,11 @@ from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_diagnosis.answer.arguments import Argument, api, differing, evidence_of, said
 from probe_diagnosis.answer.kept import RankFacts
-from probe_diagnosis.answer.producers import hides, producer, producers
+from probe_diagnosis.answer.producers import hides, producer, producers, slot_value, takes_in
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.facts import UNJUDGED, Apart, OpFacts, is_module
 from probe_diagnosis.difference.reasons import Cause, first_differing, shown_value
-from probe_diagnosis.difference.search import is_arranging, is_move, is_storage
+from probe_diagnosis.difference.search import is_arranging, is_backward, is_move, is_storage
 from probe_diagnosis.difference.walking import Node
 
 NAMED = 6
@@ -52,6 +52,10 @@ class Tracing:
             return cause
         calls = [] if is_whole else self._producers(node)
         how = "returns what"
+        if not any(calls) and not is_whole:
+            taker = self._taker(cause, node)
+            if taker is not None:
+                return taker
         if not any(calls):
             calls, how = [list(self._before(side, facts)) for side in (0, 1)], "stands right before"
         if not any(calls):
@@ -91,6 +95,37 @@ class Tracing:
         golden = producer(self._runs.both[1], other, other + row.removeprefix(facts.op))
         found = [target] if target in self._facts.target_only else []
         return [found, [golden] if golden in self._facts.golden_only else []]
+
+    def _taker(self, cause: Finding, node: Node) -> Finding | None:
+        """Return the first call of one run only that takes in what the other run's op takes in, if any.
+
+        It stands for calls that changed a gradient in place, and that returned nothing on record; so it must
+        come after the backward pass, and do more than to move values.
+        """
+        facts, row = node.facts, node.because.value.row
+        ops = facts.op, facts.golden or facts.op
+        alone = self._facts.target_only, self._facts.golden_only
+        for side, run in enumerate(self._runs.both):
+            other = ops[1 - side]
+            value = slot_value(self._runs.both[1 - side], other, other + row.removeprefix(facts.op))
+            end = run.find(ops[side])
+            start = next((n for n in range(end or 0, -1, -1) if is_backward(run.names()[n])), None)
+            if value is None or end is None or start is None or value.statistics.max == value.statistics.min:
+                continue
+            for key in alone[side]:
+                place = run.find(key)
+                if place is None or not start < place < end or is_module(key) or is_arranging(key):
+                    continue
+                if not takes_in(run, key, value):
+                    continue
+                names = ("target", "golden")
+                detail = (
+                    f"is called in the {names[side]} only, and takes in what {other} takes in in the "
+                    f"{names[1 - side]}: {facts.op} {node.because.statement}"
+                )
+                only = {f"{names[side]}_only": key}
+                return self._moved(cause, key, side, Cause.ONE_SIDED, detail, node, **only)
+        return None
 
     def _unseen(self, cause: Finding, node: Node) -> Finding | None:
         """Return the call behind inputs whose statistics agree that only one run makes, or makes differently.

@@ -30,9 +30,10 @@ class Cause(str, Enum):
     ORDER = "order"
 
 
-AGREES, AGREES_IN_STATISTICS, DIFFERS, LACKS = (
+AGREES, AGREES_IN_STATISTICS, AGREES_UNMASKED, DIFFERS, LACKS = (
     ", and what it returns agrees within rounding",
     ", and what it returns agrees in its statistics",
+    ", and what it returns differs at most in what is masked",
     ", and what it returns differs",
     "; what it returns was not compared",
 )

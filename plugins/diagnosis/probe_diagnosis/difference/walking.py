@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from probe_diagnosis.difference.facts import IN_REGION, Apart, OpFacts
 from probe_diagnosis.difference.reasons import Because, Cause
 
+LARGE = 1e4
+"""Least size of a difference, as a multiple of rounding, that statistics can show to have gone."""
+
 
 @dataclass(frozen=True, slots=True)
 class Node:
@@ -168,7 +171,7 @@ class Walker:
         if not module.agrees:
             return
         if not self.past.named:  # what grew within it has gone again
-            if self.grown is not None and self._is_within(module, self.grown):
+            if self.grown is not None and self._is_within(module, self.grown) and can_show_gone(self.grown):
                 self.grown = None
                 self.past.worst = self.entered.get(module.op, self.past.worst)
             return
@@ -193,6 +196,15 @@ class Walker:
     def _is_inside_the_last(self, facts: OpFacts) -> bool:
         """Return True for a call within the module reported last; some recorders write the module first."""
         return bool(self.nodes) and self.nodes[-1].facts.op in facts.within
+
+
+def can_show_gone(node: Node) -> bool:
+    """Return True if what agrees behind a difference shows that it had no effect.
+
+    A small difference may vanish in statistics beside what is added to it; a large one does not.
+    """
+    value = node.because.value
+    return value.by != "statistics" or value.times(value.scale, value.noise) >= LARGE
 
 
 def worst_of(values: Iterable[Apart], noise: float, scale: float = 0.0) -> tuple[float, Apart | None]:

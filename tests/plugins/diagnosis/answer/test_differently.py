@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from support.probe import Probe
 from support.runs.answered import answered, call, normal, record, statistics
 
@@ -124,3 +125,28 @@ def test_a_computation_with_complex_numbers_is_another_one(tmp_path: Path) -> No
     golden = {mul: call(X, Y, out=X), ADD: call(X, out=Z)}
     found = answer(tmp_path, CHAIN | target, CHAIN | golden)
     assert not any("complex" in cause.reason.detail for cause in found.causes)
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+def test_another_constant_of_a_mask_is_a_note(task: str, tmp_path: Path) -> None:
+    """It hides the same elements, and the row fails by the rule of its table alone."""
+    fill = "Tensor.masked_fill.0.forward"
+    target, golden = (
+        CHAIN | {fill: call(X, one, out=np.where(X > 0, X, np.float32(one)))} for one in (-1e9, -np.inf)
+    )
+    found = answer(tmp_path, target, golden, task)
+    assert found.outcome.value == "AGREE"
+    assert not found.causes
+    (note,) = found.notes
+    assert note.endswith(
+        "(input.1: -1000000000.0 against -inf), and what it returns differs at most in what is masked"
+    )
+
+
+@pytest.mark.parametrize(("axes", "outcome"), [((1, -1), 0), ((-1, 1), 0), ((0, -1), 1), ((1, 3), 1)])
+def test_an_axis_counted_from_the_end_is_the_same(
+    axes: tuple[int, int], outcome: int, tmp_path: Path
+) -> None:
+    square = normal(4, 4)
+    runs = [CHAIN | {"Torch.softmax.0.forward": call(square, one, out=square)} for one in axes]
+    assert len(answer(tmp_path, *runs).causes) == outcome

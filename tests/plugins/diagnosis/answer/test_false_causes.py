@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support.runs.answered import answered, back, call, causes, compared, normal, record
 
-X, Y = normal(seed=1), normal(seed=2)
+X, Y, Z = normal(seed=1), normal(seed=2), normal(seed=3)
 INTRODUCED = "returns values that differ, although its inputs agree"
 OUT_OF_NOWHERE = "takes in values that differ, and no earlier difference explains them"
 ADD, MUL, EXP = "Torch.add.0.forward", "Torch.mul.0.forward", "Torch.exp.0.forward"
@@ -212,3 +212,30 @@ def _without_statistics(text: str, name: str) -> str:
             if leaf.get("data_name") == name:
                 leaf |= dict.fromkeys(("Max", "Min", "Mean", "Norm"))
     return json.dumps(content)
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+def test_an_argument_of_one_call_only_is_another_argument(task: str, tmp_path: Path) -> None:
+    """``gelu(x, approximate="tanh")`` against ``gelu(x)``."""
+    gelu = "Functional.gelu.0.forward"
+    target, golden = {gelu: call(X, out=Y, approximate="tanh")}, {gelu: call(X, out=Z)}
+    for name, runs, shown in (
+        ("target", (target, golden), "'tanh' against nothing"),
+        ("golden", (golden, target), "nothing against 'tanh'"),
+    ):
+        (cause,) = answered(tmp_path / name, *runs, task).suspects
+        assert cause.op == gelu
+        assert cause.why.startswith(f"was called with a different argument (input.approximate: {shown}) and ")
+
+
+def test_an_argument_by_name_is_the_same_by_place(tmp_path: Path) -> None:
+    gelu = "Functional.gelu.0.forward"
+    target, golden = {gelu: call(X, out=Y, approximate="tanh")}, {gelu: call(X, "tanh", out=Z)}
+    assert causes(answered(tmp_path, target, golden)) == [(gelu, INTRODUCED)]
+
+
+def test_an_argument_of_one_call_only_may_be_the_usual_one(tmp_path: Path) -> None:
+    gelu = "Functional.gelu.0.forward"
+    found = answered(tmp_path, {gelu: call(X, out=Y, approximate="none")}, {gelu: call(X, out=Y)})
+    assert found.answer is not None
+    assert (found.answer.outcome.value, found.answer.causes) == ("AGREE", ())

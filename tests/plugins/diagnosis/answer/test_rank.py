@@ -177,6 +177,9 @@ def test_a_difference_is_gone_where_the_statistics_of_many_later_calls_agree(tmp
         {key: value for key, value in one.items() if key not in behind} | moved for one in (target, golden)
     ]
     assert answer(tmp_path / "2", *few, "statistics", INSIDE).outcome.value == "CANNOT TELL"
+    off = (Y * np.float32(1.001)).astype(np.float32)
+    small = golden | {A: call(X, out=off), B: call(off, out=Z)}
+    assert answer(tmp_path / "3", small, golden, "statistics", INSIDE).outcome.value == "CANNOT TELL"
 
 
 def test_the_golden_call_is_evidence_where_it_is_another() -> None:

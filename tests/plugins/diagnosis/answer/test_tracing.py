@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from support.runs.answered import answered, call, normal, statistics
+from support.runs.answered import answered, back, call, normal, statistics
 
 X, Y, Z, W = (normal(seed=number) for number in range(4))
 START, END = "Torch.start.0.forward", "Torch.end.0.forward"
@@ -53,7 +53,7 @@ def test_a_call_in_place_of_another(tmp_path: Path) -> None:
 def test_a_call_that_may_have_changed_values_in_place(tmp_path: Path) -> None:
     """It returns nothing that is taken in, and is only said to stand before."""
     put = "Tensor.fill_.0.forward"
-    cause = first(tmp_path, BEFORE | {put: call(Y), END: call(W, out=X)}, PLAIN)
+    cause = first(tmp_path, BEFORE | {put: call(Z), END: call(W, out=X)}, PLAIN)
     assert cause.op == put
     assert f"is called in the target only, and stands right before {END}" in cause.reason.detail
     assert "returns what" not in cause.reason.detail
@@ -167,3 +167,18 @@ def test_an_axis_that_statistics_do_not_show(tmp_path: Path) -> None:
         "was called with a different argument (input.1: 0 against 1), which its statistics do not show; "
         f"behind it, {MATMUL} returns values that differ ("
     )
+
+
+def test_calls_that_change_a_value_in_place(tmp_path: Path) -> None:
+    """Clipping of gradients: the first of them takes in what the golden's update takes in."""
+    norm, step = "Torch._foreach_norm.0.forward", "Tensor.lerp_.0.forward"
+    other = {"Torch.start.0.backward": back(X, X), "Tensor.mul_.0.forward": call(W, out=W)}
+    gone = {"Torch.start.0.backward": back(X, X), norm: call(X, Z, out=W)}
+    target = BEFORE | gone | other | {step: call(Z * np.float32(0.5), out=X)}
+    cause = first(tmp_path / "1", target, BEFORE | other | {step: call(Z, out=Y)})
+    assert cause.op == norm
+    assert cause.reason.detail.startswith(
+        f"is called in the target only, and takes in what {step} takes in in the golden: {step} takes in values"
+    )
+    cause = first(tmp_path / "2", BEFORE | other | {step: call(Z, out=Y)}, target)
+    assert (cause.op, cause.evidence["golden_only"]) == (norm, norm)

@@ -246,3 +246,26 @@ def test_an_optimizer_that_raises_leaves_the_next_step_intact(tmp_path: Path) ->
         found.stop()
         assert [rung["facts"]["optimizer"] for rung in rungs(found, "applied")] == ["Failing", "SGD"]
         assert [rung["facts"]["optimizer"] for rung in rungs(found, "parameters_after")] == ["SGD"]
+
+
+class Doubled(torch.autograd.Function):
+    """A function whose backward pass calls functions of torch."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient.chunk(2)[0].repeat(2, 1)
+
+
+def test_calls_inside_the_backward_pass_stay_on_record(tmp_path: Path) -> None:
+    model = net()
+    with recording(tmp_path / "run", level="mix") as found:
+        found.start(model)
+        Doubled.apply(model(torch.ones(6, 4))).sum().backward()
+        found.stop()
+        found.step()
+    called = json.loads((found.directory(0) / "dump.json").read_text())["data"]
+    assert {"Tensor.chunk.0.forward", "Tensor.repeat.0.forward"} <= called.keys()
