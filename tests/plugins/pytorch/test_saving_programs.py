@@ -17,6 +17,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support import TESTS
+from support.programs import preloaded
 from support.programs.saved_models import GRAPHS, dicts_of_hooks, hooked, net, outcome, step, to_bytes, words
 from support.runs.recording import recording
 from torch import nn
@@ -39,7 +40,7 @@ LOADER = """\
 def run(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """A process of python that finds the modules of the tests."""
     command = [sys.executable, *map(str, arguments)]
-    program = subprocess.run(
+    program = preloaded.run(
         command, cwd=cwd, env={"PATH": "", "PYTHONPATH": str(TESTS)}, capture_output=True, text=True
     )
     assert not program.returncode, program.stderr
