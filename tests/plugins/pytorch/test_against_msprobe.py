@@ -99,7 +99,7 @@ def test_two_ranks(runs: Any, tmp_path: Path) -> None:
     )
     ranks = [
         PreloadedPopen(
-            [sys.executable, "-W", "ignore", "-c", code, *arguments(case, "bench", out, level, task)],
+            [sys.executable, "-c", code, *arguments(case, "bench", out, level, task)],
             env={**os.environ, "RANK": str(rank), "RECORDER": "probe_pytorch"},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )

@@ -191,7 +191,7 @@ def test_a_tapped_model_trains_as_the_compiled_one(tmp_path: Path, net: str) -> 
     for mode in ("plain", "plain", "tap"):
         (tmp_path / mode).mkdir(exist_ok=True)
         done = preloaded.run(
-            [sys.executable, "-W", "ignore", str(program), net, str(tmp_path / mode), mode],
+            [sys.executable, str(program), net, str(tmp_path / mode), mode],
             capture_output=True, text=True, env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")},
         )  # fmt: skip
         if "InvalidCxxCompiler" in done.stderr:

@@ -16,6 +16,7 @@ import sys
 import threading
 import types
 from contextlib import suppress
+from importlib.machinery import BuiltinImporter, SourceFileLoader
 from typing import Any, NoReturn
 
 Job = dict[str, Any]
@@ -143,6 +144,7 @@ def run(arguments: list[str]) -> None:
     kind, *rest = arguments
     if kind == "-c":
         code, *more = rest
+        main.__loader__ = BuiltinImporter
         sys.argv[:] = ["-c", *more]
         sys.path.insert(0, "")
         exec(compile(code, "<string>", "exec"), main.__dict__)
@@ -152,13 +154,12 @@ def run(arguments: list[str]) -> None:
         sys.path.insert(0, os.getcwd())  # noqa: PTH109
         runpy._run_module_as_main(name)  # type: ignore[attr-defined]
     else:
-        from importlib.machinery import SourceFileLoader
-
         sys.argv[:] = arguments
+        path = os.path.abspath(kind)  # noqa: PTH100
         sys.path.insert(0, os.path.dirname(os.path.realpath(kind)))  # noqa: PTH120
-        main.__dict__.update(__file__=kind, __cached__=None, __loader__=SourceFileLoader("__main__", kind))
-        with open(kind, "rb") as file:  # noqa: PTH123
-            code_object = compile(file.read(), kind, "exec")
+        main.__dict__.update(__file__=path, __cached__=None, __loader__=SourceFileLoader("__main__", path))
+        with open(path, "rb") as file:  # noqa: PTH123
+            code_object = compile(file.read(), path, "exec")
         exec(code_object, main.__dict__)
 
 

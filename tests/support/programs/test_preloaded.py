@@ -20,7 +20,8 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are f
 
 SHOWS = """\
 import os, sys
-print(sys.argv, __name__, sys.path[0], os.getcwd(), os.environ.get("MINE"), sorted(os.environ) == {names!r})
+print(globals().get("__file__"), __spec__ is None, __package__, globals().get("__loader__").__class__.__name__)
+print(sys._getframe().f_code.co_filename, sys.argv, __name__, sys.path[0], os.getcwd(), os.environ.get("MINE"), sorted(os.environ) == {names!r})
 print(sys.stdin.read(), file=sys.stderr)
 import helper
 """
