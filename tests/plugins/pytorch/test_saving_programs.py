@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import os
 import pickle
 import subprocess
 import sys
@@ -40,9 +41,8 @@ LOADER = """\
 def run(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """A process of python that finds the modules of the tests."""
     command = [sys.executable, *map(str, arguments)]
-    program = preloaded.run(
-        command, cwd=cwd, env={"PATH": "", "PYTHONPATH": str(TESTS)}, capture_output=True, text=True
-    )
+    env = {**os.environ, "PATH": "", "PYTHONPATH": str(TESTS)}
+    program = preloaded.run(command, cwd=cwd, env=env, capture_output=True, text=True)
     assert not program.returncode, program.stderr
     return program
 

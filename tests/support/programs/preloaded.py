@@ -26,7 +26,9 @@ IMPORT_TIME = (
     "PYTHON", "OMP_", "KMP_", "MKL_", "GOMP_", "OPENBLAS_", "TORCH", "ATEN_", "ONEDNN_", "LD_", "LC_", "LANG",
 )  # fmt: skip
 """Beginnings of the names of variables that are read while Python starts or torch is imported."""
-LATER = {"PYTHONPATH", "PYTHONUNBUFFERED", "TORCHINDUCTOR_CACHE_DIR", "TORCH_DEVICE_BACKEND_AUTOLOAD"}
+LATER = {
+    "PYTHONPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "TORCHINDUCTOR_CACHE_DIR", "TORCH_DEVICE_BACKEND_AUTOLOAD",
+}  # fmt: skip
 """Those of them that the forker heeds, or that are read later; without devices of others it was started itself."""
 
 
