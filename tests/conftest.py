@@ -5,9 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from functools import cache
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ LONG_FILES = {
     "test_aligned_random.py", "test_check.py", "test_journal.py", "test_journal_damaged.py", "test_run_ut_msprobe.py",
     "test_spread.py",
 }  # fmt: skip
+FORKED_WITH = ("torch", "probe_pytorch.precheck.runner", "probe_precheck.checking", "probe_metrics.hooks")
 HELPERS = re.compile(r"^from (support[.\w]*) import \(?([\w, ]*)", re.M)
 
 
@@ -54,6 +57,21 @@ def is_heavy(path: Path) -> bool:
     }
     helpers = [TESTS / f"{name.replace('.', '/')}.py" for name in names]
     return bool(HEAVY.search(text)) or any(is_heavy(helper) for helper in helpers if helper.is_file())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _server_of_processes() -> Iterator[None]:
+    """Let the server that this process forks workers from import torch once, whichever test starts it.
+
+    It imports what the first test asks for alone; without torch there, every worker of a pre-check imports it anew.
+    """
+    if "torch" not in sys.modules:  # no test of this session needs it
+        yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        ask = forkserver.set_forkserver_preload
+        patch.setattr(forkserver, "set_forkserver_preload", lambda names: ask([*names, *FORKED_WITH]))
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from probe_matching.written import _yaml
 from probe_recording import sites
 from probe_recording.directory import StepDirectory
 from support import ROOT
+from support.cases import every
 from support.measuring import PROPERTY
 from support.runs.hostile_runs import EVERYTHING, dangers
 
@@ -145,8 +146,8 @@ BLANKS = [" ", "   ", "\t", "\n", "\r", "\r\n", "\x0b", "\x0c", "\x1c", "\x85", 
 SIGNS = ["=", "+", "-", "@", "%", "＝", "＋", "－", "＠", "﹦", "−"]
 
 
-@pytest.mark.parametrize("sign", SIGNS)
-@pytest.mark.parametrize("blank", ["", *BLANKS], ids=ascii)
+@every("sign", SIGNS)
+@every("blank", ["", *BLANKS], ids=ascii)
 def test_a_formula_behind_blanks(blank: str, sign: str) -> None:
     """An apostrophe comes first, at the beginning of a cell and behind a semicolon."""
     assert neutralise(f"{blank}{sign}cmd|' /C calc'!A0").startswith("'")

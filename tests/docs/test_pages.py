@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.programs import preloaded
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("plugins/*/README.md")])
@@ -82,18 +83,18 @@ def test_the_ten_minute_plugin(runs: Any, tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(site)}
     base, out = runs("tensor_L1_datamap"), tmp_path / "out"
     command = [sys.executable, "-m", "probe_core.cli", "compare", base / "npu_dump", base / "bench_dump"]
-    subprocess.run(
+    preloaded.run(
         [*command, "-o", out, "--format", "csv", "--metric", "chebyshev"], check=True, env=environment
     )
     assert next(out.glob("*.csv")).read_text().splitlines()[0].endswith(",Chebyshev")
     start, *rest = shlex.split(blocks(page, "bash")[1].splitlines()[1])
     assert start == "python"
     command = [sys.executable, *rest]
-    tested = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    tested = preloaded.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert tested.returncode == 0, tested.stdout
     command = [sys.executable, "-m", "probe_core.cli", "plugins", "--check"]
     few = environment | {"PROBE_PLUGINS": "chebyshev,metrics"}
-    checked = subprocess.run(command, env=few, capture_output=True, text=True)
+    checked = preloaded.run(command, env=few, capture_output=True, text=True)
     assert checked.returncode == 0 and " 0 failed, 0 name clashes" in checked.stdout, checked.stdout
     assert re.search(r"7 passed", tested.stdout), tested.stdout
 
@@ -120,7 +121,7 @@ def test_the_recorder_of_numpy(tmp_path: Path) -> None:
     starts = {"python": [sys.executable], "probe": [sys.executable, "-m", "probe_core.cli"]}
     for line in commands:
         first, *rest = shlex.split(line)
-        done = subprocess.run(
+        done = preloaded.run(
             [*starts[first], *rest], cwd=tmp_path, env=environment, capture_output=True, text=True
         )
         assert done.returncode == 0, (line, done.stderr)
@@ -154,7 +155,7 @@ def test_the_plugin_with_a_runner_and_a_standard(tmp_path: Path) -> None:
     for line in blocks(page, "bash")[0].splitlines():
         if line.startswith("probe "):
             command = [sys.executable, "-m", "probe_core.cli", *shlex.split(line)[1:]]
-            done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+            done = preloaded.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             said += done.stdout
     assert "tiny  probe-tiny 1.0  ok" in said

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from support.programs import preloaded
 from test_pages import ROOT, blocks
 
 PAGE = ROOT / "docs" / "plugins.md"
@@ -137,7 +138,7 @@ def test_the_plugin_of_the_page(tmp_path: Path) -> None:
     def call(line: str) -> subprocess.CompletedProcess[str]:
         first, *rest = shlex.split(line)
         command = [*starts[first], *rest]
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        return preloaded.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
 
     said = {}
     install, *lines = blocks(PAGE, "bash")[0].splitlines()

@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import re
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
+from support.programs import preloaded
 from test_pages import ROOT, blocks
 
 PAGE = ROOT / "docs" / "tutorial.md"
@@ -38,7 +38,7 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
             said = ""
             for line in text.splitlines():
                 first, *rest = shlex.split(line)
-                done = subprocess.run([*STARTS[first], *rest], cwd=tmp_path, capture_output=True, text=True)
+                done = preloaded.run([*STARTS[first], *rest], cwd=tmp_path, capture_output=True, text=True)
                 assert done.returncode == 0, (line, done.stdout, done.stderr)
                 said += done.stdout + done.stderr
                 ran += 1
@@ -64,7 +64,7 @@ def check_example(directory: Path) -> None:
         ([*compare, "--match", "align"], aligned),
     ):
         command = [*STARTS["probe"], *arguments]
-        done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=True)
+        done = preloaded.run(command, cwd=directory, capture_output=True, text=True, check=True)
         for line in shown.splitlines():
             assert plain(line.removesuffix(" …")) in plain(done.stdout), (line, done.stdout)
 

@@ -8,13 +8,13 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 import pytest
+from support.programs import preloaded
 from support.runs.details_csv import ENGLISH, GOOD, output, row, write
 
 from probe_core.cli.extending import extended
@@ -155,7 +155,7 @@ def test_an_unknown_option_is_answered_with_main_spellings(probe: Any) -> None:
 def complete(line: str, **environment: str) -> list[str]:
     """Return what bash is offered for a command line, by the protocol of its completion script."""
     words = line.split(" ")
-    done = subprocess.run(
+    done = preloaded.run(
         [sys.executable, "-m", "probe_core.cli"],
         env={**os.environ, "_PROBE_COMPLETE": "bash_complete", "COMP_WORDS": line,
              "COMP_CWORD": str(len(words) - 1), **environment},
@@ -190,7 +190,7 @@ def test_options_of_plugins_and_values_are_completed() -> None:
 
 
 def test_completing_commands_imports_none() -> None:
-    done = subprocess.run(
+    done = preloaded.run(
         [sys.executable, "-X", "importtime", "-m", "probe_core.cli"],
         env={**os.environ, "_PROBE_COMPLETE": "bash_complete", "COMP_WORDS": "probe ", "COMP_CWORD": "1"},
         capture_output=True, text=True,
@@ -235,7 +235,7 @@ def test_bash_completes_with_the_script(probe: Any, tmp_path: Path) -> None:
         '_probe_completion probe; echo "${COMPREPLY[@]}"'
     )
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    done = subprocess.run(["bash", "-c", code], cwd=tmp_path, env={**os.environ, "PATH": path},
+    done = preloaded.run(["bash", "-c", code], cwd=tmp_path, env={**os.environ, "PATH": path},
                           capture_output=True, text=True)  # fmt: skip
     assert done.stdout.split() == ["--input"], done.stderr
 
@@ -308,7 +308,7 @@ def test_the_locale_changes_no_file_and_no_message(locale: str, tmp_path: Path) 
         write(tmp_path / f"{side}.csv", [row(output(method), **cells) for method, cells in GOOD.items()])
     for language, chinese in (("zh", True), ("en", False)):
         command = ["api-precision-compare", "--npu", "npu.csv", "--gpu", "gpu.csv", "-o", language]
-        done = subprocess.run(
+        done = preloaded.run(
             [sys.executable, "-m", "probe_core.cli", *command, "--lang", language], cwd=tmp_path,
             env={**os.environ, "LANG": locale, "LC_ALL": locale}, capture_output=True, encoding="utf-8",
         )  # fmt: skip

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.programs.preloaded import PreloadedPopen
 from support.runs.precheck_runs import Started, standin_run, written
 from support.runs.recorded import forward, tensor, write_run
 from support.standins.standin_precheck import install
@@ -76,7 +77,7 @@ RECORD = """
 @pytest.fixture(scope="module")
 def recorder() -> Iterator[subprocess.Popen[str]]:
     """A process that has imported torch, and forks one that records for each line it is told."""
-    process = subprocess.Popen(
+    process = PreloadedPopen(
         [sys.executable, "-c", textwrap.dedent(RECORD)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
@@ -142,7 +143,7 @@ class Command:
         self.home, self.out, self._temporary, self._arguments = home, home / "out", temporary, arguments
 
     def start(self, *more: str, out: Path | None = None) -> subprocess.Popen[str]:
-        return subprocess.Popen(
+        return PreloadedPopen(
             [sys.executable, "-m", "probe_core.cli", "compare", *self._arguments, *more, "-o", out or self.out,
              "--format", "csv,jsonl"], cwd=self.home, start_new_session=True, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "TMPDIR": str(self._temporary)},

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import TESTS
+from support.programs import preloaded
 from support.runs.answer_files import read_answer
 
 
@@ -31,7 +31,7 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Any:
                 str(path),
                 fault,
             ]
-            done = subprocess.run(
+            done = preloaded.run(
                 command,
                 env={**os.environ, "PYTHONPATH": str(TESTS)},
                 capture_output=True,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.programs import preloaded
 from support.runs.npz import OTHER, PLUGIN, SAME, TURNED, X, save
 from support.runs.recorded import forward, tensor, write_run
 from support.runs.results import read_jsonl
@@ -33,7 +34,7 @@ def probe(tmp_path_factory: pytest.TempPathFactory) -> Probe:
     def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "PYTHONPATH": str(home / "site")}
         command = [sys.executable, "-m", "probe_core.cli", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, env=environment)
+        return preloaded.run(command, capture_output=True, text=True, env=environment)
 
     return run
 

@@ -28,6 +28,7 @@ from probe_precheck.tables import DETAILS
 from probe_pytorch.precheck.apis import function_of
 from probe_pytorch.precheck.raising import mapped, tensors_in
 from probe_pytorch.precheck.runner import PyTorchRunner
+from support.cases import every
 from support.faults.planted_errors import ALL, ASSIGNED, FAULTS, OPERATORS, Draw, Fault, raised
 from support.faults.right_operators import RIGHT
 from support.runs.recording import recording
@@ -47,7 +48,7 @@ DIRECTIONS = ("forward", "backward")
 LISTED = [(standard, fault) for standard, faults in FAULTS.items() for fault in faults]
 PLANTED = [(fault, standard, dtype) for standard, fault in LISTED for dtype in fault.dtypes]
 IDS = [f"{fault.api}-{fault.name.replace(' ', '_')}-{dtype}" for fault, _, dtype in PLANTED]
-planted = pytest.mark.parametrize(("fault", "standard", "dtype"), PLANTED, ids=IDS)
+planted = every("fault, standard, dtype", PLANTED, ids=IDS)
 
 Function = Callable[..., Any]
 Instead = Callable[[Fault], Mapping[str, Function]]
@@ -158,7 +159,7 @@ def test_the_table_is_large() -> None:
         assert min(Counter(standard for standard, _ in faults).values()) >= 5
 
 
-@pytest.mark.parametrize(("standard", "fault"), LISTED, ids=lambda one: getattr(one, "api", None))
+@every("standard, fault", LISTED, ids=lambda one: getattr(one, "api", one))
 def test_the_table_has_the_standard_of_the_facts(standard: str, fault: Fault) -> None:
     api = fault.api.rpartition(".")[2]
     listed = next((name for name, apis in ASSIGNED.items() if api in apis.split()), "benchmark_ratio")

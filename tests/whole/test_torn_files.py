@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.programs import preloaded
+from support.programs.preloaded import PreloadedPopen
 from support.runs.recorded import forward, tensor, write_run
 from support.runs.results import read_jsonl
 from support.sampling import sampled
@@ -126,7 +128,7 @@ def compare(
     """Compare in a process of its own; how it ended, and the rows that it wrote."""
     command = [sys.executable, "-m", "probe_core.cli", "compare", str(target), str(golden)]
     command += ["-o", str(home / "out"), "--format", "jsonl", *more]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    done = preloaded.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode in (0, UNREADABLE), f"exit {done.returncode}: {done.stderr}"
     return done, read_jsonl(home / "out")
 
@@ -218,7 +220,7 @@ def test_processes_of_many_ranks(tmp_path: Path, engine: str) -> None:
         str(tmp_path / "golden"),
     ]
     command += ["-o", str(tmp_path / "out"), "--format", "jsonl", "--executor", "processes", "--jobs", "2"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+    done = preloaded.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == UNREADABLE, done.stderr
     assert "was cut off while it was read" in done.stderr or "is cut off" in done.stderr
     rows = [
@@ -255,7 +257,7 @@ os.kill(os.getpid(), signal.SIGBUS) if "raise" in sys.argv else other[5000]
 """
     for ways in ([], ["before"], ["raise"], ["before", "raise"], ["behind", "raise"]):
         path.write_bytes(bytes(1 << 20))
-        done = subprocess.run(
+        done = preloaded.run(
             [sys.executable, "-c", program, *ways], capture_output=True, text=True, timeout=60, check=False
         )
         is_handled = "behind" in ways  # who takes the signal later, and maps no tensor file behind that
@@ -279,7 +281,7 @@ def test_cut_off_at_any_moment(tmp_path: Path, kind: str, rounds: int) -> None:
         engine = chance.choice(["compiled", "numpy"] if IS_COMPILED else ["numpy"])
         command = [sys.executable, "-m", "probe_core.cli", "compare", str(target), str(golden)]
         command += ["-o", str(home / "out"), "--format", "jsonl"]
-        with subprocess.Popen(command, env=environment(engine), stderr=subprocess.PIPE, text=True) as process:
+        with PreloadedPopen(command, env=environment(engine), stderr=subprocess.PIPE, text=True) as process:
             time.sleep(chance.uniform(0.2, 0.9))
             for path in chance.sample(files, min(len(files), 8)):
                 os.truncate(path, int(path.stat().st_size * chance.uniform(0.2, 1)))

@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 from openpyxl import load_workbook
 from support import ROOT
+from support.programs import preloaded
 from support.programs.interrupts import let_interrupts_in
+from support.programs.preloaded import PreloadedPopen
 from support.runs.recorded import forward, scalar, tensor, write_run
 
 HEAVY = ("torch", "mindspore", "pandas", "openpyxl", "xlsxwriter", "numpy", "ml_dtypes", "yaml")
@@ -310,7 +312,7 @@ def test_two_at_once_into_one_directory(runs: Any, tmp_path: Path) -> None:
     base = runs("tensor_L1_edge")
     command = [sys.executable, "-m", "probe_core.cli", "compare", str(base / "npu_dump"),
                str(base / "bench_dump"), "-o", str(tmp_path), "--format", "csv"]  # fmt: skip
-    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+    both = [PreloadedPopen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
     assert [process.wait(60) for process in both] == [0, 0]
     for path in tmp_path.glob("*.csv"):
         assert path.read_text().count("\n") > 150
@@ -328,7 +330,7 @@ def test_interrupted_rows_are_kept(tmp_path: Path) -> None:
     """Ctrl-C while rows are written: the files hold what was done and say so, exit 130."""
     data = {f"Torch.a.{n}.forward": forward(tensor(), scalar(n)) for n in range(60_000)}
     path = write_run(tmp_path / "run", data)
-    process = subprocess.Popen(
+    process = PreloadedPopen(
         [sys.executable, "-m", "probe_core.cli", "compare", str(path), str(path), "-o", str(tmp_path / "o"),
          "--format", "csv"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=let_interrupts_in)  # fmt: skip
@@ -422,7 +424,7 @@ def unread(*arguments: str | Path, stderr: bool = False) -> tuple[int, str]:
     os.close(reading)
     errors = writing if stderr else subprocess.PIPE
     try:
-        done = subprocess.run(command, stdout=writing, stderr=errors, text=True, timeout=120, env=environment)
+        done = preloaded.run(command, stdout=writing, stderr=errors, text=True, timeout=120, env=environment)
     finally:
         os.close(writing)
     return done.returncode, done.stderr or ""

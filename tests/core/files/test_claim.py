@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 import threading
 import time
@@ -14,6 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from support.programs import preloaded
+from support.programs.preloaded import PreloadedPopen
 from support.runs.recorded import forward, tensor, write_run
 
 from probe_core.files.claim import claimed, next_second
@@ -112,7 +113,7 @@ while not pathlib.Path({str(go)!r}).exists():
 sys.exit(run(["compare", {str(one)!r}, {str(other)!r}, "-o", {str(out)!r}, "--format", "csv", "-c"]))
 """
     ready = [tmp_path / f"ready{number}" for number in range(8)]
-    processes = [subprocess.Popen([sys.executable, "-c", code, str(path)]) for path in ready]
+    processes = [PreloadedPopen([sys.executable, "-c", code, str(path)]) for path in ready]
     try:
         while not all(path.exists() for path in ready):
             assert all(process.poll() is None for process in processes)
@@ -157,7 +158,7 @@ from probe_core.files.claim import claimed
 with claimed(pathlib.Path(sys.argv[1]), {STAMP!r}):
     os._exit(1)
 """
-    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
+    preloaded.run([sys.executable, "-c", code, str(tmp_path)], check=False)
     assert [path.name for path in tmp_path.iterdir()] == [f".{STAMP}.claim"]
     with claimed(tmp_path, STAMP) as stamp:
         assert stamp == NEXT
@@ -212,5 +213,5 @@ def test_the_demonstration(probe: Any, tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_pipe_in_the_place_of_a_claim_holds_nobody_up(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / ".20250101000000.claim")
     code = f"from pathlib import Path; from probe_core.files.claim import claimed\nwith claimed(Path({str(tmp_path)!r}), '{STAMP}') as found: print(found)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = preloaded.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stdout == f"{STAMP}\n", done.stderr

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.programs import preloaded
 from support.runs.details_csv import output, row, write
 from support.runs.recorded import forward, tensor, write_run
 from support.sampling import sampled
@@ -132,7 +133,7 @@ def test_regular_files_alone(tmp_path: Path, given_as: str, kind: str) -> None:
         else:
             path.mkdir()
         command = [*(YAML | OTHERS)[given_as](tmp_path, path)]
-        done = subprocess.run(
+        done = preloaded.run(
             [sys.executable, "-m", "probe_core.cli", *map(str, command)],
             capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
@@ -152,7 +153,7 @@ def test_pipes_within_a_run(tmp_path: Path, name: str, ranks: int) -> None:
     (roots[0] / "rank0" / name).unlink(missing_ok=True)
     os.mkfifo(roots[0] / "rank0" / name)
     command = ["compare", *map(str, roots), "-o", str(tmp_path / "o"), "--format", "csv", "-j", "1"]
-    done = subprocess.run(
+    done = preloaded.run(
         [sys.executable, "-m", "probe_core.cli", *command],
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.programs import preloaded
 from support.runs.recorded import forward, tensor, write_run, write_tensor_run
 
 from probe_core import engine
@@ -250,7 +251,7 @@ def short() -> Iterator[Path]:
 
 def apart(temporary: Path, *arguments: str | Path) -> Any:
     """``probe compare`` in a process of its own, whose workers leave their temporary files there as well."""
-    return subprocess.run(
+    return preloaded.run(
         [sys.executable, "-m", "probe_core.cli", "compare", *map(str, arguments)],
         capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
         env={**os.environ, "TMPDIR": str(temporary)},

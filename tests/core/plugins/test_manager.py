@@ -19,6 +19,7 @@ import yaml
 from probe_metrics.hooks import probe_metrics
 from probe_sample.hooks import probe_metrics as sample_metrics
 from support import ROOT, TESTS
+from support.programs import preloaded
 
 from probe_core.cli.main import run
 from probe_core.errors import UserError
@@ -44,7 +45,7 @@ def install(source: Path, into: Path) -> None:
 
 def probe(*arguments: str | Path, site: Path | None = None, **environment: str) -> Any:
     """``probe`` in a process of its own, with the packages in ``site`` besides the installed ones."""
-    return subprocess.run(
+    return preloaded.run(
         [sys.executable, "-m", "probe_core.cli", *map(str, arguments)],
         capture_output=True,
         text=True,

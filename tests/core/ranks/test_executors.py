@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.programs import preloaded
 from support.runs.many_ranks import (  # noqa: F401
     FORMATS,
     GOOD,
@@ -146,7 +147,7 @@ def test_a_long_path_for_temporary_files(pair: Any, tmp_path: Path) -> None:
     """Batch systems give each job a directory of its own."""
     home = tmp_path / ("job" * 40)
     home.mkdir()
-    done = subprocess.run(
+    done = preloaded.run(
         [sys.executable, "-m", "probe_core.cli", "compare", *map(str, pair([0, 1], [0, 1])), "-o", str(tmp_path / "o"), "-j", "2"],
         capture_output=True, text=True, timeout=60, env={**os.environ, "TMPDIR": str(home)},
     )  # fmt: skip
@@ -208,7 +209,7 @@ def deadly(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Any]:
     (info / "entry_points.txt").write_text("[probe]\ndeadly = probe_deadly\n")
 
     def run(*arguments: str | Path) -> Any:
-        return subprocess.run(
+        return preloaded.run(
             [sys.executable, "-m", "probe_core.cli", *map(str, arguments), "--metric", "deadly"],
             capture_output=True,
             text=True,

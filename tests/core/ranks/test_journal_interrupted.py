@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 from support.programs.interrupts import let_interrupts_in
+from support.programs.preloaded import PreloadedPopen
 from support.runs.recorded import forward, tensor, write_run
 from support.runs.resumed import (
     GOOD,
@@ -81,7 +82,7 @@ class Command:
         self._processes: list[subprocess.Popen[str]] = []
 
     def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
+        process = PreloadedPopen(
             [sys.executable, "-m", "probe_core.cli", "compare", *map(str, arguments), "-o", str(self.out),
              "--metric", "held", "--format", "csv,jsonl"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 from probe_dask.hooks import probe_executors
 from support.programs.interrupts import let_interrupts_in
+from support.programs.preloaded import PreloadedPopen
 from support.runs.recorded import forward, tensor, write_run
 
 from probe_core import engine
@@ -132,7 +133,7 @@ class Cluster:
 
     def compare(self, *arguments: str | Path) -> subprocess.Popen[str]:
         """``probe compare`` on this cluster, in a process group of its own."""
-        process = subprocess.Popen(
+        process = PreloadedPopen(
             [sys.executable, "-m", "probe_core.cli", "compare", *map(str, arguments), "--metric", "held"],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             env=self.environment, start_new_session=True, preexec_fn=let_interrupts_in,
@@ -148,7 +149,7 @@ class Cluster:
             process.wait(20)
 
     def _start(self, module: str, *arguments: str) -> subprocess.Popen[Any]:
-        process = subprocess.Popen(
+        process = PreloadedPopen(
             [sys.executable, "-m", f"distributed.cli.{module}", *arguments],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             env=self.environment, start_new_session=True, cwd=self._home,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support import DATA
+from support.programs import preloaded
 
 HIDE = """
 import importlib.util
@@ -46,7 +46,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_pre_check_says_how_to_install_it(run: Path, tmp_path: Path) -> None:
     dump = run / "ms_mix_tensor" / "dump.json"
     line = [sys.executable, "-c", PROBE, "run_ut", "--framework", "mindspore", "-api_info", str(dump)]
-    done = subprocess.run([*line, "-o", str(tmp_path / "out")], capture_output=True, text=True, cwd=tmp_path)
+    done = preloaded.run([*line, "-o", str(tmp_path / "out")], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 2, done.stderr
     assert "needs mindspore, which is not installed" in done.stderr
     assert "pip install mindspore==2.10.0" in done.stderr and "Traceback" not in done.stderr
@@ -59,7 +59,7 @@ def test_either_framework_may_be_missing(module: str, tmp_path: Path) -> None:
         (tmp_path / "mindspore").mkdir()
         (tmp_path / "mindspore" / "__init__.py").touch()
     code = HIDE.format(module=module)
-    said = subprocess.run(
+    said = preloaded.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True
     )
     assert f"needs {module}, which is not installed. Install it with: pip install {module}" in said.stdout
@@ -70,7 +70,7 @@ def test_a_directory_of_that_name_is_no_mindspore(tmp_path: Path) -> None:
         pytest.skip("MindSpore is installed here")
     (tmp_path / "mindspore").mkdir()
     code = HIDE.format(module="nothing")
-    said = subprocess.run(
+    said = preloaded.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True
     )
     assert "needs mindspore, which is not installed" in said.stdout

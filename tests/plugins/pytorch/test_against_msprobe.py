@@ -15,6 +15,7 @@ import pytest
 import torch
 from against_msprobe import Agreement, agreement, explained, find
 from probe_pytorch.debugger import PrecisionDebugger
+from support.programs.preloaded import PreloadedPopen
 
 CASES = [
     ("tensor_L1_edge", "edge", "L1", "tensor"),
@@ -97,8 +98,8 @@ def test_two_ranks(runs: Any, tmp_path: Path) -> None:
         "script = sys.argv[1]; sys.argv = sys.argv[1:]; runpy.run_path(script, run_name='__main__')"
     )
     ranks = [
-        subprocess.Popen(
-            [sys.executable, "-W", "ignore", "-c", code, *arguments(case, "bench", out, level, task)],
+        PreloadedPopen(
+            [sys.executable, "-c", code, *arguments(case, "bench", out, level, task)],
             env={**os.environ, "RANK": str(rank), "RECORDER": "probe_pytorch"},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )

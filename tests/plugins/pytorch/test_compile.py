@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import torch
 import torch._dynamo
 import torch.nn.functional as F
 from support import TESTS
+from support.programs import preloaded
 from support.runs.recording import Recording, recording
 from torch import nn
 from torch._dynamo.testing import CompileCounterWithBackend
@@ -171,7 +171,7 @@ def test_probe_run_says_that_nothing_is_compiled(tmp_path: Path) -> None:
         "fast(torch.randn(2, 4)).sum().backward()\n"
     )
     command = [sys.executable, "-m", "probe_core.cli", "run", "-o", str(tmp_path / "run"), str(script)]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = preloaded.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("runs uncompiled in the whole run") == 1
     assert "global hooks" not in done.stderr
@@ -190,8 +190,8 @@ def test_a_tapped_model_trains_as_the_compiled_one(tmp_path: Path, net: str) -> 
     results = []
     for mode in ("plain", "plain", "tap"):
         (tmp_path / mode).mkdir(exist_ok=True)
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", str(program), net, str(tmp_path / mode), mode],
+        done = preloaded.run(
+            [sys.executable, str(program), net, str(tmp_path / mode), mode],
             capture_output=True, text=True, env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "cache")},
         )  # fmt: skip
         if "InvalidCxxCompiler" in done.stderr:

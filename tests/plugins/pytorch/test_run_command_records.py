@@ -17,7 +17,9 @@ from typing import Any
 import pytest
 from probe_pytorch.reader import PyTorchReader
 from support.faults.failing_writes import FailingWrites
+from support.programs import preloaded
 from support.programs.interrupts import let_interrupts_in
+from support.programs.preloaded import PreloadedPopen
 from support.runs.scripts import (
     TRAIN,
     filled_steps,
@@ -236,7 +238,7 @@ def apart(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     commands += [
         f"run -o seed{i} --task tensor --level L1 --seed {seed} seeded.py" for i, seed in enumerate((7, 7, 8))
     ]
-    done = subprocess.run(
+    done = preloaded.run(
         [sys.executable, "-c", textwrap.dedent(SEVERAL), *commands],
         cwd=root,
         capture_output=True,
@@ -286,7 +288,7 @@ def test_interrupted_from_the_keyboard() -> None:
         path,
     ]
     pipe = subprocess.PIPE
-    with subprocess.Popen(
+    with PreloadedPopen(
         command, stdout=pipe, stderr=pipe, text=True, preexec_fn=let_interrupts_in
     ) as process:
         assert process.stdout is not None

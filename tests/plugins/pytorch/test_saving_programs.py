@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import os
 import pickle
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from support import TESTS
+from support.programs import preloaded
 from support.programs.saved_models import GRAPHS, dicts_of_hooks, hooked, net, outcome, step, to_bytes, words
 from support.runs.recording import recording
 from torch import nn
@@ -39,9 +41,8 @@ LOADER = """\
 def run(*arguments: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
     """A process of python that finds the modules of the tests."""
     command = [sys.executable, *map(str, arguments)]
-    program = subprocess.run(
-        command, cwd=cwd, env={"PATH": "", "PYTHONPATH": str(TESTS)}, capture_output=True, text=True
-    )
+    env = {**os.environ, "PATH": "", "PYTHONPATH": str(TESTS)}
+    program = preloaded.run(command, cwd=cwd, env=env, capture_output=True, text=True)
     assert not program.returncode, program.stderr
     return program
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+from support.programs import preloaded
 from support.sampling import sampled
 
 SCRIPT = """\
@@ -75,7 +75,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def told(place: Path, *command: str, options: tuple[str, ...] = ()) -> tuple[str, list[str]]:
     """Run the script; its output, and the place and the text of each warning in their order."""
-    done = subprocess.run(
+    done = preloaded.run(
         [sys.executable, *options, *command], cwd=place, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import subprocess
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 import torch
 from probe_pytorch.seeds import LARGEST_SEED, seed_all
 from support import TESTS
+from support.programs import preloaded
 
 from probe_core.errors import UserError
 
@@ -242,7 +242,7 @@ def checks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return the failure of each check."""
     tests, run = TESTS, tmp_path_factory.mktemp("dropout") / "run"
     command = [sys.executable, "-c", DROPOUT, str(tests), str(run)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = preloaded.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     found: dict[str, str] = json.loads(done.stdout)
     return found

@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from probe_pytorch import statistics
 from probe_pytorch.statistics import NOTHING, Four, from_results, measure
+from support.cases import every
 from support.measuring import PROPERTY
 
 FEW = settings(PROPERTY, max_examples=30)
@@ -99,8 +100,8 @@ def as_on_a_device(tensor: torch.Tensor) -> Four:
 
 
 WAYS = {"kernel": by_kernel, "torch": by_torch, "device": as_on_a_device}
-every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-every_dtype = pytest.mark.parametrize("name", DTYPES)
+every_way = every("way", WAYS.values(), ids=WAYS)
+every_dtype = every("name", DTYPES)
 
 
 @st.composite
@@ -126,7 +127,7 @@ def arrays(draw: st.DrawFn, dtype: Any, within: float | None = None) -> np.ndarr
     return array
 
 
-@every_dtype
+@pytest.mark.parametrize("name", DTYPES)
 @FEW
 @given(st.data())
 def test_kernel(name: str, data: st.DataObject) -> None:
@@ -135,14 +136,14 @@ def test_kernel(name: str, data: st.DataObject) -> None:
     check(data.draw(arrays(DTYPES[name], within)), name, by_kernel)
 
 
-@every_dtype
+@pytest.mark.parametrize("name", DTYPES)
 @FEW
 @given(st.data())
 def test_fallback(name: str, data: st.DataObject) -> None:
     check(data.draw(arrays(DTYPES[name], 1e150 if name == "float64" else None)), name, by_torch)
 
 
-@every_dtype
+@pytest.mark.parametrize("name", DTYPES)
 @FEW
 @given(st.data())
 def test_device(name: str, data: st.DataObject) -> None:
@@ -174,7 +175,7 @@ def test_device_in_single(name: str, data: st.DataObject) -> None:
 # -- every bit pattern, every place --------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["float16", "bfloat16", *(n for n in DTYPES if "8" in n)])
+@every("name", ["float16", "bfloat16", *(n for n in DTYPES if "8" in n)])
 def test_every_number_of_a_small_type(name: str) -> None:
     """The kernel widens halves itself."""
     kind = np.dtype(DTYPES[name])
@@ -192,7 +193,7 @@ def test_every_number_of_a_small_type(name: str) -> None:
 
 
 @every_way
-@pytest.mark.parametrize("name", [n for n in DTYPES if n not in ("float8_e8m0fnu",)])
+@every("name", [n for n in DTYPES if n not in ("float8_e8m0fnu",)])
 def test_an_extreme_is_found_at_every_place(name: str, way: Callable[[torch.Tensor], Four]) -> None:
     signed = name[0] != "u"
     for count in LENGTHS:
@@ -203,8 +204,8 @@ def test_an_extreme_is_found_at_every_place(name: str, way: Callable[[torch.Tens
 
 
 @every_way
-@pytest.mark.parametrize("name", ["float64", "float32", "float16", "bfloat16", "float8_e5m2"])
-@pytest.mark.parametrize("special", [NAN, INF, -INF], ids=str)
+@every("name", ["float64", "float32", "float16", "bfloat16", "float8_e5m2"])
+@every("special", [NAN, INF, -INF], ids=str)
 def test_what_is_not_finite_is_found_at_every_place(
     special: float, name: str, way: Callable[[torch.Tensor], Four]
 ) -> None:
@@ -244,21 +245,21 @@ FAR = [
 ]
 
 
-@pytest.mark.parametrize("values", FAR, ids=repr)
+@every("values", FAR, ids=repr)
 def test_squares_that_leave_the_range_of_double(values: list[float]) -> None:
     found = measure(torch.tensor(values, dtype=torch.float64))
     assert found[3] == pytest.approx(math.hypot(*values), rel=1e-15, abs=TINY)
     check(np.array(values), "float64", by_kernel)
 
 
-@pytest.mark.parametrize("way", [by_torch, as_on_a_device])
-@pytest.mark.parametrize("values", [FAR[0], FAR[3], FAR[4], FAR[5]], ids=repr)
+@every("way", [by_torch, as_on_a_device])
+@every("values", [FAR[0], FAR[3], FAR[4], FAR[5]], ids=repr)
 def test_the_fallback_finds_the_same_norm(values: list[float], way: Callable[[torch.Tensor], Four]) -> None:
     found = way(torch.tensor(values, dtype=torch.float64))
     assert found[3] == pytest.approx(math.hypot(*values), rel=1e-13, abs=TINY)
 
 
-@pytest.mark.parametrize("factor", [2.0**-149, 3.4e38, 1e-30, 1e30])
+@every("factor", [2.0**-149, 3.4e38, 1e-30, 1e30])
 @every_way
 def test_squares_that_leave_the_range_of_float(factor: float, way: Callable[[torch.Tensor], Four]) -> None:
     check((np.array([1.0, -0.5, 1.0]) * factor).astype(np.float32), "float32", way)
@@ -276,9 +277,9 @@ def test_halves_are_added_up_in_double(way: Callable[[torch.Tensor], Four]) -> N
 # -- whole numbers ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("way", [by_kernel, by_torch])
-@pytest.mark.parametrize(
-    ("name", "values"),
+@every("way", [by_kernel, by_torch])
+@every(
+    "name, values",
     [("int64", [2**53 + 1, -(2**53) - 3, 5]), ("int64", [2**63 - 1, -(2**63)]), ("int64", [2**63 - 1] * 17),
      ("uint64", [2**64 - 1, 2**53 + 1]), ("uint64", [2**63] * 2), ("int32", [2**31 - 1, -(2**31)]),
      ("uint32", [2**32 - 1, 2**24 + 1])],
@@ -321,8 +322,8 @@ def test_a_device_gives_the_value_four_times_too() -> None:
     assert as_on_a_device(torch.tensor(3 - 4j)) == (5.0, 5.0, 5.0, None)
 
 
-@pytest.mark.parametrize("name", [*DTYPES, *COMPLEX, "bool"])
-@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 0, 2)], ids=str)
+@every("name", [*DTYPES, *COMPLEX, "bool"])
+@every("shape", [(0,), (3, 0), (0, 0, 2)], ids=str)
 def test_without_elements_there_is_nothing(shape: tuple[int, ...], name: str) -> None:
     assert measure(torch.empty(shape, dtype=getattr(torch, name))) == NOTHING == (None,) * 4
 
@@ -333,8 +334,8 @@ def test_meta_tensors_have_nothing() -> None:
 
 
 @every_way
-@pytest.mark.parametrize(
-    ("values", "any_of", "all_of"),
+@every(
+    "values, any_of, all_of",
     [([True], True, True), ([False], False, False), ([True, False], True, False), ([False] * 40, False, False),
      ([True] * 40, True, True), ([False] * 39 + [True], True, False)],
 )  # fmt: skip
@@ -346,7 +347,7 @@ def test_bool_is_any_and_all(
     assert type(found[0]) is type(found[1]) is bool
 
 
-@every_way
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("name", COMPLEX)
 @FEW
 @given(st.data())
@@ -398,8 +399,8 @@ LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 @every_way
-@pytest.mark.parametrize("name", ["float64", "float32", "bfloat16", "int64", "int8", "int32"])
-@pytest.mark.parametrize("layout", LAYOUTS)
+@every("name", ["float64", "float32", "bfloat16", "int64", "int8", "int32"])
+@every("layout", LAYOUTS)
 def test_layout(layout: str, name: str, way: Callable[[torch.Tensor], Four]) -> None:
     tensor = LAYOUTS[layout](BASE.to(getattr(torch, name)))
     values = np.array(tensor.double().flatten().tolist())
@@ -407,7 +408,7 @@ def test_layout(layout: str, name: str, way: Callable[[torch.Tensor], Four]) -> 
     agree(way(tensor), reference(array), float(np.abs(values).max()), values.size)
 
 
-@pytest.mark.parametrize("way", [by_kernel, by_torch])
+@every("way", [by_kernel, by_torch])
 def test_the_tensor_is_left_alone(way: Callable[[torch.Tensor], Four]) -> None:
     base = torch.arange(12.0, requires_grad=True)
     for tensor in (base, base.reshape(3, 4).t(), base[::2], base.detach().long(), base.detach() > 3):
@@ -422,8 +423,8 @@ def test_the_tensor_is_left_alone(way: Callable[[torch.Tensor], Four]) -> None:
 # -- what the caller is told -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("values", "dtype", "expected"),
+@every(
+    "values, dtype, expected",
     [([1.0, 0.0, 0.5, 1.0], torch.bool, (True, False, None, None)),
      ([5.0, 1.0, 3.0, 9.0], torch.complex64, (5.0, 1.0, 3.0, None)),
      ([5.0, -1.0, 3.0, 9.0], torch.int32, (5, -1, 3.0, 9.0)),
@@ -459,8 +460,8 @@ def test_the_kernel_is_what_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     assert measure(tensor[:, 0])[0] != tensor.data_ptr()
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
+@every(
+    "arguments, error",
     [((0, 4, 0), ValueError), ((None, 0, 0), ValueError), ((None, -1, 0), ValueError), ((None, 4, 9), ValueError),
      ((None, 4, -1), ValueError), ((None, 4, 2**31), ValueError), ((), TypeError), ((None, 4), TypeError),
      ((None, 4, 0, 0), TypeError), (("x", 4, 0), TypeError), ((None, "x", 0), TypeError),

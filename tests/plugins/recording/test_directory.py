@@ -19,6 +19,7 @@ import torch
 from probe_pytorch.storage.tensors import PackedStore
 from probe_recording import confidence, directory
 from probe_recording.directory import Lock, StepDirectory, remove_tensors
+from support.programs.preloaded import PreloadedPopen
 from support.runs.recording import recording
 
 from probe_core.errors import UserError
@@ -50,7 +51,7 @@ else:
 """
 
     def __init__(self, root: Path, label: str = "rank") -> None:
-        self.process = subprocess.Popen(
+        self.process = PreloadedPopen(
             [sys.executable, "-c", self.CODE, str(root), label],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip

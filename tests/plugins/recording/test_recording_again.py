@@ -14,6 +14,8 @@ import pytest
 import torch
 from probe_pytorch.debugger import PrecisionDebugger
 from probe_recording.directory import Lock, Removed, remove_run
+from support.programs import preloaded
+from support.programs.preloaded import PreloadedPopen
 from support.runs.recording import Recording
 
 from probe_core.errors import UserError
@@ -144,7 +146,7 @@ def test_a_rank_that_is_being_written_stays(tmp_path: Path) -> None:
         "import sys, pathlib; from probe_recording.directory import Lock;"
         "lock = Lock(pathlib.Path(sys.argv[1]), 'rank3'); print('held', flush=True); sys.stdin.read()"
     )
-    other = subprocess.Popen(
+    other = PreloadedPopen(
         [sys.executable, "-c", code, str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert other.stdout is not None and other.stdout.readline() == "held\n"
@@ -194,7 +196,7 @@ def test_many_ranks_that_start_over_an_old_run(tmp_path: Path) -> None:
         "remove_run(run, label, 0, Removed());"
         "[StepDirectory(run, step, label).write('dump.json', label) for step in range(40)]"
     )
-    ranks = [subprocess.Popen([sys.executable, "-c", code, str(run), f"rank{rank}"]) for rank in range(6)]
+    ranks = [PreloadedPopen([sys.executable, "-c", code, str(run), f"rank{rank}"]) for rank in range(6)]
     assert [process.wait(60) for process in ranks] == [0] * 6
     assert len(steps(run)) == 240
     assert all(path.read_text() == path.parent.name for path in run.glob("step*/*/dump.json"))
@@ -208,7 +210,7 @@ def test_probe_run_into_the_same_directory(tmp_path: Path) -> None:
         "for _ in range(int(sys.argv[1])):\n    w(torch.ones(2)).sum().backward()\n    o.step()\n"
     )
     for count in (3, 1):
-        done = subprocess.run(
+        done = preloaded.run(
             [sys.executable, "-m", "probe_core.cli", "run", "-o", "run", str(script), str(count)],
             cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": ""},
         )  # fmt: skip

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from support import TESTS
+from support.programs.preloaded import PreloadedPopen
 
 PATIENCE = 120
 """Seconds until ranks that wait for each other are given up."""
@@ -23,7 +24,7 @@ def run_ranks(command: Sequence[str], out: Path, world: int) -> None:
             place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "PYTHONPATH": path}
             with log.open("wb") as file:
                 ranks.append(
-                    subprocess.Popen(command, env=os.environ | place, stdout=file, stderr=subprocess.STDOUT)
+                    PreloadedPopen(command, env=os.environ | place, stdout=file, stderr=subprocess.STDOUT)
                 )
         end = time.monotonic() + PATIENCE
         while any(rank.poll() is None for rank in ranks) and not any(rank.returncode for rank in ranks):

@@ -17,6 +17,7 @@ from typing import Any
 
 from support import TESTS
 from support.programs.interrupts import let_interrupts_in
+from support.programs.preloaded import PreloadedPopen
 from support.runs.recorded import scalar, tensor, write_run
 from support.standins import standin_precheck
 
@@ -198,7 +199,7 @@ class Started:
     """``probe`` in a group of processes of its own, which Ctrl-C and ``kill`` are meant for."""
 
     def __init__(self, site: Path, *arguments: str | Path, **variables: str) -> None:
-        self.process = subprocess.Popen(
+        self.process = PreloadedPopen(
             [sys.executable, "-m", "probe_core.cli", *map(str, arguments)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -19,6 +19,7 @@ from probe_pytorch.reader import PyTorchReader
 from torch import nn
 
 from support import TESTS
+from support.programs.preloaded import PreloadedPopen
 
 
 @pytest.fixture(autouse=True)
@@ -72,7 +73,7 @@ def read(directory: Path, summed: bool = True) -> dict[str, np.ndarray[Any, Any]
 
 def start_python(code: str, *arguments: object, **options: Any) -> subprocess.Popen[str]:
     """A process that runs code, with pipes to talk to it."""
-    return subprocess.Popen(
+    return PreloadedPopen(
         [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(TESTS)},
         stdin=subprocess.PIPE,

@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from support import TESTS
+from support.programs import preloaded
 from support.runs.recording import Recording
 
 LEVELS = ("L0", "L1", "mix", "L2")
@@ -101,7 +102,7 @@ def assert_data_fit(found: Recording, step: int = 0) -> int:
 
 def python(code: str, *arguments: object) -> subprocess.CompletedProcess[str]:
     """Run code in a process of its own."""
-    return subprocess.run(
+    return preloaded.run(
         [sys.executable, "-c", textwrap.dedent(code), *map(str, arguments)],
         env={**os.environ, "PYTHONPATH": str(TESTS)},
         capture_output=True,

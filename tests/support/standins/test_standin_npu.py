@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import subprocess
 import sys
 import textwrap
 
 import pytest
 
 from support import TESTS
+from support.programs import preloaded
 
 START = """
 import copy, gc, io, weakref
@@ -48,7 +48,7 @@ def script(text: str) -> None:
     path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
     # torch_npu, where it is installed, would take the name first.
     environment = {**os.environ, "PYTHONPATH": path, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
-    done = subprocess.run(
+    done = preloaded.run(
         [sys.executable, "-c", START + textwrap.dedent(text)], capture_output=True, text=True, env=environment
     )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from probe_diagnosis.collectives import laws
+from support.cases import every
 from support.measuring import PROPERTY
 from support.runs.collectives import FLOATS, INTS, Array
 
-by_float = pytest.mark.parametrize("dtype", FLOATS, ids=str)
-by_int = pytest.mark.parametrize("dtype", INTS, ids=str)
+by_float = every("dtype", FLOATS, ids=str)
+by_int = every("dtype", INTS, ids=str)
 # -- what a group delivers, by other means --------------------------------------------------------------
 
 
@@ -74,8 +75,8 @@ def draws(number: int, ranks: int, dtype: np.dtype[Any], size: int = 40) -> list
 
 
 @by_float
-@pytest.mark.parametrize("operation", ["SUM", "AVG", "PRODUCT", "MAX", "MIN"])
-@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
+@every("operation", ["SUM", "AVG", "PRODUCT", "MAX", "MIN"])
+@every("ranks", [1, 2, 3, 8])
 def test_every_order_of_adding_keeps_the_law(dtype: np.dtype[Any], operation: str, ranks: int) -> None:
     given = draws(ranks, ranks, dtype)
     if operation == "PRODUCT":
@@ -85,7 +86,7 @@ def test_every_order_of_adding_keeps_the_law(dtype: np.dtype[Any], operation: st
 
 
 @by_float
-@pytest.mark.parametrize("operation", ["SUM", "AVG"])
+@every("operation", ["SUM", "AVG"])
 def test_adding_by_halves_and_in_wider_numbers_keeps_the_law(dtype: np.dtype[Any], operation: str) -> None:
     given = draws(5, 8, dtype)
     halves = [given, *([] for _ in range(3))]
@@ -99,7 +100,7 @@ def test_adding_by_halves_and_in_wider_numbers_keeps_the_law(dtype: np.dtype[Any
 
 
 @by_float
-@pytest.mark.parametrize("operation", ["SUM", "AVG", "PRODUCT"])
+@every("operation", ["SUM", "AVG", "PRODUCT"])
 def test_more_than_rounding_breaks_the_law(dtype: np.dtype[Any], operation: str) -> None:
     given = [np.abs(array) + np.array(1, dtype) for array in draws(1, 3, dtype)]
     right = folded(given, operation).astype(np.float64)
@@ -121,7 +122,7 @@ def test_a_rank_left_out_or_counted_twice_breaks_the_law(dtype: np.dtype[Any]) -
 
 
 @by_float
-@pytest.mark.parametrize("operation", ["MAX", "MIN"])
+@every("operation", ["MAX", "MIN"])
 def test_max_and_min_do_not_round(dtype: np.dtype[Any], operation: str) -> None:
     given = draws(3, 3, dtype)
     found = folded(given, operation)
@@ -130,7 +131,7 @@ def test_max_and_min_do_not_round(dtype: np.dtype[Any], operation: str) -> None:
 
 
 @by_int
-@pytest.mark.parametrize("operation", ["SUM", "PRODUCT", "MAX", "MIN", "BAND", "BOR", "BXOR"])
+@every("operation", ["SUM", "PRODUCT", "MAX", "MIN", "BAND", "BOR", "BXOR"])
 def test_whole_numbers_are_exact(dtype: np.dtype[Any], operation: str) -> None:
     random = np.random.default_rng(5)
     given = [random.integers(0, 5, 30).astype(dtype) for _ in range(3)]
@@ -190,7 +191,7 @@ def test_complex_numbers_add_up() -> None:
     assert broken(given[0], given, "AVG")
 
 
-@pytest.mark.parametrize("operation", ["BAND", "BOR", "BXOR", "MAX", "MIN"])
+@every("operation", ["BAND", "BOR", "BXOR", "MAX", "MIN"])
 def test_truth_values(operation: str) -> None:
     given = [np.array([False, False, True, True]), np.array([False, True, False, True])]
     table = {"BAND": "FFFT", "MIN": "FFFT", "BOR": "FTTT", "MAX": "FTTT", "BXOR": "FTTF"}[operation]
@@ -198,7 +199,7 @@ def test_truth_values(operation: str) -> None:
     assert not broken(right, given, operation) and broken(~right, given, operation)
 
 
-@pytest.mark.parametrize("operation", ["PREMUL_SUM", "UNUSED", ""])
+@every("operation", ["PREMUL_SUM", "UNUSED", ""])
 def test_an_operation_that_is_not_known_is_refused(operation: str) -> None:
     with pytest.raises(ValueError):
         laws.reduce([np.ones(2)], operation)
@@ -211,7 +212,7 @@ INF, NAN = np.inf, np.nan
 
 
 @by_float
-@pytest.mark.parametrize(
+@every(
     "ours, theirs, due, operation",
     [
         (INF, 1.0, INF, "SUM"),
@@ -235,8 +236,8 @@ def test_nan_and_inf_are_due(
 
 
 @by_float
-@pytest.mark.parametrize("operation", ["SUM", "AVG", "MAX"])
-@pytest.mark.parametrize("found", [NAN, INF, -INF])
+@every("operation", ["SUM", "AVG", "MAX"])
+@every("found", [NAN, INF, -INF])
 def test_nan_and_inf_that_are_not_due_break_the_law(
     dtype: np.dtype[Any], operation: str, found: float
 ) -> None:
@@ -247,15 +248,15 @@ def test_nan_and_inf_that_are_not_due_break_the_law(
 
 
 @by_float
-@pytest.mark.parametrize("found", [0.0, INF, -INF])
+@every("found", [0.0, INF, -INF])
 def test_a_number_where_nan_is_due_breaks_the_law(dtype: np.dtype[Any], found: float) -> None:
     given = [np.array([NAN, 1.0]).astype(dtype), np.array([1.0, 1.0]).astype(dtype)]
     assert broken(np.array([found, 2.0]).astype(dtype), given, "SUM")
 
 
 @by_float
-@pytest.mark.parametrize("operation", ["SUM", "AVG", "PRODUCT"])
-@pytest.mark.parametrize("found", [3.0, 0.0, -INF, NAN])
+@every("operation", ["SUM", "AVG", "PRODUCT"])
+@every("found", [3.0, 0.0, -INF, NAN])
 def test_another_number_where_inf_is_due_breaks_the_law(
     dtype: np.dtype[Any], operation: str, found: float
 ) -> None:
@@ -265,16 +266,14 @@ def test_another_number_where_inf_is_due_breaks_the_law(
     assert broken(right, given, operation)
 
 
-@pytest.mark.parametrize(
-    "dtype, large", [(np.float16, 60_000.0), (ml_dtypes.bfloat16, 3e38), (np.float32, 3e38)]
-)
+@every("dtype, large", [(np.float16, 60_000.0), (ml_dtypes.bfloat16, 3e38), (np.float32, 3e38)])
 def test_a_sum_that_leaves_its_range_is_infinite(dtype: Any, large: float) -> None:
     given = [np.array([large, -large]).astype(dtype)] * 2
     assert not broken(np.array([INF, -INF]).astype(dtype), given, "SUM")
     assert not broken(np.array([INF, INF]).astype(dtype), given, "PRODUCT")
 
 
-@pytest.mark.parametrize("operation, values", [("SUM", (6e4, 6e4, -6e4)), ("AVG", (6e4, 6e4, 6e4))])
+@every("operation, values", [("SUM", (6e4, 6e4, -6e4)), ("AVG", (6e4, 6e4, 6e4))])
 def test_a_sum_that_leaves_its_range_on_the_way(operation: str, values: Sequence[float]) -> None:
     """An average of large numbers, of which gloo makes the sum first, in their own precision."""
     given = [np.array([value], np.float16) for value in values]
@@ -282,7 +281,7 @@ def test_a_sum_that_leaves_its_range_on_the_way(operation: str, values: Sequence
     assert not broken(folded(given, operation), given, operation)
 
 
-@pytest.mark.parametrize(
+@every(
     "operation, values", [("AVG", (6e-8, 0.0)), ("AVG", (6e-8, 6e-8, 6e-8, 0.0)), ("PRODUCT", (1e-4, 1e-4))]
 )
 def test_what_is_too_small_for_its_dtype_vanishes(operation: str, values: Sequence[float]) -> None:
@@ -290,7 +289,7 @@ def test_what_is_too_small_for_its_dtype_vanishes(operation: str, values: Sequen
     assert not broken(folded(given, operation), given, operation)
 
 
-@pytest.mark.parametrize("operation, left", [("MAX", 2.0), ("MIN", 1.0)])
+@every("operation, left", [("MAX", 2.0), ("MIN", 1.0)])
 def test_max_and_min_may_drop_nan(operation: str, left: float) -> None:
     """Two ranks on gloo: nan of the first rank stays, nan of the second is dropped."""
     given = [np.array([NAN, 1.0, 1.0], np.float32), np.array([1.0, NAN, 2.0], np.float32)]
@@ -299,9 +298,9 @@ def test_max_and_min_may_drop_nan(operation: str, left: float) -> None:
     assert not broken(found, given, operation)
 
 
-@pytest.mark.parametrize(
+@every(
     "dtype",
-    [np.dtype(np.int64), *(pytest.param(one) for one in INTS[:-1])],
+    [np.dtype(np.int64), *(one for one in INTS[:-1])],
     ids=str,
 )
 def test_sums_of_whole_numbers_wrap_around(dtype: np.dtype[Any]) -> None:
@@ -315,7 +314,7 @@ def test_a_sum_of_truth_values_is_true_or_false() -> None:
     assert not broken(np.array([True, True, False]), given, "SUM")
 
 
-@pytest.mark.parametrize(
+@every(
     "sent, arrived",
     [
         (np.array([1.0], np.float32), np.nextafter(np.array([1.0], np.float32), np.float32(2))),
@@ -324,17 +323,17 @@ def test_a_sum_of_truth_values_is_true_or_false() -> None:
         (np.array([1.0], ml_dtypes.bfloat16), np.array([1.0078125], ml_dtypes.bfloat16)),
         (np.array([5e-324]), np.array([0.0])),
         (np.array([NAN]), np.array([1.0])),
-        pytest.param(np.array([INF]), np.array([-INF])),
-        pytest.param(np.array([INF]), np.array([NAN])),
+        (np.array([INF]), np.array([-INF])),
+        (np.array([INF]), np.array([NAN])),
         (np.array([3]), np.array([4])),
         (np.array([True]), np.array([False])),
         (np.array([1 + 2j]), np.array([1 - 2j])),
         (np.array([1.0, 2.0]), np.array([2.0, 1.0])),
         (np.array([1.0, 2.0]), np.array([1.0])),
-        pytest.param(np.array([2**53]), np.array([2**53 + 1])),
-        pytest.param(np.array([2**63], "u8"), np.array([2**63 + 1], "u8")),
-        pytest.param(np.array([0.0]), np.array([-0.0])),
-        pytest.param(np.array([0x7FC00000], "u4").view("f4"), np.array([0x7FC00001], "u4").view("f4")),
+        (np.array([2**53]), np.array([2**53 + 1])),
+        (np.array([2**63], "u8"), np.array([2**63 + 1], "u8")),
+        (np.array([0.0]), np.array([-0.0])),
+        (np.array([0x7FC00000], "u4").view("f4"), np.array([0x7FC00001], "u4").view("f4")),
     ],
 )
 def test_what_is_moved_arrives_bit_by_bit(sent: Array, arrived: Array) -> None:

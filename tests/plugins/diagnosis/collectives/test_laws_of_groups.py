@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import pytest
+from support.cases import every
 from support.runs.collectives import (
     FLOATS,
     INTS,
@@ -171,7 +171,7 @@ DELIVER: dict[str, Deliver] = {
     "all_to_all_single": deliver_all_to_all_single,
     "split sizes": deliver_all_to_all_split,
 }
-by_api = pytest.mark.parametrize("api", DELIVER)
+by_api = every("api", DELIVER)
 
 
 def rubbish(size: int) -> Array:
@@ -179,12 +179,12 @@ def rubbish(size: int) -> Array:
 
 
 GROUPS = [((0, 1), ()), ((0, 1, 2, 3), ()), ((0, 2), (1, 3)), ((3, 1, 2), (0,))]
-BUFFERS = pytest.mark.parametrize("buffer", [None, rubbish], ids=["null", "rubbish"])
+BUFFERS = every("buffer", [None, rubbish], ids=["null", "rubbish"])
 
 
 @by_api
 @BUFFERS
-@pytest.mark.parametrize("groups", GROUPS, ids=str)
+@every("groups", GROUPS, ids=str)
 def test_calls_that_keep_their_law(api: str, buffer: Any, groups: Any) -> None:
     """Twice in each group, the groups one behind the other; in the order of the group, whatever that is."""
     ranks = world(*sorted(itertools.chain(*groups)))
@@ -243,7 +243,7 @@ def test_values_of_another_rank_in_the_wrong_place_are_named(api: str) -> None:
 
 
 @by_api
-@pytest.mark.parametrize("is_recorded", [True, False], ids=["unreadable", "not recorded"])
+@every("is_recorded", [True, False], ids=["unreadable", "not recorded"])
 def test_tensors_that_are_missing_are_counted(api: str, is_recorded: bool) -> None:
     ranks = world(0, 1)
     DELIVER[api](ranks, (0, 1), None, {"group": Group((0, 1))})
@@ -271,8 +271,8 @@ def test_a_rank_of_the_group_that_is_missing_is_counted(api: str) -> None:
     assert found.unchecked == {"a rank of the group has no record of the call": 2}
 
 
-@pytest.mark.parametrize("lost", [0, 1, 2])
-@pytest.mark.parametrize("api", ["all_reduce", "all_gather", "reduce_scatter_tensor", "all_to_all_single"])
+@every("lost", [0, 1, 2])
+@every("api", ["all_reduce", "all_gather", "reduce_scatter_tensor", "all_to_all_single"])
 def test_a_rank_of_the_default_group_that_is_missing_is_counted(api: str, lost: int) -> None:
     """Somewhere the run says how many ranks there are; else nobody can know what is missing."""
     ranks = world(0, 1, 2)
@@ -292,7 +292,7 @@ def test_one_rank_lacks_a_call() -> None:
     assert found.unchecked == {"a rank of the group has no record of the call": 1}
 
 
-@pytest.mark.parametrize("operation", ["PREMUL_SUM", "UNUSED", "x" * 500])
+@every("operation", ["PREMUL_SUM", "UNUSED", "x" * 500])
 def test_an_operation_that_is_not_known_is_counted(operation: str) -> None:
     ranks = world(0, 1)
     for rank in ranks:
@@ -302,7 +302,7 @@ def test_an_operation_that_is_not_known_is_counted(operation: str) -> None:
     assert why.startswith("the operation") and len(why) < 80 and found.unchecked[why] == 2
 
 
-@pytest.mark.parametrize("text", ["sum", "ReduceOp.SUM", "RedOpType.SUM", None])
+@every("text", ["sum", "ReduceOp.SUM", "RedOpType.SUM", None])
 def test_the_operation_in_other_words(text: Any) -> None:
     ranks = world(0, 1)
     for rank in ranks:
@@ -325,7 +325,7 @@ def test_arguments_by_keyword_in_any_order() -> None:
     assert named(checked(ranks)) == [(rank, "Distributed.all_reduce.1.forward") for rank in (0, 1)]
 
 
-@pytest.mark.parametrize("words", [{"src": 3}, {"group_src": 1}, {"src": None, "group_src": 1}])
+@every("words", [{"src": 3}, {"group_src": 1}, {"src": None, "group_src": 1}])
 def test_the_rank_that_gives_by_its_number_in_the_world_or_in_the_group(words: dict[str, Any]) -> None:
     ranks = world(1, 3)
     for rank in ranks:
@@ -358,7 +358,7 @@ def test_other_calls_and_other_phases_are_none_of_its_business() -> None:
     assert (found.kept, found.breaches, found.unchecked) == (0, [], {})
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, *INTS, np.dtype(bool)], ids=str)
+@every("dtype", [*FLOATS, *INTS, np.dtype(bool)], ids=str)
 def test_values_of_every_dtype_are_moved(dtype: np.dtype[Any]) -> None:
     given = {rank: np.array([[rank, 1], [2, 3]]).astype(dtype) for rank in (0, 1)}
     for wrong in (False, True):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.programs import preloaded
 from support.runs.precheck_runs import (
     call,
     config,
@@ -176,7 +176,7 @@ def test_the_printed_command_has_the_options_of_the_run(
 
 def test_nothing_but_the_summary_in_a_pipe(tmp_path: Path) -> None:
     dump = write_run(tmp_path / "run", {"Torch.nosuch.0.forward": call(drawn([3]))})
-    done = subprocess.run(
+    done = preloaded.run(
         [sys.executable, "-m", "probe_core.cli", "run_ut", "-api_info", dump, "-o", tmp_path / "out"],
         capture_output=True,
         text=True,

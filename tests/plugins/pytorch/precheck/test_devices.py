@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import types
 from collections.abc import Callable
@@ -15,6 +14,7 @@ import pytest
 import torch
 from probe_pytorch.precheck.devices import CPU, accelerator, device_for
 from support import ROOT, TESTS
+from support.programs import preloaded
 from support.runs.prechecked import live
 
 from probe_core.errors import UserError
@@ -191,7 +191,7 @@ def on_an_npu(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[st
     paths = [str(TESTS), *filter(None, [os.environ.get("PYTHONPATH")])]
 
     def run(*arguments: str) -> dict[str, Any]:
-        done = subprocess.run(
+        done = preloaded.run(
             [sys.executable, "-c", NPU, str(path / "step0" / "rank" / "dump.json"), *arguments],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},

@@ -6,7 +6,6 @@ import ast
 import math
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ from probe_pytorch.precheck.error_data import Kept, literal, script
 from probe_pytorch.precheck.raising import Raising, tensors_in
 from probe_pytorch.precheck.rebuild import Arguments
 from probe_pytorch.precheck.runner import PyTorchRunner
+from support.programs import preloaded
 from support.runs.prechecked import ERROR, PASS, Checked, call, leaf, live, value, written
 from support.runs.recorded import forward
 from torch.nn import functional as F
@@ -62,7 +62,7 @@ KERNELS = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE")
 def run_alone(*scripts: Path) -> list[str]:
     """Run each script in an environment of its own: no probe, another directory, the same kernels."""
     kernels = {name: os.environ[name] for name in KERNELS if name in os.environ}
-    done = subprocess.run(
+    done = preloaded.run(
         [sys.executable, "-I", "-c", ALONE, *map(str, scripts)],
         cwd="/",
         env={"PATH": os.defpath, "OMP_NUM_THREADS": "1", **kernels},
@@ -328,7 +328,7 @@ def test_the_script_of_a_fused_operator(tmp_path: Path) -> None:
     assert "torch_npu.npu_rms_norm(*positional, **keywords)" in text
     assert f"SAVED = '{name}'" in text
     assert {f"{name}.forward.output.bench.0.pt", f"{name}.backward.output.bench.0.pt"} <= names(directory)
-    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+    done = preloaded.run([sys.executable, script], capture_output=True, text=True, timeout=60)
     assert "No module named 'torch_npu'" in done.stderr
 
 
@@ -352,7 +352,7 @@ def test_the_script_takes_the_saved_reference(tmp_path: Path) -> None:
     calls.calls[name] = call(name, leaf(torch.randn(3, 8)), leaf(torch.rand(8) + 1))
     script = calls.save(calls[name])
     stand_in(directory)
-    done = subprocess.run([sys.executable, script, "cpu"], capture_output=True, text=True, timeout=60)
+    done = preloaded.run([sys.executable, script, "cpu"], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert "against saved reference" in done.stdout
     bench = torch.load(directory / f"{name}.forward.output.bench.0.pt", weights_only=True)

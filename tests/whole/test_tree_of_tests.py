@@ -1,0 +1,48 @@
+"""The tests mirror the tree that they test, in files of at most 600 lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support import ROOT, TESTS
+
+LONGEST = 600
+LIVE = "plugins/mindspore/live"
+"""Tests that need MindSpore, which run in an environment of their own."""
+FILES = [
+    path
+    for path in sorted(TESTS.rglob("*.py"))
+    if not {"data", "build", "__pycache__"} & {*path.relative_to(TESTS).parts}
+]
+
+
+def mirrored(folder: Path) -> Path:
+    """Return the folder whose modules the tests in ``folder`` are of."""
+    room, *parts = folder.relative_to(TESTS).parts
+    if room == "core":
+        return ROOT.joinpath("probe_core", *parts)
+    return ROOT.joinpath("plugins", parts[0], f"probe_{parts[0]}", *parts[1:])
+
+
+def test_no_file_is_longer_than_600_lines() -> None:
+    assert len(FILES) > 300
+    lengths = {path: len(path.read_text("utf-8").splitlines()) for path in FILES}
+    assert {str(path): length for path, length in lengths.items() if length > LONGEST} == {}
+
+
+def test_folders_of_tests_are_those_of_the_product() -> None:
+    folders = {path.parent for path in FILES if path.name.startswith("test_")}
+    rooms = {folder for folder in folders if folder.relative_to(TESTS).parts[0] in ("core", "plugins")}
+    rooms -= {TESTS / "core", TESTS / LIVE}
+    assert len(rooms) > 20
+    assert not [str(folder) for folder in rooms if not mirrored(folder).is_dir()]
+
+
+@pytest.mark.parametrize(
+    "package", sorted(path.name for path in (ROOT / "plugins").iterdir() if path.is_dir())
+)
+def test_every_plugin_has_tests(package: str) -> None:
+    if not (ROOT / "plugins" / package / f"probe_{package}").is_dir():
+        pytest.skip("a distribution without code")
+    assert list((TESTS / "plugins" / package).rglob("test_*.py"))
