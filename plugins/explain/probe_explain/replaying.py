@@ -134,16 +134,16 @@ def _direction(
     if isinstance(moved, tuple):
         references = {other.name: other.reference for other in moved}
     sizes = _sizes(call)
-    return tuple(
-        measure(
-            result,
-            call.api,
-            direction,
-            _length(sizes, result.reference.size),
-            references.get(result.name),
-        )
-        for result in results
-    )
+    found: list[Measured] = []
+    doubt = ""
+    for result in results:
+        length, other = _length(sizes, result.reference.size), references.get(result.name)
+        measured = measure(result, call.api, direction, length, other)
+        if measured.is_beyond and result.doubt and moved is not None:
+            doubt = result.doubt
+        else:
+            found.append(measured)
+    return tuple(found) or doubt
 
 
 def _sizes(call: Call) -> list[int]:

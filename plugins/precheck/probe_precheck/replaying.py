@@ -19,11 +19,14 @@ class Recomputed(NamedTuple):
         name: The place in the record, such as ``output.0``.
         recorded: The tensor as the run recorded it.
         reference: The same values, computed from the recorded inputs in higher precision.
+        doubt: The reason why the recorded tensor may hold more than what the call returned; empty if it does
+            not.
     """
 
     name: str
     recorded: Array
     reference: np.ndarray[Any, Any]
+    doubt: str = ""
 
 
 class Replay(NamedTuple):

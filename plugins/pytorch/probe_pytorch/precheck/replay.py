@@ -38,6 +38,7 @@ NO_VALUES = "an input was recorded without its values"
 NO_RESULT = "its results were recorded without their values"
 NO_GRADIENT = "the gradients that it took in were not recorded"
 OTHER_STRUCTURE = "its results were recorded in another structure than they are computed in"
+SHARED = "its gradient may hold those of other calls, which share autocast's copy of the argument"
 NO_BACKWARD = "has no backward that can be computed alone"
 NOT_COMPUTED = "returns memory that holds nothing yet"
 
@@ -124,6 +125,7 @@ def replay(call: RecordedCall, plan: Plan, rebuilder: RecordedOnly, seed: int | 
     arguments = rebuilder.arguments(call)
     plan.prepare(arguments)
     autocast, is_narrow = plan.autocast_of(arguments)
+    doubts = [SHARED if autocast is not None and is_float32(tensor) else "" for tensor in gradients]
     recorded, gradients = narrowed(recorded, autocast), narrowed(gradients, autocast)
     raising = raising_for(arguments, recorded, autocast, is_narrow)
     if seed is not None:
@@ -147,7 +149,10 @@ def replay(call: RecordedCall, plan: Plan, rebuilder: RecordedOnly, seed: int | 
             return Replay(forward, NO_BACKWARD)
         try:
             attach_api(outputs, sources, lambda: _receiver(collected), first_new)
-            return Replay(forward, _backward(call, side, rebuilder, raising, plan, collected, gradients))
+            backward = _backward(call, side, rebuilder, raising, plan, collected, gradients)
+            if isinstance(backward, tuple):
+                backward = tuple(one._replace(doubt=doubts[int(one.name[7:])]) for one in backward)
+            return Replay(forward, backward)
         except Unbuildable as error:
             return Replay(forward, one_line(error))
         except Exception as error:  # torch may raise anything; the forward is judged nevertheless
@@ -194,6 +199,11 @@ def raising_for(
     dtypes = float_dtypes(arguments) | {tensor.dtype for tensor in recorded if tensor is not None}
     above = torch.float64 if dtypes - set(HALVES) else torch.float32
     return Raising(dict.fromkeys(JUDGED, above))
+
+
+def is_float32(tensor: torch.Tensor | None) -> bool:
+    """Return True for a tensor of float32; a gradient that left autocast's copy of an argument is one."""
+    return tensor is not None and tensor.dtype is torch.float32
 
 
 def _holds(tensors: Sequence[torch.Tensor | None]) -> bool:
