@@ -21,20 +21,20 @@ KERNELS = TESTS / "support" / "programs" / "kernels.py"
 
 
 def recorded_net(path: Path, net: str, dtype: str, fault: str = "") -> Path:
-    """Record the second step of a small net in a process of its own; the directory of the step."""
-    command = [sys.executable, "-m", "probe_core.cli", "run", "-o", path, "--task", "tensor", "--step", "1"]
+    """Record a training step of a small net in a process of its own; the directory of the step."""
+    command = [sys.executable, "-m", "probe_core.cli", "run", "-o", path, "--task", "tensor", "--step", "0"]
     done = subprocess.run(
         [*map(str, command), str(KERNELS), net, dtype, *([fault] if fault else [])],
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
-    return path / "step1"
+    return path / "step0"
 
 
 def recorded_program(path: Path, program: Callable[[], object]) -> Path:
     """Record a function with tensors; the path of its ``dump.json``."""
-    with recording(path, task="tensor", level="L1", step=[0]) as found:
+    with recording(path, task="tensor", level="L1", step=[0], store="files") as found:
         found.start()
         program()
         found.stop()

@@ -145,7 +145,24 @@ class PyTorchRunner:
         kept = Kept(
             arguments, gradients, device, bench, of_device, of_bench, raising, autocast, reference is not None
         )
-        return Outcome(outputs, backward, rules.is_random(api, arguments.keywords), notes, kept)
+
+        def moved() -> Outcome:
+            from probe_pytorch.precheck.execution import run_backward
+            from probe_pytorch.precheck.replay import Moved
+
+            change = Moved(raising.to, raising.first, generator_for(self._options.seed, f"{call.name}/moved"))
+            side = side_of(arguments, torch.device("cpu"), change, with_gradients)
+            run_forward(bench_function, side, api, None, torch.device("cpu"), seed)
+            both = plain(side.output)
+            outputs = Outputs(both, both) if compared is None else _only(Outputs(both, both), compared)
+            if not gradients:
+                return Outcome(outputs)
+            numbers, given = zip(*gradients)
+            found = plain(run_backward(side, numbers, [change.tensor(gradient) for gradient in given]))
+            return Outcome(outputs, Outputs(found, found))
+
+        is_random = rules.is_random(api, arguments.keywords)
+        return Outcome(outputs, backward, is_random, notes, kept, moved=moved)
 
     def replay(self, call: Call, *, moved: bool = False) -> Replay:
         """Compute one call in higher precision, from exactly the recorded inputs.

@@ -112,9 +112,7 @@ def test_inputs_of_convolutions_stay_as_recorded(tmp_path: Path) -> None:
 
 def test_a_wrong_recorded_value_is_beside_the_right_one(tmp_path: Path) -> None:
     dump = recorded_program(tmp_path / "run", linear)
-    file = next(dump.parent.glob("dump_tensor_data/Functional.linear.0.forward.output.0.*"), None)
-    if file is None:
-        pytest.skip("tensors are packed")
+    file = dump.parent / "dump_tensor_data" / "Functional.linear.0.forward.output.0.pt"
     torch.save(torch.load(file) * 2, file)
     assert error(replayed(dump, "Functional.linear.0")) == pytest.approx(1.0)
 
