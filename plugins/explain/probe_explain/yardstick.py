@@ -83,26 +83,21 @@ def measure(
     limit = _limit(kind, api, direction, length)
     scale = max(least, _scale(reference))
     ends = _ends(kind, limit * unit)
-    error, movement = _Sum(), _Sum()
+    error, movement = _Sum(scale), _Sum(scale)
     apart = 0
     with np.errstate(all="ignore"):
         for start in range(0, recorded.size, BLOCK):
             part = slice(start, start + BLOCK)
-            own, true = recorded[part].astype(np.float64), reference[part].astype(np.float64)
-            both = np.isfinite(own) & np.isfinite(true)
-            if not both.all():
-                apart += _disagreeing(own[~both], true[~both], *ends)
-            other = None if moved is None else moved.reshape(-1)[part].astype(np.float64)
+            own, true = recorded[part], reference[part]
+            other = None if moved is None else moved.reshape(-1)[part]
+            if error.add(own, true) and (other is None or movement.add(other, true)):
+                continue
+            both = np.isfinite(own) & np.isfinite(true)  # there is nan or inf
+            apart += _disagreeing(own[~both], true[~both], *ends)
             if other is not None:
                 both &= np.isfinite(other)
-            if not both.all():
-                own, true = own[both], true[both]
-                other = None if other is None else other[both]
-            weight = np.maximum(np.abs(true), scale)
-            counted = int(np.count_nonzero((own != 0) | (true != 0)))
-            error.add(np.abs(own - true) / weight, counted)
-            if other is not None:
-                movement.add(np.abs(other - true) / weight, counted)
+                movement.add(other[both], true[both])
+            error.add(own[both], true[both])
     rounding = math.hypot(unit, movement.root)
     single = max(limits()["largest"] * rounding, math.hypot(unit, movement.largest))
     times = max(error.root / rounding, error.largest / single) / limit
@@ -121,29 +116,42 @@ def measure(
 def _limit(kind: str, api: str, direction: str, length: float) -> float:
     """Return the multiples of the yardstick that a result may be off by."""
     by_direction, own = limits()["limit"], limits()["own_sums"]
-    limit: float = by_direction["forward" if api in limits()["products"] else direction][kind]
+    limit = float(by_direction["forward" if api in limits()["products"] else direction][kind])
     growth = own["per_root_of_length"] if api in own[direction] else 0.0
-    return max(limit, max(growth, limits()["per_root_of_length"][kind]) * math.sqrt(length))
+    return max(limit, float(max(growth, limits()["per_root_of_length"][kind])) * math.sqrt(length))
 
 
 class _Sum:
-    """Sum of squares of relative errors, their number and the largest."""
+    """Sum of the squares of relative errors, their number and the largest.
 
-    def __init__(self) -> None:
+    Args:
+        scale: The least that an element counts as.
+    """
+
+    def __init__(self, scale: float) -> None:
+        self._scale = scale
         self._squares = 0.0
         self._count = 0
         self.largest = 0.0
 
-    def add(self, errors: Flat, counted: int) -> None:
-        if errors.size:
-            self._squares += float(errors @ errors)
-            self._count += counted
-            self.largest = max(self.largest, float(errors.max()))
+    def add(self, own: Flat, true: Flat) -> bool:
+        """Add the errors of a block; return False, and add nothing, if it holds nan or inf."""
+        errors = np.subtract(own, true, dtype=np.float64)
+        np.abs(errors, out=errors)
+        weight = np.abs(true, dtype=np.float64)
+        errors /= np.maximum(weight, self._scale, out=weight)
+        squares = float(errors @ errors)
+        if not math.isfinite(squares):
+            return False
+        self._squares += squares
+        self._count += int(np.count_nonzero(true))
+        self.largest = max(self.largest, float(errors.max(initial=0.0)))
+        return True
 
     @property
     def root(self) -> float:
-        """Root mean square of the errors of all elements that are not zero on both sides."""
-        return math.sqrt(self._squares / self._count) if self._count else 0.0
+        """Root mean square of the errors of all elements whose reference is not zero."""
+        return math.sqrt(self._squares / max(1, self._count))
 
 
 def _scale(reference: Flat) -> float:

@@ -84,7 +84,8 @@ class Judge:
         moved = None if outcome.moved is None else _Moved(outcome.moved, phase)
         for number, pair in enumerate(pairs):
             assert pair is not None
-            output = Output(call.api, *pair, outcome.is_random, moved and partial(moved, number))
+            again = None if moved is None else partial(moved, number)
+            output = Output(call.api, *pair, outcome.is_random, again)
             status, detail = self._output(f"{name}.{number}", output, phase, notes)
             statuses.append(status)
             if detail is not None:

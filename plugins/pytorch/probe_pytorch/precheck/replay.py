@@ -127,7 +127,7 @@ def replay(call: RecordedCall, plan: Plan, rebuilder: RecordedOnly, seed: int | 
     autocast, is_narrow = plan.autocast_of(arguments)
     doubts = [SHARED if autocast is not None and is_float32(tensor) else "" for tensor in gradients]
     recorded, gradients = narrowed(recorded, autocast), narrowed(gradients, autocast)
-    raising = raising_for(arguments, recorded, autocast, is_narrow)
+    raising = raising_for(call.api, arguments, recorded, autocast, is_narrow)
     if seed is not None:
         generator = generator_for(seed, call.name)
         raising = Moved(raising.to, raising.first, generator)
@@ -185,6 +185,7 @@ def _backward(
 
 
 def raising_for(
+    api: str,
     arguments: Arguments,
     recorded: Sequence[torch.Tensor | None],
     autocast: torch.dtype | None,
@@ -192,8 +193,11 @@ def raising_for(
 ) -> Raising:
     """Return the dtypes to compute a call in: float32 for one in 16 bits alone, else float64.
 
-    Under autocast float32 inputs are first rounded as autocast rounds them.
+    An API that only moves values is computed in the recorded dtype. Under autocast float32 inputs are first
+    rounded as autocast rounds them.
     """
+    if api in rules("moves"):
+        return Raising()
     if autocast is not None and is_narrow:
         return Raising(dict.fromkeys(JUDGED, torch.float32), autocast)
     dtypes = float_dtypes(arguments) | {tensor.dtype for tensor in recorded if tensor is not None}
