@@ -110,7 +110,7 @@ def replay(call: RecordedCall, plan: Plan, rebuilder: RecordedOnly, seed: int | 
         call: The call.
         plan: Details of computing it.
         rebuilder: The builder of its arguments.
-        seed: The seed of the changes of the inputs; None to leave them as they are.
+        seed: Random seed of the changes of the inputs; None to leave these as they are.
 
     Raises:
         NotRun: Nothing is known to expect of the call.
