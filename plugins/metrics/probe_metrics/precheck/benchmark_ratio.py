@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from probe_precheck import Column, Judgement, Message, Numbers, Output, Status
+from probe_precheck import Judgement, Message, Numbers, Output, Status
 
 from probe_metrics.precheck.elements import Block, Elements, error_balance, share
 from probe_metrics.precheck.inf_nan import InfNanTally
@@ -90,10 +90,6 @@ class BenchmarkRatio:
                 statuses.append(status)
                 if ratio.comparable and status is not Status.PASS:
                     messages.append(over_the_limit(COMPARED[f"{prefix}_ratio"], status))
-                elif floor:
-                    bare = ratio_of(key, npu[key], gpu[key], math.inf)
-                    if bare.value > limits["told_above"]:
-                        messages.append(_by_the_floor(COMPARED[f"{prefix}_ratio"], bare.value))
         rate = npu.get(INF_NAN)
         if rate is not None:
             cells[INF_NAN] = rate
@@ -142,14 +138,6 @@ class _Errors:
             "max_relative_error": self._largest,
             "mean_relative_error": share(self._relative, unmasked),
         }
-
-
-def _by_the_floor(column: Column, ratio: float) -> Message:
-    """Return the message of a ratio that passes only because the trusted device's number is floored."""
-    return Message(
-        f"{column.chinese}仅因下限而通过，实际为{ratio:.3g}",
-        f"{column.english} passes by the floor alone; without it, it is {ratio:.3g}",
-    )
 
 
 def _status(ratio: Ratio, limits: Mapping[str, float]) -> Status:

@@ -193,14 +193,14 @@ def raising_for(
 ) -> Raising:
     """Return the dtypes to compute a call in: float32 for one in 16 bits alone, else float64.
 
-    An API that only moves values is computed in the recorded dtype. Under autocast float32 inputs are first
+    An API that only moves values of one dtype is computed in it. Under autocast float32 inputs are first
     rounded as autocast rounds them.
     """
-    if api in rules("moves"):
-        return Raising()
     if autocast is not None and is_narrow:
         return Raising(dict.fromkeys(JUDGED, torch.float32), autocast)
     dtypes = float_dtypes(arguments) | {tensor.dtype for tensor in recorded if tensor is not None}
+    if api in rules("moves") and len(dtypes) == 1 and autocast is None:
+        return Raising()
     above = torch.float64 if dtypes - set(HALVES) else torch.float32
     return Raising(dict.fromkeys(JUDGED, above))
 
