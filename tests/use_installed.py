@@ -18,7 +18,8 @@ from pathlib import Path
 
 DATA = Path(__file__).parent / "data"
 KITS = ("probe_recording", "probe_matching", "probe_precheck", "probe_diagnosis")
-PACKAGES = ("probe_core", *KITS, "probe_pytorch", "probe_mindspore", "probe_metrics", "probe_reporters")
+PLUGINS = ("probe_pytorch", "probe_mindspore", "probe_metrics", "probe_reporters", "probe_explain")
+PACKAGES = ("probe_core", *KITS, *PLUGINS)
 COMPILED = ("probe_metrics._kernel", "probe_reporters._lines", "probe_pytorch._tally")
 COMPILERS = ("c++", "g++", "clang++")
 
@@ -29,9 +30,8 @@ def main() -> None:
     print(probe("--version").strip(), "of wheels, in", sys.prefix)
     assert "compare" in probe("--help")
     plugins = json.loads(probe("plugins", "--json"))
-    assert {"core", "matching", "precheck", "diagnosis", "pytorch", "mindspore", "metrics", "reporters"} <= {
-        one["name"] for one in plugins
-    }
+    names = {package.removeprefix("probe_") for package in PACKAGES} - {"recording"}
+    assert names <= {one["name"] for one in plugins}
     broken = [one["problem"] for one in plugins if one["status"] != "ok"]
     assert not broken, broken
     has_torch = importlib.util.find_spec("torch") is not None

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from probe_core.exports import exporter
 
 if TYPE_CHECKING:
+    from probe_precheck.calls import RecordedCalls, rerunnable
+    from probe_precheck.checking import runner_of
     from probe_precheck.fitting import Given, rule_for, size_of
     from probe_precheck.model import (
         BACKWARD,
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
         unknown_function,
         unlisted,
     )
-    from probe_precheck.protocols import Reference, Runner, SoloRule, Standard, StatusRule
+    from probe_precheck.protocols import Reference, Replayer, Runner, SoloRule, Standard, StatusRule
     from probe_precheck.rebuild import (
         Range,
         Unbuildable,
@@ -53,10 +55,12 @@ if TYPE_CHECKING:
         seed_at,
         value_of,
     )
+    from probe_precheck.replaying import NOTHING_TO_JUDGE, Recomputed, Replay
     from probe_precheck.rules import Rules, package_text
     from probe_precheck.scripts import file_name, literal_of, script_of
-    from probe_precheck.settings import RunnerOptions, missing_device, release_named
+    from probe_precheck.settings import RunnerOptions, Settings, missing_device, release_named
     from probe_precheck.specs import ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
+    from probe_precheck.supervisor import Job, Lost, supervise
     from probe_precheck.tables import COMPARE_DETAILS, NUMBERS, Column
 
 __all__ = [
@@ -64,14 +68,17 @@ __all__ = [
     "COMPARE_DETAILS",
     "FORWARD",
     "NEEDS_NONE",
+    "NOTHING_TO_JUDGE",
     "NOT_RECORDED",
     "NUMBERS",
     "Array",
     "Call",
     "Column",
     "Given",
+    "Job",
     "Judged",
     "Judgement",
+    "Lost",
     "Message",
     "NotRun",
     "Numbers",
@@ -79,12 +86,17 @@ __all__ = [
     "Output",
     "Outputs",
     "Range",
+    "Recomputed",
+    "RecordedCalls",
     "Reference",
     "ReferenceSpec",
+    "Replay",
+    "Replayer",
     "Rules",
     "Runner",
     "RunnerOptions",
     "RunnerSpec",
+    "Settings",
     "Skipped",
     "SoloRule",
     "Standard",
@@ -112,10 +124,13 @@ __all__ = [
     "range_of",
     "recorded_array",
     "release_named",
+    "rerunnable",
     "rule_for",
+    "runner_of",
     "script_of",
     "seed_at",
     "size_of",
+    "supervise",
     "unknown_function",
     "unlisted",
     "value_of",
@@ -124,18 +139,22 @@ __all__ = [
 __getattr__ = exporter(
     __name__,
     {
+        "calls": "RecordedCalls rerunnable",
+        "checking": "runner_of",
         "fitting": "Given rule_for size_of",
         "model": "BACKWARD FORWARD NEEDS_NONE NOT_RECORDED Array Call Judged Judgement Message "
         "NotRun Numbers Outcome Output Outputs Skipped Status UnusableCell one_line "
         "plain_output unknown_function unlisted",
-        "protocols": "Reference Runner SoloRule Standard StatusRule",
+        "protocols": "Reference Replayer Runner SoloRule Standard StatusRule",
         "rebuild": "Range Unbuildable Walk arguments_of common_value described_leaves is_recorded "
         "limit_size most_bytes need_finite never_random range_of recorded_array "
         "seed_at value_of",
+        "replaying": "NOTHING_TO_JUDGE Recomputed Replay",
         "rules": "Rules package_text",
         "scripts": "file_name literal_of script_of",
-        "settings": "RunnerOptions missing_device release_named",
+        "settings": "RunnerOptions Settings missing_device release_named",
         "specs": "ReferenceSpec RunnerSpec StandardSpec StatusRuleSpec",
+        "supervisor": "Job Lost supervise",
         "tables": "COMPARE_DETAILS NUMBERS Column",
     },
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -80,9 +81,11 @@ class Judge:
         statuses: list[Status] = []
         details: list[Detail] = []
         notes = (*outcome.notes, *outcome.notes_of.get(phase, ()))
+        moved = None if outcome.moved is None else _Moved(outcome.moved, phase)
         for number, pair in enumerate(pairs):
             assert pair is not None
-            output = Output(call.api, *pair, outcome.is_random)
+            again = None if moved is None else partial(moved, number)
+            output = Output(call.api, *pair, outcome.is_random, again)
             status, detail = self._output(f"{name}.{number}", output, phase, notes)
             statuses.append(status)
             if detail is not None:
@@ -138,6 +141,26 @@ class Judge:
         if device.kind not in MEASURED or bench.values.dtype.kind != "f":
             return None
         return self._assignment.of(output.api, device.dtype)
+
+
+class _Moved:
+    """Outputs of the reference for moved inputs, computed when the first is asked for."""
+
+    def __init__(self, run: Callable[[], Outcome], phase: str) -> None:
+        self._run = run
+        self._phase = phase
+        self._outputs: list[Any] | None = None
+
+    def __call__(self, number: int) -> Any:
+        """Return output ``number``; None if the reference could not be run."""
+        if self._outputs is None:
+            try:
+                found = getattr(self._run(), self._phase)
+                pairs = paired(found.bench, found.bench) if isinstance(found, Outputs) else ()
+                self._outputs = [pair and pair[0] for pair in pairs]
+            except Exception:  # a framework may raise anything; the output is then judged without
+                self._outputs = []
+        return self._outputs[number] if number < len(self._outputs) else None
 
 
 def paired(bench: Any, device: Any) -> Iterator[tuple[Any, Any] | None]:

@@ -76,12 +76,15 @@ class Output:
         bench: The output of the reference: an ``Array``, a plain value, or None.
         device: The output of the device under test, likewise.
         is_random: True if the API draws random numbers, so that both sides are expected to differ.
+        moved: Returns the reference's output for inputs that were each moved by a part of their rounding, or
+            None if it cannot; None if the runner does not compute it.
     """
 
     api: str
     bench: Any
     device: Any
     is_random: bool = False
+    moved: Callable[[], Any] | None = None
     _shared: dict[Any, Any] = field(default_factory=dict, repr=False)
 
     def once(self, function: Callable[[Output], T]) -> T:
@@ -269,6 +272,8 @@ class Outcome:
         notes: Messages for all rows of the call.
         kept: Data that the runner needs to save the call and to write its script.
         notes_of: Messages for the rows of one direction, by ``forward`` and ``backward``.
+        moved: Runs the reference again, for inputs that are each moved by a part of their rounding, and
+            returns its outputs as both sides; None if the runner cannot. It is called for few calls.
     """
 
     forward: Outputs | Skipped
@@ -277,6 +282,7 @@ class Outcome:
     notes: tuple[Message, ...] = ()
     kept: Any = None
     notes_of: Mapping[str, tuple[Message, ...]] = field(default_factory=dict)
+    moved: Callable[[], Outcome] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from probe_core.model.run import Run
 
 if TYPE_CHECKING:
     from probe_precheck.model import Call, Judged, Judgement, Numbers, Outcome, Output
+    from probe_precheck.replaying import Replay
     from probe_precheck.settings import RunnerOptions
 
 
@@ -37,6 +38,24 @@ class Runner(Protocol):
 
     def save(self, call: Call, outcome: Outcome) -> str:
         """Save the data of a call, and a script that repeats it; return the script's path."""
+
+
+@runtime_checkable
+class Replayer(Runner, Protocol):
+    """Runner that also computes calls again to hold the recorded results against them (``probe explain``)."""
+
+    def replay(self, call: Call, *, moved: bool = False) -> Replay:
+        """Compute a call in higher precision, from exactly the recorded inputs.
+
+        Args:
+            call: The call.
+            moved: True to change each element of the inputs first, by a random part of what rounding to its
+                dtype may change.
+
+        Raises:
+            NotRun: Nothing is known to expect of the call, for example because it draws random numbers.
+            Unbuildable: An input cannot be rebuilt, for example because its values were not recorded.
+        """
 
 
 class Reference(Protocol):

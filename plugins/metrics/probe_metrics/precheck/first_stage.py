@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from probe_metrics.precheck.binary_consistency import TOPK, TOPK_HINT, error_rat
 from probe_metrics.precheck.closeness import cosine, extrema, shares_below
 from probe_metrics.precheck.distribution import distributions_agree, zeros_agree
 from probe_metrics.precheck.elements import Elements, Flat
+from probe_metrics.precheck.rounding import BeyondRounding, beyond_rounding
 from probe_metrics.precheck.thresholds import first_stage, of_kind
 from probe_metrics.precheck.verdicts import passes
 
@@ -38,7 +40,8 @@ class FirstStage:
     Floating point, for a device D and a benchmark B in float64, by the first rule that decides:
 
     1. cosine ``D·B / (‖D‖ ‖B‖)`` at most 0.99: error.
-    2. largest ``|D - B|``, in the unit of the data, below 0.001: pass.
+    2. largest ``|D - B|``, in the unit of the data, below 0.001: pass. If the error is beyond rounding
+       nevertheless (``rounding.rounding``), a message says so, and ``judge_alone`` fails the output.
     3. share of the elements with ``|D - B| / (|B| + eps)`` below a limit: error if the larger limit's share
        is too small, warning if the smaller limit's is, else pass. The limits go by dtype.
 
@@ -56,9 +59,16 @@ class FirstStage:
     def __init__(self) -> None:
         self._limits = first_stage()
 
+    def judge_alone(
+        self, output: Output, standard: str, numbers: Mapping[str, float | int], direction: str
+    ) -> Judged:
+        """Return error for an output that passes by its absolute error alone and is beyond rounding."""
+        beyond = tuple(text for text in output.once(self._judge).messages if isinstance(text, BeyondRounding))
+        return Judged(Status.ERROR, messages=beyond) if beyond else Judged(Status.SKIP)
+
     def judge(self, output: Output) -> Judged:
         """Return the status of one output."""
-        judged = self._judge(output)
+        judged = output.once(self._judge)
         if judged.status is Status.ERROR and output.api == TOPK:
             return judged._replace(messages=(*judged.messages, TOPK_HINT))
         return judged
@@ -112,7 +122,7 @@ class FirstStage:
                 return Judged(Status.ERROR, numbers, (_turned(self._limits["cosine"], largest.error),))
         numbers["max_abs_error"] = largest.error
         if largest.error < elements.limit(self._limits["max_abs_error"]):
-            return Judged(Status.PASS, numbers, messages)
+            return Judged(Status.PASS, numbers, (*messages, *beyond_rounding(output)))
         status, missed = self._judge_ratios(elements, numbers)
         return Judged(status, numbers, (*messages, *missed))
 

@@ -4,34 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import numpy as np
 from probe_precheck import FORWARD, Judged, Message, Output, Status
 
 from probe_metrics.precheck.binary_consistency import error_rate
 from probe_metrics.precheck.distribution import rounded_to
-from probe_metrics.precheck.elements import Elements
 from probe_metrics.precheck.first_stage import FLOAT, class_of
+from probe_metrics.precheck.rounding import beyond_text, rounding
 from probe_metrics.precheck.thresholds import of_kind, section, thresholds
 from probe_metrics.precheck.verdicts import passes
 
 Numbers = Mapping[str, float | int]
 RELEASE = "guide"
-
-
-class Rounding(NamedTuple):
-    """Errors of an output, in eps of the dtype under test.
-
-    Attributes:
-        normwise: ``‖device - bench‖ / ‖bench‖``, in the Euclidean norm.
-        mean: The mean of the relative errors; ``|bench|`` counts as at least a share of its root mean square.
-        largest: The largest of the same relative errors.
-    """
-
-    normwise: float
-    mean: float
-    largest: float
 
 
 class SoloVerdict:
@@ -86,43 +71,7 @@ class SoloVerdict:
         limits = of_kind(self._limits["rounding"], output.device.kind)
         if errors.normwise <= limits["normwise"] and errors.mean <= limits["mean"]:
             return Judged(Status.PASS)
-        return Judged(Status.ERROR, messages=(_beyond(errors, limits),))
-
-
-def rounding(output: Output) -> Rounding:
-    """Return the errors of an output in eps of its dtype; call it as ``output.once(rounding)`` to share them.
-
-    Elements that are inf or nan are left out. Elements that are small by the benchmark ratio standard count
-    as right up to its absolute bound. If the whole benchmark is zero, all three errors are inf, or 0 without
-    any.
-    """
-    elements = output.once(Elements)
-    domain = of_kind(thresholds(RELEASE, "benchmark_ratio")["small_domain"], elements.kind)
-    eps, share = (of_kind(section("solo")[key], elements.kind) for key in ("eps", "least_share"))
-    squares = errors = 0.0
-    count = 0
-    with np.errstate(all="ignore"):
-        for block in elements.blocks():
-            finite = elements.settled(block)
-            squares += float(finite.bench @ finite.bench)
-            count += finite.bench.size
-        least = share * math.sqrt(squares / count) if count else 0.0
-        relative = largest = 0.0
-        for block in elements.blocks():
-            finite = elements.settled(block)
-            error = finite.error.copy()
-            small = finite.magnitude <= domain["small_value"]
-            error[small & (error <= domain["small_value_atol"])] = 0
-            errors += float(error @ error)
-            parts = error / np.maximum(finite.magnitude, least)
-            parts[error == 0] = 0
-            relative += float(np.add.reduce(parts))
-            largest = max(largest, float(parts.max(initial=0.0)))
-    if not errors:
-        return Rounding(0.0, 0.0, 0.0)
-    if not squares:
-        return Rounding(math.inf, math.inf, math.inf)
-    return Rounding(math.sqrt(errors / squares) / eps, relative / count / eps, largest / eps)
+        return Judged(Status.ERROR, messages=(Message(*beyond_text(errors, limits)),))
 
 
 def _is_exact(output: Output, numbers: Numbers) -> bool:
@@ -161,15 +110,3 @@ def _missed(standard: str) -> Message:
 
 def _unequal(rate: float) -> Message:
     return Message(f"ERROR: 二进制一致错误率{rate:.3g}", f"ERROR: a share of {rate:.3g} is not equal")
-
-
-def _beyond(errors: Rounding, limits: Mapping[str, float]) -> Message:
-    english = (
-        f"ERROR: beyond rounding: error {errors.normwise:.3g} eps normwise (at most {limits['normwise']:g}), "
-        f"{errors.mean:.3g} eps in the mean (at most {limits['mean']:g})"
-    )
-    chinese = (
-        f"ERROR: 误差超出舍入误差: 范数{errors.normwise:.3g} eps (上限{limits['normwise']:g}), "
-        f"平均{errors.mean:.3g} eps (上限{limits['mean']:g})"
-    )
-    return Message(chinese, english)

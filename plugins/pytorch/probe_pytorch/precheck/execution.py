@@ -50,7 +50,9 @@ def side_of(arguments: Arguments, device: torch.device, raising: Raising, with_g
             return device
         if not isinstance(value, torch.Tensor):
             return value
-        copy = raising.tensor(value.detach()).to(device, copy=True)
+        own = value.detach()
+        raised = raising.tensor(own)
+        copy = raised.to(device, copy=raised is own)
         if not with_gradients or not value.requires_grad:
             if is_positional:
                 side.leaves.append(None)

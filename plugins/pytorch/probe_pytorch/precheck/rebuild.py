@@ -56,6 +56,9 @@ class Rebuilder:
         most: Largest number of bytes for the tensors of one call.
     """
 
+    exact = False
+    """True to leave inputs in float32 as they are, where the pre-check rounds those of convolutions."""
+
     def __init__(self, tensors: Tensors, seed: int, most: int) -> None:
         self._tensors = tensors
         self._seed = seed
@@ -134,7 +137,7 @@ class Rebuilder:
         to = rules("dtypes").get(api, {}).get(str(tensor.dtype).removeprefix("torch."))
         if to is not None:
             tensor = tensor.to(getattr(torch, to))
-        if api in rules("hf32") and tensor.dtype is torch.float32:
+        if not self.exact and api in rules("hf32") and tensor.dtype is torch.float32:
             tensor = hf32(tensor)
         if leaf.get("requires_grad") is True and (tensor.is_floating_point() or tensor.is_complex()):
             tensor.requires_grad_()

@@ -14,6 +14,7 @@ from probe_precheck import (
     NotRun,
     Outcome,
     Outputs,
+    Replay,
     RunnerOptions,
     Skipped,
     described_leaves,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 
     from probe_pytorch.precheck.execution import Side
     from probe_pytorch.precheck.rebuild import Arguments
+    from probe_pytorch.precheck.replay import RecordedOnly
 
 OUT = "function with out=... arguments don't support automatic differentiation, skip backward."
 NO_BACKWARD = "function backward result is None, skip backward."
@@ -91,6 +93,7 @@ class PyTorchRunner:
         directory = options.dump.parent / TENSOR_DIRECTORY
         self._rebuilder = Rebuilder(stored_in(directory, load_any), options.seed, most_bytes())
         self._references = _references()
+        self._exact: RecordedOnly | None = None
         return str(self._device)
 
     # -- running ---------------------------------------------------------------------------
@@ -142,7 +145,70 @@ class PyTorchRunner:
         kept = Kept(
             arguments, gradients, device, bench, of_device, of_bench, raising, autocast, reference is not None
         )
-        return Outcome(outputs, backward, rules.is_random(api, arguments.keywords), notes, kept)
+
+        def moved() -> Outcome:
+            from probe_pytorch.precheck.execution import run_backward
+            from probe_pytorch.precheck.replay import Moved
+
+            change = Moved(raising.to, raising.first, generator_for(self._options.seed, f"{call.name}/moved"))
+            side = side_of(arguments, torch.device("cpu"), change, with_gradients)
+            run_forward(bench_function, side, api, None, torch.device("cpu"), seed)
+            both = plain(side.output)
+            outputs = Outputs(both, both) if compared is None else _only(Outputs(both, both), compared)
+            if not gradients:
+                return Outcome(outputs)
+            numbers, given = zip(*gradients)
+            found = plain(run_backward(side, numbers, [change.tensor(gradient) for gradient in given]))
+            return Outcome(outputs, Outputs(found, found))
+
+        is_random = rules.is_random(api, arguments.keywords)
+        return Outcome(outputs, backward, is_random, notes, kept, moved=moved)
+
+    def replay(self, call: Call, *, moved: bool = False) -> Replay:
+        """Compute one call in higher precision, from exactly the recorded inputs.
+
+        Args:
+            call: The call.
+            moved: True to change each element of the inputs first, by a random part of its rounding.
+
+        Raises:
+            NotRun: Nothing is known to expect of the call, for example because it draws random numbers.
+            Unbuildable: An input cannot be rebuilt, for example because its values were not recorded.
+        """
+        from probe_pytorch.precheck.raising import autocast_candidates, tensors_in
+        from probe_pytorch.precheck.rebuild import load_any
+        from probe_pytorch.precheck.replay import NOT_COMPUTED, RANDOM, Plan, RecordedOnly, replay
+
+        api = call.api
+        if api in rules("not_run") and api != "to":
+            raise NotRun(NOT_COMPUTED)
+        spec = self._references.get(call.name.rpartition(".")[0])
+        reference = None if spec is None else spec.make()
+        function, bench_function, _ = self._functions(call, reference)
+
+        def prepare(arguments: Arguments) -> None:
+            if _is_drawn(api, arguments) or _make_deterministic(api, arguments):
+                raise NotRun(RANDOM)
+            _restore(api, arguments, call)
+
+        def autocast_of(arguments: Arguments) -> tuple[torch.dtype | None, bool]:
+            if autocast_candidates(arguments, recorded_dtypes(call)) == [None]:
+                return None, False
+            side, autocast = self._run_device(call, function, arguments, False, 0)
+            return autocast, any(tensor.dtype is autocast for tensor in tensors_in(side.output))
+
+        chosen = getattr(reference, "grad_output", None)
+        plan = Plan(
+            bench_function,
+            autocast_of,
+            prepare,
+            getattr(reference, "compare_outputs", None),
+            rules("gradient_of_output").get(api) if chosen is None else chosen,
+        )
+        if self._exact is None:
+            directory = self._options.dump.parent / TENSOR_DIRECTORY
+            self._exact = RecordedOnly(stored_in(directory, load_any), self._options.seed, most_bytes())
+        return replay(call, plan, self._exact, self._options.seed if moved else None)
 
     def _functions(
         self, call: Call, reference: Any
@@ -249,6 +315,19 @@ def recorded_dtypes(call: Call) -> list[torch.dtype]:
     texts = [leaf.get("dtype") for leaf in described if isinstance(leaf, Mapping)]
     dtypes = [getattr(torch, text.removeprefix("torch."), None) for text in texts if isinstance(text, str)]
     return [dtype for dtype in dtypes if isinstance(dtype, torch.dtype) and dtype.is_floating_point]
+
+
+def _is_drawn(api: str, arguments: Arguments) -> bool:
+    """Return True if a call draws random numbers: a dropout that drops, or an API that always draws."""
+    if "dropout" not in api:
+        return rules.is_random(api, arguments.keywords)
+    share, training = (
+        arguments.keywords.get(
+            name, arguments.positional[place] if place < len(arguments.positional) else other
+        )
+        for place, name, other in ((1, "p", 0.5), (2, "training", True))
+    )
+    return bool(share) and training is not False
 
 
 def _make_deterministic(api: str, arguments: Arguments) -> tuple[Message, ...]:

@@ -1,0 +1,88 @@
+"""``probe explain``: which recorded calls introduced error."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import click
+
+from probe_core.cli import console
+from probe_core.cli.main import FINISHED, FOUND, INTERRUPTED, LOST
+from probe_core.cli.options import Location, Numbers
+from probe_core.cli.spelling import Command, option
+from probe_core.errors import UserError
+from probe_core.files.claim import claimed, time_stamp
+from probe_core.plugins.manager import Manager
+from probe_core.plugins.specs import ReporterSpec
+
+TIMEOUT = 600.0
+
+
+@click.command(cls=Command)
+@click.argument("run", type=Location())
+@option("-o", "--output", default="./output", show_default=True, type=click.Path(path_type=Path),
+    help="Directory of the result files; created if absent.")  # fmt: skip
+@option("--framework", help="Framework of the run; detected if not given.")
+@option("--step", "steps", type=Numbers(), default=(), help="Explain these steps only: 0,2-4.")
+@option("--rank", "ranks", type=Numbers(), default=(), help="Explain these ranks only: 0-3,8.")
+@option("--only", multiple=True, metavar="NAME",
+    help="Compute only this call, or the calls of this API; may be repeated.")  # fmt: skip
+@option("--jobs", "workers", type=click.IntRange(min=1), default=None,
+    help="Number of processes.  [default: one per CPU core]")  # fmt: skip
+@option("--timeout", type=click.FloatRange(min=0, min_open=True), default=TIMEOUT, show_default=True,
+    help="Time limit of one call in seconds.")  # fmt: skip
+@option("--format", "format_name", metavar="NAME", default="csv", show_default=True,
+    help="Format of the table: csv, xlsx, jsonl, …")  # fmt: skip
+@option("--fail-on", type=click.Choice(["suspect", "incomplete"]),
+    help="Exit with 1 if a call introduced error, or if a record was not computed again; always if the "
+    "verdict is CANNOT TELL.")  # fmt: skip
+@click.pass_context
+def explain(
+    ctx: click.Context,
+    /,
+    run: Path,
+    output: Path,
+    steps: tuple[int, ...],
+    ranks: tuple[int, ...],
+    format_name: str,
+    fail_on: str | None,
+    **given: Any,
+) -> int:
+    """Compute recorded calls again in higher precision and say which introduced error.
+
+    RUN is a run recorded with task tensor: a dump.json, or a rank, step or dump directory. Each call
+    is computed from its recorded inputs on the CPU; what it returned on its device must be what
+    rounding explains. No second run is needed.
+
+    \b
+    probe explain ./dump -o out
+    probe explain ./dump/step0/rank0/dump.json --only Functional.softmax
+    """
+    from probe_explain.printing import show
+    from probe_explain.run import Order, files_of
+    from probe_explain.run import explain as explained
+    from probe_explain.verdict import Outcome, verdict_on
+
+    if math.isnan(given["timeout"]):
+        raise UserError('"nan" is no time for --timeout.', "Give seconds, such as 600.")
+    manager = ctx.find_object(Manager) or Manager()
+    spec = manager.find("reporters", format_name, ReporterSpec)
+    framework = given["framework"] or ctx.meta.get("probe.framework")
+    order = Order(framework, given["workers"] or 0, given["timeout"], given["only"])
+    from probe_explain.files import write_files
+
+    with claimed(output, time_stamp()) as stamp:
+        with console.progress():
+            explanation = explained(run, list(files_of(run, manager, steps, ranks)), order, manager)
+        verdict = verdict_on(explanation)
+        show(verdict, write_files(explanation, verdict, output, stamp, spec))
+    if explanation.interrupted:
+        return INTERRUPTED
+    if verdict.lost:
+        return LOST
+    found = verdict.outcome is Outcome.CANNOT_TELL or (
+        bool(verdict.causes) if fail_on == "suspect" else verdict.judged < verdict.recorded
+    )
+    return FOUND if fail_on and found else FINISHED

@@ -1,0 +1,232 @@
+"""Explanation of a run: its calls are computed again in worker processes, rank by rank."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from probe_diagnosis import own_frame
+from probe_precheck import Job, Lost, RecordedCalls, RunnerOptions, Settings, rerunnable, runner_of, supervise
+
+from probe_core.engine import cores
+from probe_core.errors import UserError, nearest
+from probe_core.flow.opening import open_run
+from probe_core.model import Mode
+from probe_core.model.run import Run
+from probe_core.plugins.manager import Manager
+from probe_core.progress import tell
+from probe_core.store.layout import ranks_of
+from probe_explain.replaying import Explained, Replaying, replayer_of, without
+from probe_explain.yardstick import Measured
+
+PRELOADED = ("probe_explain.replaying", "probe_explain.yardstick")
+"""Modules that every worker process needs, for any framework."""
+TIMEOUT = 600.0
+"""Seconds that one call may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Options of an explanation.
+
+    Attributes:
+        framework: The framework of the runs; None to find out from the files.
+        workers: The number of processes; 0 for one per processor.
+        timeout: The seconds that one call may take.
+        only: Names of calls, or of APIs, that alone are computed; empty for all.
+    """
+
+    framework: str | None = None
+    workers: int = 0
+    timeout: float = TIMEOUT
+    only: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """Recorded result that rounding does not explain.
+
+    Attributes:
+        op: The key of the record, such as ``Functional.softmax.0.forward``.
+        measured: The result of it that is off the most.
+        where: The line of code that made the call; empty if not recorded.
+        modules: The modules around the call, innermost first.
+        step: The directory of the step; empty if there is only one.
+        rank: The number of the rank.
+    """
+
+    op: str
+    measured: Measured
+    where: str = ""
+    modules: tuple[str, ...] = ()
+    step: str = ""
+    rank: int = 0
+
+
+@dataclass(slots=True)
+class RankResult:
+    """Result of explaining one rank of one step.
+
+    Attributes:
+        file: The record file.
+        step: The directory of the step; empty if there is only one.
+        rank: The number of the rank.
+        calls: The calls that are done, in the order of the run once all are.
+        beyond: The results that rounding does not explain, in the order of the run.
+        unfinished: The number of calls that were not reached.
+        note: The reason why records may be missing at the end of the run; empty if none are.
+    """
+
+    file: Path
+    step: str = ""
+    rank: int = 0
+    calls: list[Explained] = field(default_factory=list)
+    beyond: list[Beyond] = field(default_factory=list)
+    unfinished: int = 0
+    note: str = ""
+
+
+@dataclass(slots=True)
+class Explanation:
+    """Results of all ranks and steps of a run.
+
+    Attributes:
+        run: The path that was given.
+        ranks: The results, by step and rank.
+        interrupted: True if the user ended it before all calls were done.
+    """
+
+    run: Path
+    ranks: list[RankResult] = field(default_factory=list)
+    interrupted: bool = False
+
+
+def files_of(
+    path: Path, manager: Manager, steps: Collection[int] = (), ranks: Collection[int] = ()
+) -> Iterator[tuple[str, int, Path]]:
+    """Yield step, rank and record file of each rank of a run.
+
+    Raises:
+        UserError: The path holds no run, or not the steps or ranks.
+    """
+    by_step = ranks_of(path, steps, manager.record_files())
+    known = sorted({rank for files in by_step.values() for rank in files})
+    for rank in ranks:
+        if rank not in known:
+            raise UserError(f"{path} has no rank {rank}.", "Choose among its ranks:", list(map(str, known)))
+    for step, files in by_step.items():
+        for rank, file in files.items():
+            if not ranks or rank in ranks:
+                yield step if len(by_step) > 1 else "", rank, file
+
+
+def explain(
+    path: Path, files: Sequence[tuple[str, int, Path]], order: Order, manager: Manager
+) -> Explanation:
+    """Return the explanation of the calls in record files; Ctrl-C ends it with the calls that are done.
+
+    Args:
+        path: The path of the run.
+        files: Step, rank and record file of each rank.
+        order: The options.
+        manager: The plugins.
+
+    Raises:
+        UserError: A run cannot be read or holds no tensors, or its framework has no runner for this.
+    """
+    explanation = Explanation(path)
+    try:
+        for step, rank, file in files:
+            result = RankResult(file, step, rank)
+            explanation.ranks.append(result)
+            _explain_rank(result, order, manager)
+    except KeyboardInterrupt:
+        explanation.interrupted = True
+    return explanation
+
+
+def _explain_rank(result: RankResult, order: Order, manager: Manager) -> None:
+    run = open_run(manager, result.file, order.framework)
+    with closing(run):
+        if run.mode is not Mode.TENSOR:
+            raise UserError(
+                f"{result.file} holds no tensors, so its calls cannot be computed again.",
+                'Record the run with "task": "tensor".',
+            )
+        result.note = run.header.unfinished
+        recorded = RecordedCalls(rerunnable(run))
+        framework = run.header.framework
+        spec = runner_of(manager, framework)
+        replayer_of(manager, framework)  # here as well, so that its absence is reported before workers start
+        jobs: list[Job] = []
+        for index in _chosen(recorded, order.only):
+            call = recorded.call(index, Settings())
+            if call.problem:
+                result.calls.append(without(call, call.problem))
+            else:
+                jobs.append(Job(index, call, recorded.cost(index)))
+        total = len(result.calls) + len(jobs)
+        setup = Replaying(framework, RunnerOptions(result.file, device="cpu"))
+        workers = max(1, min(order.workers or cores(), len(jobs)))
+        places = {name: place for place, name in enumerate(recorded.names)}
+        try:
+            with closing(
+                supervise(setup, jobs, workers, order.timeout, preload=(*PRELOADED, *spec.preload))
+            ) as answers:
+                for job, answer in answers:
+                    lost = isinstance(answer, Lost)
+                    done = without(job.payload, answer.reason, lost=True) if lost else answer
+                    result.calls.append(done)
+                    tell("explaining", len(result.calls), total)
+        finally:
+            result.calls.sort(key=lambda done: places[done.name])
+            result.unfinished = total - len(result.calls)
+            result.beyond += _beyond(run, result)
+
+
+def _chosen(recorded: RecordedCalls, only: Sequence[str]) -> list[int]:
+    """Return the indices of the calls to compute; of all if ``only`` is empty."""
+    if not only:
+        return list(range(len(recorded)))
+    apis = {name.rpartition(".")[0] for name in recorded.names}
+    for name in only:
+        if name not in apis and name not in recorded.names:
+            close = nearest(name, [*apis, *recorded.names])
+            raise UserError(
+                f'The run holds no call "{name}", so --only cannot choose it.',
+                "Nearest:" if close else "Give a name such as Functional.linear.0, or Functional.linear.",
+                close,
+            )
+    wanted = set(only)
+    return [i for i, name in enumerate(recorded.names) if {name, name.rpartition(".")[0]} & wanted]
+
+
+def _beyond(run: Run, result: RankResult) -> Iterator[Beyond]:
+    """Yield for each record the result that is off the most, if rounding does not explain it."""
+    path = run.stack_path
+    is_loaded = False
+    for call in result.calls:
+        for direction, found in call.directions.items():
+            worst = max(found, key=badness) if isinstance(found, tuple) and found else None
+            if worst is None or not worst.is_beyond:
+                continue
+            if not is_loaded and path is not None and path.is_file():
+                with suppress(UserError):  # it is damaged, and the results stand without it
+                    run.use_stacks(path)
+            is_loaded = True
+            forward = f"{call.name}.forward"
+            yield Beyond(
+                f"{call.name}.{direction}",
+                worst,
+                own_frame(run.stack_of(forward) or ()),
+                tuple(run.construct.ancestors(forward)),
+                result.step,
+                result.rank,
+            )
+
+
+def badness(measured: Measured) -> tuple[bool, float]:
+    """Return the key by which results are sorted: those with nan or inf on one side last."""
+    return measured.apart > 0, measured.times

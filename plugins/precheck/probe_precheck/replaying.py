@@ -1,0 +1,39 @@
+"""Recorded results of a call beside the same results computed again in higher precision."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from probe_precheck.model import Array
+
+NOTHING_TO_JUDGE = "returns no floating-point tensor of 16 or 32 bits"
+"""Reason of a record whose results cannot be judged by any rounding."""
+
+
+class Recomputed(NamedTuple):
+    """Recorded floating-point tensor that a call returned, and its reference.
+
+    Attributes:
+        name: The place in the record, such as ``output.0``.
+        recorded: The tensor as the run recorded it.
+        reference: The same values, computed from the recorded inputs in higher precision.
+        doubt: The reason why the recorded tensor may hold more than what the call returned; empty if it does
+            not.
+    """
+
+    name: str
+    recorded: Array
+    reference: np.ndarray[Any, Any]
+    doubt: str = ""
+
+
+class Replay(NamedTuple):
+    """Results of a call by direction; a text in their place is the reason why there are none.
+
+    ``backward`` is None if the run recorded no backward.
+    """
+
+    forward: tuple[Recomputed, ...] | str
+    backward: tuple[Recomputed, ...] | str | None = None
