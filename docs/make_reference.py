@@ -31,7 +31,7 @@ from probe_core.plugins.specs import CommandSpec, MetricSpec, PolicySpec
 DOCS = Path(__file__).resolve().parent
 DATA = DOCS.parent / "tests" / "data"
 HEAD = "<!-- Made by docs/make_reference.py; change the code, or that file, and run it again. -->\n"
-OURS = {"core", "matching", "precheck", "diagnosis", "pytorch", "mindspore", "metrics", "reporters"}
+OURS = {"core", "matching", "precheck", "diagnosis", "pytorch", "mindspore", "metrics", "reporters", "page"}
 
 PRECHECK = {
     "accuracy_checking_result": precheck.RESULT,

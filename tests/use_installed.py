@@ -18,7 +18,15 @@ from pathlib import Path
 
 DATA = Path(__file__).parent / "data"
 KITS = ("probe_recording", "probe_matching", "probe_precheck", "probe_diagnosis")
-PACKAGES = ("probe_core", *KITS, "probe_pytorch", "probe_mindspore", "probe_metrics", "probe_reporters")
+PACKAGES = (
+    "probe_core",
+    *KITS,
+    "probe_pytorch",
+    "probe_mindspore",
+    "probe_metrics",
+    "probe_reporters",
+    "probe_page",
+)
 COMPILED = ("probe_metrics._kernel", "probe_reporters._lines", "probe_pytorch._tally")
 COMPILERS = ("c++", "g++", "clang++")
 
@@ -29,16 +37,31 @@ def main() -> None:
     print(probe("--version").strip(), "of wheels, in", sys.prefix)
     assert "compare" in probe("--help")
     plugins = json.loads(probe("plugins", "--json"))
-    assert {"core", "matching", "precheck", "diagnosis", "pytorch", "mindspore", "metrics", "reporters"} <= {
-        one["name"] for one in plugins
-    }
+    assert {
+        "core",
+        "matching",
+        "precheck",
+        "diagnosis",
+        "pytorch",
+        "mindspore",
+        "metrics",
+        "reporters",
+        "page",
+    } <= {one["name"] for one in plugins}
     broken = [one["problem"] for one in plugins if one["status"] != "ok"]
     assert not broken, broken
     has_torch = importlib.util.find_spec("torch") is not None
     assert ("recorded just now" if has_torch else "recorded beforehand") in probe("demo", "demo")
     target, golden = Path("demo/target/step0"), Path("demo/golden/step0")
-    probe("compare", target, golden, "-o", "compared", "--format", "xlsx,csv,jsonl", "-hl")
-    assert {path.suffix for path in Path("compared").iterdir()} >= {".xlsx", ".csv", ".jsonl", ".txt"}
+    probe("compare", target, golden, "-o", "compared", "--format", "xlsx,csv,jsonl,html", "-hl")
+    assert {path.suffix for path in Path("compared").iterdir()} >= {
+        ".xlsx",
+        ".csv",
+        ".jsonl",
+        ".html",
+        ".txt",
+    }
+    assert probe("show", "--print", "compared").strip().endswith(".html")
     if has_torch:
         check("pytorch", golden)
     if importlib.util.find_spec("mindspore") is not None:

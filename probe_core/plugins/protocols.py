@@ -226,6 +226,13 @@ class AnswerWriter(TableWriter, Protocol):
         """Take in the answer, after the last row and before ``close``."""
 
 
+class PageWriter(TableWriter, Protocol):
+    """A result file that shows more than the cells of a table (``ReporterSpec.page``)."""
+
+    def look(self, report: Report, op: Op, row: Row) -> None:
+        """Take in a row, before its cells; ``report`` is complete when ``close`` is called."""
+
+
 class Reporter(Protocol):
     """An output format for tables."""
 

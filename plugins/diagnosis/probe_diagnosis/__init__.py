@@ -1,1 +1,17 @@
-"""Diagnosis of two runs: judges, suspects, the first difference over all ranks, checks of collectives."""
+"""Diagnosis of two runs: judges, suspects, the first difference over all ranks, checks of collectives.
+
+The names that this module exports are the interface for plugins; each is imported on first use.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from probe_core.exports import exporter
+
+if TYPE_CHECKING:
+    from probe_diagnosis.answer.answerer import whole_answer
+
+__all__ = ["whole_answer"]
+
+__getattr__ = exporter(__name__, {"answer.answerer": "whole_answer"})
