@@ -107,9 +107,9 @@ def compare(
         )
     settings |= {name: True for name in ("api_mapping", "cell_mapping") if settings[name] == BARE}
     settings["framework"] = settings["framework"] or ctx.meta.get("probe.framework")
-    pages = [one.name for one in manager.specs("reporters", ReporterSpec) if one.page]
-    wanted = () if compare_file or compare_only or not pages else (*DEFAULT_FORMATS, *pages)
-    settings["formats"] = settings["formats"] or wanted or None
+    pages = [] if compare_file or compare_only else manager.specs("reporters", ReporterSpec)
+    formats = (*DEFAULT_FORMATS, *(spec.name for spec in pages if spec.page))
+    settings["formats"] = settings["formats"] or formats
     settings["fuzzy"] = fuzzy_match
     settings["advise"] = settings["answer"] = not compare_only
     settings["stack"], settings["stack_path"] = runs.stack and stack_mode, runs.stack

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError
 from probe_core.files.atomic import AtomicFile, make_directory, not_written, writing
 from probe_core.flow.table import Table
 from probe_core.model import Advice, Cell, Op, Row
@@ -91,7 +90,7 @@ class Output:
                     self._sinks.append(_Sink(spec, reporter, file, writer))
         except OSError as error:
             self.discard()
-            raise self._failed(error) from None
+            raise not_written("The result", self._directory, error) from None
         except BaseException:
             self.discard()
             raise
@@ -110,19 +109,17 @@ class Output:
         try:
             for row in rows:
                 colour = row.mark.colour if row.mark else None
-                cells: dict[bool, Sequence[Cell]] = {}
+                exact = {sink.spec.all_digits for sink in self._sinks}
+                cells = {digits: self._table.cells(row, all_digits=digits) for digits in exact}
                 for sink in self._sinks:
-                    all_digits = sink.spec.all_digits
-                    if all_digits not in cells:
-                        cells[all_digits] = self._table.cells(row, all_digits=all_digits)
                     try:
                         if sink.spec.page:
                             sink.writer.look(self._report, op, row)
-                        sink.writer.write(cells[all_digits], colour)
+                        sink.writer.write(cells[sink.spec.all_digits], colour)
                     except BaseException as error:
                         self._drop(sink, error)
         except OSError as error:
-            raise self._failed(error) from None
+            raise not_written("The result", self._directory, error) from None
 
     def close(self, answer: Answer | None, *, interrupted: bool = False) -> list[Path]:
         """Complete the files, with the answer where they hold one; mark names with ``_interrupted``."""
@@ -144,7 +141,7 @@ class Output:
                     path.with_name(f"{path.stem}_interrupted{path.suffix}").unlink(missing_ok=True)
         except OSError as error:
             self.discard()
-            raise self._failed(error) from None
+            raise not_written("The result", self._directory, error) from None
         return finished
 
     def discard(self) -> None:
@@ -185,6 +182,3 @@ class Output:
         with writing(path, "The result") as temporary:
             temporary.write_text(text, "utf-8")
         return path
-
-    def _failed(self, error: OSError) -> UserError:
-        return not_written("The result", self._directory, error)

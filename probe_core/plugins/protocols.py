@@ -227,7 +227,7 @@ class AnswerWriter(TableWriter, Protocol):
 
 
 class PageWriter(TableWriter, Protocol):
-    """A result file that shows more than the cells of a table (``ReporterSpec.page``)."""
+    """A page, which shows more than the cells of a table."""
 
     def look(self, report: Report, op: Op, row: Row) -> None:
         """Take in a row, before its cells; ``report`` is complete when ``close`` is called."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from probe_core.errors import UserError
 from probe_core.model import Cell, Colour, Op, Row
@@ -14,8 +14,12 @@ from probe_core.model.report import Report
 from probe_page.columns import Columns
 from probe_page.document import Document, write_page
 from probe_page.language import LANGUAGES
+from probe_page.notebook import notebook_head
 from probe_page.ops import Ops
 from probe_page.rows import OWN, PASS, Looked, own_cells
+
+if TYPE_CHECKING:
+    from probe_core.library import Comparison
 
 LARGEST = 500_000
 """Number of rows from which on a page leaves out rows that agree or were not judged."""
@@ -38,6 +42,10 @@ class PageReporter:
     def open(self, path: Path, headers: Sequence[str], row_count: int) -> PageWriter:
         """Begin a page at ``path``."""
         return PageWriter(path, headers, self._lang)
+
+    def head(self, comparison: Comparison) -> str:
+        """Return the verdict, its causes and the counts of a comparison as HTML, for a notebook."""
+        return notebook_head(comparison)
 
     def line(self, row: int, row_count: int) -> str:
         """Return the number of a row as the page shows it, which is that of the Excel table."""
