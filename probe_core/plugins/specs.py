@@ -273,7 +273,7 @@ class ReporterSpec(Spec):
         suffix: The suffix of its files.
         all_digits: True for files that programs read, whose numbers are not rounded to 6 or 12 decimals.
         answers: True if its writers are ``protocols.AnswerWriter``.
-        page: True for a page beside the table: it makes ``PageWriter``, and ``head(comparison)`` for notebooks.
+        page: True for a page: it makes ``PageWriter``, and ``head(comparison)``, the verdict as HTML.
     """
 
     suffix: str = ""

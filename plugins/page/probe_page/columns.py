@@ -21,6 +21,8 @@ from probe_core.model import Cell
 
 BLOCK = 8192
 """Number of rows of a block."""
+DIGITS = 1e-7
+"""Relative error that a number of a page may have."""
 LEVEL = 6
 """Compression level."""
 WHOLE = 1 << 53
@@ -68,28 +70,34 @@ class Columns:
 def _encoded(values: Sequence[Any], texts: dict[str, int]) -> tuple[str, str, list[str], bytes]:
     """Return the type of a column's numbers, that of its codes, its new texts, and its bytes."""
     known = len(texts)
-    numbers, codes = values, ()
-    types = set(map(type, values))
-    if types - {float}:
-        is_number = [_is_number(value) for value in values]
-        if not all(is_number):
-            codes = [
-                0 if number else texts.setdefault(_text(value), len(texts) + 1)
-                for value, number in zip(values, is_number)
-            ]
-            numbers = (
-                [value if number else 0.0 for value, number in zip(values, is_number)]
-                if any(is_number)
-                else ()
-            )
+    numbers: Sequence[Any] = values
+    codes: Sequence[int] = ()
+    kinds = set(map(type, values))
+    if int in kinds:
+        values = [str(value) if type(value) is int and abs(value) > WHOLE else value for value in values]
+        kinds, numbers = set(map(type, values)), values
+    if kinds <= {float, int}:
+        pass
+    elif kinds & {float, int}:
+        is_number = [type(value) is float or type(value) is int for value in values]
+        others = [_text(value) for value, number in zip(values, is_number) if not number]
+        _learn(others, texts)
+        codes = [0 if number else texts[_text(value)] for value, number in zip(values, is_number)]
+        numbers = [value if number else 0.0 for value, number in zip(values, is_number)]
+    else:
+        numbers = ()
+        values = values if kinds == {str} else list(map(_text, values))
+        _learn(values, texts)
+        codes = list(map(texts.__getitem__, values))
     number_type, number_bytes = _numbers(numbers)
     code_type, code_bytes = _codes(codes, len(texts))
     return number_type, code_type, list(texts)[known:], number_bytes + code_bytes
 
 
-def _is_number(value: Any) -> bool:
-    kind = type(value)
-    return kind is float or (kind is int and -WHOLE < value < WHOLE)
+def _learn(values: Sequence[str], texts: dict[str, int]) -> None:
+    """Give each new text the next code."""
+    for text in dict.fromkeys(values):
+        texts.setdefault(text, len(texts) + 1)
 
 
 def _text(value: Any) -> str:
@@ -97,15 +105,14 @@ def _text(value: Any) -> str:
 
 
 def _numbers(values: Sequence[Any]) -> tuple[str, bytes]:
-    """Return the type and the bytes of numbers; in 4 bytes each if that loses nothing."""
+    """Return the type and the bytes of numbers; in 4 bytes each if that keeps seven digits of all."""
     if not values:
         return "", b""
     wide = np.array(values, "<f8")
-    with np.errstate(over="ignore"):
+    with np.errstate(over="ignore", under="ignore"):
         narrow = wide.astype("<f4")
-    if np.array_equal(narrow.astype("<f8"), wide):
-        return "f4", _planes(narrow)
-    return "f8", _planes(wide)
+        is_near = np.abs(narrow - wide) <= DIGITS * np.abs(wide)
+    return ("f4", _planes(narrow)) if is_near.all() else ("f8", _planes(wide))
 
 
 def _codes(values: Sequence[int], largest: int) -> tuple[str, bytes]:
@@ -117,4 +124,5 @@ def _codes(values: Sequence[int], largest: int) -> tuple[str, bytes]:
 
 def _planes(array: np.ndarray[Any, Any]) -> bytes:
     """Return the bytes of an array, those of equal significance together."""
-    return array.view(np.uint8).reshape(len(array), array.itemsize).T.tobytes()
+    planes: bytes = array.view(np.uint8).reshape(len(array), array.itemsize).T.tobytes()
+    return planes

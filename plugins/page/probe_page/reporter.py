@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -59,8 +60,9 @@ class PageWriter:
         self._file: BinaryIO = path.open("wb")
         self._lang = lang
         self._headers = tuple(headers)
-        self._kept = [place for place, header in enumerate(headers) if header != STACK]
-        self._rows = Columns([*OWN, *(headers[place] for place in self._kept)])
+        kept = [place for place, header in enumerate(headers) if header != STACK]
+        self._pick = itemgetter(*kept) if len(kept) > 1 else tuple
+        self._rows = Columns([*OWN, *(headers[place] for place in kept)])
         self._table = _Table(self._headers)
         self._ops = Ops()
         self._report: Report | None = None
@@ -81,14 +83,13 @@ class PageWriter:
         self._number += 1
         if looked is None:
             own = own_cells(self._number + 1, -1, None, str(cells[0]), "")
-            self._rows.add([*own, *(cells[place] for place in self._kept)])
+            self._rows.add(own + self._pick(cells))
             return
         if self._number > LARGEST and looked.level <= PASS:
             self._left_out += 1
             return
         own = own_cells(self._number + 1, self._ops.count - 1, looked, looked.name, self._ops.key)
-        shown = self._table.exact(cells, looked)
-        self._rows.add([*own, *(shown[place] for place in self._kept)])
+        self._rows.add(own + self._pick(self._table.exact(cells, looked)))
 
     def close(self) -> None:
         """Write the page."""
@@ -111,12 +112,12 @@ class _Table:
     """The columns of the table that show measurements, whose numbers a page keeps with all digits.
 
     Attributes:
-        sources: The keys of the measurements, by the place of their column.
+        sources: The place of each such column, and the key of its measurements.
         percent: The headers of columns whose numbers the table shows as percentages.
     """
 
     headers: Sequence[str]
-    sources: dict[int, str] = field(default_factory=dict)
+    sources: list[tuple[int, str]] = field(default_factory=list)
     percent: set[str] = field(default_factory=set)
 
     def find_sources(self, row: Row) -> None:
@@ -126,19 +127,18 @@ class _Table:
             metric, _, column = key.partition(".")
             by_header.setdefault(column, key)
             by_header[f"{metric}: {column}"] = key
-        self.sources = {
-            place: by_header[header] for place, header in enumerate(self.headers) if header in by_header
-        }
+        self.sources = [
+            (place, by_header[header]) for place, header in enumerate(self.headers) if header in by_header
+        ]
 
     def exact(self, cells: Sequence[Cell], looked: Looked) -> Sequence[Cell]:
         """Return cells with finite floats in place of rounded ones."""
-        shown: list[Cell] | None = None
-        for place, source in self.sources.items():
-            value = looked.measurements[source].value
-            if type(value) is float and value - value == 0 and looked.measurements[source].reason is None:
-                cell = cells[place]
-                if type(cell) is str and cell.endswith("%"):
+        shown = list(cells)
+        measurements = looked.measurements
+        for place, source in self.sources:
+            value, reason = measurements[source]
+            if type(value) is float and reason is None and value - value == 0:
+                if type(shown[place]) is str:
                     self.percent.add(self.headers[place])
-                shown = shown or list(cells)
                 shown[place] = value
-        return shown or cells
+        return shown

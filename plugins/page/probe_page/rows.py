@@ -82,15 +82,21 @@ def cell_of(error: float | None) -> Cell:
 
 def _why(row: Row, judged: Verdict) -> str:
     reasons = [*row.verdict.reasons, *(() if judged is row.verdict else judged.reasons)]
-    texts = [reason.detail for reason in reasons if reason.code == _TABLE_EVIDENCE]
+    texts = [_unsized(reason.detail) for reason in reasons if reason.code == _TABLE_EVIDENCE]
     texts += [f"{changed.judge}: {changed.reason.detail}" for changed in row.was]
     return "\n".join(dict.fromkeys(text for text in texts if text))
 
 
-def own_cells(number: int, op: int, looked: Looked | None, name: str, key: str) -> list[Cell]:
+def _unsized(detail: str) -> str:
+    """Return evidence without the distance, which a page shows anyway."""
+    before, off, _ = detail.partition("off by ")
+    return f"largest in its {before.strip()}" if off and before else "" if off else detail
+
+
+def own_cells(number: int, op: int, looked: Looked | None, name: str, key: str) -> tuple[Cell, ...]:
     """Return the cells of the columns ``OWN``; a name begins with ``=`` if the op's comes before the rest."""
     short = f"={name[len(key) :]}" if key and name.startswith(key) else f"!{name}"
     if looked is None:
-        return [number, op, -1, "", "", "", short]
+        return number, op, -1, "", "", "", short
     state = looked.level + 8 * looked.match
-    return [number, op, state, cell_of(looked.error), looked.noise, looked.why, short]
+    return number, op, state, cell_of(looked.error), looked.noise, looked.why, short

@@ -35,7 +35,10 @@ function rounded(value, percent = false) {
   if (percent) return rounded(value * 100) + " %";
   if (Number.isInteger(value) && Math.abs(value) < 1e7) return String(value);
   const size = Math.abs(value);
-  if (size >= 1e-3 && size < 1e6) return String(Number(value.toPrecision(5)));
+  if (size >= 1e-3 && size < 1e6) {
+    const short = Number(value.toPrecision(5));
+    return String(Number.isInteger(short) && short !== value ? Number(value.toPrecision(9)) : short);
+  }
   return value.toExponential(2).replace("e+", "e");
 }
 

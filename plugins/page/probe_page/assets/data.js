@@ -17,6 +17,7 @@ class Columns {
     this.numbers = index.names.map(() => null);
     this.codes = index.names.map(() => null);
     this.texts = index.names.map(() => [""]);
+    this.isShort = index.names.map(() => false);
   }
 
   add(bytes) {
@@ -36,6 +37,7 @@ class Columns {
     };
     head.columns.forEach(([number, code, texts], column) => {
       this.texts[column].push(...texts.map(String));
+      if (number === "f4") this.isShort[column] = true;
       if (number) (this.numbers[column] ??= new Float64Array(this.count)).set(take(number), this.filled);
       if (code) (this.codes[column] ??= new Uint32Array(this.count)).set(take(code), this.filled);
     });
@@ -47,6 +49,12 @@ class Columns {
     const code = this.codes[column] ? this.codes[column][row] : 0;
     if (code) return this.texts[column][code];
     return this.numbers[column] ? this.numbers[column][row] : "";
+  }
+
+  /** Return the number of a cell with all its digits: seven if it was kept in 4 bytes. */
+  digits(column, row) {
+    const value = this.value(column, row);
+    return typeof value === "number" && this.isShort[column] && !Number.isInteger(value) ? String(Number(value.toPrecision(8))) : String(value);
   }
 
   column(name) {

@@ -10,7 +10,7 @@ function allColumns() {
   const own = [
     { id: "number", label: () => text("c_number"), value: (row) => rows.value(ROW, row), width: 70, number: true },
     { id: "name", label: () => text("c_name"), value: nameOf, width: 360, sticky: true },
-    { id: "level", label: () => text("c_level"), value: (row) => levelOf(row), width: 104, level: true },
+    { id: "level", label: () => text("c_level"), value: (row) => levelOf(row), width: 126, level: true },
     { id: "error", label: () => text("c_error"), value: errorOf, width: 120, number: true, distance: true },
   ];
   const percent = new Set(meta.percent);
@@ -18,6 +18,7 @@ function allColumns() {
     id: header,
     label: () => (byId("f-headers").checked ? header : meta.words["column " + header] ? text("column " + header) : header),
     value: (row) => rows.value(OWN + place, row),
+    digits: (row) => rows.digits(OWN + place, row),
     width: /Name$|message|Data_name/.test(header) ? 300 : /Shape|Dtype/.test(header) ? 130 : 120,
     number: rows.numbers[OWN + place] !== null,
     percent: percent.has(header),
@@ -263,7 +264,7 @@ function drawLine(line, place) {
     } else {
       const shown = safe(rounded(value, column.percent));
       cell.textContent = column.sticky ? fitted(shown, Math.floor((cell.clientWidth - 16) / (HEIGHT * 0.247))) : shown;
-      cell.title = safe(value);
+      cell.title = safe(column.digits ? column.digits(row) : value);
     }
   });
 }
@@ -279,7 +280,7 @@ function distanceText(row) {
   const error = errorOf(row);
   const noise = rows.value(NOISE, row);
   if (error === Infinity) return text("nosize");
-  return noise === "" ? String(error) : text("distance_judged", String(error), String(noise));
+  return noise === "" ? rows.digits(ERROR, row) : text("distance_judged", rows.digits(ERROR, row), rows.digits(NOISE, row));
 }
 
 function mark() {
