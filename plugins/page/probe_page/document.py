@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any, BinaryIO
+from urllib.parse import quote
 
 from jinja2 import Environment
 from markupsafe import Markup
@@ -101,6 +102,7 @@ def _rendered(
     meta = {"lang": lang, "words": words(), **(data or {})}
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["shown"] = lambda text: printable(str(text), 4000)
+    environment.filters["anchor"] = _anchor
     page = environment.from_string(asset("page.html")).render(
         lang=lang,
         words=words(),
@@ -120,6 +122,11 @@ def _rendered(
         meta=Markup(embedded(meta)),
     )
     return page.encode("utf-8", "replace")
+
+
+def _anchor(name: str) -> str:
+    """Return the link to the row or call with a name; what no text may hold is replaced."""
+    return "#" + quote(name.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), safe="")
 
 
 def embedded(value: Any) -> str:

@@ -27,6 +27,9 @@ function make(name, attributes = {}, ...children) {
   return element;
 }
 
+/** Return the link to the row or call with a name. */
+const anchor = (name) => "#" + encodeURIComponent(name.replace(/\p{Surrogate}/gu, "\ufffd"));
+
 const byId = (id) => document.getElementById(id);
 
 /** Return a number as a person reads it; the full digits belong in the title. */

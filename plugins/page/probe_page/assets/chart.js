@@ -61,7 +61,7 @@ function showAll() {
 
 function openOp(place) {
   const op = ops[place];
-  if (op.first >= 0) location.hash = "#" + encodeURIComponent(op.key);
+  if (op.first >= 0) location.hash = anchor(op.key);
 }
 
 /** Point to a call: say below the chart which it is. */

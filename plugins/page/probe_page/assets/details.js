@@ -23,7 +23,7 @@ function showDetails(row) {
     return column < 0 ? null : rows.value(column, row);
   };
   const parts = [];
-  const link = make("button", { type: "button", on: { click: (event) => copy(location.href.split("#")[0] + "#" + encodeURIComponent(name), event.target) } }, text("copy_link"));
+  const link = make("button", { type: "button", on: { click: (event) => copy(location.href.split("#")[0] + anchor(name), event.target) } }, text("copy_link"));
   const copyName = make("button", { type: "button", on: { click: (event) => copy(name, event.target) } }, text("copy_name"));
   const close = make("button", { type: "button", class: "close", on: { click: hideDetails } }, text("close"));
   parts.push(make("div", { class: "bar-of-tools" }, link, copyName, close));
@@ -78,7 +78,7 @@ function showDetails(row) {
       const short = place.startsWith(op.key + ".") ? place.slice(op.key.length + 1) : place;
       const error = errorOf(other);
       const label = `${short} ${error === null ? "" : error === Infinity ? "≠" : rounded(error)}`;
-      list.append(make("li", { class: levelOf(other) }, other === row ? make("b", {}, label) : make("a", { href: "#" + encodeURIComponent(place) }, label)));
+      list.append(make("li", { class: levelOf(other) }, other === row ? make("b", {}, label) : make("a", { href: anchor(place) }, label)));
     }
     parts.push(make("h4", {}, text("its_rows")), list);
     if (op.modules.length) parts.push(make("h4", {}, text("module")), make("p", { class: "path" }, ...op.modules.map((module) => make("span", {}, module))));

@@ -77,7 +77,7 @@ function branch(node, isRoot, parent) {
   if (node.bad) facts.push(text("differ_n", counted(node.bad)));
   const summary = make("summary", { title: safe(node.path) }, make("i", { class: `dot ${state}` }), make("span", { class: "what" }, label), " ", make("span", { class: "muted" }, facts.join(", ")));
   if (node.error > 0 && node.error < Infinity) summary.append(" ", make("span", { class: "number", title: String(node.error) }, rounded(node.error)));
-  if (node.op) summary.append(" ", make("a", { href: "#" + encodeURIComponent(node.op.key) }, text("open_row")));
+  if (node.op) summary.append(" ", make("a", { href: anchor(node.op.key) }, text("open_row")));
   if (node.cause) summary.append(" ", make("span", { class: "badge error" }, text("cause")));
   const details = make("details", {}, summary);
   const open = () => {
@@ -106,7 +106,7 @@ function more(details, node, from) {
 function leaf({ op, cause }) {
   const fate = fateOf(op);
   const only = op.matches === 2 ? "only_target" : op.matches === 4 ? "only_golden" : op.matches & 6 ? "replaced" : "";
-  const line = make("a", { class: `leaf ${op.level} ${fate} ${only}`, href: "#" + encodeURIComponent(op.key), title: safe(op.key) }, make("i", { class: `dot ${only ? "alone" : fate === "unknown" ? op.level : fate}` }), make("span", { class: "what" }, op.key.replace(/\.(forward|backward)$/, "")));
+  const line = make("a", { class: `leaf ${op.level} ${fate} ${only}`, href: anchor(op.key), title: safe(op.key) }, make("i", { class: `dot ${only ? "alone" : fate === "unknown" ? op.level : fate}` }), make("span", { class: "what" }, op.key.replace(/\.(forward|backward)$/, "")));
   if (only) line.append(" ", make("span", { class: "muted" }, text(only)));
   if (op.out !== null && op.out > 0) line.append(" ", make("span", { class: "number", title: String(op.out) }, op.out === Infinity ? "≠" : rounded(op.out)));
   if (fate !== "within" && fate !== "unknown") line.append(" ", make("span", { class: "muted" }, text(fate)));
