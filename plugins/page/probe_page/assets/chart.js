@@ -60,14 +60,14 @@ function showAll() {
 }
 
 function openOp(place) {
-  const op = ops[place];
+  const op = timed[place];
   if (op.first >= 0) location.hash = anchor(op.key);
 }
 
 /** Point to a call: say below the chart which it is. */
 function point(place) {
   chart.cursor = place ?? -1;
-  const op = ops[chart.cursor];
+  const op = timed[chart.cursor];
   byId("chart-note").textContent = op ? `${safe(op.key)} — ${opText(op)}` : text("chart_help");
 }
 
@@ -141,7 +141,7 @@ function drawChart() {
   context.fillStyle = colour("tint");
   let start = -1;
   for (let place = chart.from; place <= chart.to; place++) {
-    const inside = place < chart.to && ops[place] && ops[place].phase === "backward";
+    const inside = place < chart.to && timed[place] && timed[place].phase === "backward";
     if (inside && start < 0) start = place;
     if (!inside && start >= 0) {
       context.fillRect(x(start - 0.5), box.top, x(place - 0.5) - x(start - 0.5), box.height);
@@ -157,7 +157,7 @@ function drawChart() {
   context.beginPath();
   let pen = false;
   for (let place = chart.from; place < chart.to; place++) {
-    const op = ops[place];
+    const op = timed[place];
     if (!op || !(op.noise > 0)) continue;
     if (pen) context.lineTo(x(place), y(op.noise));
     else context.moveTo(x(place), y(op.noise));
@@ -171,7 +171,7 @@ function drawChart() {
   for (const fate of ["within", "unclear", "inherited", "introduced"]) {
     context.fillStyle = colours[fate];
     for (let place = chart.from; place < chart.to; place++) {
-      const op = ops[place];
+      const op = timed[place];
       if (!op || op.out === null || fateOf(op) !== fate || (chart.phase && op.phase !== chart.phase)) continue;
       const spot = { place, x: x(place), y: y(op.out) };
       chart.points.push(spot);
@@ -183,8 +183,9 @@ function drawChart() {
     }
   }
   chart.points.sort((a, b) => a.place - b.place);
-  const first = Math.min(...chart.causes);
-  for (const place of chart.causes) {
+  const causes = [...chart.causes].map((number) => ops[number]);
+  const first = Math.min(...causes.filter((op) => op.key === meta.causes[0]).map((op) => op.time));
+  for (const place of causes.map((op) => op.time)) {
     if (place < chart.from || place >= chart.to) continue;
     context.strokeStyle = colour("red");
     context.lineWidth = place === first ? 1.5 : 0.5;
@@ -199,11 +200,11 @@ function drawChart() {
       context.fillText(text("first_cause"), x(place) + (right ? 6 : -6), box.top + size * 0.7);
     }
   }
-  if (chart.cursor >= chart.from && chart.cursor < chart.to && ops[chart.cursor] && ops[chart.cursor].out !== null) {
+  if (chart.cursor >= chart.from && chart.cursor < chart.to && timed[chart.cursor] && timed[chart.cursor].out !== null) {
     context.strokeStyle = colour("text");
     context.lineWidth = 1.5;
     context.beginPath();
-    context.arc(x(chart.cursor), y(ops[chart.cursor].out), radius + 4, 0, 7);
+    context.arc(x(chart.cursor), y(timed[chart.cursor].out), radius + 4, 0, 7);
     context.stroke();
   }
   if (chart.drag) {

@@ -69,6 +69,8 @@ let rows = null;
 let calls = null;
 /** The calls: key, short name, phase, modules (outermost first), stack, first row, rows, level, into, out, noise, matches. */
 let ops = [];
+/** The calls in the order of time: gradients of parameters, which a table lists with their module, come last of backward. */
+let timed = [];
 
 async function load() {
   rows = new Columns(meta.rows);
@@ -104,6 +106,16 @@ async function load() {
       op.last = row;
     }
   }
+  orderInTime();
+}
+
+function orderInTime() {
+  const isGradient = (op) => op.key.split(".").includes("parameters_grad");
+  const last = ops.findLastIndex((op) => op.phase === "backward" && !isGradient(op));
+  const before = ops.filter((op, number) => number <= last && !isGradient(op));
+  const gradients = ops.filter((op, number) => number <= last && isGradient(op));
+  timed = [...before, ...gradients, ...ops.slice(last + 1)];
+  timed.forEach((op, place) => (op.time = place));
 }
 
 function phaseOf(key) {

@@ -67,6 +67,7 @@ async function start() {
   } else document.getElementById("where").hidden = true;
   follow();
   addEventListener("hashchange", follow);
+  performance.mark("usable");
   document.documentElement.dataset.ready = "1";
 }
 
