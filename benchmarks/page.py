@@ -4,7 +4,7 @@ For each size: the bytes of the page, the CPU time that it adds to the compariso
 network the milliseconds from navigation to the verdict and to a table that can be used, the CPU time of the
 browser's main thread until then, and the longest frame while scrolling through all rows.
 
-It needs torch, which makes the runs, and playwright with a chromium (the variable CHROMIUM, or one on the path).
+It needs torch, which makes the runs, and playwright with a chromium (CHROMIUM, or one on the path).
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from make_runs import make
 
 SIZES = (10_000, 100_000)
 NAMES = ("chromium", "chromium-browser", "google-chrome")
+TIMES = """["first-contentful-paint", "usable"].map(
+  (name) => performance.getEntriesByName(name)[0]?.startTime ?? NaN)"""
 SCROLL = """async () => {
   const grid = document.getElementById("grid");
   const frames = [];
@@ -43,8 +45,7 @@ def main() -> None:
         for rows in sizes:
             home = Path(there) / str(rows)
             make(home, "stat", rows // 5)
-            page = compare(home, rows)
-            browse(page)
+            browse(compare(home, rows))
 
 
 def compare(home: Path, rows: int) -> Path:
@@ -92,9 +93,7 @@ def visit(browser: Any, page: Path) -> dict[str, float]:
     tab.goto(page.as_uri())
     tab.wait_for_selector("html[data-ready]", timeout=120_000)
     metrics = {one["name"]: one["value"] for one in session.send("Performance.getMetrics")["metrics"]}
-    paint, usable = tab.evaluate(
-        "[performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? NaN, performance.getEntriesByName('usable')[0].startTime]"
-    )
+    paint, usable = tab.evaluate(TIMES)
     frame = tab.evaluate(SCROLL)
     context.close()
     return {

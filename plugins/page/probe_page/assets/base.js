@@ -40,7 +40,7 @@ function rounded(value, percent = false) {
   const size = Math.abs(value);
   if (size >= 1e-3 && size < 1e6) {
     const short = Number(value.toPrecision(5));
-    return String(Number.isInteger(short) && short !== value ? Number(value.toPrecision(9)) : short);
+    return String(Math.abs(short) === 1 && short !== value ? Number(value.toPrecision(9)) : short);
   }
   return value.toExponential(2).replace("e+", "e");
 }
