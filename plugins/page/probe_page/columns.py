@@ -23,7 +23,7 @@ BLOCK = 8192
 """Number of rows of a block."""
 DIGITS = 1e-7
 """Relative error that a number of a page may have."""
-LEVEL = 6
+LEVEL = 4
 """Compression level."""
 WHOLE = 1 << 53
 """Integers up to here are floats without a loss."""
@@ -73,7 +73,7 @@ def _encoded(values: Sequence[Any], texts: dict[str, int]) -> tuple[str, str, li
     numbers: Sequence[Any] = values
     codes: Sequence[int] = ()
     kinds = set(map(type, values))
-    if int in kinds:
+    if int in kinds and not _are_whole(values, kinds):
         values = [str(value) if type(value) is int and abs(value) > WHOLE else value for value in values]
         kinds, numbers = set(map(type, values)), values
     if kinds <= {float, int}:
@@ -92,6 +92,11 @@ def _encoded(values: Sequence[Any], texts: dict[str, int]) -> tuple[str, str, li
     number_type, number_bytes = _numbers(numbers)
     code_type, code_bytes = _codes(codes, len(texts))
     return number_type, code_type, list(texts)[known:], number_bytes + code_bytes
+
+
+def _are_whole(values: Sequence[Any], kinds: set[type]) -> bool:
+    """Return True if no integer among numbers is too large for a float."""
+    return kinds <= {float, int} and min(values) >= -WHOLE and max(values) <= WHOLE
 
 
 def _learn(values: Sequence[str], texts: dict[str, int]) -> None:

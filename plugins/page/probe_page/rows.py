@@ -55,13 +55,13 @@ class Looked(NamedTuple):
         judged = row.further.get(POLICY, verdict)
         error, noise = _distance(judged)
         why = ""
-        if verdict.reasons or judged.reasons or row.was:
+        if verdict.reasons or row.was or (judged.reasons and judged.drift is None):
             why = _why(row, judged)
-        slot = target or golden
-        assert slot is not None
         level = _NUMBERS[verdict.level]
         if level < DRIFT and judged is not verdict:
             level = DRIFT if judged.level is Level.ERROR else max(level, _NUMBERS[judged.level])
+        slot = target or golden
+        assert slot is not None
         return cls(slot.name, level, match, error, noise, why, row.measurements)
 
 
@@ -69,7 +69,9 @@ def _distance(judged: Verdict) -> tuple[float | None, float | None]:
     """Return the relative distance, and the one that rounding explains."""
     drift = judged.drift
     if drift is not None:
-        return drift.relative_to(drift.scale), drift.noise
+        if not drift.difference:
+            return 0.0, drift.noise
+        return (drift.difference / drift.scale if drift.scale else math.inf), drift.noise
     if judged.level is Level.ERROR:
         return math.inf, None
     return (None if judged.level is Level.SKIP else 0.0), None
@@ -81,16 +83,12 @@ def cell_of(error: float | None) -> Cell:
 
 
 def _why(row: Row, judged: Verdict) -> str:
-    reasons = [*row.verdict.reasons, *(() if judged is row.verdict else judged.reasons)]
-    texts = [_unsized(reason.detail) for reason in reasons if reason.code == _TABLE_EVIDENCE]
+    reasons = row.verdict.reasons
+    if judged is not row.verdict and judged.drift is None:  # a distance is shown as a number
+        reasons = (*reasons, *judged.reasons)
+    texts = [reason.detail for reason in reasons if reason.code == _TABLE_EVIDENCE]
     texts += [f"{changed.judge}: {changed.reason.detail}" for changed in row.was]
     return "\n".join(dict.fromkeys(text for text in texts if text))
-
-
-def _unsized(detail: str) -> str:
-    """Return evidence without the distance, which a page shows anyway."""
-    before, off, _ = detail.partition("off by ")
-    return f"largest in its {before.strip()}" if off and before else "" if off else detail
 
 
 def own_cells(number: int, op: int, looked: Looked | None, name: str, key: str) -> tuple[Cell, ...]:

@@ -43,7 +43,7 @@ function setUpRows() {
     const line = event.target.closest(".line");
     if (line && !getSelection().toString()) activate(Number(line.dataset.place), true);
   });
-  new ResizeObserver(() => draw()).observe(element);
+  new ResizeObserver(() => { if (element.clientWidth !== grid.width) redraw(); else draw(); }).observe(element);
   filter();
 }
 
@@ -175,7 +175,8 @@ function redraw() {
   const element = byId("grid");
   const shown = grid.columns.filter((column) => grid.chosen.has(column.id));
   grid.shown = shown;
-  const narrow = element.clientWidth < NARROW;
+  grid.width = element.clientWidth;
+  const narrow = grid.width < NARROW;
   const scale = parseFloat(getComputedStyle(document.documentElement).fontSize) / 15;
   const widths = shown.map((column) => (narrow ? Math.min(column.width, column.sticky ? 165 : 82) : Math.round(column.width * scale)));
   HEIGHT = Math.round(28 * Math.max(1, scale));
@@ -202,6 +203,8 @@ function redraw() {
       );
     }),
   );
+  const wide = head.querySelector(".sticky");
+  grid.fit = wide ? Math.floor((wide.clientWidth - 16) / (HEIGHT * 0.247)) : 0;
   const body = element.querySelector(".body");
   body.style.height = `${Math.max(1, grid.view.length) * HEIGHT}px`;
   body.replaceChildren();
@@ -263,7 +266,7 @@ function drawLine(line, place) {
       cell.title = value === null ? "" : distanceText(row);
     } else {
       const shown = safe(rounded(value, column.percent));
-      cell.textContent = column.sticky ? fitted(shown, Math.floor((cell.clientWidth - 16) / (HEIGHT * 0.247))) : shown;
+      cell.textContent = column.sticky ? fitted(shown, grid.fit) : shown;
       cell.title = safe(column.digits ? column.digits(row) : value);
     }
   });
