@@ -24,7 +24,7 @@ _TABLE_EVIDENCE = "evidence"
 
 
 class Looked(NamedTuple):
-    """What a page keeps of a row.
+    """Facts of a row that a page keeps.
 
     Attributes:
         name: The name of the row.
