@@ -28,7 +28,7 @@ PYTHON = BIN / "python"
 MINDSPORE_PYTHONS = ((3, 10), (3, 11))
 LOWEST_PYTHONS = ((3, 10), (3, 11))
 KITS = ("recording", "matching", "precheck", "diagnosis")
-PLUGINS = ("pytorch", "mindspore", "metrics", "reporters", "explain")
+PLUGINS = ("pytorch", "mindspore", "metrics", "reporters", "page", "explain")
 OURS = [".", *(f"plugins/{name}" for name in (*KITS, *PLUGINS))]
 ALL = "--all"
 DASK = "plugins/dask"
@@ -36,7 +36,8 @@ OPTIONAL = [DASK, "tests/sample_plugin"]
 WHOLE = "plugins/all"
 """The distribution without code that installs all others but the one for dask."""
 RUN_TIME = (
-    "pluggy", "click", "numpy", "PyYAML", "ml_dtypes", "XlsxWriter", "openpyxl", "xxhash", "setuptools",
+    "pluggy", "click", "numpy", "PyYAML", "ml_dtypes", "XlsxWriter", "openpyxl", "xxhash", "Jinja2",
+    "setuptools",
 )  # fmt: skip
 
 
@@ -236,10 +237,10 @@ def lint() -> None:
 
 
 def bench() -> None:
-    """Run the benchmarks, or one: ``kernel``, ``compare``, ``ranks``, ``check``, ``record``, ``faults``."""
+    """Run all benchmarks or one: ``kernel compare ranks check record faults page``."""
     scripts = {
         "kernel": "kernel.py", "compare": "compare_runs.py", "ranks": "many_ranks.py",
-        "check": "check_calls.py", "record": "record_steps.py", "faults": "faults",
+        "check": "check_calls.py", "record": "record_steps.py", "faults": "faults", "page": "page.py",
     }  # fmt: skip
     chosen = sys.argv[2:3] if sys.argv[2:3] and sys.argv[2] in scripts else list(scripts)
     for name in chosen:

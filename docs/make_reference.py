@@ -32,7 +32,8 @@ DOCS = Path(__file__).resolve().parent
 DATA = DOCS.parent / "tests" / "data"
 HEAD = "<!-- Made by docs/make_reference.py; change the code, or that file, and run it again. -->\n"
 OURS = {
-    "core", "matching", "precheck", "diagnosis", "pytorch", "mindspore", "metrics", "reporters", "explain",
+    "core", "matching", "precheck", "diagnosis", "pytorch", "mindspore", "metrics", "reporters", "page",
+    "explain",
 }  # fmt: skip
 
 PRECHECK = {

@@ -20,7 +20,7 @@ from probe_core.files.location import location
 from probe_core.model import Cell, Counts, Suspect
 from probe_core.model.plan import DEFAULT_FORMATS, Plan, StackMode
 from probe_core.model.report import Report
-from probe_core.plugins.specs import Option, OptionSpec
+from probe_core.plugins.specs import Option, OptionSpec, ReporterSpec
 
 if TYPE_CHECKING:
     from probe_core.model.answers import Answer
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 OUTPUT = "./output"
 """The directory of the result files if none is given."""
-SHOWN_SUSPECTS = 5
-"""Number of suspects that a notebook shows."""
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Plan)} | {"fuzzy": False}
 OPTIONS = sorted(_DEFAULTS.keys() - {"target", "golden", "time_stamp", "across", "answers", "baseline"})
 """The names of the core's options of ``compare`` (docs/python.md#options)."""
@@ -150,21 +148,15 @@ class Comparison:
         return f"<Comparison of {self.plan.target} with {self.plan.golden}, {count} pair(s) of record files>"
 
     def _repr_html_(self) -> str:
-        """Return the verdict, the counts and the first suspects, for a notebook; compares the runs."""
+        """Return the verdict and the counts for a notebook, as a page shows them; compares the runs."""
         try:
-            counts, suspects = self.counts, self.suspects
+            counts, answer = self.counts, self.answer
         except UserError as error:
             return f"<pre>{escape(str(error))}</pre>"
-        levels = ", ".join(f"{count:,} {level.value}" for level, count in counts.levels.items() if count)
-        lines = [self.answer.sentence] if self.answer is not None else []
-        lines += [f"{self.plan.target} compared with {self.plan.golden}: {counts.rows:,} rows ({levels})."]
-        lines += [*self.problems, *(text for report in self.reports for text in report.problems)]
-        lines += ["No suspects."] if counts.measured and not suspects else []
-        text = "".join(f"<p>{escape(printable(line))}</p>" for line in lines)
-        for suspect in suspects[:SHOWN_SUSPECTS]:
-            why, where = (escape(printable(part)) for part in (suspect.why, suspect.where))
-            text += f"<p><code>{escape(printable(suspect.row))}</code> {why}<br>{where}</p>"
-        return text
+        for spec in (one for one in self._manager.specs("reporters", ReporterSpec) if one.page):
+            return str(spec.make().head(self))
+        lines = [answer.sentence if answer else "No verdict.", f"{counts.rows:,} rows.", *self.problems]
+        return "".join(f"<p>{escape(printable(line))}</p>" for line in lines)
 
     @property
     def reports(self) -> list[Report]:

@@ -18,7 +18,9 @@ from support import DATA, TESTS
 from support.probe import Probe
 from support.runs.results import read_jsonl
 
-HEAVY = re.compile(r"^\s*(?:import|from) (?:torch|mindspore|distributed|subprocess|multiprocessing)\b", re.M)
+HEAVY = re.compile(
+    r"^\s*(?:import|from) (?:torch|mindspore|distributed|subprocess|multiprocessing|playwright)\b", re.M
+)
 LONG = re.compile(r"^from hypothesis import given", re.M)
 LONG_FILES = {
     "test_aligned_random.py", "test_check.py", "test_journal.py", "test_journal_damaged.py", "test_run_ut_msprobe.py",

@@ -18,7 +18,9 @@ from pathlib import Path
 
 DATA = Path(__file__).parent / "data"
 KITS = ("probe_recording", "probe_matching", "probe_precheck", "probe_diagnosis")
-PLUGINS = ("probe_pytorch", "probe_mindspore", "probe_metrics", "probe_reporters", "probe_explain")
+PLUGINS = (
+    "probe_pytorch", "probe_mindspore", "probe_metrics", "probe_reporters", "probe_page", "probe_explain",
+)  # fmt: skip
 PACKAGES = ("probe_core", *KITS, *PLUGINS)
 COMPILED = ("probe_metrics._kernel", "probe_reporters._lines", "probe_pytorch._tally")
 COMPILERS = ("c++", "g++", "clang++")
@@ -37,8 +39,15 @@ def main() -> None:
     has_torch = importlib.util.find_spec("torch") is not None
     assert ("recorded just now" if has_torch else "recorded beforehand") in probe("demo", "demo")
     target, golden = Path("demo/target/step0"), Path("demo/golden/step0")
-    probe("compare", target, golden, "-o", "compared", "--format", "xlsx,csv,jsonl", "-hl")
-    assert {path.suffix for path in Path("compared").iterdir()} >= {".xlsx", ".csv", ".jsonl", ".txt"}
+    probe("compare", target, golden, "-o", "compared", "--format", "xlsx,csv,jsonl,html", "-hl")
+    assert {path.suffix for path in Path("compared").iterdir()} >= {
+        ".xlsx",
+        ".csv",
+        ".jsonl",
+        ".html",
+        ".txt",
+    }
+    assert probe("show", "--print", "compared").strip().endswith(".html")
     if has_torch:
         check("pytorch", golden)
     if importlib.util.find_spec("mindspore") is not None:

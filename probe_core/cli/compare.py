@@ -15,7 +15,9 @@ from probe_core.cli.running import INCOMPLETE, SUSPECT, run_plan
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError
 from probe_core.library import OUTPUT, planned
+from probe_core.model.plan import DEFAULT_FORMATS
 from probe_core.plugins.manager import Manager
+from probe_core.plugins.specs import ReporterSpec
 from probe_core.ranks.executors import tune_process
 
 BARE = Path()
@@ -59,7 +61,7 @@ def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> t
 @option("--policy", "policies", metavar="NAME[,NAME…]", callback=names_in,
     help="Judge rows by these policies: the first gives the verdict, each further one a column.")  # fmt: skip
 @option("--format", "formats", metavar="NAME[,NAME…]", callback=names_in,
-    help="Formats of the result: xlsx, csv, jsonl, …  [default: xlsx]")  # fmt: skip
+    help="Formats of the result: xlsx, csv, jsonl, …  [default: xlsx and a page]")  # fmt: skip
 @option("--step", "steps", type=Numbers(), default=(), help="Compare these steps only: 0,2-4.")
 @option("--rank", "ranks", type=Numbers(), default=(), help="Compare these ranks only: 0-3,8.")
 @option("--jobs", silent=["-j"], type=click.IntRange(min=1), metavar="N",
@@ -101,7 +103,9 @@ def compare(
     runs = _runs(target, golden, compare_file)
     settings |= {name: True for name in ("api_mapping", "cell_mapping") if settings[name] == BARE}
     settings["framework"] = settings["framework"] or ctx.meta.get("probe.framework")
-    settings["formats"] = settings["formats"] or None
+    pages = [] if compare_file or compare_only else manager.specs("reporters", ReporterSpec)
+    formats = (*DEFAULT_FORMATS, *(spec.name for spec in pages if spec.page))
+    settings["formats"] = settings["formats"] or formats
     settings["fuzzy"] = fuzzy_match
     settings["advise"] = settings["answer"] = not compare_only
     settings["stack"], settings["stack_path"] = runs.stack and stack_mode, runs.stack

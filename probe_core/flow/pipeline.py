@@ -130,7 +130,7 @@ def _write(
         finder=finder_of(manager),
         watch=Watch(comparison.mode, comparison.watched_metrics()),
     )
-    output = Output(plan, manager, pair, comparison.table, comparison.row_count, comparison.is_debug)
+    output = Output(plan, manager, pair, comparison.table, report, comparison.is_debug)
     if not manager.names("finders"):
         report.notes.append("no installed plugin looks for suspects; see probe plugins")
     witnesses: list[_Blamed] = []
@@ -143,7 +143,7 @@ def _write(
                 op = comparison.describe(key, pair.rank)
                 rows = judging.judged(op, measured)
                 lines = [output.line(done + offset) for offset in range(len(rows))]
-                output.write(rows)
+                output.write(op, rows)
                 comparison.look(key, rows)
                 for witness in witnesses:
                     witness.write(op, rows)

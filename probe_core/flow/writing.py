@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError
 from probe_core.files.atomic import AtomicFile, make_directory, not_written, writing
 from probe_core.flow.table import Table
-from probe_core.model import Advice, Cell, Row
+from probe_core.model import Advice, Cell, Op, Row
 from probe_core.model.answers import Answer
 from probe_core.model.plan import DEFAULT_FORMATS, Plan
+from probe_core.model.report import Report
 from probe_core.plugins.blame import fault
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Reporter, TableWriter
+from probe_core.plugins.protocols import Reporter
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.safe_text import safe
 from probe_core.store.layout import RunPair
@@ -29,7 +29,8 @@ class _Sink:
     spec: ReporterSpec
     reporter: Reporter
     file: AtomicFile
-    writer: TableWriter
+    writer: Any
+    """A ``TableWriter``, an ``AnswerWriter`` or a ``PageWriter``, as the spec says."""
 
 
 def write_table(
@@ -59,19 +60,18 @@ class Output:
     """
 
     def __init__(
-        self, plan: Plan, manager: Manager, pair: RunPair, table: Table, row_count: int, is_debug: bool
+        self, plan: Plan, manager: Manager, pair: RunPair, table: Table, report: Report, is_debug: bool
     ) -> None:
         self._directory = plan.output / pair.part
         self._time_stamp = plan.time_stamp
         self._sort = "debug_" if pair.one_of_two else ""
         self._table = table
-        self._row_count = row_count
+        self._report = report
         self._label = f"_{pair.label}" if pair.label else ""
         self._sinks: list[_Sink] = []
         self.faults: list[str] = []
-        formats = plan.formats or (
-            DEFAULT_FORMATS if is_debug and plan.answers else ()
-        )  # -da omits variables
+        omitted = is_debug and plan.answers  # -da omits variables
+        formats = plan.formats or (DEFAULT_FORMATS if omitted else ())
         specs = [manager.find("reporters", name, ReporterSpec) for name in formats]
         make_directory(self._directory)
         stem = f"{'debug_' if is_debug else ''}compare_result{self._label}_{plan.time_stamp}"
@@ -81,7 +81,7 @@ class Output:
                 try:
                     reporter: Reporter = spec.make()
                     file = AtomicFile(self._directory / f"{stem}{spec.suffix}")
-                    writer = reporter.open(file.temporary, table.headers, row_count)
+                    writer = reporter.open(file.temporary, table.headers, report.row_count)
                 except BaseException as error:
                     if file is not None:
                         file.discard()
@@ -90,7 +90,7 @@ class Output:
                     self._sinks.append(_Sink(spec, reporter, file, writer))
         except OSError as error:
             self.discard()
-            raise self._failed(error) from None
+            raise not_written("The result", self._directory, error) from None
         except BaseException:
             self.discard()
             raise
@@ -99,38 +99,37 @@ class Output:
         """Return the position of a row, counted from 0, in the first file; empty if there is no file."""
         while self._sinks:
             try:
-                return self._sinks[0].reporter.line(row, self._row_count)
+                return self._sinks[0].reporter.line(row, self._report.row_count)
             except BaseException as error:
                 self._drop(self._sinks[0], error)
         return ""
 
-    def write(self, rows: Sequence[Row]) -> None:
-        """Append rows to all files."""
+    def write(self, op: Op, rows: Sequence[Row]) -> None:
+        """Append the rows of an op to all files."""
         try:
             for row in rows:
                 colour = row.mark.colour if row.mark else None
-                cells: dict[bool, Sequence[Cell]] = {}
+                exact = {sink.spec.all_digits for sink in self._sinks}
+                cells = {digits: self._table.cells(row, all_digits=digits) for digits in exact}
                 for sink in self._sinks:
-                    all_digits = sink.spec.all_digits
-                    if all_digits not in cells:
-                        cells[all_digits] = self._table.cells(row, all_digits=all_digits)
                     try:
-                        sink.writer.write(cells[all_digits], colour)
+                        if sink.spec.page:
+                            sink.writer.look(self._report, op, row)
+                        sink.writer.write(cells[sink.spec.all_digits], colour)
                     except BaseException as error:
                         self._drop(sink, error)
         except OSError as error:
-            raise self._failed(error) from None
+            raise not_written("The result", self._directory, error) from None
 
     def close(self, answer: Answer | None, *, interrupted: bool = False) -> list[Path]:
         """Complete the files, with the answer where they hold one; mark names with ``_interrupted``."""
         finished: list[Path] = []
         try:
             for sink in self._sinks:
-                writer: Any = sink.writer
                 try:
                     if answer is not None and sink.spec.answers:
-                        writer.answer(answer)
-                    writer.close()
+                        sink.writer.answer(answer)
+                    sink.writer.close()
                 except BaseException as error:
                     self._drop(sink, error)
             for sink in self._sinks:
@@ -142,7 +141,7 @@ class Output:
                     path.with_name(f"{path.stem}_interrupted{path.suffix}").unlink(missing_ok=True)
         except OSError as error:
             self.discard()
-            raise self._failed(error) from None
+            raise not_written("The result", self._directory, error) from None
         return finished
 
     def discard(self) -> None:
@@ -183,6 +182,3 @@ class Output:
         with writing(path, "The result") as temporary:
             temporary.write_text(text, "utf-8")
         return path
-
-    def _failed(self, error: OSError) -> UserError:
-        return not_written("The result", self._directory, error)

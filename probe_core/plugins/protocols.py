@@ -231,6 +231,13 @@ class AnswerWriter(TableWriter, Protocol):
         """Take in the answer, after the last row and before ``close``."""
 
 
+class PageWriter(TableWriter, Protocol):
+    """A page, which shows more than the cells of a table."""
+
+    def look(self, report: Report, op: Op, row: Row) -> None:
+        """Take in a row, before its cells; ``report`` is complete when ``close`` is called."""
+
+
 class Reporter(Protocol):
     """An output format for tables."""
 

@@ -289,11 +289,13 @@ class ReporterSpec(Spec):
         suffix: The suffix of its files.
         all_digits: True for files that programs read, whose numbers are not rounded to 6 or 12 decimals.
         answers: True if its writers are ``protocols.AnswerWriter``.
+        page: True for a page: it makes ``PageWriter``, and ``head(comparison)``, the verdict as HTML.
     """
 
     suffix: str = ""
     all_digits: bool = False
     answers: bool = False
+    page: bool = False
 
 
 @dataclass(frozen=True, slots=True)

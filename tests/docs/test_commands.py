@@ -32,6 +32,7 @@ ELSEWHERE = {
     r".*run_ut --framework mindspore": "MindSpore; the tests in with_mindspore run it",
     r"probe multi_run_ut .*-d 0 1 2 3": "four devices",
     r"probe api_precision_compare": "the result of two machines; its own test has one",
+    r"probe show": "needs the page of an earlier command; tests/plugins/page/test_overview.py runs it",
     r"probe demo": "writes below probe-demo, which other commands read; tests/core/cli/test_main.py runs it",
     r"probe run -o mine train\.py": "test_recording_page.py runs it",
 }

@@ -358,7 +358,7 @@ def test_blanks_and_chinese_in_paths(probe: Any, tmp_path: Path) -> None:
     one = write_run(tmp_path / "我的 运行" / "a b", GOOD)
     assert probe("compare", one, one, "-o", tmp_path / "结 果") == 0
     found = sorted(path.name.rpartition("_")[0] for path in (tmp_path / "结 果").iterdir())
-    assert found == ["advisor", "answer", "compare_result"]
+    assert found == ["advisor", "answer", "compare_result", "compare_result"]
 
 
 def test_scalars_with_chinese_and_lone_surrogates(probe: Any, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import importlib.util
 import subprocess
 import sys
 import zipfile
-from collections import deque
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -19,11 +18,14 @@ from probe_core.errors import UserError, printable
 from probe_core.files.atomic import make_directory, write_text
 from probe_core.library import Comparison, planned
 from probe_core.plugins.manager import Manager
+from probe_core.plugins.specs import ReporterSpec
 
 STORY = """\
 A one-block transformer was trained twice{how}. The golden run divides attention scores by
 sqrt(16) = 4, the target run by 16. The loss hardly shows it. The first lines say where the runs diverge.
 """
+FORMATS = ("xlsx", "csv")
+"""Formats of the tables unless others are asked for."""
 LIVE = ", recorded just now by probe run"
 SHIPPED = ", recorded beforehand"
 SIDES = {"golden": (), "target": ("wrong",)}
@@ -31,9 +33,9 @@ SIDES = {"golden": (), "target": ("wrong",)}
 
 @click.command()
 @click.argument("directory", default="probe-demo", type=click.Path(path_type=Path))
-@option("--format", "formats", default="xlsx,csv", show_default=True, help="Formats of the result.")
+@option("--format", "formats", help="Formats of the result.  [default: xlsx, csv and a page]")
 @click.pass_context
-def demo(ctx: click.Context, directory: Path, formats: str) -> int:
+def demo(ctx: click.Context, directory: Path, formats: str | None) -> int:
     """Record two small training runs, one with a fault, and find the fault.
 
     The runs and the result are written to DIRECTORY (./probe-demo). Without torch, two recorded runs
@@ -50,11 +52,12 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
         unpack(directory)
     target, golden = directory / "target" / "step0", directory / "golden" / "step0"
     output = directory / "output"
-    asked = [name for name in formats.split(",") if name]
-    options = {"output": output, "formats": asked, "highlight": True}
     manager = ctx.find_object(Manager) or Manager()
+    pages = {spec.name: spec.suffix for spec in manager.specs("reporters", ReporterSpec) if spec.page}
+    asked = [*FORMATS, *pages] if formats is None else [name for name in formats.split(",") if name]
+    options = {"output": output, "formats": asked, "highlight": True}
     comparison = Comparison(planned(manager, target, golden, options), manager)
-    deque(comparison.run(), maxlen=0)  # a failed comparison of a single rank raises
+    finished = list(comparison.run())  # a failed comparison of a single rank raises
     for conclusion in comparison.first:
         conclusion.show()
     console.show()
@@ -68,6 +71,11 @@ def demo(ctx: click.Context, directory: Path, formats: str) -> int:
     console.show("  probe run -o OLD train.py")
     console.show("  probe run -o NEW train.py")
     console.show("  probe compare NEW/step0 OLD/step0 -o out -hl")
+    written = [path for one in finished if one.report is not None for path in one.report.files]
+    for page in (path for path in written if path.suffix in pages.values()):
+        console.show()
+        console.show(f"The page to look at (probe show {output}):")
+        console.show(f"  {page}")
     return FINISHED
 
 

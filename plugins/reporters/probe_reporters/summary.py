@@ -185,6 +185,8 @@ def write_summary(compared: Compared) -> list[Path]:
     files: list[Path] = []
     for name in plan.formats:
         spec = manager.find("reporters", name, ReporterSpec)
+        if spec.page:  # whoever writes pages writes one over all ranks
+            continue
         file = AtomicFile(plan.output / f"compare_summary_{plan.time_stamp}{spec.suffix}")
         try:
             reporter: Reporter = spec.make()

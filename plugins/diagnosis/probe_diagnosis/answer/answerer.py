@@ -54,12 +54,10 @@ class Verdict:
         Raises:
             UserError: The file cannot be written; the answer was yielded before that.
         """
-        finished = compared.finished
-        answers = {one.pair.name: one.report.answer for one in finished if one.report and one.report.answer}
-        if not answers:
+        whole = whole_answer(compared)
+        if whole is None:
             return
-        causes = list(_causes(compared)) if len(compared.pairing.pairs) > 1 else []
-        whole = over_all(answers, causes, len(compared.pairing.pairs) - len(answers))
+        finished = compared.finished
         steps: dict[str, list[tuple[RunPair, Answer | str]]] = {}
         for one in finished:
             answer = one.report.answer if one.report is not None else None
@@ -72,6 +70,16 @@ class Verdict:
             yield Concluded(whole, None)
             raise
         yield Concluded(whole, file)
+
+
+def whole_answer(compared: Compared) -> Answer | None:
+    """Return the verdict over all ranks and steps; None if no comparison has one."""
+    finished = compared.finished
+    answers = {one.pair.name: one.report.answer for one in finished if one.report and one.report.answer}
+    if not answers:
+        return None
+    causes = list(_causes(compared)) if len(compared.pairing.pairs) > 1 else []
+    return over_all(answers, causes, len(compared.pairing.pairs) - len(answers))
 
 
 def _causes(compared: Compared) -> Iterator[Finding]:

@@ -1,0 +1,74 @@
+/* The order of work when the page opens: buttons first, then rows, chart and tree, then the row of the link. */
+
+function setUpButtons() {
+  byId("lang").addEventListener("click", () => {
+    language = language === "en" ? "zh" : "en";
+    byId("lang").textContent = language === "zh" ? "English" : "中文";
+    translate();
+    if (rows && grid.shown) {
+      setUpChoices();
+      redraw();
+      drawChart();
+      setUpTree();
+      if (!byId("details").hidden && grid.active >= 0) showDetails(grid.view[grid.active]);
+    }
+  });
+  byId("theme").addEventListener("click", () => {
+    const root = document.documentElement;
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    if (rows && grid.shown) drawChart();
+  });
+  for (const button of document.querySelectorAll(".do-copy"))
+    button.addEventListener("click", () => copy(button.previousElementSibling.textContent, button));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (rows && grid.shown) drawChart(); });
+  document.addEventListener("keydown", (event) => {
+    const field = event.target.closest("input, select, textarea");
+    if (event.key === "/" && !field && byId("f-name")) {
+      event.preventDefault();
+      byId("f-name").focus();
+    } else if (event.key === "Escape" && byId("details") && !byId("details").hidden && !field) hideDetails();
+  });
+}
+
+/** Go to the row that the address names. */
+function follow() {
+  let name = location.hash.slice(1);
+  try {
+    name = decodeURIComponent(name);
+  } catch { /* a hash that was not made here */ }
+  if (!name || byId(name)) return;
+  const row = find(name);
+  if (row < 0) return;
+  goTo(row);
+  byId("rows").scrollIntoView({ block: "start" });
+}
+
+async function start() {
+  setUpButtons();
+  if (!meta.rows) return;
+  const loading = document.querySelector(".loading");
+  if (typeof DecompressionStream === "undefined") {
+    loading.textContent = text("too_old");
+    return;
+  }
+  try {
+    await load();
+  } catch (error) {
+    loading.textContent = text("broken");
+    console.error(error);
+    return;
+  }
+  loading.hidden = true;
+  setUpRows();
+  if (ops.length) {
+    setUpChart();
+    setUpTree();
+  } else document.getElementById("where").hidden = true;
+  follow();
+  addEventListener("hashchange", follow);
+  performance.mark("usable");
+  document.documentElement.dataset.ready = "1";
+}
+
+start();

@@ -1,0 +1,133 @@
+"""Rows as columns of numbers and texts, compressed block by block, so that memory and page stay small.
+
+A block is a zlib stream of: the length of its head in 4 bytes; the head, JSON; the bytes of its columns. The
+head lists for each column the type of its numbers (``f4``, ``f8`` or none), the type of its codes (``u1``,
+``u2``, ``u4`` or none) and the texts that the codes name for the first time. Code 0 stands for the number in
+the same place, code n for the n-th text of the column. Bytes of equal significance stand together, which
+makes them compress well; all are little-endian.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from probe_core.model import Cell
+
+BLOCK = 8192
+"""Number of rows of a block."""
+DIGITS = 1e-7
+"""Relative error that a number of a page may have."""
+LEVEL = 4
+"""Compression level."""
+WHOLE = 1 << 53
+"""Integers up to here are floats without a loss."""
+
+
+class Columns:
+    """Rows that are being collected as columns.
+
+    Attributes:
+        names: The names of the columns.
+        count: Number of rows so far.
+    """
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self.count = 0
+        self._texts: list[dict[str, int]] = [{} for _ in names]
+        self._rows: list[Sequence[Cell]] = []
+        self._blocks: list[str] = []
+
+    def add(self, row: Sequence[Cell]) -> None:
+        """Append a row, one cell a column; floats must be finite."""
+        self._rows.append(row)
+        self.count += 1
+        if len(self._rows) == BLOCK:
+            self._flush()
+
+    def blocks(self) -> list[str]:
+        """Return all blocks, each in base64."""
+        self._flush()
+        return self._blocks
+
+    def _flush(self) -> None:
+        if not self._rows:
+            return
+        columns = [_encoded(values, texts) for values, texts in zip(zip(*self._rows), self._texts)]
+        head = {"rows": len(self._rows), "columns": [column[:3] for column in columns]}
+        start = json.dumps(head, separators=(",", ":")).encode()
+        data = b"".join([len(start).to_bytes(4, "little"), start, *(column[3] for column in columns)])
+        self._blocks.append(base64.b64encode(zlib.compress(data, LEVEL)).decode())
+        self._rows.clear()
+
+
+def _encoded(values: Sequence[Any], texts: dict[str, int]) -> tuple[str, str, list[str], bytes]:
+    """Return the type of a column's numbers, that of its codes, its new texts, and its bytes."""
+    known = len(texts)
+    numbers: Sequence[Any] = values
+    codes: Sequence[int] = ()
+    kinds = set(map(type, values))
+    if int in kinds and not _are_whole(values, kinds):
+        values = [str(value) if type(value) is int and abs(value) > WHOLE else value for value in values]
+        kinds, numbers = set(map(type, values)), values
+    if kinds <= {float, int}:
+        pass
+    elif kinds & {float, int}:
+        is_number = [type(value) is float or type(value) is int for value in values]
+        others = [_text(value) for value, number in zip(values, is_number) if not number]
+        _learn(others, texts)
+        codes = [0 if number else texts[_text(value)] for value, number in zip(values, is_number)]
+        numbers = [value if number else 0.0 for value, number in zip(values, is_number)]
+    else:
+        numbers = ()
+        values = values if kinds == {str} else list(map(_text, values))
+        _learn(values, texts)
+        codes = list(map(texts.__getitem__, values))
+    number_type, number_bytes = _numbers(numbers)
+    code_type, code_bytes = _codes(codes, len(texts))
+    return number_type, code_type, list(texts)[known:], number_bytes + code_bytes
+
+
+def _are_whole(values: Sequence[Any], kinds: set[type]) -> bool:
+    """Return True if no integer among numbers is too large for a float."""
+    return kinds <= {float, int} and min(values) >= -WHOLE and max(values) <= WHOLE
+
+
+def _learn(values: Sequence[str], texts: dict[str, int]) -> None:
+    """Give each new text the next code."""
+    for text in dict.fromkeys(values):
+        texts.setdefault(text, len(texts) + 1)
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _numbers(values: Sequence[Any]) -> tuple[str, bytes]:
+    """Return the type and the bytes of numbers; in 4 bytes each if that keeps seven digits of all."""
+    if not values:
+        return "", b""
+    wide = np.array(values, "<f8")
+    with np.errstate(over="ignore", under="ignore"):
+        narrow = wide.astype("<f4")
+        is_near = np.abs(narrow - wide) <= DIGITS * np.abs(wide)
+    return ("f4", _planes(narrow)) if is_near.all() else ("f8", _planes(wide))
+
+
+def _codes(values: Sequence[int], largest: int) -> tuple[str, bytes]:
+    if not values:
+        return "", b""
+    size = 1 if largest < 1 << 8 else 2 if largest < 1 << 16 else 4
+    return f"u{size}", _planes(np.array(values, f"<u{size}"))
+
+
+def _planes(array: np.ndarray[Any, Any]) -> bytes:
+    """Return the bytes of an array, those of equal significance together."""
+    planes: bytes = array.view(np.uint8).reshape(len(array), array.itemsize).T.tobytes()
+    return planes

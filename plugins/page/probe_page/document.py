@@ -1,0 +1,146 @@
+"""The document of a page: one file with its own style, script and data, which loads nothing."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any, BinaryIO
+from urllib.parse import quote
+
+from jinja2 import Environment
+from markupsafe import Markup
+
+from probe_core import __version__
+from probe_core.errors import printable
+from probe_core.model.answers import Answer
+from probe_core.model.report import Report
+from probe_page.columns import Columns
+from probe_page.head import Head, head_of
+from probe_page.language import words
+from probe_page.ops import Ops
+from probe_page.rows import LEVELS
+
+SCRIPTS = ("base.js", "data.js", "rows.js", "details.js", "chart.js", "tree.js", "main.js")
+"""The parts of the script, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """The contents of a page of one comparison.
+
+    Attributes:
+        lang: The language that it opens in.
+        report: The outcome of the comparison; None of a table without one.
+        rows: The rows.
+        ops: The calls that they belong to.
+        percent: The headers of columns whose numbers are shown as percentages.
+        left_out: Number of rows that the page leaves out.
+    """
+
+    lang: str
+    report: Report | None
+    rows: Columns
+    ops: Ops
+    percent: set[str]
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A comparison of a page over several.
+
+    Attributes:
+        step: The directory of its step; empty if there is only one.
+        name: The name of the rank.
+        outcome: The verdict; empty without one.
+        sentence: The verdict as a sentence, or the error.
+        link: The path of its own page from this one; empty if there is none.
+    """
+
+    step: str
+    name: str
+    outcome: str
+    sentence: str
+    link: str
+
+
+def write_page(file: BinaryIO, document: Document) -> None:
+    """Write the page of one comparison."""
+    report, calls = document.report, document.ops.columns()
+    data = {
+        "rows": _index(document.rows),
+        "ops": _index(calls),
+        "percent": sorted(document.percent),
+        "leftOut": document.left_out,
+        "causes": [cause.op for cause in report.answer.causes] if report and report.answer else [],
+        "levels": LEVELS,
+    }
+    blocks = {"rows": document.rows.blocks(), "ops": calls.blocks()}
+    file.write(_rendered(document.lang, head_of(report), data, blocks, ()))
+
+
+def write_overview(
+    file: BinaryIO, lang: str, answer: Answer | None, target: str, golden: str, parts: Sequence[Part]
+) -> None:
+    """Write the page over several comparisons."""
+    file.write(_rendered(lang, Head.of(answer, target, golden), None, {}, parts))
+
+
+def _index(columns: Columns) -> dict[str, Any]:
+    return {"names": [printable(name, 200) for name in columns.names], "count": columns.count}
+
+
+def _rendered(
+    lang: str, head: Head, data: dict[str, Any] | None, blocks: dict[str, list[str]], parts: Sequence[Part]
+) -> bytes:
+    style, script = asset("page.css"), "\n".join(map(asset, SCRIPTS))
+    meta = {"lang": lang, "words": words(), **(data or {})}
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["shown"] = lambda text: printable(str(text), 4000)
+    environment.filters["anchor"] = _anchor
+    page = environment.from_string(asset("page.html")).render(
+        lang=lang,
+        words=words(),
+        head=head,
+        has_rows=data is not None,
+        is_judged=head.answer is not None,
+        blocks=blocks,
+        parts=parts,
+        steps=list(dict.fromkeys(part.step for part in parts)),
+        ranks=list(dict.fromkeys(part.name for part in parts)),
+        cell={(part.step, part.name): part for part in parts},
+        version=__version__,
+        style=Markup(style),
+        script=Markup(script),
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+        meta=Markup(embedded(meta)),
+    )
+    return page.encode("utf-8", "replace")
+
+
+def _anchor(name: str) -> str:
+    """Return the link to the row or call with a name; what no text may hold is replaced."""
+    return "#" + quote(name.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), safe="")
+
+
+def embedded(value: Any) -> str:
+    """Return data as JSON that may stand within a script element of a page, whatever it holds."""
+    text = json.dumps(value, separators=(",", ":"))
+    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+
+
+@cache
+def asset(name: str) -> str:
+    """Return the text of a file of the page."""
+    return (files("probe_page") / "assets" / name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    """Return the source expression by which a Content-Security-Policy admits an inline element."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,153 @@
+"""The head of a page: the verdict, its causes with their evidence, and what was covered."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from probe_core.errors import printable
+from probe_core.model.answers import Answer, Finding
+from probe_core.model.report import Report
+
+_FRAME = re.compile(
+    r"^File (?P<file>.*?), line (?P<line>\d+), in (?P<function>[^,\n]+?)(?:,\s*(?P<source>.*))?$", re.DOTALL
+)
+WIDTH = 420
+"""Width of the picture of a cause's evidence, in its own units."""
+SHOWN = 20
+"""Largest number of causes that are shown unfolded or folded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A line of code: its file, number, function and source; only the file if it cannot be read."""
+
+    file: str
+    line: str = ""
+    function: str = ""
+    source: str = ""
+
+    @classmethod
+    def of(cls, text: str) -> Frame:
+        """Return the line of code that a recorded frame names."""
+        found = _FRAME.match(text.strip())
+        if found is None:
+            return cls(text.strip())
+        parts = {name: (part or "").strip() for name, part in found.groupdict().items()}
+        return cls(**parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A bar of the picture of evidence.
+
+    Attributes:
+        key: The key of its label in the dictionary.
+        value: The number that it stands for.
+        width: Its length, in units of the picture.
+        kind: The word that its colour is chosen by.
+    """
+
+    key: str
+    value: str
+    width: int
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A cause as the page shows it."""
+
+    cause: Finding
+    frame: Frame | None
+    bars: Sequence[Bar]
+    facts: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """All that a page says before its rows.
+
+    Attributes:
+        answer: The verdict; None without one.
+        rest: The sentence without the outcome that it begins with.
+        target: The path of the run under test.
+        golden: The path of the reference.
+        label: The step and rank; empty of a single comparison.
+        causes: The causes.
+        notes: Sentences of the comparison on its pairs and metrics.
+        share: The share of the recorded values that were compared, in units of a picture.
+        is_interrupted: True if the comparison was interrupted.
+        counts: The numbers of rows, by level.
+    """
+
+    answer: Answer | None
+    rest: str
+    target: str
+    golden: str
+    label: str
+    causes: Sequence[Shown]
+    notes: Sequence[str]
+    share: int
+    is_interrupted: bool
+    counts: Mapping[str, int]
+
+    @classmethod
+    def of(cls, answer: Answer | None, target: str, golden: str, report: Report | None = None) -> Head:
+        """Return the head for a verdict."""
+        rest, share = "", 0
+        causes: Sequence[Finding] = ()
+        if answer is not None:
+            rest = answer.sentence.removeprefix(answer.outcome.value).lstrip(": ")
+            coverage = answer.coverage
+            share = math.floor(WIDTH * coverage.compared / coverage.recorded) if coverage.recorded else 0
+            causes = answer.causes
+        notes = [] if report is None else [*report.problems, *report.notes, *report.regions]
+        counts = {} if report is None else {k.value: n for k, n in report.counts.levels.items()}
+        label = report.label if report else ""
+        return cls(
+            answer, rest, target, golden, label, [shown(one) for one in causes[:SHOWN]], notes,
+            share, report is not None and report.interrupted, counts,
+        )  # fmt: skip
+
+
+def head_of(report: Report | None) -> Head:
+    """Return the head of the page of one comparison."""
+    if report is None:
+        return Head.of(None, "", "")
+    return Head.of(report.answer, str(report.target), str(report.golden), report)
+
+
+def shown(cause: Finding) -> Shown:
+    """Return a cause as the page shows it."""
+    facts = {
+        name.replace("_", " "): _number(value) if isinstance(value, float) else printable(str(value), 400)
+        for name, value in cause.evidence.items()
+        if value != ""
+    }
+    return Shown(cause, Frame.of(cause.where) if cause.where else None, _bars(cause), facts)
+
+
+def _bars(cause: Finding) -> list[Bar]:
+    """Return the picture of a cause's distance beside rounding and its inputs, on a logarithmic scale."""
+    evidence = cause.evidence
+    distance, rounding = evidence.get("relative_distance"), evidence.get("rounding")
+    if not (isinstance(distance, float) and isinstance(rounding, float) and distance > 0 and rounding > 0):
+        return []
+    values = {"bar_value": distance, "bar_rounding": rounding}
+    inputs = evidence.get("inputs_times_rounding")
+    if isinstance(inputs, (int, float)) and math.isfinite(inputs) and evidence.get("inputs_compared"):
+        values["bar_inputs"] = inputs * rounding
+    logs = {key: math.log10(value) for key, value in values.items() if value > 0}
+    low, high = math.floor(min(logs.values())) - 1, max(logs.values())
+    scale = (WIDTH - 10) / max(high - low, 1e-9)
+    widths = {key: max(2, round((logs[key] - low) * scale)) if key in logs else 0 for key in values}
+    kinds = {"bar_value": "error" if distance > rounding else "pass", "bar_rounding": "noise"}
+    order = [key for key in ("bar_inputs", "bar_rounding", "bar_value") if key in values]
+    return [Bar(key, _number(values[key]), widths[key], kinds.get(key, "inputs")) for key in order]
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}"

@@ -1,0 +1,41 @@
+"""The dictionary of the page, and the option that chooses its language."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Set
+from dataclasses import replace
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from probe_core.errors import UserError
+from probe_core.model.plan import Plan
+
+FORMAT = "html"
+LANGUAGES = ("en", "zh")
+
+Words = Mapping[str, Mapping[str, str]]
+"""The texts of the page by key and language."""
+
+
+@cache
+def words() -> Words:
+    """Return all texts of the page."""
+    read: Words = json.loads((files("probe_page") / "assets" / "words.json").read_text("utf-8"))
+    return read
+
+
+def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
+    """Return the plan with the page in the language of ``--lang``.
+
+    Raises:
+        UserError: The plan writes no page.
+    """
+    formats = tuple(
+        f"{FORMAT}:lang={values['lang']}" if name.partition(":")[0] == FORMAT else name
+        for name in plan.formats
+    )
+    if formats == plan.formats:
+        raise UserError("--lang is the language of the page, and no page is written.", "Add --format html.")
+    return replace(plan, formats=formats)

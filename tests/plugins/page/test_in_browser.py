@@ -1,0 +1,278 @@
+"""The page in a real browser, opened from a file without a network: filters, sorting, links, folds, keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from probe_pytorch.demo import unpack
+from support.browsers import Tab, browser  # noqa: F401
+from support.runs.hostile_runs import EVERYTHING, READABLE, make_hostile
+from support.runs.recorded import forward, tensor, write_run
+
+from probe_core.cli.main import run
+
+ROWS = 219
+CAUSE = "Tensor.__mul__.0.forward.output.0"
+
+Open = Callable[..., Tab]
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("demo")
+    unpack(directory)
+    return compared(directory / "target" / "step0", directory / "golden" / "step0", directory / "out")
+
+
+def compared(target: Path, golden: Path, out: Path) -> Path:
+    """Compare two runs, and return the page."""
+    assert run(["compare", str(target), str(golden), "-o", str(out), "--format", "html"]) == 0
+    (path,) = out.rglob("compare_result*.html")
+    return path
+
+
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Open]:
+    """``opened(path)``: the page in a tab; in the end, nothing went wrong in any."""
+    tabs: list[Tab] = []
+    contexts: list[Any] = []
+
+    def open_page(path: Path, anchor: str = "", width: int = 1280, scheme: str = "light") -> Tab:
+        size = {"width": width, "height": 900}
+        contexts.append(
+            browser.new_context(viewport=size, color_scheme=scheme, offline=True, reduced_motion="reduce")
+        )
+        tabs.append(Tab(contexts[-1], path, anchor))
+        return tabs[-1]
+
+    yield open_page
+    for tab in tabs:
+        tab.check()
+    for context in contexts:
+        context.close()
+
+
+def test_it_opens_offline_and_shows_all_rows(demo: Path, opened: Open) -> None:
+    tab = opened(demo)
+    assert tab.page.inner_text("h1") == "DIVERGED" and tab.count() == ROWS
+    assert tab.names()[0] == "Functional.embedding.0.forward.input.0"
+    assert tab.page.inner_text("#count") == f"{ROWS} of {ROWS}"
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "keeps"),
+    [
+        (
+            "#f-name",
+            r"softmax\.0\.forward\.(in|out)put\.0",
+            lambda name: "softmax.0.forward." in name and name[-1] == "0" and "put.0" in name,
+        ),
+        ("#f-phase", "backward", lambda name: ".backward." in name or "parameters_grad" in name),
+        ("#f-module", "Module.block.attention.Attention.forward.0", lambda name: True),
+        ("#f-state", "s_differ", lambda name: True),
+        ("#f-dtype", "torch.int64", lambda name: True),
+    ],
+)
+def test_each_filter_keeps_what_it_says(
+    field: str, value: str, keeps: Callable[[str], bool], demo: Path, opened: Open
+) -> None:
+    tab = opened(demo)
+    if field in ("#f-name", "#f-module"):
+        tab.page.fill(field, value)
+    else:
+        tab.page.select_option(field, value)
+    tab.wait_for(lambda: tab.count() < ROWS)
+    assert 0 < tab.count() < ROWS and all(map(keeps, tab.names()))
+    tab.page.click("#filters button[type=reset]")
+    tab.wait_for(lambda: tab.count() == ROWS)
+
+
+def test_a_pattern_that_is_none_is_said(demo: Path, opened: Open) -> None:
+    tab = opened(demo)
+    tab.page.fill("#f-name", "(")
+    tab.page.wait_for_selector("#f-problem:not([hidden])")
+    assert "no regular expression" in tab.page.inner_text("#f-problem") and tab.count() == ROWS
+
+
+def test_a_heading_sorts(demo: Path, opened: Open) -> None:
+    tab = opened(demo)
+    head = tab.page.get_by_role("columnheader", name="Distance")
+    head.click()
+    assert head.get_attribute("aria-sort") == "descending"
+    cells = tab.page.eval_on_selector_all(
+        "#grid .line", "(all) => all.map((one) => [Number(one.dataset.place), one.children[3].textContent])"
+    )
+    shown = [float("inf") if text == "≠" else float(text) for _, text in sorted(cells)]
+    assert shown == sorted(shown, reverse=True) and shown[0] > 0
+    tab.page.get_by_role("columnheader", name="Distance").click()
+    assert float(tab.page.eval_on_selector("#line-0", "(one) => one.children[3].textContent")) == 0
+
+
+def test_a_link_leads_to_its_row(demo: Path, opened: Open) -> None:
+    tab = opened(demo, f"#{CAUSE}")
+    assert tab.page.inner_text("#details h3") == CAUSE
+    assert "0.75" in tab.page.inner_text("#details") and "train.py" in tab.page.inner_text("#details .stack")
+    assert tab.page.get_attribute("#grid .line.active .sticky", "title") == CAUSE
+    other = opened(demo, "#Functional.softmax.0.forward")
+    assert other.page.inner_text("#details h3") == "Functional.softmax.0.forward.input.0"
+    unknown = opened(demo, "#%E0%A4%A-no-such-row")
+    assert unknown.page.is_hidden("#details")
+
+
+def test_the_cause_leads_to_its_row_whatever_is_filtered(demo: Path, opened: Open) -> None:
+    tab = opened(demo)
+    tab.page.fill("#f-name", "embedding")
+    tab.wait_for(lambda: tab.count() < ROWS)
+    tab.page.click("#causes a.op")
+    tab.page.wait_for_selector("#details:not([hidden])")
+    assert tab.page.inner_text("#details h3") == CAUSE and tab.count() == ROWS
+
+
+def test_keys_move_open_and_close(demo: Path, opened: Open) -> None:
+    tab = opened(demo)
+    keyboard = tab.page.keyboard
+    tab.page.focus("#grid")
+    for key, place in (("ArrowDown", 0), ("ArrowDown", 1), ("ArrowUp", 0), ("End", ROWS - 1), ("Home", 0)):
+        keyboard.press(key)
+        assert tab.page.get_attribute("#grid", "aria-activedescendant") == f"line-{place}", key
+    keyboard.press("PageDown")
+    place = int(tab.page.get_attribute("#grid", "aria-activedescendant").removeprefix("line-"))
+    assert place > 5
+    keyboard.press("Enter")
+    assert tab.page.is_visible("#details")
+    keyboard.press("Escape")
+    assert tab.page.is_hidden("#details")
+    keyboard.press("/")
+    assert tab.page.evaluate("document.activeElement.id") == "f-name"
+
+
+def test_folds_open(demo: Path, opened: Open) -> None:
+    tab = opened(demo)
+    fold = tab.page.locator("#causes details").first
+    assert not fold.locator("ul").is_visible()
+    fold.locator("summary").click()
+    assert fold.locator("ul").is_visible() and "Functional.softmax.0.forward" in fold.inner_text()
+    assert tab.page.locator("#tree details[open] .leaf.introduced .badge").count() == 1
+    closed = tab.page.locator("#tree details:not([open]) > summary").first
+    before = tab.page.locator("#tree details:not([open])").count()
+    closed.click()
+    tab.wait_for(lambda: tab.page.locator("#tree details:not([open])").count() != before)
+
+
+def test_columns_are_chosen_and_named_as_msprobe_does(demo: Path, opened: Open) -> None:
+    tab = opened(demo)
+
+    def headers() -> list[str]:
+        found: list[str] = tab.page.eval_on_selector_all(
+            "#grid .head button", "(all) => all.map((one) => one.textContent)"
+        )
+        return found
+
+    assert "target norm" not in headers()
+    tab.page.click("#columns summary")
+    tab.page.get_by_label("target norm").check()
+    assert "target norm" in headers()
+    tab.page.check("#f-headers")
+    tab.wait_for(lambda: "NPU l2norm" in headers())
+
+
+def test_the_chart_zooms_and_points(demo: Path, opened: Open) -> None:
+    tab = opened(demo)
+    tab.page.locator("#chart").scroll_into_view_if_needed()
+    box = tab.page.locator("#chart").bounding_box()
+    tab.page.mouse.move(box["x"] + 200, box["y"] + 60)
+    tab.page.mouse.down()
+    tab.page.mouse.move(box["x"] + 400, box["y"] + 60, steps=4)
+    tab.page.mouse.up()
+    assert tab.page.is_enabled("#chart-reset") and tab.page.evaluate("chart.to - chart.from") < 80
+    tab.page.click("#chart-reset")
+    assert tab.page.is_disabled("#chart-reset")
+    tab.page.focus("#chart")
+    tab.page.keyboard.press("Home")
+    assert "Functional.embedding.0.forward" in tab.page.inner_text("#chart-note")
+    tab.page.keyboard.press("Enter")
+    tab.page.wait_for_selector("#details:not([hidden])")
+
+
+def test_both_languages_and_both_themes(demo: Path, opened: Open) -> None:
+    tab = opened(demo)
+
+    def ground() -> str:
+        return str(tab.page.evaluate("getComputedStyle(document.body).backgroundColor"))
+
+    light = ground()
+    tab.page.click("#theme")
+    assert ground() != light
+    tab.page.click("#lang")
+    assert tab.page.get_attribute("html", "lang") == "zh-CN" and "已比对" in tab.page.inner_text("#verdict")
+    assert tab.page.eval_on_selector("#grid .head button.sticky", "(one) => one.textContent") == "名称"
+
+
+@pytest.mark.parametrize("width", [360, 1280, 3840])
+def test_nothing_is_wider_than_the_window(width: int, demo: Path, opened: Open) -> None:
+    tab = opened(demo, width=width)
+    assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
+    tab.page.click("#causes a.op")
+    tab.page.wait_for_selector("#details:not([hidden])")
+    assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+CONTRAST = """() => {
+  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = (rgb) => rgb.slice(0, 3).map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
+  const ground = (element) => { for (let e = element; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c.length === 3 || c[3] === 1) return c; } return [255, 255, 255]; };
+  const poor = [];
+  for (const element of document.querySelectorAll("body *")) {
+    if (!element.checkVisibility() || element.disabled || !["", ...element.childNodes].some((n) => n.nodeType === 3 && n.data.trim())) continue;
+    if (["SCRIPT", "STYLE", "OPTION", "DATALIST"].includes(element.tagName)) continue;
+    const style = getComputedStyle(element);
+    const [a, b] = [light(parse(style.color)), light(ground(element))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 4.5) poor.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)} ${element.textContent.slice(0, 30)}`);
+  }
+  return [...new Set(poor)];
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_has_enough_contrast(scheme: str, demo: Path, opened: Open) -> None:
+    tab = opened(demo, f"#{CAUSE}", scheme=scheme)
+    assert tab.page.evaluate(CONTRAST) == []
+
+
+def test_everything_that_is_worked_has_a_name(demo: Path, opened: Open) -> None:
+    tab = opened(demo, f"#{CAUSE}")
+    nameless = tab.page.evaluate(
+        """() => [...document.querySelectorAll("button, input, select, a, summary, canvas, [role=grid], aside")].filter((one) => one.checkVisibility()
+        && !(one.textContent.trim() || one.ariaLabel || one.getAttribute("aria-label") || (one.labels && one.labels.length))).map((one) => one.outerHTML.slice(0, 80))"""
+    )
+    assert nameless == []
+
+
+@pytest.mark.parametrize("payload", ["</script><img src=x onerror=alert(1)>", "<!--<script>", EVERYTHING])
+def test_hostile_names_do_nothing(payload: str, runs: Any, opened: Open, tmp_path: Path) -> None:
+    base = make_hostile(runs("tensor_L1_dist2"), tmp_path / "hostile", payload, READABLE)
+    sides = (base / side / "step0" / "rank0" for side in ("npu_dump", "bench_dump"))
+    tab = opened(compared(*sides, tmp_path / "out"))
+    tab.page.focus("#grid")
+    tab.page.keyboard.press("End")
+    tab.page.keyboard.press("Enter")
+    assert tab.page.is_visible("#details")
+    tab.page.eval_on_selector_all("#tree summary", "(all) => all.forEach((one) => one.click())")
+    for link in tab.page.locator("#causes h3 a.op").all()[:1]:
+        link.click()
+    assert tab.page.locator("body img, body iframe, body object").count() == 0
+    assert tab.page.locator("script:not([type])").count() == 1
+
+
+def test_runs_that_agree(opened: Open, tmp_path: Path) -> None:
+    write_run(
+        tmp_path / "run", {f"Torch.a.{n}.forward": forward(tensor(), output=[tensor()]) for n in range(3)}
+    )
+    tab = opened(compared(tmp_path / "run", tmp_path / "run", tmp_path / "out"))
+    assert tab.page.inner_text("h1") == "AGREE" and tab.count() == 6
+    assert tab.page.locator("#causes").count() == 0
