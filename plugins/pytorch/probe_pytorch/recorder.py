@@ -48,6 +48,8 @@ class Recorder(probe_recording.Recorder[Session]):
         self._patches: Patches | None = None
         self._ladder = LadderCapture()
         self._steps = StepCapture(self._ladder) if config.has_ladder else None
+        if self._steps is not None and finds_models:
+            self._steps.watch()  # later steps begin inside a hook of the optimizer
         self._roots = RootFinder(self._threads, self._hook_found, self._ladder.called)
         self._aten: AtenCapture | None = None
         self._tap = TapCapture()

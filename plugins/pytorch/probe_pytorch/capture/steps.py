@@ -54,6 +54,14 @@ class StepCapture:
         self._ladder = ladder
         self._samples: dict[int, torch.Tensor] = {}
         self._patched: list[tuple[Any, str, Any, Any]] = []
+        self._handles: list[Any] = []
+        self.close = weakref.finalize(self, _remove, self._handles)  # for a recorder that is never finished
+        self.close.atexit = False
+
+    def watch(self) -> None:
+        """Hook all optimizers, unless that is done; not inside a step of one."""
+        if self._handles:
+            return
         own = weakref.ref(self)
 
         def before(optimizer: Optimizer, args: Any, kwargs: Any) -> None:
@@ -66,12 +74,11 @@ class StepCapture:
             if capture is not None:
                 capture._after(optimizer)
 
-        handles = [register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)]
-        self.close = weakref.finalize(self, _remove, handles)  # for a recorder that is never finished
-        self.close.atexit = False
+        self._handles += [register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)]
 
     def begin(self) -> None:
-        """Wrap the functions that change gradients."""
+        """Hook optimizers, and wrap the functions that change gradients."""
+        self.watch()
         if self._patched:
             return
         for name in CLIPPING:
