@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 LARGEST = 500_000
 """Number of rows from which on a page leaves out rows that agree or were not judged."""
-NAME, STACK = "NPU Name", "NPU_Stack_Info"
-"""Headers of the columns that a page keeps once an op."""
+NAMES, STACK = ("NPU Name", "Bench Name"), "NPU_Stack_Info"
+"""Headers of the columns of names, in which 0 stands for the name of the row, and of the column that a page keeps
+once an op."""
 
 
 class PageReporter:
@@ -114,11 +115,16 @@ class _Table:
     Attributes:
         sources: The place of each such column, and the key of its measurements.
         percent: The headers of columns whose numbers the table shows as percentages.
+        names: The places of the columns of names.
     """
 
     headers: Sequence[str]
     sources: list[tuple[int, str]] = field(default_factory=list)
     percent: set[str] = field(default_factory=set)
+    names: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = [place for place, header in enumerate(self.headers) if header in NAMES]
 
     def find_sources(self, row: Row) -> None:
         """Find the measurements behind the columns, from any row that was measured."""
@@ -132,8 +138,11 @@ class _Table:
         ]
 
     def exact(self, cells: Sequence[Cell], looked: Looked) -> Sequence[Cell]:
-        """Return cells with finite floats in place of rounded ones."""
+        """Return cells with finite floats in place of rounded ones, and 0 for the row's own name."""
         shown = list(cells)
+        for place in self.names:
+            if shown[place] == looked.name:
+                shown[place] = 0
         measurements = looked.measurements
         for place, source in self.sources:
             value, reason = measurements[source]

@@ -75,7 +75,13 @@ def test_the_rows_are_those_of_the_table(demo: Path, probe: Any, tmp_path: Path)
         for op, name in zip(columns["#op"], columns["#name"])
     ]
     assert names == [row["NPU Name"] for row in rows]
-    for header in columns.keys() - {"#row", "#op", "#state", "#error", "#noise", "#why", "#name"}:
+    for header in ("NPU Name", "Bench Name"):
+        assert set(columns[header]) == {0.0}  # the name of the row
+    for header in (
+        columns.keys()
+        - {"NPU Name", "Bench Name"}
+        - {"#row", "#op", "#state", "#error", "#noise", "#why", "#name"}
+    ):
         for cell, row in zip(columns[header], rows):
             value = row[header]
             if isinstance(value, float | int) and not isinstance(value, bool):

@@ -18,6 +18,7 @@ class Columns {
     this.codes = index.names.map(() => null);
     this.texts = index.names.map(() => [""]);
     this.isShort = index.names.map(() => false);
+    this.named = new Set();
   }
 
   add(bytes) {
@@ -48,6 +49,7 @@ class Columns {
   value(column, row) {
     const code = this.codes[column] ? this.codes[column][row] : 0;
     if (code) return this.texts[column][code];
+    if (this.named.has(column)) return nameOf(row); /* 0 stands for the name of the row */
     return this.numbers[column] ? this.numbers[column][row] : "";
   }
 
@@ -106,6 +108,8 @@ async function load() {
       op.last = row;
     }
   }
+  if (ops.length) for (const header of ["NPU Name", "Bench Name"]) rows.named.add(rows.names.indexOf(header, OWN));
+  ops.forEach((op, number) => (op.number = number));
   orderInTime();
 }
 

@@ -20,7 +20,7 @@ function allColumns() {
     value: (row) => rows.value(OWN + place, row),
     digits: (row) => rows.digits(OWN + place, row),
     width: /Name$|message|Data_name/.test(header) ? 300 : /Shape|Dtype/.test(header) ? 130 : 120,
-    number: rows.numbers[OWN + place] !== null,
+    number: rows.numbers[OWN + place] !== null && !rows.named.has(OWN + place),
     percent: percent.has(header),
   }));
   return ops.length ? [...own, ...table] : [own[0], ...table];
@@ -178,7 +178,7 @@ function redraw() {
   grid.width = element.clientWidth;
   const narrow = grid.width < NARROW;
   const scale = parseFloat(getComputedStyle(document.documentElement).fontSize) / 15;
-  const widths = shown.map((column) => (narrow ? Math.min(column.width, column.sticky ? 165 : 82) : Math.round(column.width * scale)));
+  const widths = shown.map((column) => (narrow ? Math.min(column.width, column.sticky ? 150 : column.level ? 108 : 78) : Math.round(column.width * scale)));
   HEIGHT = Math.round(28 * Math.max(1, scale));
   element.style.setProperty("--height", `${HEIGHT}px`);
   const total = widths.reduce((sum, width) => sum + width, 0);

@@ -9,7 +9,7 @@ function setUpTree() {
   box.replaceChildren(make("h3", { "data-t": hasModules ? "tree_modules" : "tree_calls" }, text(hasModules ? "tree_modules" : "tree_calls")));
   for (const phase of ["forward", "backward", "other_phase"]) {
     const root = { name: phase, path: "", children: [], index: new Map(), places: 0, bad: 0, error: null, cause: false, first: Infinity };
-    ops.forEach((op, place) => { if (op.phase === phase && op.first >= 0) insert(root, op, place); });
+    for (const op of timed) if (op.phase === phase && op.first >= 0) insert(root, op, op.number);
     if (!root.children.length) continue;
     if (!hasModules && root.children.length > GROUP) group(root);
     box.append(branch(root, true, phase));
