@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LARGEST = 500_000
 """Number of rows from which on a page leaves out rows that agree or were not judged."""
 NAMES, STACK = ("NPU Name", "Bench Name"), "NPU_Stack_Info"
-"""Headers of the columns of names, in which 0 stands for the name of the row, and of the column that a page keeps
+"""Headers of the columns of names, in which 0 stands for the name of the row, and of a column that is kept
 once an op."""
 
 
