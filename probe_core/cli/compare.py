@@ -42,7 +42,7 @@ def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> t
     help="Compare file: JSON with npu_path and bench_path, instead of TARGET and GOLDEN.")  # fmt: skip
 @option("-o", "--output", also=["--output_path"], is_flag=False, flag_value=OUTPUT, default=OUTPUT, type=FILE,
     help="Directory of the result files; created if absent.  [default: ./output]")  # fmt: skip
-@option("--framework", help="Framework of the runs, such as pytorch; detected if not given.")
+@option("--framework", help="Framework of the runs; detected if not given.")
 @option("-s", "--stack-mode", is_flag=True,
     help="Show call stacks; takes effect only if the compare file sets stack_path.")  # fmt: skip
 @option("-c", "--compare-only", is_flag=True, help="Write tables only: no advisor file, no answer file.")

@@ -100,7 +100,7 @@ def _manager(ctx: click.Context) -> Manager:
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("-f", "--framework", help="Framework of the runs, such as pytorch; detected if not given.")
+@click.option("-f", "--framework", help="Framework of the runs; detected if not given.")
 @click.version_option(__version__, prog_name="probe")
 @click.pass_context
 def cli(ctx: click.Context, framework: str | None) -> None:

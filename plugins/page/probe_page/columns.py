@@ -23,7 +23,7 @@ BLOCK = 8192
 """Number of rows of a block."""
 DIGITS = 1e-7
 """Relative error that a number of a page may have."""
-LEVEL = 4
+LEVEL = 2
 """Compression level."""
 WHOLE = 1 << 53
 """Integers up to here are floats without a loss."""
