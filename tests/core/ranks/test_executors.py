@@ -306,7 +306,7 @@ def test_compare_distributed_gives_the_files_of_the_command(probe: Any, runs: An
 
     steps = [runs("tensor_L1_dist2") / side / "step0" for side in ("npu_dump", "bench_dump")]
     compare_distributed(*map(str, steps), str(tmp_path / "a"), highlight=True, is_print_compare_log=False)
-    assert probe("compare", *steps, "-o", tmp_path / "b", "-hl") == 0
+    assert probe("compare", *steps, "-o", tmp_path / "b", "-hl", "--format", "xlsx") == 0
     assert files(tmp_path / "a") == files(tmp_path / "b")
 
 

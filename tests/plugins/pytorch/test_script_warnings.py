@@ -110,12 +110,17 @@ def test_filters_know_the_module_of_the_script(place: Path) -> None:
 
 
 def test_a_module_of_torch_that_counts_further_frames(place: Path) -> None:
-    """The warning of nn.Softmax is of its caller's caller, which is torch."""
+    """The warning of nn.Softmax is of its caller's caller, which is torch.
+
+    torch calls modules from another line while there are hooks: the line number is its own affair.
+    """
     path = place / "softmax.py"
     path.write_text("import torch\ntorch.nn.Softmax()(torch.rand(2, 3))\n")
     _, (line,) = told(place, "softmax.py")
     command = ("-m", "probe_core.cli", "run", "-o", "softmax", "--level", "L1", "softmax.py")
-    assert told(place, *command)[1] == [line]
+    (recorded,) = told(place, *command)[1]
+    assert re.sub(r":\d+:", "::", recorded) == re.sub(r":\d+:", "::", line)
+    assert recorded.partition(":")[0].endswith("torch/nn/modules/module.py")
 
 
 def test_stacks_hold_no_line_twice(place: Path) -> None:

@@ -49,12 +49,13 @@ def interruptible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[N
     Path("config.json").write_text('{"store": "files", "level": "mix", "dump_path": "run"}')
     environment = dict(os.environ)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    hooks = dict(optimizers._global_optimizer_post_hooks)
     yield
     signal.signal(signal.SIGINT, before)
     os.environ.clear()
     os.environ.update(environment)
     assert torch._C._len_torch_function_stack() == 0
-    assert not optimizers._global_optimizer_post_hooks
+    assert dict(optimizers._global_optimizer_post_hooks) == hooks
 
 
 @pytest.fixture

@@ -44,9 +44,11 @@ def pair(tmp_path: Path) -> Callable[..., Pair]:
 
 
 def files(out: Path) -> dict[str, bytes]:
-    """All that lies below ``out``, without the time in its name."""
+    """All that lies below ``out``, without the time in its name, nor in the links of pages."""
     return {
-        re.sub(r"\d{14}", "T", path.relative_to(out).as_posix()): path.read_bytes()
+        re.sub(r"\d{14}", "T", path.relative_to(out).as_posix()): re.sub(rb"\d{14}", b"T", path.read_bytes())
+        if path.suffix == ".html"
+        else path.read_bytes()
         for path in sorted(out.rglob("*"))
         if path.is_file()
     }

@@ -45,12 +45,13 @@ def in_a_place_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     """In an empty directory; what a script or its follower sets in the environment is not the next one's."""
     monkeypatch.chdir(tmp_path)
     environment, arguments, paths = dict(os.environ), sys.argv, sys.path.copy()
+    hooks = dict(optimizers._global_optimizer_post_hooks)
     yield
     os.environ.clear()
     os.environ.update(environment)
     assert sys.argv is arguments and sys.path == paths
     assert torch._C._len_torch_function_stack() == 0
-    assert not optimizers._global_optimizer_post_hooks
+    assert dict(optimizers._global_optimizer_post_hooks) == hooks
     assert not torch.nn.modules.module._global_forward_pre_hooks
 
 
