@@ -7,19 +7,26 @@ from collections.abc import Sequence
 from faults.cases import Case
 from faults.controls import CONTROLS
 from faults.forward import FORWARD
+from faults.frozen import FROZEN
 from faults.training import TRAINING
 
 CASES: tuple[Case, ...] = (*FORWARD.cases, *TRAINING.cases, *CONTROLS.cases)
+PUT_ASIDE = "frozen"
+"""The name that stands for all cases of ``faults.frozen``, which are not part of the list."""
 
 
 def chosen(names: Sequence[str]) -> list[Case]:
-    """Return the cases of these names, all without any.
+    """Return the cases of these names, all of the list without any; ``frozen`` names those put aside.
 
     Raises:
         SystemExit: There is no case of a name.
     """
-    unknown = set(names) - {case.name for case in CASES}
+    if not names:
+        return list(CASES)
+    known = {case.name: [case] for case in (*CASES, *FROZEN.cases)} | {PUT_ASIDE: FROZEN.cases}
+    unknown = set(names) - known.keys()
     if unknown:
         raise SystemExit(f"No case is called {', '.join(sorted(unknown))}; there are: "
                          f"{' '.join(case.name for case in CASES)}.")  # fmt: skip
-    return [case for case in CASES if not names or case.name in names]
+    wanted = {case.name for name in names for case in known[name]}
+    return [case for case in (*CASES, *FROZEN.cases) if case.name in wanted]

@@ -22,6 +22,7 @@ from faults.truth import Recorded, distance, falsehoods
 
 FAULTS = [*(f"F{number:02}" for number in range(1, 28, 2)), *(f"T{number:02}" for number in range(1, 18, 2))]
 CONTROLS = 15
+FROZEN = [f"W{number:02}" for number in range(1, 7)]
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +41,18 @@ def test_the_list_is_complete() -> None:
     assert sum(case.is_control for case in CASES) == CONTROLS
     assert len({case.name for case in CASES}) == len(CASES)
     for line in (line for case in CASES for line in case.right):
+        for pattern in (line.op, line.place, line.row, line.text):
+            re.compile(pattern)
+        assert any((line.op, line.place, line.row, line.text)), "a line that any cause matches"
+
+
+def test_cases_put_aside_are_chosen_by_name_alone() -> None:
+    assert chosen([]) == list(CASES) and not {case.name for case in CASES} & set(FROZEN)
+    assert [case.name for case in chosen(["frozen"])] == FROZEN
+    assert [case.name for case in chosen(["W02", "F01"])] == ["F01", "W02"]
+    with pytest.raises(SystemExit, match="No case is called W99"):
+        chosen(["W99"])
+    for line in (line for case in chosen(["frozen"]) for line in case.right):
         for pattern in (line.op, line.place, line.row, line.text):
             re.compile(pattern)
         assert any((line.op, line.place, line.row, line.text)), "a line that any cause matches"
