@@ -9,7 +9,8 @@ from probe_page.rows import SKIP, Looked, cell_of
 NAMES = ("key", "modules", "stack", "rows", "level", "into", "out", "noise", "matches")
 """Columns of calls: the key, the modules around it (innermost first, a line each), its stack (frames between
 record separators), the number of its rows, the gravest level, the largest relative distance of what it took
-in and of what it returns, the distance that rounding explains, a bit for each kind of match of its rows."""
+in (a backward call also reads what its forward call took in and returned) and of what it returns, the
+distance that rounding explains, a bit for each kind of match of its rows."""
 SEPARATOR = "\x1e"
 
 
@@ -33,6 +34,7 @@ class Ops:
         self._out: float | None = None
         self._noise = 0.0
         self._matches = 0
+        self._forward: dict[str, float] = {}
 
     def add(self, op: Op, row: Row, looked: Looked) -> None:
         """Take in a row of a call."""
@@ -69,6 +71,12 @@ class Ops:
         if op is None:
             return
         modules, stack = "\n".join(op.ancestors), SEPARATOR.join(self._stack)
+        worst = max((error for error in (self._into, self._out) if error is not None), default=None)
+        if "forward" in op.key.split("."):
+            if worst is not None:
+                self._forward[op.key] = worst
+        elif (read := self._forward.get(op.key.replace(".backward", ".forward"))) is not None:
+            self._into = read if self._into is None else max(self._into, read)
         self._columns.add(
             (op.key, modules, stack, self._rows, self._level, cell_of(self._into),
              cell_of(self._out), self._noise, self._matches)

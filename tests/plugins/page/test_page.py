@@ -98,6 +98,14 @@ def test_the_rows_are_those_of_the_table(demo: Path, probe: Any, tmp_path: Path)
     assert "train.py" in calls["stack"][cause]
 
 
+def test_a_backward_call_takes_in_what_its_forward_call_left(demo: Path, page_of: Any) -> None:
+    """The gradient of a loss is 1 in both runs, but the loss was computed from other values."""
+    calls = page_of(demo / "target" / "step0", demo / "golden" / "step0").columns("ops")
+    into = dict(zip(calls["key"], calls["into"]))
+    assert into["Functional.cross_entropy.0.forward"] > 1e-3
+    assert into["Functional.cross_entropy.0.backward"] >= into["Functional.cross_entropy.0.forward"]
+
+
 def test_the_same_input_gives_the_same_bytes(demo: Path, page_of: Any) -> None:
     sides = demo / "target" / "step0", demo / "golden" / "step0"
     first, second = page_of(*sides), page_of(*sides)
