@@ -102,13 +102,13 @@ def prepare_process(variables: Mapping[str, str]) -> None:
     """
     from probe_core.plugins.manager import PluginWarning
 
+    with contextlib.suppress(ValueError):  # not in the main thread of its process
+        signal.signal(signal.SIGINT, _interrupted)
     processes.take_variables(variables)
     processes.end_with_parent()
     warnings.simplefilter("ignore", PluginWarning)  # the parent process has warned already
     tune_process()
     engine.use_threads(1)
-    with contextlib.suppress(ValueError):  # not in the main thread of its process
-        signal.signal(signal.SIGINT, _interrupted)
     processes.let_interrupts_in()
 
 

@@ -63,9 +63,9 @@ class Tab:
         assert self.problems == [] and self.requests == []
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """A chromium without a window."""
+    """A chromium without a window; playwright's event loop runs until it is closed, and is in others' way."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     path = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
