@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
+import pkgutil
 import re
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -26,7 +30,16 @@ LONG_FILES = {
     "test_aligned_random.py", "test_check.py", "test_journal.py", "test_journal_damaged.py", "test_run_ut_msprobe.py",
     "test_spread.py",
 }  # fmt: skip
-FORKED_WITH = ("torch", "probe_pytorch.precheck.runner", "probe_precheck.checking", "probe_metrics.hooks")
+PACKAGES = ("probe_matching", "probe_diagnosis", "probe_recording.reading", "probe_page")
+COMPARED_WITH = (
+    *PACKAGES, "probe_metrics.hooks", "probe_reporters.hooks", "probe_explain.hooks", "probe_mindspore.hooks",
+    "probe_pytorch.reader", "probe_pytorch.hooks", "probe_core.matching.exact", "probe_core.spreadsheet_text",
+    "xlsxwriter", "jinja2", "email.parser", "decimal",
+)  # fmt: skip
+"""Modules and packages that comparing imports; none of them looks at the environment when it is imported."""
+CHECKED_WITH = (
+    "torch", "torch.fx.experimental.symbolic_shapes", "probe_pytorch.precheck.runner", "probe_precheck.checking",
+)  # fmt: skip
 HELPERS = re.compile(r"^from (support[.\w]*) import \(?([\w, ]*)", re.M)
 
 
@@ -48,6 +61,21 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if is_long or is_heavy(collection_path) else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Let no collection of garbage look at what is imported and collected before the first test.
+
+    It is many objects, which stay: looking at them takes a third of the time that it takes to collect the tests, and
+    half a second of each test that collects garbage.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @cache
 def is_heavy(path: Path) -> bool:
     """Return True if a file, or a helper that it imports, imports a framework or what starts processes."""
@@ -63,17 +91,29 @@ def is_heavy(path: Path) -> bool:
 
 @pytest.fixture(scope="session", autouse=True)
 def _server_of_processes() -> Iterator[None]:
-    """Let the server that this process forks workers from import torch once, whichever test starts it.
+    """Let the server that this process forks workers from import what they need once, whichever test starts it.
 
-    It imports what the first test asks for alone; without torch there, every worker of a pre-check imports it anew.
+    It imports what the first test asks for alone; every worker of a pool would import the rest anew.
     """
-    if "torch" not in sys.modules:  # no test of this session needs it
-        yield
-        return
+    checked = CHECKED_WITH if "torch" in sys.modules else ()
     with pytest.MonkeyPatch.context() as patch:
         ask = forkserver.set_forkserver_preload
-        patch.setattr(forkserver, "set_forkserver_preload", lambda names: ask([*names, *FORKED_WITH]))
+        patch.setattr(
+            forkserver, "set_forkserver_preload", lambda names: ask([*names, *_compared_with(), *checked])
+        )
         yield
+
+
+@cache
+def _compared_with() -> list[str]:
+    """Return the modules of ``COMPARED_WITH``, those of packages one by one."""
+    found = []
+    for name in filter(find_spec, COMPARED_WITH):
+        found.append(name)
+        if name in PACKAGES:
+            places = import_module(name).__path__
+            found += [module.name for module in pkgutil.walk_packages(places, f"{name}.")]
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._inductor.config
 import torch.nn.functional as F
 from torch import nn
 
@@ -64,6 +65,8 @@ def digest(*parts: bytes) -> str:
 def main() -> None:
     net, directory, mode = sys.argv[1:]
     torch.set_num_threads(1)  # several add up the gradient of an embedding in any order
+    # believe the processor which instructions it has: torch compiles a program for each, which takes 10 s
+    torch._inductor.config.cpp.vec_isa_ok = True
     torch.manual_seed(0)
     model = NETS[net.removesuffix("_autocast")]()
     fast = torch.compile(model)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from probe_pytorch.precheck.runner import PyTorchRunner
 from probe_core.flow.opening import open_run
 from probe_core.plugins.manager import Manager
 from support import TESTS
+from support.programs import preloaded
 from support.runs.recording import recording
 
 KERNELS = TESTS / "support" / "programs" / "kernels.py"
@@ -23,7 +23,7 @@ KERNELS = TESTS / "support" / "programs" / "kernels.py"
 def recorded_net(path: Path, net: str, dtype: str, fault: str = "") -> Path:
     """Record a training step of a small net in a process of its own; the directory of the step."""
     command = [sys.executable, "-m", "probe_core.cli", "run", "-o", path, "--task", "tensor", "--step", "0"]
-    done = subprocess.run(
+    done = preloaded.run(
         [*map(str, command), str(KERNELS), net, dtype, *([fault] if fault else [])],
         capture_output=True,
         text=True,
