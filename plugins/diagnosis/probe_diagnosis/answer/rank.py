@@ -114,6 +114,8 @@ class Found:
         if not (causes or rounded or (baseline and baseline["raised"])):
             causes = ladders.alone(effective=True)
             differently = ladders.beside(differently) or ladders.alone(effective=False)
+        if not causes and facts.tally.least_share < limits().enough:
+            facts.tally.by_phases = list(ladders.excused())
         notes = [f"{node.facts.op} {node.why}{GONE}" for node in unseen if node not in doubtful]
         notes += [f"{node.facts.op} {node.why}{ROUNDED}" for node in rounded]
         notes += [f"{node.facts.op} {node.why}" for node in made if is_harmless(node)]

@@ -89,7 +89,7 @@ def _outcome(causes: Sequence[Finding], tally: Tally, *, doubt: str, interrupted
         return Outcome.NOT_COMPARABLE
     if causes:
         return Outcome.CANNOT_TELL if doubt else Outcome.DIVERGED
-    if interrupted or tally.failing_at or tally.unexcused or tally.least_share < limit.enough:
+    if interrupted or tally.failing_at or tally.unexcused or tally.least_beside_phases < limit.enough:
         return Outcome.CANNOT_TELL
     return Outcome.AGREE
 
@@ -146,7 +146,11 @@ def _agreement(
     if alone:
         first = next((tally.first[code] for code in (TARGET_ONLY, GOLDEN_ONLY) if code in tally.first), "")
         named = f", {first} first" if first else ""
-        parts.append(f"{alone:,} more were recorded in one run only{named}")
+        were = "was" if alone == 1 else "were"
+        text = f"{alone:,} more {were} recorded in one run only{named}"
+        parts.append(
+            f"{text}, and what the steps of the optimizer leave agrees" if any(tally.by_phases) else text
+        )
     if differently:
         count = len(differently)
         calls = "1 call was" if count == 1 else f"{count} calls were"
