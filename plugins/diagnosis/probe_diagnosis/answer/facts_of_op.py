@@ -9,7 +9,7 @@ from typing import Any
 
 from probe_core.model import How, Kind, Op, Row, Side
 from probe_diagnosis.collectives.calls import Call, Peer, apis
-from probe_diagnosis.difference.facts import DIFFERS, SAME, UNJUDGED, Apart, OpFacts
+from probe_diagnosis.difference.facts import DIFFERS, PARAMETER, SAME, UNJUDGED, Apart, OpFacts
 from probe_diagnosis.frames import own_frame
 
 _OP = re.compile(r"(.+?\.(?:forward|backward)(?:\.\d+)?|.+?\.parameters_grad)\b")
@@ -38,7 +38,7 @@ def facts_of(op: Op, rows: Sequence[Row], values: Sequence[Apart], call: Call | 
             value._replace(state=UNJUDGED, why="this call may be paired with the wrong one")
             for value in values
         ]
-    if any(value.is_scalar and value.state == UNJUDGED for value in values):
+    if any(value.state == UNJUDGED and value.side is Side.INPUT for value in values):
         values = _with_arguments_of_one(rows, values)
     golden, within = _golden_of(op.key, rows), tuple(op.ancestors)
     is_quiet, returns, agrees, lacking = call is None, False, True, 0
@@ -61,20 +61,31 @@ def facts_of(op: Op, rows: Sequence[Row], values: Sequence[Apart], call: Call | 
 def _with_arguments_of_one(rows: Sequence[Row], values: Sequence[Apart]) -> list[Apart]:
     """Return the values, those of arguments that only one of two paired calls was given as different.
 
-    An argument that one call has by place and the other by name is none of these.
+    An argument that one call has by place and the other by name is none of these. A tensor counts if the
+    other call has nothing but None left.
     """
     found = list(values)
     lone: tuple[dict[int, str], dict[int, str]] = {}, {}
+    tensors: tuple[list[int], list[int]] = [], []
     is_paired = False
     for n, (row, value) in enumerate(zip(rows, values)):
         target, golden = row.pair[:2]
         is_whole = target is not None and golden is not None
         is_paired = is_paired or (is_whole and row.pair.how is not How.REGION)
         slot = target or golden
-        if slot is None or is_whole or not (value.is_scalar and value.side.is_source):
+        if slot is None or is_whole or value.side is not Side.INPUT:
             continue
-        if slot.value.kind is not Kind.NULL:
+        if not value.is_scalar:
+            tensors[target is None].append(n)
+        elif slot.value.kind is not Kind.NULL:
             lone[target is None][n] = f"{slot.value.statistics.max!r:.40}"
+    if len(tensors[0]) + len(tensors[1]) == 1 and any(value.by for value in values):
+        n, why = (tensors[0] or tensors[1])[0], ("None against a value", "a value against None")
+        slot = rows[n].pair.golden or rows[n].pair.target
+        by = PARAMETER if slot is not None and slot.value.requires_grad else ""
+        found[n] = found[n]._replace(
+            state=DIFFERS, distance=math.inf, scale=1.0, is_scalar=True, why=why[bool(tensors[0])], by=by
+        )
     for side, places in enumerate(lone if is_paired else ()):
         for n, text in places.items():
             if text not in lone[1 - side].values():

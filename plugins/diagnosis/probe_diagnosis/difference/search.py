@@ -218,15 +218,18 @@ def _compute(walker: Walker, op: OpFacts) -> None:
     if was_named and max(taken, given) > 1:
         walker.behind.append(op.op)
     walker.replaced += [
-        walker.node(
-            op, Because(Cause.INTRODUCED, value, inputs_of(op, taken), None, past.lacking, replaces=op.golden)
-        )
-        for value in op.outputs()
-        if value.is_in_region
+        walker.node(op, _in_place_of(op, value, taken, past)) for value in op.outputs() if value.is_in_region
     ]
     _look_for_growth(walker, op, (own, worst_own), given)
     past.worst = max(past.worst, taken, own)
     past.lacking += op.lacking + sum([v.state == UNJUDGED and not v.is_scalar for v in op.values])
+
+
+def _in_place_of(op: OpFacts, output: Apart, taken: float, past: Past) -> Because:
+    """Return the reason for naming a call that does not line up, if what it returns is taken in."""
+    argument = None if op.golden else first_differing(op.arguments(), 0.0)
+    cause = Cause.INTRODUCED if argument is None else Cause.ARGUMENT
+    return Because(cause, output, inputs_of(op, taken), argument, past.lacking, replaces=op.golden)
 
 
 def _look_for_growth(walker: Walker, op: OpFacts, own: tuple[float, Apart | None], given: float) -> None:
