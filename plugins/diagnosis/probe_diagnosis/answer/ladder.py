@@ -89,6 +89,10 @@ class Ladders:
             for step in steps[:1]
         ]  # fmt: skip
 
+    def is_rounding_before(self) -> bool:
+        """Return True if parameters that differ before the step are those of which an update is rounding."""
+        return self._search is not None and self._search.is_rounding_before()
+
     def excused(self) -> tuple[int, int]:
         """Return for both runs how many tensors of calls behind the backward pass only that run recorded.
 

@@ -29,6 +29,9 @@ _LINE = re.compile(r"File (.+?), (line \d+, in [^,]+)")
 GONE = ", but what the calls behind it return agrees"
 """End of a note on a difference that had no effect."""
 
+NO_TRACE = ", but the loss and the gradients of parameters agree"
+"""End of a note on a difference that neither the loss nor a gradient of a parameter shows."""
+
 INTERRUPTED = "the comparison was interrupted before its end"
 """Sentence on a comparison that was stopped before its end."""
 
@@ -129,7 +132,7 @@ def _agreement(
 ) -> str:
     every = f"{tally.compared:,} values that both runs recorded"
     parts = [f"within rounding in all {every}"]
-    gone = [note for note in notes if note.endswith(GONE)]
+    gone = [note for note in notes if note.endswith((GONE, NO_TRACE))]
     if gone:
         parts = [
             f"within rounding in the {every}, but for differences without an effect on what follows, "
