@@ -17,6 +17,8 @@ import torch
 from faults.cases import Case, Forward, Line
 from faults.record import record
 from faults.score import Score, score
+from support.faults import planted_training
+from support.faults.planted_training import Witness, training_case, wrong_on_phases
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -34,6 +36,8 @@ FAULTS = {
 }
 KINDS = ("mul", "softmax", "gelu", "linear", "norm", "tanh", "permute", "buffer", "residual")
 CONTROLS = ("the same", "rounding")
+TRAINED = 0.25
+"""Share of the controls that are trained."""
 
 
 @dataclass(frozen=True)
@@ -110,11 +114,15 @@ class Net(nn.Module):
 def case_of(seed: int, is_control: bool) -> Case:
     """Return a random net with a random fault, or a control."""
     chance = random.Random(seed)
+    fault = chance.choice((*FAULTS, *planted_training.FAULTS))
+    if is_control and chance.random() < TRAINED:
+        return training_case(seed, "")
+    if not is_control and fault in planted_training.FAULTS:
+        return training_case(seed, fault)
     kinds = ["linear", *chance.choices(KINDS, k=chance.randint(4, 8)), "linear"]
     if is_control:
         planted = Planted(chance.choice(CONTROLS), -1)
     else:
-        fault = chance.choice(list(FAULTS))
         step = chance.randint(1, len(kinds) - 2)
         kinds[step] = chance.choice(FAULTS[fault])
         planted = Planted(fault, step)
@@ -147,9 +155,13 @@ def check(seeds: range, directory: Path) -> Counter[str]:
             words[found.word if found.verdict != "CANNOT TELL" else "cannot tell"] += 1
             first = f"{found.causes[0].place}: {found.causes[0].statement}" if found.causes else "nothing"
             told = f"{found.case.name}, {found.case.description}: {found.verdict}, {found.word}: {first}"
-            words["false"] += len(found.false)
-            if found.false or not found.is_right:
-                faulty.append(f"{told}; {found.false}")
+            false = [
+                *found.false,
+                *(text for one in found.causes for text in wrong_on_phases(found.case, one)),
+            ]
+            words["false"] += len(false)
+            if false or not found.is_right:
+                faulty.append(f"{told}; {false}")
     print(*faulty, sep="\n")
     assert not words["false"], "\n".join(faulty)
     return words
@@ -171,6 +183,10 @@ def test_faults_change_what_their_step_computes() -> None:
     """A fault without an effect would show nothing."""
     for seed in range(30):
         case = case_of(seed, is_control=False)
+        if case.name.startswith("training"):
+            taken = [Witness().watch(case.build(wrong)).taken for wrong in (False, True)]
+            assert taken[0] != taken[1], case.description
+            continue
         outputs = []
         for wrong in (False, True):
             program = case.build(wrong)

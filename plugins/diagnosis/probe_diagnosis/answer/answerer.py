@@ -88,16 +88,13 @@ def _causes(compared: Compared) -> Iterator[Finding]:
     What differs in later steps may follow from them.
     """
     finished = compared.finished
-    for part in dict.fromkeys(one.pair.part for one in finished):
-        reports = [
-            (one.pair.rank, one.report)
-            for one in finished
-            if one.pair.part == part and one.report is not None
-        ]
-        own = dict(reversed(reports))  # of a rank's files, the first, which holds its calls
+    parts = list(dict.fromkeys(one.pair.part for one in finished))
+    agreeing = {part for part in parts if all(map(_agrees, _reports(compared, part).values()))}
+    for part in sorted(parts, key=agreeing.__contains__):  # what was only made differently comes last
+        own = _reports(compared, part)
         finders = {rank: report.finder for rank, report in own.items() if isinstance(report.finder, Suspects)}
         searched = search({rank: finder.facts.ops for rank, finder in finders.items()})
-        first = [node for node in searched.first if not _agrees(own[node.rank])]
+        first = [node for node in searched.first if not _agrees(own[node.rank])] if len(own) > 1 else []
         for node in first:
             answer = own[node.rank].answer
             causes = answer.causes if answer is not None else ()
@@ -109,12 +106,21 @@ def _causes(compared: Compared) -> Iterator[Finding]:
             return
         others = [
             replace(one, step=part, rank=rank)
-            for rank, report in reports
+            for rank, report in own.items()
             for one in (report.answer.causes if report.answer is not None else ())
         ]
         yield from others
         if others:
             return
+
+
+def _reports(compared: Compared, part: str) -> dict[int, Report]:
+    """Return the report on each rank of a step; of a rank's files, the first, which holds its calls."""
+    reports: dict[int, Report] = {}
+    for one in compared.finished:
+        if one.pair.part == part and one.report is not None:
+            reports.setdefault(one.pair.rank, one.report)
+    return reports
 
 
 def _agrees(report: Report) -> bool:

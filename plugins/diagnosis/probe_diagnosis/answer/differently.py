@@ -25,7 +25,7 @@ from probe_diagnosis.difference.reasons import (
     Cause,
     first_differing,
 )
-from probe_diagnosis.difference.search import is_storage
+from probe_diagnosis.difference.search import is_backward, is_storage
 from probe_diagnosis.difference.walking import Node
 
 _AXES = re.compile(r"(-?\d+) against (-?\d+)")
@@ -89,7 +89,7 @@ def lowered(facts: RankFacts, runs: Runs, *, with_arguments: bool) -> Iterator[F
         else:
             arguments = [
                 one
-                for one in differing(runs, key, golden)
+                for one in ([] if is_backward(key) else differing(runs, key, golden))
                 if one.is_grave and not _is_taken_in_beside(facts, runs, key, golden, one)
             ]
             if not (arguments and with_arguments) or any(one.is_other_kind for one in arguments):

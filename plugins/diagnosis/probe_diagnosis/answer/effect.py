@@ -10,7 +10,7 @@ from probe_diagnosis.answer.limits import limits
 from probe_diagnosis.difference.facts import DIFFERS, UNJUDGED, OpFacts
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import in_time, is_backward
-from probe_diagnosis.difference.walking import Node
+from probe_diagnosis.difference.walking import Node, can_show_gone
 
 
 class Effect:
@@ -51,6 +51,54 @@ class Effect:
         place = next((n for n, op in enumerate(self._ops) if op.op == node.facts.op), len(self._ops))
         behind = [self._ops[n] for n in self._ends if n > place]
         return bool(behind) and all(op.agrees for op in behind) and self._largest() <= limits().grown
+
+    def traceless(self, nodes: Sequence[Node], *, is_rounding_before: bool) -> list[Node]:
+        """Return the calls that differ before the end of the backward pass, if that leaves no trace.
+
+        The loss and all gradients of parameters behind them were compared and agree. What differs may be
+        large, such as the order of what is summed, or a bias that a norm takes out again. Statistics show
+        that for differences that are small, or large, or known to be rounding of an optimizer.
+
+        Args:
+            nodes: The calls where the runs diverge.
+            is_rounding_before: True if parameters differ before the step by rounding of an optimizer.
+        """
+        places = {node.facts.op: self._place(node) for node in nodes}
+        early = [node for node in nodes if self._ends and places[node.facts.op] <= self._ends[-1]]
+        ends = [self._ops[n] for n in self._ends]
+        if not early or not any(is_gradient(op.op) for op in ends):
+            return []
+        if self._ends[0] < min(places.values()):
+            return []
+        outputs = [value for op in ends for value in op.outputs()]
+        if (
+            any(value.state == UNJUDGED or value.by == "checksum" for value in outputs)
+            or self.reaches()[0] > 1
+        ):
+            return []
+        return early if all(self._may_vanish(node, is_rounding_before) for node in early) else []
+
+    def _may_vanish(self, node: Node, is_rounding_before: bool) -> bool:
+        because = node.because
+        if (
+            because.cause not in (Cause.GROWN, Cause.INTRODUCED, Cause.TAKEN_IN)
+            or because.argument is not None
+        ):
+            return False
+        if because.value.by != "statistics":
+            return because.value.by in ("tensor", "exact checksum")
+        is_rounding = is_rounding_before and because.cause is not Cause.INTRODUCED
+        return because.times <= limits().grown or is_rounding or can_show_gone(node)
+
+    def _place(self, node: Node) -> int:
+        return next((n for n, op in enumerate(self._ops) if op.op == node.facts.op), len(self._ops))
+
+    def behind(self) -> tuple[list[OpFacts], set[tuple[float, float]]]:
+        """Return the calls behind the ends, and the distance and scale of all that differs before them."""
+        last = max(self._ends)
+        before = self._ops[: last + 1]
+        known = {(v.distance, v.scale) for op in before for v in op.values if v.state == DIFFERS}
+        return self._ops[last + 1 :], known
 
     def reaches(self) -> tuple[float, str]:
         """Return the largest difference of an end, as a multiple of rounding, with its row; 0 for none.

@@ -7,9 +7,12 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from probe_core.model import How, Kind, Op, Row, Side
+from probe_core.model import How, Kind, Op, Row, Side, Slot
+from probe_core.model.dtypes import kind
 from probe_diagnosis.collectives.calls import Call, Peer, apis
-from probe_diagnosis.difference.facts import DIFFERS, SAME, UNJUDGED, Apart, OpFacts
+from probe_diagnosis.difference.facts import DIFFERS, PARAMETER, SAME, UNJUDGED, Apart, OpFacts
+from probe_diagnosis.difference.search import divides
+from probe_diagnosis.difference.walking import OPTIMIZER
 from probe_diagnosis.frames import own_frame
 
 _OP = re.compile(r"(.+?\.(?:forward|backward)(?:\.\d+)?|.+?\.parameters_grad)\b")
@@ -38,8 +41,10 @@ def facts_of(op: Op, rows: Sequence[Row], values: Sequence[Apart], call: Call | 
             value._replace(state=UNJUDGED, why="this call may be paired with the wrong one")
             for value in values
         ]
-    if any(value.is_scalar and value.state == UNJUDGED for value in values):
+    if any(value.state == UNJUDGED and value.side is Side.INPUT for value in values):
         values = _with_arguments_of_one(rows, values)
+    if OPTIMIZER in op.ancestors and divides(op.key):
+        values = _beside_quotients(rows, values)
     golden, within = _golden_of(op.key, rows), tuple(op.ancestors)
     is_quiet, returns, agrees, lacking = call is None, False, True, 0
     for value in values:
@@ -58,23 +63,82 @@ def facts_of(op: Op, rows: Sequence[Row], values: Sequence[Apart], call: Call | 
     return OpFacts(op.key, tuple(values), call, within, (0, 0), where, op.shifted, 0, golden, agrees)
 
 
+def _beside_quotients(rows: Sequence[Row], values: Sequence[Apart]) -> list[Apart]:
+    """Return the values, outputs measured beside the largest quotient that rounding of the dividend makes.
+
+    Elements whose gradient is zero in theory are rounding alone; an optimizer divides them by their own size.
+    What rounding explains of the whole dividend, divided by the least divisor, is explained of the result.
+    """
+    slots = [row.pair.golden for row in rows]
+    tensors = [
+        slot.value.statistics for slot in slots if slot and slot.side is Side.INPUT and _is_float(slot)
+    ]
+    factors = [
+        slot.value.statistics.max
+        for slot in slots
+        if slot and slot.side is Side.INPUT and not _is_float(slot)
+    ]
+    if len(tensors) < 2:
+        return list(values)
+    above, below = (tensors[-2], tensors[-1])
+    ends = above.max, above.min, below.min
+    if not all(isinstance(end, float) for end in ends) or not below.min > 0:
+        return list(values)
+    factor = abs(factors[-1]) if len(tensors) > 2 and factors and isinstance(factors[-1], float) else 1.0
+    scale = factor * max(abs(above.max), abs(above.min)) / below.min
+    return [
+        value._replace(scale=scale, state=SAME, why="")
+        if value.side is Side.OUTPUT and value.scale < scale and value.distance <= value.noise * scale
+        else value
+        for value in values
+    ]
+
+
+def _last(slot: Slot) -> str:
+    """Return the last part of the name of a slot."""
+    return slot.name.rpartition(".")[2]
+
+
+def _is_float(slot: Slot) -> bool:
+    return slot.value.kind is Kind.TENSOR and kind(slot.value.dtype) == "float"
+
+
 def _with_arguments_of_one(rows: Sequence[Row], values: Sequence[Apart]) -> list[Apart]:
     """Return the values, those of arguments that only one of two paired calls was given as different.
 
-    An argument that one call has by place and the other by name is none of these.
+    An argument that one call has by place and the other by name is none of these. A tensor counts if the
+    other call has None in its place, in a row of its own.
     """
     found = list(values)
     lone: tuple[dict[int, str], dict[int, str]] = {}, {}
+    tensors: tuple[list[int], list[int]] = [], []
+    nulls: tuple[set[str], set[str]] = set(), set()
     is_paired = False
     for n, (row, value) in enumerate(zip(rows, values)):
         target, golden = row.pair[:2]
         is_whole = target is not None and golden is not None
         is_paired = is_paired or (is_whole and row.pair.how is not How.REGION)
         slot = target or golden
-        if slot is None or is_whole or not (value.is_scalar and value.side.is_source):
+        if slot is None or is_whole or value.side is not Side.INPUT:
             continue
-        if slot.value.kind is not Kind.NULL:
+        if not value.is_scalar:
+            tensors[target is None].append(n)
+        elif slot.value.kind is Kind.NULL:
+            nulls[target is None].add(_last(slot))
+        else:
             lone[target is None][n] = f"{slot.value.statistics.max!r:.40}"
+    for side, places in enumerate(tensors):
+        for n in places:
+            slot = rows[n].pair[side]
+            if slot is not None and _last(slot) in nulls[1 - side]:
+                found[n] = found[n]._replace(
+                    state=DIFFERS,
+                    distance=math.inf,
+                    scale=1.0,
+                    is_scalar=True,
+                    why="None against a value" if side else "a value against None",
+                    by=PARAMETER if slot.value.requires_grad else "",
+                )
     for side, places in enumerate(lone if is_paired else ()):
         for n, text in places.items():
             if text not in lone[1 - side].values():

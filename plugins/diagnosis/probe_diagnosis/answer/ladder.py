@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from probe_core.model import Reason
+from probe_core.model import Kind, Reason
 from probe_core.model.answers import Finding
+from probe_core.model.dtypes import kind
 from probe_core.store.names import is_gradient
 from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.ladder_file import read_ladder
 from probe_diagnosis.answer.ladder_search import BEFORE, BEHIND, Search, Step
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.facts import OpFacts
+from probe_diagnosis.difference.facts import UNJUDGED, OpFacts
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import is_backward
 from probe_diagnosis.difference.walking import Node
@@ -44,7 +45,9 @@ class Ladders:
         self._last = max(backward, default=len(facts.ops))
         self._both = None if target is None or golden is None else (target, golden)
         noise = max((value.noise for op in facts.ops for value in op.values), default=0.0)
-        self._steps = list(Search(target, golden, noise).steps()) if target and golden else []
+        self._search = Search(target, golden, noise) if target and golden else None
+        self._steps = list(self._search.steps()) if self._search is not None else []
+        self._runs = runs
 
     def refined(self, causes: Sequence[Finding], nodes: Sequence[Node]) -> list[Finding]:
         """Return the causes; to one that names no call as its origin, add what the phases of the step show.
@@ -73,14 +76,9 @@ class Ladders:
     def alone(self, *, effective: bool) -> list[Finding]:
         """Return the first phase of the step that differs, for a walk that found no call.
 
-        Where calls of an optimizer were recorded, the walk has compared what they took in and returned, and
-        the ladder, which holds no more than statistics, does not overrule it.
-
         Args:
             effective: True for what changes values beyond rounding, False for what does not.
         """
-        if effective and any(self._part(op) == BEHIND for op in self._facts.ops):
-            return []
         steps = [
             step for step in self._steps if step.is_effective == effective and not self._is_explained(step)
         ]
@@ -90,6 +88,38 @@ class Ladders:
                     where=step.where or step.rung.where, rank=self._facts.rank)
             for step in steps[:1]
         ]  # fmt: skip
+
+    def is_rounding_before(self) -> bool:
+        """Return True if parameters that differ before the step are those of which an update is rounding."""
+        return self._search is not None and self._search.is_rounding_before()
+
+    def excused(self) -> tuple[int, int]:
+        """Return for both runs how many tensors of calls behind the backward pass only that run recorded.
+
+        They are those of optimizers that compute the same by other calls, if the phases of the step show that
+        they do; else none.
+        """
+        if self._search is None or not self._search.is_same_to_the_end():
+            return 0, 0
+        compared = {
+            key
+            for op in self._facts.ops
+            if any(value.state != UNJUDGED and not value.is_scalar for value in op.values)
+            for key in (op.op, op.golden)
+        }
+        found = [0, 0]
+        for side, alone in enumerate((self._facts.target_only, self._facts.golden_only)):
+            run = self._runs.both[side]
+            names = run.names()
+            last = max((n for n, key in enumerate(names) if is_backward(key)), default=len(names))
+            for key in alone:
+                place = run.find(key)
+                if place is not None and place > last and key not in compared:
+                    slots = run.record(place).slots
+                    found[side] += sum(
+                        s.value.kind is Kind.TENSOR and kind(s.value.dtype) == "float" for s in slots
+                    )
+        return found[0], found[1]
 
     def missing(self) -> list[str]:
         """Return a sentence for each run that lacks phases that the other has."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from probe_diagnosis.answer.ladder_file import LadderFile, Measured, Rung, Setting
-from probe_diagnosis.answer.ladder_values import Distances, differ, distances, limits, some
+from probe_diagnosis.answer.ladder_values import Distances, differ, distances, limits, noise_of, size_of, some
 
 Evidence = dict[str, "float | int | str"]
 Values = Mapping[str, "Measured | None"]
@@ -75,6 +75,30 @@ class Search:
             yield from found
             if any(step.is_effective for step in found):
                 return  # what later steps show may follow from it
+
+    def is_same_to_the_end(self) -> bool:
+        """Return True if all steps of optimizers were captured in both runs, and leave what agrees."""
+        windows = [_windows(ladder) for ladder in self._both]
+        if not windows[0] or len(windows[0]) != len(windows[1]):
+            return False
+        for target, golden in zip(*windows):
+            left = [one.values("parameters_after") for one in (target, golden)]
+            found = self._apart(*left)
+            if not left[0] or len(found.times) != max(map(len, left)) or any(self._of_step(target, golden)):
+                return False
+            unsettled = _unsettled(target, golden, self._noise)
+            if any(name not in unsettled for name in found.beyond(0.0)):
+                return False
+        return True
+
+    def is_rounding_before(self) -> bool:
+        """Return True if parameters that differ before the step are those of which an update is rounding."""
+        windows = [_windows(ladder)[:1] for ladder in self._both]
+        if not all(windows):
+            return False
+        target, golden = windows[0][0], windows[1][0]
+        held = self._apart(target.values("parameters_before"), golden.values("parameters_before"))
+        return held.worst > 0 and set(held.beyond(0.0)) <= _unsettled(target, golden, self._noise)
 
     # -- up to the backward pass -------------------------------------------------------------
 
@@ -181,6 +205,27 @@ class Window:
                 held = {**held, **rung.values}
             found.append({name: value for name, value in held.items() if name in self.applied.values})
         return found
+
+
+def _unsettled(target: Window, golden: Window, noise: float) -> set[str]:
+    """Return the parameters of which some gradients are rounding beside the largest: zero in theory.
+
+    An optimizer that divides by their size, such as Adam, makes an update of that rounding. Of a part of a
+    parameter, its average square in the state of the optimizer shows it.
+    """
+    found: set[str] = set()
+    least = max(noise, noise_of("float32"))
+    for one in (target, golden):
+        sizes = {name: size_of(value) for name, value in one.applied.values.items() if value is not None}
+        largest = max(sizes.values(), default=0.0)
+        found.update(name for name, size in sizes.items() if size <= least * largest)
+        state = one.values("state_after") or one.values("state_before")
+        for name in sizes:
+            squares = [v for key, v in state.items() if v and key.startswith(f"{name}.") and v.statistics]
+            found.update(
+                name for v in squares if v.shape and 0 < v.statistics[1] <= least**2 * v.statistics[0]
+            )
+    return found
 
 
 def _windows(ladder: LadderFile) -> list[Window]:

@@ -78,7 +78,7 @@ def distances(target: Values, golden: Values, noise: float, *, together: bool = 
         together: True to measure all values against the largest of the golden, as gradients are: one that is
             zero in theory holds nothing but rounding.
     """
-    sizes = [_size(value) for value in golden.values() if value is not None and value.statistics]
+    sizes = [size_of(value) for value in golden.values() if value is not None and value.statistics]
     least = max(sizes, default=0.0) if together else 0.0
     times: dict[str, float] = {}
     for name, value in target.items():
@@ -90,13 +90,14 @@ def distances(target: Values, golden: Values, noise: float, *, together: bool = 
     return Distances(times, target, golden)
 
 
-def _size(value: Measured) -> float:
-    return max(abs(value.statistics[0]), abs(value.statistics[1]))
+def size_of(value: Measured) -> float:
+    """Return the largest magnitude of a value; 0 if it was not measured."""
+    return max(map(abs, value.statistics[:2]), default=0.0)
 
 
 def _times(target: Measured, golden: Measured, noise: float, least: float) -> float:
     """Return the largest difference of two sets of statistics, as a multiple of rounding."""
-    size, norm = _size(golden), golden.statistics[3]
+    size, norm = size_of(golden), golden.statistics[3]
     apart = [abs(a - b) for a, b in zip(target.statistics, golden.statistics)]
     if norm and size:
         apart[3] *= size / abs(norm)

@@ -24,10 +24,10 @@ from probe_diagnosis.answer.parts import Parts, in_parts
 from probe_diagnosis.answer.producers import producers
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.tracing import Tracing
-from probe_diagnosis.answer.verdict import GONE, answer_of
+from probe_diagnosis.answer.verdict import GONE, NO_TRACE, answer_of
 from probe_diagnosis.difference.facts import DIFFERS, OpFacts, is_module
 from probe_diagnosis.difference.reasons import Cause
-from probe_diagnosis.difference.search import is_arranging, search
+from probe_diagnosis.difference.search import Searched, is_arranging, search
 from probe_diagnosis.difference.walking import Node, can_show_gone
 
 ROUNDED = ", but the loss and the gradients of parameters that follow agree within rounding"
@@ -63,7 +63,8 @@ class Found:
             baseline: The counts of the baseline; None without one.
         """
         facts, runs = self._facts, self._runs
-        searched = search({facts.rank: facts.ops})
+        ladders = Ladders(facts, runs)
+        searched, traceless = self._searched(ladders)
         nodes = [*searched.first, *searched.further]
         behind = searched.behind[facts.rank]
         unseen = list(searched.vanished)
@@ -109,12 +110,14 @@ class Found:
                 causes[0], evidence={**causes[0].evidence, "reaches": reach[1], "reaches_times": reach[0]}
             )
         doubt = _doubt(nodes, is_doubtful, reach[0])
-        ladders = Ladders(facts, runs)
         causes = ladders.refined(causes, nodes)
         if not (causes or rounded or (baseline and baseline["raised"])):
             causes = ladders.alone(effective=True)
             differently = ladders.beside(differently) or ladders.alone(effective=False)
+        if not causes and facts.tally.least_share < limits().enough:
+            facts.tally.by_phases = list(ladders.excused())
         notes = [f"{node.facts.op} {node.why}{GONE}" for node in unseen if node not in doubtful]
+        notes += [f"{node.facts.op} {self._told(node).why}{NO_TRACE}" for node in traceless]
         notes += [f"{node.facts.op} {node.why}{ROUNDED}" for node in rounded]
         notes += [f"{node.facts.op} {node.why}" for node in made if is_harmless(node)]
         answer = answer_of(
@@ -135,6 +138,23 @@ class Found:
             agreed = Answer(Outcome.AGREE, said, (), answer.coverage, answer.missing, (), all_notes)
             return agreed, []
         return answer, [*causes, *differently]
+
+    def _searched(self, ladders: Ladders) -> tuple[Searched, list[Node]]:
+        """Return the result of the search, and the calls that differ without a trace in loss and gradients.
+
+        What the optimizer does behind these is searched by itself.
+        """
+        facts = self._facts
+        searched = search({facts.rank: facts.ops})
+        nodes = [*(searched.first or searched.grown), *searched.vanished]
+        if not nodes:
+            return searched, []
+        effect = Effect(facts.ops)
+        traceless = effect.traceless(nodes, is_rounding_before=ladders.is_rounding_before())
+        if not traceless:
+            return searched, []
+        behind, known = effect.behind()
+        return search({facts.rank: behind}, known), traceless
 
     def _told(self, node: Node) -> Node:
         """Return a node whose reason says which step it is about, and the name of its argument."""

@@ -29,6 +29,9 @@ _LINE = re.compile(r"File (.+?), (line \d+, in [^,]+)")
 GONE = ", but what the calls behind it return agrees"
 """End of a note on a difference that had no effect."""
 
+NO_TRACE = ", but the loss and the gradients of parameters agree"
+"""End of a note on a difference that neither the loss nor a gradient of a parameter shows."""
+
 INTERRUPTED = "the comparison was interrupted before its end"
 """Sentence on a comparison that was stopped before its end."""
 
@@ -89,7 +92,7 @@ def _outcome(causes: Sequence[Finding], tally: Tally, *, doubt: str, interrupted
         return Outcome.NOT_COMPARABLE
     if causes:
         return Outcome.CANNOT_TELL if doubt else Outcome.DIVERGED
-    if interrupted or tally.failing_at or tally.unexcused or tally.least_share < limit.enough:
+    if interrupted or tally.failing_at or tally.unexcused or tally.least_beside_phases < limit.enough:
         return Outcome.CANNOT_TELL
     return Outcome.AGREE
 
@@ -129,7 +132,7 @@ def _agreement(
 ) -> str:
     every = f"{tally.compared:,} values that both runs recorded"
     parts = [f"within rounding in all {every}"]
-    gone = [note for note in notes if note.endswith(GONE)]
+    gone = [note for note in notes if note.endswith((GONE, NO_TRACE))]
     if gone:
         parts = [
             f"within rounding in the {every}, but for differences without an effect on what follows, "
@@ -146,7 +149,11 @@ def _agreement(
     if alone:
         first = next((tally.first[code] for code in (TARGET_ONLY, GOLDEN_ONLY) if code in tally.first), "")
         named = f", {first} first" if first else ""
-        parts.append(f"{alone:,} more were recorded in one run only{named}")
+        were = "was" if alone == 1 else "were"
+        text = f"{alone:,} more {were} recorded in one run only{named}"
+        parts.append(
+            f"{text}, and what the steps of the optimizer leave agrees" if any(tally.by_phases) else text
+        )
     if differently:
         count = len(differently)
         calls = "1 call was" if count == 1 else f"{count} calls were"

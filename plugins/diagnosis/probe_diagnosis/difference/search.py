@@ -66,13 +66,20 @@ class Searched:
     vanished: list[Node]
 
 
-def search(ranks: Mapping[int, Sequence[OpFacts]]) -> Searched:
+def search(ranks: Mapping[int, Sequence[OpFacts]], known: Iterable[tuple[float, float]] = ()) -> Searched:
     """Search all ranks for the ops where they diverge.
 
     Args:
         ranks: The ops of each rank, in the order of its record.
+        known: Distances and scales of values whose difference is known to be rounding.
     """
-    walkers = {rank: Walker(rank, in_time(ops)) for rank, ops in sorted(ranks.items())}
+    walkers = {rank: Walker(rank, in_time(ops), known=set(known)) for rank, ops in sorted(ranks.items())}
+    for walker in walkers.values():
+        walker.last = max(
+            (n for n, op in enumerate(walker.ops) if is_backward(op.op)), default=len(walker.ops)
+        )
+        if known:
+            walker.know_all()
     meetings = Meetings(walkers)
     while any(walker.op is not None for walker in walkers.values()):
         for walker in walkers.values():
@@ -160,6 +167,12 @@ def is_storage(row: str) -> bool:
     return row.rpartition(".")[2] in _apis()["storage"]
 
 
+def divides(key: str) -> bool:
+    """Return True for a call that divides element by element."""
+    parts = key.split(".")
+    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _apis()["divides"]
+
+
 def _has_own_scale(key: str) -> bool:
     """Return True if the outputs of an op do not grow with its inputs."""
     parts = key.split(".")
@@ -193,11 +206,13 @@ def _compute(walker: Walker, op: OpFacts) -> None:
     outputs = list(op.outputs())
     past.noise = max([past.noise, *[value.noise for value in op.values if not value.is_scalar]])
     is_of_parameters = is_gradient(op.op)
+    if not is_of_parameters and walker.is_of_optimizer(op) and walker.passes_known(op):
+        return
     scale = _scale_of(op, is_of_parameters)
     taken, worst_input = worst_of(op.inputs(), past.noise)
     own, worst_own = worst_of(outputs, past.noise)  # later ops take the outputs in, so far apart
     if is_of_parameters:
-        outputs = [value for value in outputs if (value.distance, value.scale) not in walker.cancelled]
+        outputs = [value for value in outputs if (value.distance, value.scale) not in walker.known]
     given, worst_output = worst_of(outputs, past.noise, scale) if own else (own, worst_own)
     saved = walker.saved_by(op.op, max(taken, own))
     introduces = (
@@ -218,15 +233,18 @@ def _compute(walker: Walker, op: OpFacts) -> None:
     if was_named and max(taken, given) > 1:
         walker.behind.append(op.op)
     walker.replaced += [
-        walker.node(
-            op, Because(Cause.INTRODUCED, value, inputs_of(op, taken), None, past.lacking, replaces=op.golden)
-        )
-        for value in op.outputs()
-        if value.is_in_region
+        walker.node(op, _in_place_of(op, value, taken, past)) for value in op.outputs() if value.is_in_region
     ]
     _look_for_growth(walker, op, (own, worst_own), given)
     past.worst = max(past.worst, taken, own)
     past.lacking += op.lacking + sum([v.state == UNJUDGED and not v.is_scalar for v in op.values])
+
+
+def _in_place_of(op: OpFacts, output: Apart, taken: float, past: Past) -> Because:
+    """Return the reason for naming a call that does not line up, if what it returns is taken in."""
+    argument = None if op.golden else first_differing(op.arguments(), 0.0)
+    cause = Cause.INTRODUCED if argument is None else Cause.ARGUMENT
+    return Because(cause, output, inputs_of(op, taken), argument, past.lacking, replaces=op.golden)
 
 
 def _look_for_growth(walker: Walker, op: OpFacts, own: tuple[float, Apart | None], given: float) -> None:
@@ -241,7 +259,7 @@ def _look_for_growth(walker: Walker, op: OpFacts, own: tuple[float, Apart | None
         own: The largest difference of its outputs, as a multiple of rounding, and the output that has it.
         given: The same beside the largest input.
     """
-    known = walker.cancelled
+    known = walker.known
     inputs = [] if walker.grown else [v for v in op.inputs() if (v.distance, v.scale) not in known]
     if given <= 1:
         known.update((one.distance, one.scale) for one in op.outputs() if one.state == DIFFERS)

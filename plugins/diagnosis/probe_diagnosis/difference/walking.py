@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from probe_diagnosis.difference.facts import IN_REGION, Apart, OpFacts
+from probe_diagnosis.difference.facts import DIFFERS, IN_REGION, Apart, OpFacts
 from probe_diagnosis.difference.reasons import Because, Cause
+
+OPTIMIZER = "optimizer"
+"""Name that stands in place of a module for the step of an optimizer."""
 
 LARGE = 1e4
 """Least size of a difference, as a multiple of rounding, that statistics can show to have gone."""
@@ -88,8 +91,9 @@ class Walker:
         vanished: Differences that were reported, and that no module around them passed on.
         replaced: Calls that do not line up and whose outputs differ, in case that another call takes them in.
         entered: The largest difference before the first call within each module.
-        cancelled: Distances and scales of gradients that are small beside what their calls took in, so that
-            rounding explains them; a parameter whose gradient is the same value is not reported.
+        known: Distances and scales of values that differ by rounding, such as gradients that are small beside
+            what their calls took in; a parameter whose gradient is the same value is not reported.
+        last: Index of the last call of the backward pass.
     """
 
     rank: int
@@ -107,7 +111,8 @@ class Walker:
     vanished: list[Node] = field(default_factory=list)
     replaced: list[Node] = field(default_factory=list)
     entered: dict[str, float] = field(default_factory=dict)
-    cancelled: set[tuple[float, float]] = field(default_factory=set)
+    known: set[tuple[float, float]] = field(default_factory=set)
+    last: int = 0
 
     @property
     def op(self) -> OpFacts | None:
@@ -139,6 +144,38 @@ class Walker:
     def node(self, facts: OpFacts, because: Because) -> Node:
         """Return an op of this place, with the reason for naming it."""
         return Node(self.rank, facts, because, self.past.layer, self.place)
+
+    def is_of_optimizer(self, op: OpFacts) -> bool:
+        """Return True for a call behind the backward pass, or within the step of an optimizer."""
+        return self.at > self.last or OPTIMIZER in op.within
+
+    def passes_known(self, op: OpFacts) -> bool:
+        """Return True if an op takes in a difference that is known to be rounding; what it returns is, too.
+
+        An optimizer that divides a gradient by its size makes an update of rounding, however small that is,
+        and keeps it in its state.
+        """
+        if any(value.state == DIFFERS for value in op.arguments()):
+            return False
+        differing = {(v.distance, v.scale) for v in op.values if v.state == DIFFERS}
+        if differing.isdisjoint(self.known):
+            return False
+        self.known |= differing
+        return True
+
+    def know_all(self) -> None:
+        """Add to what is known all that is computed with it.
+
+        The states of an optimizer change before they meet a gradient.
+        """
+        differing = [{(v.distance, v.scale) for v in op.values if v.state == DIFFERS} for op in self.ops]
+        waiting = [values for values in differing if values]
+        count = -1
+        while count != len(self.known):
+            count = len(self.known)
+            for values in waiting:
+                if not values.isdisjoint(self.known):
+                    self.known |= values
 
     def saved_by(self, op: str, worst: float) -> float:
         """Return the largest difference that a backward call may read from its forward call; 0 for others.
