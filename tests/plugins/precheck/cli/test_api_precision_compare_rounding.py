@@ -110,7 +110,7 @@ def test_right_devices_and_a_wrong_trusted_one_give_none(release: str, tmp_path:
 
 
 def test_beside_a_right_device_ratios_alone_find_all_nine(tmp_path: Path) -> None:
-    """As in files of msprobe 8.3, which knows no such message."""
+    """Files of msprobe 8.3 know no such message."""
     details = [first_stage(tmp_path / side, wrong, "8.3")[0] for side, wrong in (("npu", CALLS), ("gpu", ()))]
     for path in details:
         path.write_text(
