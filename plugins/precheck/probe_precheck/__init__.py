@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from probe_precheck.fitting import Given, rule_for, size_of
     from probe_precheck.model import (
         BACKWARD,
+        BEYOND_ROUNDING,
         FORWARD,
         NEEDS_NONE,
         NOT_RECORDED,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BACKWARD",
+    "BEYOND_ROUNDING",
     "COMPARE_DETAILS",
     "FORWARD",
     "NEEDS_NONE",
@@ -142,8 +144,8 @@ __getattr__ = exporter(
         "calls": "RecordedCalls rerunnable",
         "checking": "runner_of",
         "fitting": "Given rule_for size_of",
-        "model": "BACKWARD FORWARD NEEDS_NONE NOT_RECORDED Array Call Judged Judgement Message "
-        "NotRun Numbers Outcome Output Outputs Skipped Status UnusableCell one_line "
+        "model": "BACKWARD BEYOND_ROUNDING FORWARD NEEDS_NONE NOT_RECORDED Array Call Judged Judgement "
+        "Message NotRun Numbers Outcome Output Outputs Skipped Status UnusableCell one_line "
         "plain_output unknown_function unlisted",
         "protocols": "Reference Replayer Runner SoloRule Standard StatusRule",
         "rebuild": "Range Unbuildable Walk arguments_of common_value described_leaves is_recorded "

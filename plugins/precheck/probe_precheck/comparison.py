@@ -18,7 +18,7 @@ from probe_precheck.judging import whole
 from probe_precheck.model import FORWARD, Judgement, Message, Numbers, Status, UnusableCell, kind_of
 from probe_precheck.settings import PRECISION
 from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, DETAILS, NUMBERS, Column
-from probe_precheck.translation import in_language
+from probe_precheck.translation import beyond_rounding_in, in_language
 
 RESULT_NAME = "api_precision_compare_result_{}.csv"
 DETAILS_NAME = "api_precision_compare_details_{}.csv"
@@ -32,6 +32,7 @@ NAME_PARTS = (6, 7)
 """Numbers of parts in the name of an output, without and with a prefix of its API."""
 MSPROBE_EMPTY = "There is not bench calculation result."
 """Message of msprobe 8.3 for outputs without elements; it calls them an error, which they are not."""
+GPU_FAILS = " (GPU fails as well)"
 UNSUPPORTED = Message("This data type does not support benchmark compare.")
 
 
@@ -54,6 +55,7 @@ class Compared:
         rows: All judged rows, grouped by API call.
         missing: Names of rows of the NPU that the GPU lacks.
         apis: For each API call the status of forward and of backward (None if there is none), and messages.
+        beyond: Names of API calls that no rule fails and whose error is beyond rounding: they fail.
         language: The language of the NPU's file.
         result: The path of the result file, once written.
         details: The path of the details file, once written.
@@ -62,6 +64,7 @@ class Compared:
     rows: list[JudgedRow] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
     apis: dict[str, tuple[Status | None, Status | None, tuple[Message, ...]]] = field(default_factory=dict)
+    beyond: set[str] = field(default_factory=set)
     language: str = "zh"
     result: Path = Path()
     details: Path = Path()
@@ -84,7 +87,12 @@ def compare_details(npu: Path, gpu: Path, assignment: Assignment) -> Compared:
             continue
         compared.rows.append(_judged(name, Numbers(row), Numbers(gpu_row), assignment))
     for api in dict.fromkeys(row.api for row in compared.rows):
-        compared.apis[api] = _whole_api([row for row in compared.rows if row.api == api])
+        rows = [row for row in compared.rows if row.api == api]
+        forward, backward, messages = _whole_api(rows)
+        beyond = next((row.judgement.beyond for row in rows if row.judgement.beyond), ())
+        if beyond and Status.ERROR not in (forward, backward):
+            compared.beyond.add(api)
+        compared.apis[api] = forward, backward, (*messages, *beyond)
     return compared
 
 
@@ -141,7 +149,17 @@ def _judged(name: str, npu: Numbers, gpu: Numbers, assignment: Assignment) -> Ju
         judgement = Judgement(Status.SKIP, {}, (cell.message,))
     except BaseException as error:
         judgement = Judgement(Status.SKIP, {}, (assignment.failed(chosen, error),))
-    return JudgedRow(name, api, phase, judgement, label)
+    return JudgedRow(name, api, phase, _with_first_stage(judgement, npu, gpu), label)
+
+
+def _with_first_stage(judgement: Judgement, npu: Numbers, gpu: Numbers) -> Judgement:
+    """Return a judgement with what the first stage says of an error beyond rounding."""
+    message = beyond_rounding_in(npu.text("message"))
+    if message is None or judgement.status is Status.ERROR:
+        return judgement
+    as_well = "" if beyond_rounding_in(gpu.text("message")) is None else GPU_FAILS
+    beyond = Message(*(f"NPU: {text}{as_well}" for text in message))
+    return judgement._replace(beyond=(beyond, *judgement.beyond))
 
 
 def _without_standard(npu: Numbers, gpu: Numbers) -> Judgement | None:
@@ -227,7 +245,7 @@ def _cells(row: JudgedRow, language: str) -> dict[str, str]:
         name=row.name,
         status=row.judgement.status.value,
         algorithm=row.algorithm.text(language) or BLANK,
-        message=message_text(row.judgement.messages, language) or BLANK,
+        message=message_text((*row.judgement.messages, *row.judgement.beyond), language) or BLANK,
     )
     return cells
 

@@ -45,6 +45,14 @@ class Message(NamedTuple):
         return self.english if language == "en" and self.english else self.chinese
 
 
+BEYOND_ROUNDING = Message(
+    "仅因最大绝对误差小于阈值而通过; 误差超出舍入误差: 范数{} eps (上限{}), 平均{} eps (上限{})",
+    "Passes by max abs error alone; beyond rounding: error {} eps normwise (at most {}), "
+    "{} eps in the mean (at most {})",
+)
+"""Message of the first stage that fails an output although its status is pass; the second stage reads it."""
+
+
 class Array(NamedTuple):
     """Tensor of either side.
 
@@ -117,11 +125,14 @@ class Judgement(NamedTuple):
         status: The verdict.
         cells: The cells of the standard's columns by key: numbers, ``Status`` or texts. Others stay blank.
         messages: The messages of the row.
+        beyond: Messages that fail the call although the rule of its standard does not: its error is more than
+            rounding, and the rule does not see it.
     """
 
     status: Status
     cells: Mapping[str, float | str]
     messages: tuple[Message, ...] = ()
+    beyond: tuple[Message, ...] = ()
 
 
 class UnusableCell(Exception):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from functools import cache
 
+from probe_precheck.model import BEYOND_ROUNDING, Message
+
 SENTENCES = (
     ("没有可比对的输出。", "It gives out nothing that can be compared."),
     ("未能保存数据: {}", "Its data could not be saved: {}"),
@@ -12,6 +14,7 @@ SENTENCES = (
     ("输出没有元素 (no elements)", "no elements"),
     ("inf/nan不一致 (inf/nan differ)", "inf/nan differ"),
     ("一侧的数据全为0，余弦相似度无意义", "One side is all zero: there is no cosine"),
+    tuple(BEYOND_ROUNDING),
     ("随机数不逐元素比较", "Random numbers are not compared element by element"),
     (
         "两侧随机数的分布不同（不逐元素比较）",
@@ -62,6 +65,15 @@ def in_language(text: str, language: str) -> str:
     for pattern, replacement in _patterns(language):
         text = pattern.sub(replacement, text)
     return text
+
+
+def beyond_rounding_in(text: str) -> Message | None:
+    """Return the message of the first stage on an error beyond rounding, if a cell holds it."""
+    for sentence in BEYOND_ROUNDING:
+        found = re.search("(.*?)".join(map(re.escape, sentence.split("{}"))), text)
+        if found:
+            return Message(*(one.format(*found.groups()) for one in BEYOND_ROUNDING))
+    return None
 
 
 @cache

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
-from probe_precheck import Array, Message, Output
+from probe_precheck import BEYOND_ROUNDING, Array, Message, Output
 
 from probe_metrics.precheck.elements import Elements
 from probe_metrics.precheck.thresholds import of_kind, section, thresholds
@@ -85,22 +85,16 @@ def beyond_rounding(output: Output) -> tuple[BeyondRounding, ...]:
         within = errors.normwise <= limits["normwise"] * max(1, movement.normwise)
         if within and errors.mean <= limits["mean"] * max(1, movement.mean):
             return ()
-    chinese, english = (text.removeprefix("ERROR: ") for text in beyond_text(errors, limits))
-    return (
-        BeyondRounding(
-            f"仅因最大绝对误差小于阈值而通过; {chinese}", f"Passes by max abs error alone; {english}"
-        ),
-    )
+    return (BeyondRounding(*beyond_text(errors, limits)),)
 
 
 def beyond_text(errors: Rounding, limits: Mapping[str, float]) -> tuple[str, str]:
-    """Return the sentence on errors beyond the limits, in Chinese and in English."""
-    english = (
-        f"ERROR: beyond rounding: error {errors.normwise:.3g} eps normwise (at most {limits['normwise']:g}), "
-        f"{errors.mean:.3g} eps in the mean (at most {limits['mean']:g})"
+    """Return the message on errors beyond the limits, in Chinese and in English."""
+    numbers = (
+        f"{errors.normwise:.3g}",
+        f"{limits['normwise']:g}",
+        f"{errors.mean:.3g}",
+        f"{limits['mean']:g}",
     )
-    chinese = (
-        f"ERROR: 误差超出舍入误差: 范数{errors.normwise:.3g} eps (上限{limits['normwise']:g}), "
-        f"平均{errors.mean:.3g} eps (上限{limits['mean']:g})"
-    )
+    chinese, english = (text.format(*numbers) for text in BEYOND_ROUNDING)
     return chinese, english

@@ -71,7 +71,8 @@ class SoloVerdict:
         limits = of_kind(self._limits["rounding"], output.device.kind)
         if errors.normwise <= limits["normwise"] and errors.mean <= limits["mean"]:
             return Judged(Status.PASS)
-        return Judged(Status.ERROR, messages=(Message(*beyond_text(errors, limits)),))
+        texts = (text.partition("; ")[2] for text in beyond_text(errors, limits))
+        return Judged(Status.ERROR, messages=(Message(*(f"ERROR: {text}" for text in texts)),))
 
 
 def _is_exact(output: Output, numbers: Numbers) -> bool:

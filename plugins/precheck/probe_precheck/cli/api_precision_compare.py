@@ -35,7 +35,7 @@ _PATH = click.Path(path_type=Path)
     help="Language of the csv files: Chinese or English.  [default: that of the NPU csv]")  # fmt: skip
 @option("--framework", help="Framework of the runs; has no effect here.")
 @option("--fail-on", type=click.Choice(["warning", "error"]),
-    help="Exit with 1 if the status of an API is this or worse.")  # fmt: skip
+    help="Exit with 1 if the status of an API is this or worse, or its error beyond rounding.")  # fmt: skip
 @click.pass_context
 def api_precision_compare(
     ctx: click.Context,
@@ -74,6 +74,7 @@ def api_precision_compare(
     for api, (forward, backward, messages) in found.apis.items():
         statuses = [status.value for status in (forward, backward) if status is not None]
         level = next((one for one in ("error", "warning", "pass") if one in statuses), "SKIP")
+        level = "error" if api in found.beyond else level
         counts[level] += 1
         if level in ("error", "warning"):
             text = " ".join(message.text("en") for message in messages)
@@ -85,6 +86,9 @@ def api_precision_compare(
         ("pass", "pass", "green"),
         ("SKIP", "skipped", None),
     )
+    if found.beyond:
+        only = f"{len(found.beyond):,} of them by no rule of the tables: the error is beyond rounding"
+        words = (("error", f"fail ({only})", "red"), *words[1:])
     parts = [
         console.style(f"{counts[key]:,} {word}", fg=colour if counts[key] else None)
         for key, word, colour in words

@@ -10,26 +10,10 @@ from probe_metrics.precheck.benchmark_ratio import BenchmarkRatio
 from probe_metrics.precheck.first_stage import FirstStage
 from probe_metrics.precheck.rounding import BeyondRounding
 from probe_precheck import Array, Numbers, Output, Status
+from support.programs.numpy_kernels import gelu_slope, softmax
 
 RULE = FirstStage()
 RANDOM = np.random.default_rng(3)
-
-
-def softmax(x: Any, powers: Any = np.float64) -> Any:
-    """Softmax of rows, with exponentials in a dtype."""
-    powers = np.exp((x - x.max(-1, keepdims=True)).astype(powers)).astype(np.float64)
-    return powers / powers.sum(-1, keepdims=True)
-
-
-def gelu_slope(x: Any, *, tanh: bool) -> Any:
-    """Derivative of GELU, or of its approximation by tanh."""
-    if not tanh:
-        from math import erf
-
-        return 0.5 * (1 + np.vectorize(erf)(x / 2**0.5)) + x * np.exp(-x * x / 2) / (2 * np.pi) ** 0.5
-    inner = np.tanh((2 / np.pi) ** 0.5 * (x + 0.044715 * x**3))
-    slope = (2 / np.pi) ** 0.5 * (1 + 3 * 0.044715 * x**2)
-    return 0.5 * (1 + inner) + 0.5 * x * (1 - inner**2) * slope
 
 
 def case(name: str, *, wrong: bool) -> tuple[Any, Any]:

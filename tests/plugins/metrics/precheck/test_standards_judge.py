@@ -62,7 +62,7 @@ TINY = 5e-324
 def test_absolute_passes_at_zero(release: str) -> None:
     zeros = row(**dict.fromkeys(ABSOLUTE, 0.0))
     found = judge("absolute_threshold", zeros, row(), release)
-    assert found == (PASS, {**dict.fromkeys(ABSOLUTE, 0), **{v: PASS for v, _ in ABSOLUTE.values()}}, ())
+    assert found[:3] == (PASS, {**dict.fromkeys(ABSOLUTE, 0), **{v: PASS for v, _ in ABSOLUTE.values()}}, ())
 
 
 @pytest.mark.parametrize("release", RELEASES)
