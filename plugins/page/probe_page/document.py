@@ -72,6 +72,7 @@ class Part:
 def write_page(file: BinaryIO, document: Document) -> None:
     """Write the page of one comparison."""
     report, calls = document.report, document.ops.columns()
+    blocks = {"rows": document.rows.blocks(), "ops": calls.blocks()}
     data = {
         "rows": _index(document.rows),
         "ops": _index(calls),
@@ -80,7 +81,6 @@ def write_page(file: BinaryIO, document: Document) -> None:
         "causes": [cause.op for cause in report.answer.causes] if report and report.answer else [],
         "levels": LEVELS,
     }
-    blocks = {"rows": document.rows.blocks(), "ops": calls.blocks()}
     file.write(_rendered(document.lang, head_of(report), data, blocks, ()))
 
 
