@@ -6,14 +6,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from probe_core.errors import UserError
-from probe_core.model import Cell, Colour, Measurement, Op, Row
+from probe_core.model import Cell, Colour, Measurement, Mode, Op, Row
 from probe_core.model.report import Report
+from probe_core.plugins.manager import Manager
 from probe_page.columns import Columns
 from probe_page.document import Document, write_page
+from probe_page.drawing import Candidates, pictures
 from probe_page.language import LANGUAGES
+from probe_page.limits import limits_of
 from probe_page.notebook import notebook_head
 from probe_page.ops import Ops
 from probe_page.rows import OWN, PASS, Looked, looked_at, own_columns, short_name
@@ -68,6 +71,7 @@ class PageWriter:
         self._table = _Table(headers)
         self._ops = Ops()
         self._report: Report | None = None
+        self._candidates = Candidates()
         self._seen: list[tuple[Op, Row]] = []
         self._cells: list[Sequence[Cell]] = []
         self._number = self._left_out = 0
@@ -86,8 +90,13 @@ class PageWriter:
     def close(self) -> None:
         """Write the page."""
         self._flush()
+        report, drawn, limits = self._report, dict[int, dict[str, Any]](), dict[str, str]()
+        if report is not None:
+            manager = Manager()
+            drawn = pictures(manager, report, self._candidates)
+            limits = limits_of(manager, report.mode)
         document = Document(
-            self._lang, self._report, self._columns, self._ops, self._table.percent, self._left_out
+            self._lang, report, self._columns, self._ops, self._table.percent, self._left_out, drawn, limits
         )
         try:
             write_page(self._file, document)
@@ -114,15 +123,18 @@ class PageWriter:
             own: list[Sequence[Cell]] = [numbers, none, none, blank, blank, blank, names]
             self._columns.add([*own, *self._table.columns(cells, (), ())])
             return
-        ops, rows = zip(*seen)
+        ops = [op for op, _ in seen]
+        rows = [row for _, row in seen]
         looked = looked_at(rows)
         places: Sequence[tuple[int, str]] = self._ops.add(ops, rows, looked)
+        if self._report is not None and self._report.mode is Mode.TENSOR:
+            self._candidates.add(first, ops, rows, looked)
         if self._number > LARGEST:
             kept = [first + n <= LARGEST + 1 or one.level > PASS for n, one in enumerate(looked)]
             self._left_out += len(kept) - sum(kept)
-            numbers, rows, looked, places, cells = (
-                list(compress(all_, kept)) for all_ in (numbers, rows, looked, places, cells)
-            )
+            numbers, places = list(compress(numbers, kept)), list(compress(places, kept))
+            rows, looked = list(compress(rows, kept)), list(compress(looked, kept))
+            cells = list(compress(cells, kept))
         if numbers:
             own = own_columns(numbers, places, looked)
             self._columns.add([*own, *self._table.columns(cells, rows, looked)])
@@ -153,7 +165,8 @@ class _Table:
         if self._sources is None:
             self._sources = self._find_sources(cells, rows)
         sources = self._sources or {}
-        for place, (header, shown) in enumerate(zip(self._headers, zip(*cells))):
+        for place, (header, column) in enumerate(zip(self._headers, zip(*cells))):
+            shown: Sequence[Cell] = column
             if header == STACK:
                 continue
             if header in NAMES and looked:

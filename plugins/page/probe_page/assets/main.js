@@ -10,6 +10,7 @@ function setUpButtons() {
       redraw();
       drawChart();
       setUpTree();
+      for (const figure of document.querySelectorAll(".pictures[data-row]")) showEvidence(figure);
       if (!byId("details").hidden && grid.active >= 0) showDetails(grid.view[grid.active]);
     }
   });
@@ -65,6 +66,7 @@ async function start() {
     setUpChart();
     setUpTree();
   } else document.getElementById("where").hidden = true;
+  await loadPictures();
   follow();
   addEventListener("hashchange", follow);
   performance.mark("usable");
