@@ -27,16 +27,9 @@ from probe_page.ops import Ops
 from probe_page.rows import LEVELS
 
 SCRIPTS = (
-    "base.js",
-    "data.js",
-    "rows.js",
-    "pictures.js",
-    "inputs.js",
-    "details.js",
-    "chart.js",
-    "tree.js",
-    "main.js",
-)
+    "base.js", "data.js", "rows.js", "pictures.js", "inputs.js", "details.js", "regions.js", "chart.js",
+    "tree.js", "main.js",
+)  # fmt: skip
 """The parts of the script, in order."""
 
 

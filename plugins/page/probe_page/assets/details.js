@@ -61,6 +61,7 @@ function showDetails(row) {
     table.append(body);
     parts.push(table);
   }
+  parts.push(...tensorsOf(row));
   const metrics = [];
   rows.names.slice(OWN).forEach((header, place) => {
     const column = OWN + place;
@@ -74,10 +75,10 @@ function showDetails(row) {
     metrics.push(make("dt", { title: header }, label), cell);
   });
   if (metrics.length) parts.push(make("h4", {}, text("metrics")), make("dl", { class: "facts" }, ...metrics));
-  parts.push(...tensorsOf(row));
   if (op) {
     const list = make("ul", { class: "values" });
     for (let other = op.first; other <= op.last && other < op.first + 200; other++) {
+      if (opOf(other) !== op) continue;
       const place = nameOf(other);
       const short = place.startsWith(op.key + ".") ? place.slice(op.key.length + 1) : place;
       const error = errorOf(other);
