@@ -48,6 +48,16 @@ class Accuracy:
         self._by_dtype: dict[np.dtype[Any], float] = {}
         self._noise = {name: count * float(eps(name)) for name, count in drift["noise"].items()}
 
+    def limits(self) -> dict[str, str]:
+        """Return the limits of the metrics that rules 5 and 6 read, by column."""
+        both, either = self._both, self._either
+        return {
+            "Cosine": f"No below {either['cosine']:g}, or below {both['cosine']:g} "
+            f"with MaxAbsErr above {both['absolute']:g}",
+            "MaxAbsErr": f"No above {either['absolute']:g}, or above {both['absolute']:g} "
+            f"with Cosine below {both['cosine']:g}",
+        }
+
     def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
         """Return the verdict on one pair."""
         verdict = self._by_rule(pair, measurements)

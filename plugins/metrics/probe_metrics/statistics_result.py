@@ -45,6 +45,11 @@ class StatisticsResult:
         self._share: float = limits["share_of_magnitude"]
         self._exact = ExactStatistics()
 
+    def limits(self) -> dict[str, str]:
+        """Return the limits of the relative errors, by column."""
+        limit = f"Warning above {self._relative:.0%}"
+        return {f"{name}RelativeErr": limit for name in ("Max", "Min", "Mean", "Norm")}
+
     def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
         """Return the verdict on one pair."""
         if not pair.pair.matched:

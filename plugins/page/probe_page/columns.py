@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ import numpy as np
 from probe_core.model import Cell
 
 BLOCK = 8192
-"""Number of rows of a block."""
+"""Least number of rows of a block but the last."""
 DIGITS = 1e-7
 """Relative error that a number of a page may have."""
 LEVEL = 2
@@ -34,21 +34,21 @@ class Columns:
 
     Attributes:
         names: The names of the columns.
-        count: Number of rows so far.
+        count: Number of rows in the blocks so far; all of them once ``blocks`` was called.
     """
 
     def __init__(self, names: Sequence[str]) -> None:
         self.names = tuple(names)
         self.count = 0
         self._texts: list[dict[str, int]] = [{} for _ in names]
-        self._rows: list[Sequence[Cell]] = []
+        self._cells: list[list[Cell]] = [[] for _ in names]
         self._blocks: list[str] = []
 
-    def add(self, row: Sequence[Cell]) -> None:
-        """Append a row, one cell a column; floats must be finite."""
-        self._rows.append(row)
-        self.count += 1
-        if len(self._rows) == BLOCK:
+    def add(self, columns: Iterable[Sequence[Cell]]) -> None:
+        """Append rows, which are given as one sequence of cells a column; floats must be finite."""
+        for kept, cells in zip(self._cells, columns):
+            kept += cells
+        if len(self._cells[0]) >= BLOCK:
             self._flush()
 
     def blocks(self) -> list[str]:
@@ -57,14 +57,16 @@ class Columns:
         return self._blocks
 
     def _flush(self) -> None:
-        if not self._rows:
+        count = len(self._cells[0])
+        if not count:
             return
-        columns = [_encoded(values, texts) for values, texts in zip(zip(*self._rows), self._texts)]
-        head = {"rows": len(self._rows), "columns": [column[:3] for column in columns]}
+        self.count += count
+        columns = [_encoded(values, texts) for values, texts in zip(self._cells, self._texts)]
+        head = {"rows": count, "columns": [column[:3] for column in columns]}
         start = json.dumps(head, separators=(",", ":")).encode()
         data = b"".join([len(start).to_bytes(4, "little"), start, *(column[3] for column in columns)])
         self._blocks.append(base64.b64encode(zlib.compress(data, LEVEL)).decode())
-        self._rows.clear()
+        self._cells = [[] for _ in self.names]
 
 
 def _encoded(values: Sequence[Any], texts: dict[str, int]) -> tuple[str, str, list[str], bytes]:

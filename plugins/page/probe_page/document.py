@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any, BinaryIO
@@ -20,12 +20,16 @@ from probe_core.errors import printable
 from probe_core.model.answers import Answer
 from probe_core.model.report import Report
 from probe_page.columns import Columns
+from probe_page.drawing import packed
 from probe_page.head import Head, head_of
 from probe_page.language import words
 from probe_page.ops import Ops
 from probe_page.rows import LEVELS
 
-SCRIPTS = ("base.js", "data.js", "rows.js", "details.js", "chart.js", "tree.js", "main.js")
+SCRIPTS = (
+    "base.js", "data.js", "rows.js", "pictures.js", "inputs.js", "details.js", "regions.js", "chart.js",
+    "tree.js", "main.js",
+)  # fmt: skip
 """The parts of the script, in order."""
 
 
@@ -40,6 +44,8 @@ class Document:
         ops: The calls that they belong to.
         percent: The headers of columns whose numbers are shown as percentages.
         left_out: Number of rows that the page leaves out.
+        pictures: The pictures of rows, by the rows' numbers.
+        limits: Sentences on the limits of metrics, by their columns.
     """
 
     lang: str
@@ -48,6 +54,8 @@ class Document:
     ops: Ops
     percent: set[str]
     left_out: int
+    pictures: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +80,7 @@ class Part:
 def write_page(file: BinaryIO, document: Document) -> None:
     """Write the page of one comparison."""
     report, calls = document.report, document.ops.columns()
+    blocks = {"rows": document.rows.blocks(), "ops": calls.blocks(), "pictures": packed(document.pictures)}
     data = {
         "rows": _index(document.rows),
         "ops": _index(calls),
@@ -79,8 +88,9 @@ def write_page(file: BinaryIO, document: Document) -> None:
         "leftOut": document.left_out,
         "causes": [cause.op for cause in report.answer.causes] if report and report.answer else [],
         "levels": LEVELS,
+        "limits": dict(document.limits),
+        "mode": report.mode.value if report else "",
     }
-    blocks = {"rows": document.rows.blocks(), "ops": calls.blocks()}
     file.write(_rendered(document.lang, head_of(report), data, blocks, ()))
 
 

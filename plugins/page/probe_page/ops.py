@@ -2,84 +2,130 @@
 
 from __future__ import annotations
 
-from probe_core.model import Kind, Op, Row
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from probe_core.model import Cell, Kind, Op, Row, Side, Slot
 from probe_page.columns import Columns
-from probe_page.rows import SKIP, Looked, cell_of
+from probe_page.rows import GOLDEN_ONLY, REGION, SKIP, Looked, cell_of
 
 NAMES = ("key", "modules", "stack", "rows", "level", "into", "out", "noise", "matches")
 """Columns of calls: the key, the modules around it (innermost first, a line each), its stack (frames between
 record separators), the number of its rows, the gravest level, the largest relative distance of what it took
 in (a backward call also reads what its forward call took in and returned) and of what it returns, the
 distance that rounding explains, a bit for each kind of match of its rows."""
+BATCH = 256
+"""Number of calls that are kept before they become columns."""
 SEPARATOR = "\x1e"
 
 
-class Ops:
-    """The calls of one comparison, collected row by row.
+@dataclass(slots=True)
+class _Call:
+    """A call whose rows are being read."""
 
-    Attributes:
-        key: The key of the call that the last row belongs to.
-        count: Number of calls so far.
+    place: tuple[int, str]
+    modules: Sequence[str]
+    rows: int = 0
+    stack: tuple[str, ...] = ()
+    level: int = SKIP
+    into: float | None = None
+    out: float | None = None
+    noise: float = 0.0
+    matches: int = 0
+
+
+class Ops:
+    """The calls of one comparison, collected from rows in their order.
+
+    Rows of calls that only the golden made stand among those of a call of the target; they are calls of their
+    own, within the modules of that one.
     """
 
     def __init__(self) -> None:
-        self.key = ""
-        self.count = 0
         self._columns = Columns(NAMES)
+        self._ended: list[Sequence[Cell]] = []
         self._op: Op | None = None
-        self._rows = 0
-        self._stack: tuple[str, ...] = ()
-        self._level = SKIP
-        self._into: float | None = None
-        self._out: float | None = None
-        self._noise = 0.0
-        self._matches = 0
+        self._calls: dict[str, _Call] = {}
+        self._count = 0
         self._forward: dict[str, float] = {}
 
-    def add(self, op: Op, row: Row, looked: Looked) -> None:
-        """Take in a row of a call."""
-        if op is not self._op:
-            self._end()
-            self._op, self.key = op, op.key
-            self.count += 1
-        self._rows += 1
-        if row.stack:
-            self._stack = row.stack
-        self._level = max(self._level, looked.level)
-        self._matches |= 1 << looked.match
-        error = looked.error
-        if error is None:
-            return
-        slot = row.pair.target or row.pair.golden
-        if row.pair.side.is_source:
-            if slot is None or slot.value.kind is not Kind.TENSOR:
-                return  # an argument, which may be the cause itself
-            self._into = error if self._into is None else max(self._into, error)
-        else:
-            self._out = error if self._out is None else max(self._out, error)
-        if looked.noise is not None and looked.noise > self._noise:
-            self._noise = looked.noise
+    def add(self, ops: Sequence[Op], rows: Sequence[Row], looked: Sequence[Looked]) -> list[tuple[int, str]]:
+        """Take in rows, and return the number and the key of the call of each."""
+        places: list[tuple[int, str]] = []
+        tensor = Kind.TENSOR
+        call = self._calls.get(self._op.key) if self._op is not None else None
+        for op, row, (_, level, match, is_region, error, noise, _) in zip(ops, rows, looked):
+            target, golden, _ = row.pair
+            slot = target or golden
+            assert slot is not None
+            if op is not self._op or call is None:
+                self._end()
+                self._op = op
+                call = self._begun(op.key, op)
+            own = call
+            if match == GOLDEN_ONLY and slot.side is not Side.DEBUG and (key := _key_of(slot)) != op.key:
+                own = self._calls.get(key) or self._begun(key, op)
+            places.append(own.place)
+            own.rows += 1
+            if row.stack:
+                own.stack = row.stack
+            if level > own.level:
+                own.level = level
+            own.matches |= 1 << match
+            if is_region:
+                own.matches |= 1 << REGION
+            if error is None:
+                continue
+            if slot.side.is_source:
+                if slot.value.kind is not tensor:
+                    continue  # an argument, which may be the cause itself
+                if own.into is None or error > own.into:
+                    own.into = error
+            elif own.out is None or error > own.out:
+                own.out = error
+            if noise is not None and noise > own.noise:
+                own.noise = noise
+        return places
 
     def columns(self) -> Columns:
         """Return all calls, after the last row."""
         self._end()
         self._op = None
+        self._flush()
         return self._columns
 
+    def _begun(self, key: str, op: Op) -> _Call:
+        call = self._calls[key] = _Call((self._count, key), op.ancestors)
+        self._count += 1
+        return call
+
+    def _flush(self) -> None:
+        self._columns.add(zip(*self._ended))
+        self._ended.clear()
+
     def _end(self) -> None:
-        op = self._op
-        if op is None:
-            return
-        modules, stack = "\n".join(op.ancestors), SEPARATOR.join(self._stack)
-        worst = max((error for error in (self._into, self._out) if error is not None), default=None)
-        if "forward" in op.key.split("."):
-            if worst is not None:
-                self._forward[op.key] = worst
-        elif (read := self._forward.get(op.key.replace(".backward", ".forward"))) is not None:
-            self._into = read if self._into is None else max(self._into, read)
-        self._columns.add(
-            (op.key, modules, stack, self._rows, self._level, cell_of(self._into),
-             cell_of(self._out), self._noise, self._matches)
-        )  # fmt: skip
-        self._rows, self._stack, self._level, self._matches = 0, (), SKIP, 0
-        self._into, self._out, self._noise = None, None, 0.0
+        for key, call in self._calls.items():
+            worst = max((error for error in (call.into, call.out) if error is not None), default=None)
+            if "forward" in key.split("."):
+                if worst is not None:
+                    self._forward[key] = worst
+            elif (read := self._forward.get(key.replace(".backward", ".forward"))) is not None:
+                call.into = read if call.into is None else max(call.into, read)
+            self._ended.append(
+                (key, "\n".join(call.modules), SEPARATOR.join(call.stack), call.rows, call.level,
+                 cell_of(call.into), cell_of(call.out), call.noise, call.matches)
+            )  # fmt: skip
+        self._calls.clear()
+        if len(self._ended) >= BATCH:
+            self._flush()
+
+
+def _key_of(slot: Slot) -> str:
+    """Return the key of the op that a slot belongs to."""
+    name, side = slot.name, slot.side.value
+    end = name.rfind(f".{side}.{slot.path}")
+    if end < 0:
+        end = name.rfind(f".{side}.")
+    if end < 0:
+        return name
+    return name[: end + 1 + len(side)] if side == "parameters_grad" else name[:end]

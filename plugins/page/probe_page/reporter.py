@@ -2,28 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from operator import itemgetter
+from itertools import compress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from probe_core.errors import UserError
-from probe_core.model import Cell, Colour, Op, Row
+from probe_core.model import Cell, Colour, Measurement, Mode, Op, Row
 from probe_core.model.report import Report
+from probe_core.plugins.manager import Manager
 from probe_page.columns import Columns
 from probe_page.document import Document, write_page
+from probe_page.drawing import Candidates, pictures
 from probe_page.language import LANGUAGES
+from probe_page.limits import limits_of
 from probe_page.notebook import notebook_head
 from probe_page.ops import Ops
-from probe_page.rows import OWN, PASS, Looked, own_cells
+from probe_page.rows import OWN, PASS, Looked, looked_at, own_columns, short_name
 
 if TYPE_CHECKING:
     from probe_core.library import Comparison
 
 LARGEST = 500_000
 """Number of rows from which on a page leaves out rows that agree or were not judged."""
+BATCH = 256
+"""Number of rows that are kept as they are; more of them would keep the garbage collector busy."""
 NAMES, STACK = ("NPU Name", "Bench Name"), "NPU_Stack_Info"
 """Headers of the columns of names, in which 0 stands for the row's own, and of the one kept once an op."""
 
@@ -54,47 +58,45 @@ class PageReporter:
 
 
 class PageWriter:
-    """A page that is being made; nothing is written before ``close``."""
+    """A page that is being made; nothing is written before ``close``.
+
+    Rows are kept as they are until there are ``BATCH`` of them, whose columns are then made one by one.
+    """
 
     def __init__(self, path: Path, headers: Sequence[str], lang: str) -> None:
         self._file: BinaryIO = path.open("wb")
         self._lang = lang
-        self._headers = tuple(headers)
-        kept = [place for place, header in enumerate(headers) if header != STACK]
-        self._pick = itemgetter(*kept) if len(kept) > 1 else tuple
-        self._rows = Columns([*OWN, *(headers[place] for place in kept)])
-        self._table = _Table(self._headers)
+        kept = [header for header in headers if header != STACK]
+        self._columns = Columns([*OWN, *kept])
+        self._table = _Table(headers)
         self._ops = Ops()
         self._report: Report | None = None
-        self._looked: Looked | None = None
+        self._candidates = Candidates()
+        self._seen: list[tuple[Op, Row]] = []
+        self._cells: list[Sequence[Cell]] = []
         self._number = self._left_out = 0
 
     def look(self, report: Report, op: Op, row: Row) -> None:
         """Take in a row, before its cells."""
         self._report = report
-        self._looked = looked = Looked.of(row)
-        self._ops.add(op, row, looked)
-        if row.measurements and not self._table.sources:
-            self._table.find_sources(row)
+        self._seen.append((op, row))
 
     def write(self, cells: Sequence[Cell], colour: Colour | None) -> None:
         """Append a row."""
-        looked, self._looked = self._looked, None
-        self._number += 1
-        if looked is None:
-            own = own_cells(self._number + 1, -1, None, str(cells[0]), "")
-            self._rows.add(own + self._pick(cells))
-            return
-        if self._number > LARGEST and looked.level <= PASS:
-            self._left_out += 1
-            return
-        own = own_cells(self._number + 1, self._ops.count - 1, looked, looked.name, self._ops.key)
-        self._rows.add(own + self._pick(self._table.exact(cells, looked)))
+        self._cells.append(cells)
+        if len(self._cells) == BATCH:
+            self._flush()
 
     def close(self) -> None:
         """Write the page."""
+        self._flush()
+        report, drawn, limits = self._report, dict[int, dict[str, Any]](), dict[str, str]()
+        if report is not None:
+            manager = Manager()
+            drawn = pictures(manager, report, self._candidates)
+            limits = limits_of(manager, report.mode)
         document = Document(
-            self._lang, self._report, self._rows, self._ops, self._table.percent, self._left_out
+            self._lang, report, self._columns, self._ops, self._table.percent, self._left_out, drawn, limits
         )
         try:
             write_page(self._file, document)
@@ -106,47 +108,110 @@ class PageWriter:
         with suppress(OSError):
             self._file.close()
 
+    def _flush(self) -> None:
+        """Turn the rows that were kept into a block."""
+        seen, cells, first = self._seen, self._cells, self._number + 2
+        self._seen, self._cells = [], []
+        self._number += len(cells)
+        numbers: Sequence[int] = range(first, first + len(cells))
+        if not cells:
+            return
+        if not seen:  # a table without rows of a comparison
+            blank = [""] * len(cells)
+            names = [short_name(str(row[0]), "") for row in cells]
+            none = [-1] * len(cells)
+            own: list[Sequence[Cell]] = [numbers, none, none, blank, blank, blank, names]
+            self._columns.add([*own, *self._table.columns(cells, (), ())])
+            return
+        ops = [op for op, _ in seen]
+        rows = [row for _, row in seen]
+        looked = looked_at(rows)
+        places: Sequence[tuple[int, str]] = self._ops.add(ops, rows, looked)
+        if self._report is not None and self._report.mode is Mode.TENSOR:
+            self._candidates.add(first, ops, rows, looked)
+        if self._number > LARGEST:
+            kept = [first + n <= LARGEST + 1 or one.level > PASS for n, one in enumerate(looked)]
+            self._left_out += len(kept) - sum(kept)
+            numbers, places = list(compress(numbers, kept)), list(compress(places, kept))
+            rows, looked = list(compress(rows, kept)), list(compress(looked, kept))
+            cells = list(compress(cells, kept))
+        if numbers:
+            own = own_columns(numbers, places, looked)
+            self._columns.add([*own, *self._table.columns(cells, rows, looked)])
 
-@dataclass(slots=True)
+
 class _Table:
-    """The columns of the table that show measurements, whose numbers a page keeps with all digits.
+    """The columns of the table, of which a page keeps the numbers of measurements with all digits.
 
     Attributes:
-        sources: The place of each such column, and the key of its measurements.
         percent: The headers of columns whose numbers the table shows as percentages.
-        names: The places of the columns of names.
     """
 
-    headers: Sequence[str]
-    sources: list[tuple[int, str]] = field(default_factory=list)
-    percent: set[str] = field(default_factory=set)
-    names: list[int] = field(init=False)
+    def __init__(self, headers: Sequence[str]) -> None:
+        self.percent: set[str] = set()
+        self._headers = headers
+        self._sources: dict[int, str] | None = None
 
-    def __post_init__(self) -> None:
-        self.names = [place for place, header in enumerate(self.headers) if header in NAMES]
+    def columns(
+        self, cells: Sequence[Sequence[Cell]], rows: Sequence[Row], looked: Sequence[Looked]
+    ) -> Iterator[Sequence[Cell]]:
+        """Yield each column but the stacks, with 0 for a row's own name.
 
-    def find_sources(self, row: Row) -> None:
-        """Find the measurements behind the columns, from any row that was measured."""
+        Args:
+            cells: The cells of each row.
+            rows: The rows; empty for a table without.
+            looked: What the page keeps of each.
+        """
+        if self._sources is None:
+            self._sources = self._find_sources(cells, rows)
+        sources = self._sources or {}
+        for place, (header, column) in enumerate(zip(self._headers, zip(*cells))):
+            shown: Sequence[Cell] = column
+            if header == STACK:
+                continue
+            if header in NAMES and looked:
+                shown = [0 if cell == one.name else cell for cell, one in zip(shown, looked)]
+            elif place in sources:
+                shown = self._with_all_digits(
+                    header, shown, [row.measurements[sources[place]] for row in rows]
+                )
+            yield shown
+
+    def _with_all_digits(
+        self, header: str, cells: Sequence[Cell], measured: Sequence[Measurement]
+    ) -> Sequence[Cell]:
+        exact = [
+            value if reason is None and type(value) is float and value - value == 0 else cell
+            for (value, reason), cell in zip(measured, cells)
+        ]
+        if header not in self.percent and str in set(map(type, cells)):
+            texts = (type(cell) is str and type(number) is float for cell, number in zip(cells, exact))
+            if any(texts):
+                self.percent.add(header)
+        return exact
+
+    def _find_sources(self, cells: Sequence[Sequence[Cell]], rows: Sequence[Row]) -> dict[int, str] | None:
+        """Return the keys of the measurements behind the columns that round, by place; None without any."""
+        first = next((row.measurements for row in rows if row.measurements), None)
+        if first is None:
+            return None
         by_header: dict[str, str] = {}
-        for key in row.measurements:
+        for key in first:
             metric, _, column = key.partition(".")
             by_header.setdefault(column, key)
             by_header[f"{metric}: {column}"] = key
-        self.sources = [
-            (place, by_header[header]) for place, header in enumerate(self.headers) if header in by_header
-        ]
+        found: dict[int, str] = {}
+        for place, header in enumerate(self._headers):
+            if (key := by_header.get(header, "")) and not _is_whole(
+                (row.measurements[key].value, shown[place]) for row, shown in zip(rows, cells)
+            ):
+                found[place] = key
+        return found
 
-    def exact(self, cells: Sequence[Cell], looked: Looked) -> Sequence[Cell]:
-        """Return cells with finite floats in place of rounded ones, and 0 for the row's own name."""
-        shown = list(cells)
-        for place in self.names:
-            if shown[place] == looked.name:
-                shown[place] = 0
-        measurements = looked.measurements
-        for place, source in self.sources:
-            value, reason = measurements[source]
-            if type(value) is float and reason is None and value - value == 0:
-                if type(shown[place]) is str:
-                    self.percent.add(self.headers[place])
-                shown[place] = value
-        return shown
+
+def _is_whole(pairs: Iterable[tuple[object, Cell]]) -> bool:
+    """Return True if the cells of a column are its measurements themselves rather than rounded ones."""
+    for value, cell in pairs:
+        if type(value) is float and value - value == 0:
+            return cell is value
+    return False

@@ -1,11 +1,12 @@
-"""Facts of a row that the table's cells do not hold."""
+"""Facts of rows that the table's cells do not hold."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from probe_core.model import Cell, Level, Measurements, Row, Verdict
+from probe_core.model import Cell, How, Level, Row, Verdict
 
 POLICY = "first_difference"
 """Name of the further verdict that says how far a row is from agreeing within rounding."""
@@ -19,6 +20,10 @@ LEVELS = ("skip", "pass", "drift", "warning", "error")
 """Levels of rows, in ascending order: those of the table's verdict, and ``drift`` for a row that passes by it
 although it differs by more than rounding explains."""
 SKIP, PASS, DRIFT = 0, 1, 2
+PAIR, TARGET_ONLY, GOLDEN_ONLY, REGION = 0, 1, 2, 3
+"""Matches of rows: a pair, a value of the target alone, one of the golden alone, one of calls that do not
+line up. The state of a row is its level plus 8 times the first three, plus ``IN_REGION`` for the last."""
+IN_REGION = 32
 _NUMBERS = {level: LEVELS.index(level.value) for level in Level}
 _TABLE_EVIDENCE = "evidence"
 
@@ -30,51 +35,54 @@ class Looked(NamedTuple):
         name: The name of the row.
         level: The place of its level in ``LEVELS``. Of a row that the table does not judge, it is that of the
             rule behind causes.
-        match: 0 for a pair, 1 for a value of the target alone, 2 for one of the golden alone.
+        match: ``PAIR``, ``TARGET_ONLY`` or ``GOLDEN_ONLY``.
+        is_region: True for a value of calls that do not line up.
         error: The relative distance of both sides; inf where they differ in a way that has no size, None if
             they were not judged.
         noise: The relative distance that rounding explains; None if it is not known.
         why: The evidence of verdicts that are not good, and the changes that judges made.
-        measurements: The measurements.
     """
 
     name: str
     level: int
     match: int
+    is_region: bool
     error: float | None
     noise: float | None
     why: str
-    measurements: Measurements
 
-    @classmethod
-    def of(cls, row: Row) -> Looked:
-        """Return what a page keeps of a row."""
-        pair, verdict = row.pair, row.verdict
-        target, golden = pair.target, pair.golden
-        match = 2 if target is None else 1 if golden is None else 0
-        judged = row.further.get(POLICY, verdict)
-        error, noise = _distance(judged)
+
+def looked_at(rows: Sequence[Row]) -> list[Looked]:
+    """Return what a page keeps of each row."""
+    found: list[Looked] = []
+    add, numbers, region, new = found.append, _NUMBERS, How.REGION, tuple.__new__
+    for row in rows:
+        (target, golden, how), _, _, verdict, _, _, _, further, was = row
+        judged = further.get(POLICY, verdict)
+        drift = judged.drift
+        if drift is None:
+            error, noise = _without_size(judged), None
+        else:
+            difference, scale, noise, _ = drift
+            error = (difference / scale if scale else math.inf) if difference else 0.0
         why = ""
-        if verdict.reasons or row.was or (judged.reasons and judged.drift is None):
+        if verdict.reasons or was or (drift is None and judged.reasons):
             why = _why(row, judged)
-        level = _NUMBERS[verdict.level]
+        level = numbers[verdict.level]
         if level < DRIFT and judged is not verdict:
-            level = DRIFT if judged.level is Level.ERROR else max(level, _NUMBERS[judged.level])
+            level = DRIFT if judged.level is Level.ERROR else max(level, numbers[judged.level])
         slot = target or golden
         assert slot is not None
-        return cls(slot.name, level, match, error, noise, why, row.measurements)
+        match = GOLDEN_ONLY if target is None else TARGET_ONLY if golden is None else PAIR
+        add(new(Looked, (slot.name, level, match, how is region, error, noise, why)))
+    return found
 
 
-def _distance(judged: Verdict) -> tuple[float | None, float | None]:
-    """Return the relative distance, and the one that rounding explains."""
-    drift = judged.drift
-    if drift is not None:
-        if not drift.difference:
-            return 0.0, drift.noise
-        return (drift.difference / drift.scale if drift.scale else math.inf), drift.noise
+def _without_size(judged: Verdict) -> float | None:
+    """Return the distance of a row whose verdict measured none."""
     if judged.level is Level.ERROR:
-        return math.inf, None
-    return (None if judged.level is Level.SKIP else 0.0), None
+        return math.inf
+    return None if judged.level is Level.SKIP else 0.0
 
 
 def cell_of(error: float | None) -> Cell:
@@ -91,10 +99,28 @@ def _why(row: Row, judged: Verdict) -> str:
     return "\n".join(dict.fromkeys(text for text in texts if text))
 
 
-def own_cells(number: int, op: int, looked: Looked | None, name: str, key: str) -> tuple[Cell, ...]:
-    """Return the cells of the columns ``OWN``; a name begins with ``=`` if the op's comes before the rest."""
-    short = f"={name[len(key) :]}" if key and name.startswith(key) else f"!{name}"
-    if looked is None:
-        return number, op, -1, "", "", "", short
-    state = looked.level + 8 * looked.match
-    return number, op, state, cell_of(looked.error), looked.noise, looked.why, short
+def own_columns(
+    numbers: Sequence[int], ops: Sequence[tuple[int, str]], looked: Sequence[Looked]
+) -> list[Sequence[Cell]]:
+    """Return the columns ``OWN`` of rows.
+
+    Args:
+        numbers: The numbers of the rows.
+        ops: The number and the key of the op of each.
+        looked: What the page keeps of each.
+    """
+    names, levels, matches, regions, errors, noises, whys = zip(*looked)
+    return [
+        numbers,
+        [number for number, _ in ops],
+        [level + 8 * match + IN_REGION * region for level, match, region in zip(levels, matches, regions)],
+        [DIFFERS if error == math.inf else error for error in errors] if math.inf in errors else errors,
+        noises,
+        whys,
+        [short_name(name, key) for name, (_, key) in zip(names, ops)],
+    ]
+
+
+def short_name(name: str, key: str) -> str:
+    """Return the name of a row; one that begins with its op's key has ``=`` in place of that."""
+    return f"={name[len(key) :]}" if key and name.startswith(key) else f"!{name}"

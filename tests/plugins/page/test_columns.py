@@ -19,7 +19,7 @@ def test_cells_come_out_as_they_went_in(size: int, tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(module, "BLOCK", size)
     collected = Columns(["mixed", "numbers", "texts"])
     for number, cell in enumerate(CELLS):
-        collected.add((cell, number / 4, f"t{number % 5}"))
+        collected.add([(cell,), (number / 4,), (f"t{number % 5}",)])
     found = written(tmp_path, collected)
     for cell, read in zip(CELLS, found["mixed"]):
         if type(cell) is float or (type(cell) is int and abs(cell) <= 2**53):
@@ -33,7 +33,7 @@ def test_cells_come_out_as_they_went_in(size: int, tmp_path: Path, monkeypatch: 
 def test_many_texts_and_rows(tmp_path: Path) -> None:
     collected = Columns(["name"])
     for number in range(70_000):
-        collected.add((f"Torch.a.{number}",))
+        collected.add([(f"Torch.a.{number}",)])
     assert written(tmp_path, collected)["name"] == [f"Torch.a.{number}" for number in range(70_000)]
 
 
@@ -41,8 +41,8 @@ def written(directory: Path, collected: Columns) -> dict[str, list[Any]]:
     """Return the columns as a page holds them."""
     from probe_page.document import embedded
 
-    meta = embedded({"rows": {"names": collected.names, "count": collected.count}})
     blocks = "".join(f'<script data-block="rows">{block}</script>' for block in collected.blocks())
+    meta = embedded({"rows": {"names": collected.names, "count": collected.count}})
     path = directory / "page.html"
     path.write_text(f'{blocks}<script type="application/json" id="meta">{meta}</script>', "utf-8")
     return Page(path).columns("rows")

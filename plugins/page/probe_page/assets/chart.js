@@ -72,7 +72,7 @@ function point(place) {
 }
 
 function opText(op) {
-  if (op.out === null) return text("s_unjudged");
+  if (op.out === null) return text(aloneIn(op) || "s_unjudged");
   if (op.out === Infinity) return `≠ (${text("nosize")})`;
   if (op.out === 0) return text("zero");
   return text("distance_judged", rounded(op.out), rounded(op.noise)) + ` · ${text(fateOf(op))}`;
@@ -118,7 +118,7 @@ function drawChart() {
   }
   low = Math.floor(Math.max(low, -18)) - 1;
   high = Math.ceil(Math.max(high, 0)) + 1;
-  const box = (chart.box = { left: size * 4, top: 12, width: width - size * 4 - 10, height: height - size * 2 - 22 });
+  const box = (chart.box = { left: size * 4, top: 12, width: width - size * 4 - 10, height: height - size * 2 - 26 });
   const x = (place) => box.left + ((place + 0.5 - chart.from) / Math.max(1, chart.to - chart.from)) * box.width;
   const y = (error) => {
     const log = error === Infinity ? high : error > 0 ? Math.max(low, Math.log10(error)) : low;
@@ -181,6 +181,18 @@ function drawChart() {
       } else context.arc(spot.x, spot.y, radius, 0, 7);
       context.fill();
     }
+  }
+  /* Calls that are not paired as they were made stand as rings below the scale. */
+  context.strokeStyle = colour("amber");
+  context.lineWidth = 1.5;
+  for (let place = chart.from; place < chart.to; place++) {
+    const op = timed[place];
+    if (!op || op.out !== null || !aloneIn(op) || (chart.phase && op.phase !== chart.phase)) continue;
+    const spot = { place, x: x(place), y: box.top + box.height + radius + 3 };
+    chart.points.push(spot);
+    context.beginPath();
+    context.arc(spot.x, spot.y, radius, 0, 7);
+    context.stroke();
   }
   chart.points.sort((a, b) => a.place - b.place);
   const causes = [...chart.causes].map((number) => ops[number]);

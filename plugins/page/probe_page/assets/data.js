@@ -131,7 +131,9 @@ function phaseOf(key) {
 /** Return the op of a row; undefined in a table without ops. */
 const opOf = (row) => ops[rows.value(OP, row)];
 const levelOf = (row) => (rows.value(STATE, row) < 0 ? undefined : LEVELS[rows.value(STATE, row) & 7]);
-const matchOf = (row) => Math.max(0, rows.value(STATE, row) >> 3);
+const matchOf = (row) => Math.max(0, rows.value(STATE, row) >> 3) & 3;
+/** Return true for a row of calls that do not line up in both runs. */
+const isRegion = (row) => rows.value(STATE, row) >= 32;
 
 function nameOf(row) {
   const name = rows.value(NAME, row);

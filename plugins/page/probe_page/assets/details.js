@@ -61,6 +61,7 @@ function showDetails(row) {
     table.append(body);
     parts.push(table);
   }
+  parts.push(...tensorsOf(row));
   const metrics = [];
   rows.names.slice(OWN).forEach((header, place) => {
     const column = OWN + place;
@@ -68,19 +69,27 @@ function showDetails(row) {
     const value = rows.value(column, row);
     if (value === "") return;
     const label = meta.words["column " + header] && !byId("f-headers").checked ? text("column " + header) : header;
-    metrics.push(make("dt", { title: header }, label), make("dd", { title: safe(value) }, safe(rounded(value, meta.percent.includes(header)))));
+    const cell = make("dd", { title: safe(value) }, safe(rounded(value, meta.percent.includes(header))));
+    const limit = (meta.limits || {})[header];
+    if (limit && typeof value === "number") cell.append(" ", make("span", { class: "muted limit" }, limit));
+    metrics.push(make("dt", { title: header }, label), cell);
   });
   if (metrics.length) parts.push(make("h4", {}, text("metrics")), make("dl", { class: "facts" }, ...metrics));
   if (op) {
     const list = make("ul", { class: "values" });
     for (let other = op.first; other <= op.last && other < op.first + 200; other++) {
+      if (opOf(other) !== op) continue;
       const place = nameOf(other);
       const short = place.startsWith(op.key + ".") ? place.slice(op.key.length + 1) : place;
       const error = errorOf(other);
       const label = `${short} ${error === null ? "" : error === Infinity ? "≠" : rounded(error)}`;
-      list.append(make("li", { class: levelOf(other) }, other === row ? make("b", {}, label) : make("a", { href: anchor(place) }, label)));
+      const item = make("li", { class: levelOf(other) }, other === row ? make("b", {}, label) : make("a", { href: anchor(place) }, label));
+      const maker = producerOf(other);
+      if (maker) item.append(" ← ", make("a", { href: anchor(maker.key) }, maker.key));
+      list.append(item);
     }
     parts.push(make("h4", {}, text("its_rows")), list);
+    if (list.textContent.includes("←")) parts.push(make("p", { class: "muted" }, text("from_say")));
     if (op.modules.length) parts.push(make("h4", {}, text("module")), make("p", { class: "path" }, ...op.modules.map((module) => make("span", {}, module))));
     parts.push(make("h4", {}, text("stack")), op.stack ? stackOf(op.stack) : make("p", { class: "muted" }, text("no_stack")));
   }

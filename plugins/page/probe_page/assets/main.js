@@ -10,6 +10,8 @@ function setUpButtons() {
       redraw();
       drawChart();
       setUpTree();
+      setUpRegions();
+      for (const figure of document.querySelectorAll(".pictures[data-row]")) showEvidence(figure);
       if (!byId("details").hidden && grid.active >= 0) showDetails(grid.view[grid.active]);
     }
   });
@@ -22,6 +24,8 @@ function setUpButtons() {
   for (const button of document.querySelectorAll(".do-copy"))
     button.addEventListener("click", () => copy(button.previousElementSibling.textContent, button));
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (rows && grid.shown) drawChart(); });
+  /* Print is always light: the picture of the chart follows. */
+  for (const event of ["beforeprint", "afterprint"]) addEventListener(event, () => { if (rows && grid.shown) drawChart(); });
   document.addEventListener("keydown", (event) => {
     const field = event.target.closest("input, select, textarea");
     if (event.key === "/" && !field && byId("f-name")) {
@@ -64,7 +68,9 @@ async function start() {
   if (ops.length) {
     setUpChart();
     setUpTree();
+    setUpRegions();
   } else document.getElementById("where").hidden = true;
+  await loadPictures();
   follow();
   addEventListener("hashchange", follow);
   performance.mark("usable");

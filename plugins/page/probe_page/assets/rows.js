@@ -37,7 +37,12 @@ function setUpRows() {
   setUpFilters();
   setUpChoices();
   const element = byId("grid");
-  element.addEventListener("scroll", () => requestAnimationFrame(draw), { passive: true });
+  let isAsked = false;
+  element.addEventListener("scroll", () => {
+    if (!isAsked) requestAnimationFrame(() => { isAsked = false; draw(); });
+    isAsked = true;
+  }, { passive: true });
+  element.addEventListener("pointerover", explain);
   element.addEventListener("keydown", onKey);
   element.querySelector(".body").addEventListener("click", (event) => {
     const line = event.target.closest(".line");
@@ -54,7 +59,7 @@ function setUpFilters() {
     if (column >= 0) for (const name of rows.texts[column].slice(1)) if (name !== "N/A") dtypes.add(name);
   }
   const phases = ["forward", "backward", "other_phase"].filter((phase) => ops.some((op) => op.phase === phase));
-  fill(byId("f-state"), ["all", "s_differ", "s_rounding", "s_warning", "s_matched", "s_one", "s_unjudged"].map((key) => [key === "all" ? "" : key, key]));
+  fill(byId("f-state"), ["all", "s_differ", "s_rounding", "s_warning", "s_matched", "s_one", "s_region", "s_unjudged"].map((key) => [key === "all" ? "" : key, key]));
   fill(byId("f-phase"), [["", "all"], ...phases.map((phase) => [phase, phase])]);
   fill(byId("f-dtype"), [["", "all"], ...[...dtypes].sort().map((name) => [name, null])]);
   const modules = new Set();
@@ -99,6 +104,7 @@ const STATES = {
   s_differ: (row) => levelOf(row) === "error" || levelOf(row) === "drift",
   s_rounding: (row) => { const error = errorOf(row); return error !== null && error > (rows.value(NOISE, row) || 0); },
   s_warning: (row) => levelOf(row) === "warning",
+  s_region: isRegion,
   s_one: (row) => matchOf(row) > 0,
   s_unjudged: (row) => levelOf(row) === "skip" || !levelOf(row),
 };
@@ -194,7 +200,7 @@ function redraw() {
       return make(
         "button",
         {
-          type: "button", role: "columnheader", "aria-colindex": place + 1, tabindex: -1, title: column.id,
+          type: "button", role: "columnheader", "aria-colindex": place + 1, title: column.id,
           class: column.sticky ? "sticky" : null,
           "aria-sort": sorted ? (grid.sort.down ? "descending" : "ascending") : "none",
           on: { click: () => sortBy(column) },
@@ -234,7 +240,7 @@ function draw() {
     if (there.has(place)) continue;
     let line = free.pop();
     if (!line) {
-      line = make("div", { class: "line", role: "row" }, ...grid.shown.map((column) => make("div", { role: "gridcell", class: column.sticky ? "sticky" : column.number ? "number" : null })));
+      line = make("div", { class: "line", role: "row" }, ...grid.shown.map((column) => make("div", { role: "gridcell", class: column.sticky ? "sticky" : column.number ? "number" : null }, document.createTextNode(""))));
       grid.pool.push(line);
       body.append(line);
     }
@@ -254,22 +260,36 @@ function drawLine(line, place) {
   line.setAttribute("aria-rowindex", place + 2);
   line.style.transform = `translateY(${place * HEIGHT}px)`;
   const level = levelOf(row) || "none";
-  line.className = `line ${level}${matchOf(row) === 1 ? " only-target" : matchOf(row) === 2 ? " only-golden" : ""}`;
-  grid.shown.forEach((column, number) => {
-    const cell = line.children[number];
-    const value = column.value(row);
-    if (column.level) {
-      cell.textContent = level === "none" ? "" : text(`${level}_level`);
-      cell.title = "";
-    } else if (column.distance) {
-      cell.textContent = value === null ? "–" : value === Infinity ? "≠" : rounded(value);
-      cell.title = value === null ? "" : distanceText(row);
-    } else {
-      const shown = safe(rounded(value, column.percent));
-      cell.textContent = column.sticky ? fitted(shown, grid.fit) : shown;
-      cell.title = safe(column.digits ? column.digits(row) : value);
-    }
-  });
+  const kind = `line ${level}${matchOf(row) === 1 ? " only-target" : matchOf(row) === 2 ? " only-golden" : ""}${isRegion(row) ? " region" : ""}`;
+  if (line.dataset.kind !== kind) line.className = line.dataset.kind = kind;
+  let cell = line.firstElementChild;
+  for (const column of grid.shown) {
+    const shown = shownIn(column, row, level);
+    if (column.sticky) cell.title = shown;
+    cell.firstChild.data = column.sticky ? fitted(shown, grid.fit) : shown;
+    cell = cell.nextElementSibling;
+  }
+}
+
+function shownIn(column, row, level) {
+  if (column.level) return level === "none" ? "" : text(`${level}_level`);
+  const value = column.value(row);
+  if (column.distance) return value === null ? "–" : value === Infinity ? "≠" : rounded(value);
+  const shown = rounded(value, column.percent);
+  return typeof value === "number" ? shown : safe(shown);
+}
+
+/** Give a cell its title when the pointer is over it: all digits of a number, what judged a distance. */
+function explain(event) {
+  const cell = event.target.closest("[role=gridcell]");
+  if (!cell || cell.title) return;
+  const column = grid.shown[[...cell.parentNode.children].indexOf(cell)];
+  const row = grid.view[cell.parentNode.dataset.place];
+  if (!column || column.level || column.sticky) return;
+  const value = column.value(row);
+  if (column.distance) cell.title = value === null ? "" : distanceText(row);
+  else cell.title = safe(column.digits ? column.digits(row) : value);
+  cell.addEventListener("pointerleave", () => cell.removeAttribute("title"), { once: true });
 }
 
 /** Return a name with a gap in its middle if it is too long: its end says most. */
@@ -289,6 +309,7 @@ function distanceText(row) {
 function mark() {
   for (const line of grid.pool) {
     const active = Number(line.dataset.place) === grid.active;
+    if (line.classList.contains("active") === active && line.hasAttribute("aria-selected")) continue;
     line.classList.toggle("active", active);
     line.setAttribute("aria-selected", active);
   }

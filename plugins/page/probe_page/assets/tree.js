@@ -103,9 +103,15 @@ function more(details, node, from) {
     details.append(make("button", { type: "button", on: { click: (event) => { event.target.remove(); more(details, node, to); } } }, text("show_more", counted(node.children.length - to))));
 }
 
+/** Return the state of a call that is not paired as it was made: made by one run alone, or replaced by others. */
+function aloneIn(op) {
+  if (op.matches & REGION) return "replaced";
+  return op.matches === 2 ? "only_target" : op.matches === 4 ? "only_golden" : op.matches & 6 ? "partly" : "";
+}
+
 function leaf({ op, cause }) {
   const fate = fateOf(op);
-  const only = op.matches === 2 ? "only_target" : op.matches === 4 ? "only_golden" : op.matches & 6 ? "replaced" : "";
+  const only = aloneIn(op);
   const line = make("a", { class: `leaf ${op.level} ${fate} ${only}`, href: anchor(op.key), title: safe(op.key) }, make("i", { class: `dot ${only ? "alone" : fate === "unknown" ? op.level : fate}` }), make("span", { class: "what" }, op.key.replace(/\.(forward|backward)$/, "")));
   if (only) line.append(" ", make("span", { class: "muted" }, text(only)));
   if (op.out !== null && op.out > 0) line.append(" ", make("span", { class: "number", title: String(op.out) }, op.out === Infinity ? "≠" : rounded(op.out)));
