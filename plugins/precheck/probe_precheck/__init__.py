@@ -62,6 +62,15 @@ if TYPE_CHECKING:
     from probe_precheck.specs import ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
     from probe_precheck.supervisor import Job, Lost, supervise
     from probe_precheck.tables import COMPARE_DETAILS, NUMBERS, Column
+    from probe_precheck.written import (
+        Measure,
+        Results,
+        WrittenCall,
+        WrittenCheck,
+        WrittenOutput,
+        is_result,
+        read_check,
+    )
 
 __all__ = [
     "BACKWARD",
@@ -79,6 +88,7 @@ __all__ = [
     "Judged",
     "Judgement",
     "Lost",
+    "Measure",
     "Message",
     "NotRun",
     "Numbers",
@@ -92,6 +102,7 @@ __all__ = [
     "ReferenceSpec",
     "Replay",
     "Replayer",
+    "Results",
     "Rules",
     "Runner",
     "RunnerOptions",
@@ -107,11 +118,15 @@ __all__ = [
     "Unbuildable",
     "UnusableCell",
     "Walk",
+    "WrittenCall",
+    "WrittenCheck",
+    "WrittenOutput",
     "arguments_of",
     "common_value",
     "described_leaves",
     "file_name",
     "is_recorded",
+    "is_result",
     "limit_size",
     "literal_of",
     "missing_device",
@@ -122,6 +137,7 @@ __all__ = [
     "package_text",
     "plain_output",
     "range_of",
+    "read_check",
     "recorded_array",
     "release_named",
     "rerunnable",
@@ -156,5 +172,6 @@ __getattr__ = exporter(
         "specs": "ReferenceSpec RunnerSpec StandardSpec StatusRuleSpec",
         "supervisor": "Job Lost supervise",
         "tables": "COMPARE_DETAILS NUMBERS Column",
+        "written": "Measure Results WrittenCall WrittenCheck WrittenOutput is_result read_check",
     },
 )
