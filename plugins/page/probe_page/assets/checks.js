@@ -2,7 +2,7 @@
 
 const STATUSES = ["error", "warning", "pass", "skip"];
 const APIS = 200; /* APIs that are shown at once, */
-const CALLS = 20; /* and calls of one, */
+const CALLS = 10; /* and calls of one, */
 const OUTPUTS = 12; /* and outputs of a call */
 /* Measures that are no errors: a chart of them would be upside down. */
 const UPSIDE_DOWN = new Set(["hundredth", "thousandth", "ten_thousandth"]);
@@ -168,7 +168,7 @@ function drawCall(call) {
   const directions = [["forward", check.forward(call)], ["backward", check.backward(call)], ["standard", check.verdict(call)]];
   const message = check.callMessage(call);
   const own = check.outputsOf[call];
-  const outputs = make("div");
+  const outputs = make("div", { class: "outputs" });
   const element = make("article", { class: "call", "data-call": call },
     make("h3", {}, make("a", { class: "op", href: anchor(name) }, name),
       ...directions.filter(([, word]) => word).map(([direction, word]) => labelled(direction, word))),
@@ -180,18 +180,36 @@ function drawCall(call) {
   return element;
 }
 
+/** Return an output, open if it did not pass; what was measured is drawn when it opens. */
 function drawOutput(place) {
   const { outputs } = check;
   const status = outputs.status[place];
   const of = [check.dtype(place), check.shape(place)].filter(Boolean).join(" ");
   const standard = check.standard(place), verdict = texts(outputs.verdict)(place), message = check.outputMessage(place);
-  return make("div", { class: `output ${STATUSES[status]}` },
-    make("h4", {}, make("span", { class: "op" }, check.output(place)), badge(outputs.own[place]),
-      ...(of ? [make("span", { class: "muted" }, of)] : []),
-      ...(standard ? [make("span", { class: "muted" }, text("check_by", standard))] : []),
-      ...(verdict ? [labelled("standard", verdict)] : [])),
-    ...(message ? [make("p", {}, message)] : []),
-    drawMeasures(place));
+  const main = mainMeasure(place);
+  const element = make("details", { class: `output ${STATUSES[status]}` },
+    make("summary", {}, make("span", { class: "op" }, check.output(place)), " ", badge(outputs.own[place]), " ",
+      ...(verdict ? [labelled("standard", verdict), " "] : []),
+      ...(main ? [make("span", { class: "main" }, `${main.one[language]} `, digits(main.value)), " "] : []),
+      make("span", { class: "muted" }, [of, standard && text("check_by", standard)].filter(Boolean).join(" · "))));
+  const fill = () => { if (element.children.length < 2) element.append(...(message ? [make("p", {}, message)] : []), drawMeasures(place)); };
+  element.addEventListener("toggle", fill);
+  if (status < 2) {
+    element.open = true;
+    fill();
+  }
+  return element;
+}
+
+/** Return the measure of an output that says most in a line: the one of the chart if it has it. */
+function mainMeasure(place) {
+  const source = isRatio() ? "ratio" : "device";
+  for (const key of [byId("chart-measure").value, ...FIRST]) {
+    const one = check.measures.find((measure) => measure.key === key);
+    const value = one?.[source]?.[place];
+    if (value !== null && value !== undefined) return { one, value };
+  }
+  return null;
 }
 
 function digits(value) {
@@ -207,6 +225,7 @@ function drawMeasures(place) {
   if (check.data.stage === 1)
     return make("dl", { class: "measures" }, ...cells.map((cell) => make("div", {}, make("dt", {}, cell.one[language]), make("dd", {}, digits(cell.device)))));
   if (!cells.length) return make("span");
+  cells.sort((a, b) => (b.verdict !== null) - (a.verdict !== null)); /* what was judged first */
   const columns = ["device", "trusted", "ratio", "verdict"].filter((column) => cells.some((cell) => cell[column] !== null));
   const shownIn = (cell, column) => {
     if (column !== "verdict") return digits(cell[column]);
@@ -269,7 +288,7 @@ function setUpChart() {
     document.querySelector('nav a[href="#errors"]').hidden = true;
     return;
   }
-  byId("chart-measure").addEventListener("change", () => { chart.active = -1; drawChart(); });
+  byId("chart-measure").addEventListener("change", () => { chart.active = -1; drawChart(); list(); });
   const canvas = byId("chart");
   canvas.addEventListener("pointermove", (event) => point(nearest(event)));
   canvas.addEventListener("click", (event) => { const found = nearest(event); if (found >= 0) goTo(check.outputs.call[chart.points[found].place]); });
@@ -289,6 +308,27 @@ function valueOf(one, source, place) {
   if (value === null || value === undefined) return null;
   const found = one.key === "cosine" ? Math.abs(1 - number(value)) : number(value);
   return Number.isNaN(found) ? Infinity : found;
+}
+
+/** Return a logarithmic scale from 0 to 1, on which 0 has the lowest place and what is not finite the highest. */
+function scaleOf(values) {
+  let low = Infinity, high = -Infinity, endless = false;
+  for (const value of values) {
+    if (value === Infinity) endless = true;
+    else if (value > 0) {
+      low = Math.min(low, value);
+      high = Math.max(high, value);
+    }
+  }
+  const to = high > 0 ? Math.ceil(Math.log10(high)) : 0;
+  const from = high > 0 ? Math.min(to - 1, Math.floor(Math.log10(low))) : -1;
+  const at = (value) => (value === 0 ? 0 : value === Infinity ? 1 : 0.06 + (0.88 * (Math.log10(value) - from)) / (to - from));
+  const ticks = (most) => {
+    const step = Math.max(1, Math.ceil((to - from) / Math.max(2, most)));
+    const powers = Array.from({ length: Math.floor((to - from) / step) + 1 }, (_, number) => from + number * step);
+    return [[0, "0"], ...powers.map((power) => [10 ** power, `1e${power}`]), ...(endless ? [[Infinity, "∞"]] : [])];
+  };
+  return { at, ticks, from, to };
 }
 
 /** Draw the points: error by place in the run, or of one device by that of the other. */
@@ -314,39 +354,34 @@ function drawChart() {
   context.scale(ratio, ratio);
   context.font = getComputedStyle(canvas).font;
   const inner = { width: width - MARGIN.left - MARGIN.right, height: height - MARGIN.top - MARGIN.bottom };
-  const logs = points.flatMap((p) => (both ? [p.x, p.y] : [p.y])).filter((value) => value > 0 && value < Infinity).map(Math.log10);
-  const low = Math.floor(logs.reduce((a, b) => Math.min(a, b), Infinity)), high = Math.ceil(logs.reduce((a, b) => Math.max(a, b), -Infinity));
-  const [from, to] = logs.length ? [low === high ? low - 1 : low, high] : [-1, 0];
-  /* 0 has the lowest line for itself, values that are not finite the highest */
-  const place = (value) => (value === 0 ? 0 : value === Infinity ? 1 : 0.06 + (0.9 * (Math.log10(value) - from)) / (to - from));
-  const atY = (value) => MARGIN.top + inner.height * (1 - place(value));
-  const atX = (value) => MARGIN.left + inner.width * (both ? place(value) : (value + 0.5) / check.outputs.call.length);
+  const [ofX, ofY] = ["x", "y"].map((axis) => scaleOf(points.map((one) => one[axis])));
+  const atY = (value) => MARGIN.top + inner.height * (1 - ofY.at(value));
+  const atX = (value) => MARGIN.left + inner.width * (both ? ofX.at(value) : (value + 0.5) / check.outputs.call.length);
   context.strokeStyle = colour("line");
   context.fillStyle = colour("muted");
   context.textBaseline = "middle";
-  const ticks = [];
-  const step = Math.max(1, Math.ceil((to - from) / Math.max(2, inner.height / 26)));
-  for (let power = from; power <= to; power += step) ticks.push([10 ** power, `1e${power}`]);
-  for (const [value, label] of [[0, "0"], ...ticks, ...(points.some((p) => p.y === Infinity || (both && p.x === Infinity)) ? [[Infinity, "∞"]] : [])]) {
+  for (const [value, label] of ofY.ticks(inner.height / 26)) {
     context.beginPath();
     context.moveTo(MARGIN.left, Math.round(atY(value)) + 0.5);
     context.lineTo(width - MARGIN.right, Math.round(atY(value)) + 0.5);
     context.stroke();
     context.textAlign = "right";
     context.fillText(label, MARGIN.left - 6, atY(value));
-    if (!both) continue;
-    context.textAlign = "center";
-    if (inner.width / ticks.length > 34 || value === 0 || value === ticks.at(-1)[0]) context.fillText(label, atX(value), height - MARGIN.bottom + 11);
   }
+  if (both) context.textAlign = "center";
+  for (const [value, label] of both ? ofX.ticks(inner.width / 60) : []) context.fillText(label, atX(value), height - MARGIN.bottom + 11);
   context.textAlign = "center";
   context.fillText(text(both ? "check_axis_trusted" : "check_axis_run"), MARGIN.left + inner.width / 2, height - 8);
   context.setLineDash([5, 4]);
   context.strokeStyle = colour("muted");
   context.beginPath();
   if (both) {
-    context.moveTo(atX(10 ** from), atY(10 ** from));
-    context.lineTo(atX(10 ** to), atY(10 ** to));
-  } else if (source === "ratio" && from <= 0 && to >= 0) {
+    const [low, high] = [Math.max(ofX.from, ofY.from), Math.min(ofX.to, ofY.to)];
+    if (low < high) {
+      context.moveTo(atX(10 ** low), atY(10 ** low));
+      context.lineTo(atX(10 ** high), atY(10 ** high));
+    }
+  } else if (source === "ratio" && ofY.from <= 0 && ofY.to >= 0) {
     context.moveTo(MARGIN.left, atY(1));
     context.lineTo(width - MARGIN.right, atY(1));
   }

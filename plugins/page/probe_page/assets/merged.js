@@ -4,10 +4,17 @@ const CHARTS = 60; /* charts that are drawn at once */
 const SIZE = { width: 300, height: 88, floor: 6 };
 const EQUAL = 1e-9; /* relative spread up to which ranks are equal: what 12 written decimals may lose */
 
+const FAR = 10; /* times the typical distance from the median: a rank farther than that is marked */
+/* Metrics that are 1 where both sides are equal: the bars show what is missing to 1. */
+const OF_ONE = /^(cosine|.*thousandths? err ratio)$/i;
+
 const merged = { tables: [], groups: [] };
 
 function setUp(tables) {
-  merged.tables = tables.map((table) => ({ ...table, facts: table.cells.map((cells) => factsOf(cells)) }));
+  merged.tables = tables.map((table) => {
+    const heights = OF_ONE.test(table.metric) ? table.cells.map((cells) => cells.map((cell) => (typeof cell === "number" ? 1 - cell : cell))) : table.cells;
+    return { ...table, heights, facts: table.cells.map((cells) => factsOf(cells)) };
+  });
   byId("filters").addEventListener("input", (event) => { if (event.target.id === "f-metric") useLog(); list(); });
   byId("filters").addEventListener("submit", (event) => event.preventDefault());
   byId("filters").addEventListener("reset", () => {
@@ -27,30 +34,31 @@ function setUpChoices() {
   fillSelect("f-order", ["worst", "file", "name"].map((key) => [key, text(`merge_order_${key}`)]));
 }
 
-/** Return the range of a value over the ranks, its median, and the rank that is farthest from it. */
+/** Return the range of a value over the ranks, the rank farthest from their median, and those far from the others. */
 function factsOf(cells) {
   const numbers = cells.flatMap((cell, rank) => (typeof cell === "number" ? [[cell, rank]] : [])).sort((a, b) => a[0] - b[0]);
   const words = cells.some((cell) => typeof cell === "string");
-  if (!numbers.length) return { numbers: 0, words, range: 0, differ: new Set(cells.map(String)).size > 1, far: -1 };
+  if (!numbers.length) return { numbers: 0, words, range: 0, differ: new Set(cells.map(String)).size > 1, farthest: -1, far: new Set() };
   const [low, high] = [numbers[0][0], numbers.at(-1)[0]];
-  const median = numbers[numbers.length >> 1][0];
-  const size = Math.max(Math.abs(low), Math.abs(high));
-  const far = high - median >= median - low ? numbers.at(-1)[1] : numbers[0][1];
-  const differ = high - low > EQUAL * size;
-  return { numbers: numbers.length, words, low, high, range: high - low, differ: differ || numbers.length < cells.length, far: differ ? far : -1 };
+  const half = numbers.length >> 1;
+  const median = numbers[half][0];
+  const differ = high - low > EQUAL * Math.max(Math.abs(low), Math.abs(high));
+  const distances = numbers.map(([value, rank]) => [Math.abs(value - median), rank]).sort((a, b) => a[0] - b[0]);
+  const far = new Set(differ ? distances.filter(([distance]) => distance > FAR * distances[half][0]).map(([, rank]) => rank) : []);
+  return { numbers: numbers.length, words, low, high, range: high - low, differ: differ || numbers.length < cells.length, farthest: differ ? distances.at(-1)[1] : -1, far };
 }
 
 const table = () => merged.tables[Number(byId("f-metric").value) || 0];
 
 /** Choose the logarithmic scale where the sizes of the shown metric differ by more than a thousand times. */
 function useLog() {
-  const sizes = table().cells.flat().filter((cell) => typeof cell === "number" && cell).map(Math.abs);
+  const sizes = table().heights.flat().filter((cell) => typeof cell === "number" && cell).map(Math.abs);
   const low = sizes.reduce((a, b) => Math.min(a, b), Infinity), high = sizes.reduce((a, b) => Math.max(a, b), 0);
   byId("f-log").checked = high / low > 1000;
 }
 
 function list() {
-  const { names, cells, facts } = table();
+  const { names, heights, facts, metric } = table();
   const named = nameFilter();
   const show = byId("f-show").value, order = byId("f-order").value;
   const keep = { all: () => true, differ: (row) => facts[row].differ, equal: (row) => !facts[row].differ, texts: (row) => facts[row].words }[show];
@@ -58,10 +66,11 @@ function list() {
   if (order === "worst") shown.sort((a, b) => facts[b].range - facts[a].range || facts[b].differ - facts[a].differ || a - b);
   if (order === "name") shown.sort((a, b) => (names[a] < names[b] ? -1 : names[a] > names[b] ? 1 : a - b));
   const log = byId("f-log").checked;
-  const common = byId("f-scale").checked ? scaleOf(shown.flatMap((row) => cells[row]), log) : null;
+  const common = byId("f-scale").checked ? scaleOf(shown.flatMap((row) => heights[row]), log) : null;
   merged.shown = shown;
+  byId("of-one").hidden = !OF_ONE.test(metric);
   byId("count").textContent = text("merge_kept", counted(shown.length), counted(names.length));
-  merged.list = growing(byId("list"), shown, CHARTS, (row) => drawChart(row, common ?? scaleOf(cells[row], log)));
+  merged.list = growing(byId("list"), shown, CHARTS, (row) => drawChart(row, common ?? scaleOf(heights[row], log)));
   if (!shown.length) byId("list").append(make("p", { class: "muted" }, text("nothing")));
 }
 
@@ -88,7 +97,7 @@ function drawn(name, attributes, ...children) {
 }
 
 function drawChart(row, scale) {
-  const { names, ranks, cells, facts } = table();
+  const { names, ranks, cells, heights, facts } = table();
   const fact = facts[row], own = cells[row];
   const { width, height, floor } = SIZE;
   const step = width / ranks.length;
@@ -96,9 +105,9 @@ function drawChart(row, scale) {
   const high = height - floor;
   const bars = own.map((cell, rank) => {
     const is = typeof cell === "number";
-    const [top, bottom] = is ? [Math.max(scale.at(cell), scale.zero), Math.min(scale.at(cell), scale.zero)] : [0, 0];
+    const [top, bottom] = is ? [Math.max(scale.at(heights[row][rank]), scale.zero), Math.min(scale.at(heights[row][rank]), scale.zero)] : [0, 0];
     const tall = is ? Math.max((top - bottom) * high, 1.5) : floor;
-    const attributes = { x: rank * step + gap / 2, width: Math.max(step - gap, 0.5), y: is ? high - bottom * high - tall : high, height: tall, class: is ? (rank === fact.far ? "far" : "near") : cell === null ? "missing" : "text" };
+    const attributes = { x: rank * step + gap / 2, width: Math.max(step - gap, 0.5), y: is ? high - bottom * high - tall : high, height: tall, class: is ? (fact.far.has(rank) ? "far" : "near") : cell === null ? "missing" : "text" };
     const group = drawn("g", {}, drawn("rect", { class: "back", x: rank * step, width: step, y: 0, height }), drawn("rect", attributes), drawn("title", {}));
     group.lastChild.textContent = safe(`${ranks[rank]}: ${cell === null ? text("merge_missing") : cell}`);
     return group;
@@ -117,10 +126,10 @@ function drawFacts(row) {
   const fact = facts[row], own = cells[row];
   const lines = [];
   const precise = (value) => make("span", { title: String(value) }, rounded(value));
-  if (fact.numbers && fact.far < 0) lines.push(["merge_same", precise(fact.low)]);
+  if (fact.numbers && fact.farthest < 0) lines.push(["merge_same", precise(fact.low)]);
   else if (fact.numbers) {
     lines.push(["merge_range", make("span", {}, precise(fact.low), " – ", precise(fact.high))]);
-    lines.push(["merge_farthest", make("span", {}, `${ranks[fact.far]}: `, precise(own[fact.far]))]);
+    lines.push(["merge_farthest", make("span", {}, `${ranks[fact.farthest]}: `, precise(own[fact.farthest]))]);
   }
   const others = new Map();
   own.forEach((cell, rank) => { if (typeof cell === "string") others.set(cell, [...(others.get(cell) ?? []), ranks[rank]]); });
