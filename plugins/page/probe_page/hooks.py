@@ -7,6 +7,16 @@ from probe_core.plugins.parameters import Parameter
 from probe_core.plugins.specs import AnswerSpec, CommandSpec, Option, OptionSpec, ReporterSpec
 
 LANG = Parameter("lang", str, "language that the page opens in: en (default) or zh")
+PAGE = Option(
+    "page", ("--page",), "Write a page for the browser beside the result, as probe show does later."
+)
+PAGES = {
+    "run-ut": "probe_page.checks:write_asked",
+    "multi-run-ut": "probe_page.checks:write_asked",
+    "api-precision-compare": "probe_page.checks:write_asked",
+    "merge-result": "probe_page.merged:write_asked",
+}
+"""The function that writes the page of each command's result."""
 
 
 @hookimpl
@@ -34,8 +44,15 @@ def probe_commands() -> list[CommandSpec]:
 
 @hookimpl
 def probe_options() -> list[OptionSpec]:
-    """Return the option ``--lang`` of compare."""
+    """Return the option ``--lang`` of compare, and ``--page`` of the commands that have no format html."""
     return [
+        *(
+            OptionSpec(
+                f"page_of_{command.replace('-', '_')}", "writes a page of the result", factory,
+                command=command, options=(PAGE,),
+            )
+            for command, factory in PAGES.items()
+        ),
         OptionSpec(
             "page", "sets the language of the page", "probe_page.language:ask", command="compare",
             options=(

@@ -14,25 +14,41 @@ from probe_core.cli.main import FINISHED
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError
 from probe_core.library import OUTPUT
+from probe_core.plugins.manager import Manager
+from probe_page.language import LANGUAGES
 
+MERGED = "multi_ranks_compare_merge_*"
+RESULTS = ("accuracy_checking_result_*.csv", "api_precision_compare_result_*.csv", f"{MERGED}.*")
+"""Names of results whose pages are made from them: pre-checks, and results of several ranks."""
 PAGES = ("compare_summary_*.html", "*compare_result*.html", "step*/*compare_result*.html")
-"""Names of pages, those over several comparisons first."""
+"""Names of pages of comparisons, those over several first."""
+OWN_PAGES = ("accuracy_checking_result_*.html", "api_precision_compare_result_*.html", f"{MERGED}.html")
+"""Names of pages that are made from results."""
 
 
 @click.command(cls=Command)
 @click.argument("out", required=False, default=OUTPUT, type=click.Path(path_type=Path))
 @option("--print", "only_print", is_flag=True, help="Print the path of the page, and open nothing.")
-def show(out: Path, only_print: bool) -> int:
-    """Open the page of a comparison in a browser.
+@option("--lang", type=click.Choice(LANGUAGES), default=LANGUAGES[0], show_default=True,
+    help="Language that a page which is made now opens in.")  # fmt: skip
+@click.pass_context
+def show(ctx: click.Context, out: Path, only_print: bool, lang: str) -> int:
+    """Open the page of a comparison, a pre-check or a merged result in a browser.
 
-    OUT is the directory that `probe compare` wrote to (./output), or a page. The newest page is opened; of a
-    comparison of several ranks, the one over all of them. Without a browser, its path is printed.
+    OUT is the directory that the command wrote to (./output), a page, or a result. The newest page is opened;
+    of a comparison of several ranks, the one over all of them. The page of a result of run-ut,
+    api-precision-compare or merge-result is made from its files. Without a browser, its path is printed.
 
     \b
     probe compare target_dump golden_dump -o out
     probe show out
     """
-    page = newest(out).resolve()
+    result = newest_result(out)
+    if result is not None:
+        page = write_page(result, ctx.find_object(Manager) or Manager(), lang)
+    else:
+        page = newest(out)
+    page = page.resolve()
     if only_print or not _opened(page):
         console.show(str(page))
     else:
@@ -47,7 +63,13 @@ def newest(out: Path) -> Path:
         UserError: There is none.
     """
     if out.is_file():
-        return out
+        return page_of(out) if any(map(out.match, RESULTS)) else out
+    own = [path for pattern in OWN_PAGES for path in out.glob(pattern)]
+    stamp = max(map(_time_stamp, own), default="")
+    if stamp > max(
+        (_time_stamp(path) for pattern in PAGES for path in out.glob(pattern) if path not in own), default=""
+    ):
+        return next(path for path in own if _time_stamp(path) == stamp)
     for pattern in PAGES:
         found = sorted(out.glob(pattern), key=lambda path: (_time_stamp(path), path.name))
         stamps = {_time_stamp(path) for path in found}
@@ -61,6 +83,52 @@ def newest(out: Path) -> Path:
         f"There is no page in {out}.",
         "Write one: probe compare TARGET GOLDEN -o OUT --format xlsx,html",
     )
+
+
+def newest_result(out: Path) -> Path | None:
+    """Return the newest result in a directory, or the result itself, if its page is to be made from it.
+
+    None if its page is there and no older than it, or if there is a page of a newer time stamp.
+    """
+    is_directory = not out.is_file()
+    files = [path for pattern in RESULTS for path in out.glob(pattern)] if is_directory else [out]
+    found = [path for path in files if path.suffix != ".html" and any(map(path.match, RESULTS))]
+    stamp = max(map(_time_stamp, found), default="")
+    pages = [path for pattern in (*PAGES, *OWN_PAGES) for path in out.glob(pattern)]
+    if not found or stamp < max(map(_time_stamp, pages), default=""):
+        return None
+    result = min(path for path in found if _time_stamp(path) == stamp)
+    page = page_of(result)
+    return None if is_fresh(page, result) else result
+
+
+def page_of(result: Path) -> Path:
+    """Return the path of the page that is made from a result."""
+    if result.match(f"{MERGED}.*"):
+        return result.with_name(f"{MERGED.replace('*', _time_stamp(result))}.html")
+    return result.with_suffix(".html")
+
+
+def is_fresh(page: Path, result: Path) -> bool:
+    """Return True if a page exists and is no older than the result that it is made from."""
+    return page.is_file() and page.stat().st_mtime_ns >= result.stat().st_mtime_ns
+
+
+def write_page(result: Path, manager: Manager, lang: str) -> Path:
+    """Write the page of a result.
+
+    Raises:
+        UserError: The result cannot be read, or the page cannot be written.
+    """
+    if result.match(f"{MERGED}.*"):
+        from probe_page.merged import write_merged
+
+        return write_merged(result, lang)
+    from probe_precheck import Results
+
+    from probe_page.checks import write_check
+
+    return write_check(Results(result), manager, lang)
 
 
 def _time_stamp(path: Path) -> str:

@@ -63,6 +63,15 @@ if TYPE_CHECKING:
     from probe_precheck.specs import ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
     from probe_precheck.supervisor import Job, Lost, supervise
     from probe_precheck.tables import COMPARE_DETAILS, NUMBERS, Column
+    from probe_precheck.written import (
+        Measure,
+        Results,
+        WrittenCall,
+        WrittenCheck,
+        WrittenOutput,
+        is_result,
+        read_check,
+    )
 
 __all__ = [
     "BACKWARD",
@@ -81,6 +90,7 @@ __all__ = [
     "Judged",
     "Judgement",
     "Lost",
+    "Measure",
     "Message",
     "NotRun",
     "Numbers",
@@ -94,6 +104,7 @@ __all__ = [
     "ReferenceSpec",
     "Replay",
     "Replayer",
+    "Results",
     "Rules",
     "Runner",
     "RunnerOptions",
@@ -109,11 +120,15 @@ __all__ = [
     "Unbuildable",
     "UnusableCell",
     "Walk",
+    "WrittenCall",
+    "WrittenCheck",
+    "WrittenOutput",
     "arguments_of",
     "common_value",
     "described_leaves",
     "file_name",
     "is_recorded",
+    "is_result",
     "limit_size",
     "literal_of",
     "missing_device",
@@ -124,6 +139,7 @@ __all__ = [
     "package_text",
     "plain_output",
     "range_of",
+    "read_check",
     "recorded_array",
     "release_named",
     "rerunnable",
@@ -158,5 +174,6 @@ __getattr__ = exporter(
         "specs": "ReferenceSpec RunnerSpec StandardSpec StatusRuleSpec",
         "supervisor": "Job Lost supervise",
         "tables": "COMPARE_DETAILS NUMBERS Column",
+        "written": "Measure Results WrittenCall WrittenCheck WrittenOutput is_result read_check",
     },
 )

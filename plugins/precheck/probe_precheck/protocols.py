@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from probe_core.model.run import Run
 
 if TYPE_CHECKING:
+    from probe_core.plugins.manager import Manager
     from probe_precheck.model import Call, Judged, Judgement, Numbers, Outcome, Output
     from probe_precheck.replaying import Replay
     from probe_precheck.settings import RunnerOptions
+    from probe_precheck.written import Results
 
 
 class RecordedRun(Run, Protocol):
@@ -113,3 +115,14 @@ class Standard(Protocol):
         Raises:
             UnusableCell: A cell that is needed holds no number.
         """
+
+
+class ResultOption(Protocol):
+    """Function that does extra work with the results of a pre-check for the options of a plugin.
+
+    It is the factory of an ``OptionSpec`` whose command is ``run-ut``, ``multi-run-ut`` or
+    ``api-precision-compare``.
+    """
+
+    def __call__(self, manager: Manager, results: Results, values: Mapping[str, Any]) -> None:
+        """Do the work, and print what it wrote."""

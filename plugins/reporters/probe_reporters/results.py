@@ -18,8 +18,8 @@ from probe_core.errors import UserError
 from probe_core.flow.table import CONSISTENT, OWN, spell
 from probe_core.model import Cell, Mode
 from probe_core.spreadsheet_text import neutralise
+from probe_reporters.answer_sheet import TITLE as ANSWER
 from probe_reporters.tables import COLUMNS
-from probe_reporters.xlsx import ANSWER
 
 FORMATS = ("jsonl", "csv", "xlsx")
 """The formats that can be read, in the order of preference."""

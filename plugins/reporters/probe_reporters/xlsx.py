@@ -15,13 +15,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import xlsxwriter
+from xlsxwriter.utility import xl_rowcol_to_cell
 
 from probe_core.flow.table import LARGEST_SHEET
 from probe_core.model import Cell, Colour
 from probe_core.model.answers import Answer
+from probe_reporters.answer_sheet import LOOKS, SUSPECT, TITLE, WIDTHS, Line, Places, lines_of
 from probe_reporters.lines import sheet_row
 from probe_reporters.text import excel_text
 
@@ -32,13 +34,20 @@ DATE_TIME = (1980, 1, 1, 0, 0, 0)
 LARGE = 10_000_000
 """Number of cells from which on a sheet may exceed 2 GiB before compression. It then needs the zip64 format,
 of which Excel may warn."""
-ANSWER = "answer"
-"""Name of the last sheet, which holds the answer and is shown first."""
+FEW_DIGITS = {
+    "0.0####": "AND(ISNUMBER({0}),{0}<>INT({0}),ABS({0})>=0.001,ABS({0})<10000,ABS(ABS({0})-1)>0.0001)",
+    "0.00E+00": "AND(ISNUMBER({0}),{0}<>0,OR(ABS({0})<0.001,ABS({0})>=10000000))",
+}
+"""Number formats of the table's cells, and the formula in which ``{0}`` is the cell that each is for.
+
+Spreadsheets apply them as they show a cell; the cells keep all digits and no format of their own.
+"""
 COMPRESSION = 4
 """Compression level; files are a tenth larger than at the default of 6, in half the time."""
 
 _ROWS = re.compile(rb"<sheetData>.*</sheetData>", re.DOTALL)
 _SELECTED = b' tabSelected="1"'
+_STYLE_OF_LINE = re.compile(rb'<c r="A\d+" s="(\d+)"')
 _STYLE = re.compile(rb'<c r="[A-Z]+1" s="(\d+)"')
 
 
@@ -75,10 +84,11 @@ class XlsxWriter:
         self._count = _sheet_count(row_count)
         self._frame = _frame(headers, self._count, self._length)
         self._answer: Answer | None = None
+        self._places = Places(headers)
         self._file = zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=COMPRESSION)
         self._sheets = iter(self._frame.sheets.items())
         self._sheet: IO[bytes] | None = None
-        self._tail = b""
+        self._name, self._tail = "", b""
         self._row = 0
         try:
             self._next_sheet()
@@ -92,6 +102,7 @@ class XlsxWriter:
             self._end_sheet()
             self._next_sheet()
         self._row += 1
+        self._places.add(cells, colour)
         assert self._sheet is not None
         self._sheet.write(sheet_row(cells, self._row + 1, self._frame.styles[colour], excel_text))
 
@@ -101,18 +112,21 @@ class XlsxWriter:
 
     def close(self) -> None:
         """Complete the workbook."""
+        frame = self._frame
+        lines = list(lines_of(self._answer, self._places)) if self._answer is not None else []
+        if lines:
+            frame = _frame(self._headers, self._count, self._length, lines)
+            self._tail = frame.sheets[self._name][1]
         self._end_sheet()
         for _ in range(len(self._frame.sheets)):  # sheets without rows, after an interruption
             with suppress(StopIteration):
                 self._next_sheet()
                 self._end_sheet()
-        frame = self._frame
-        if self._answer is not None:
-            frame = _frame(self._headers, self._count, self._length, answer=True)
+        if lines:
             name, (head, tail) = list(frame.sheets.items())[-1]
             rows = [
-                sheet_row(cells, number, frame.wrapped, excel_text)
-                for number, cells in enumerate(_lines(self._answer), 1)
+                sheet_row((line.heading, line.text), number, frame.looks[line.kind], excel_text)
+                for number, line in enumerate(lines, 1)
             ]
             self._file.writestr(_entry(name), b"".join([head, b"<sheetData>", *rows, b"</sheetData>", tail]))
         for name, content in frame.parts.items():
@@ -127,8 +141,8 @@ class XlsxWriter:
                     file.close()
 
     def _next_sheet(self) -> None:
-        name, (head, self._tail) = next(self._sheets)
-        self._sheet = self._file.open(_entry(name), "w", force_zip64=self._is_large)
+        self._name, (head, self._tail) = next(self._sheets)
+        self._sheet = self._file.open(_entry(self._name), "w", force_zip64=self._is_large)
         self._sheet.write(head + b"<sheetData>")
         self._sheet.write(sheet_row(self._headers, 1, self._frame.head, excel_text))
         self._row = 0
@@ -141,20 +155,6 @@ class XlsxWriter:
             except RuntimeError as error:  # raised by zipfile above 2 GiB without zip64
                 raise OSError(errno.EFBIG, "a sheet takes more than 2 GiB; write csv instead") from error
             self._sheet = None
-
-
-def _lines(answer: Answer) -> list[tuple[str, str]]:
-    """Return the answer as lines of a sheet: a heading and a text each."""
-    lines = [("Verdict", answer.sentence)]
-    for number, cause in enumerate(answer.causes, 1):
-        lines.append((f"Cause {number}", f"{cause.op} {cause.reason.detail}"))
-        texts = ("Row", cause.line), ("Module", "".join(cause.modules[:1])), ("Line of code", cause.where)
-        lines += [line for line in texts if line[1]]
-    lines.append(
-        ("Compared", f"{answer.coverage.compared:,} of {answer.coverage.recorded:,} recorded values")
-    )
-    lines += [("Note", text) for text in answer.notes] + [("Not compared", text) for text in answer.missing]
-    return lines + [("Next", text) for text in answer.next]
 
 
 def _entry(name: str) -> zipfile.ZipInfo:
@@ -171,17 +171,17 @@ class _Frame:
     sheets: dict[str, tuple[bytes, bytes]]
     styles: dict[Colour | None, int]
     head: int
-    wrapped: int
+    looks: dict[str, int]
 
 
-def _frame(headers: Sequence[str], count: int, length: int, *, answer: bool = False) -> _Frame:
+def _frame(headers: Sequence[str], count: int, length: int, answer: Sequence[Line] = ()) -> _Frame:
     """Return the parts of a workbook that XlsxWriter made with one cell of each style.
 
     Args:
         headers: The headers of the table.
         count: Number of sheets of the table.
         length: Number of rows of each.
-        answer: True to add the sheet of the answer, which is shown first.
+        answer: The lines of the sheet of the answer, which is shown first; none without that sheet.
     """
     memory = io.BytesIO()
     book = xlsxwriter.Workbook(memory, {"in_memory": True})
@@ -189,27 +189,28 @@ def _frame(headers: Sequence[str], count: int, length: int, *, answer: bool = Fa
     formats = [
         book.add_format({"bold": True}),
         *(book.add_format({"bg_color": fill}) for fill in FILLS.values()),
-        book.add_format({"text_wrap": True, "valign": "top"}),
     ]
-    for number in range(count):
-        sheet = book.add_worksheet(f"part_{number}" if count > 1 else "Sheet1")
+    rules = [(rule, book.add_format({"num_format": shown})) for shown, rule in FEW_DIGITS.items()]
+    last = len(headers) - 1
+    titles = [f"part_{number}" for number in range(count)] if count > 1 else ["Sheet1"]
+    for title in titles:
+        sheet = book.add_worksheet(title)
         sheet.freeze_panes(1, 1)
         for column, header in enumerate(headers):
             sheet.set_column(column, column, WIDE.get(header, max(12, len(header) + 2)))
         for column, style in enumerate(formats):
             sheet.write_blank(0, column, None, style)
-        sheet.write_blank(length, len(headers) - 1, None, formats[0])  # sets the extent of the sheet
-        sheet.autofilter(0, 0, length, len(headers) - 1)
+        sheet.write_blank(length, last, None, formats[0])  # sets the extent of the sheet
+        sheet.autofilter(0, 0, length, last)
+        for rule, style in rules:
+            _add_rule(sheet, (1, min(1, last), max(1, length), last), rule, style)
     if answer:
-        sheet = book.add_worksheet(ANSWER)
-        sheet.set_column(0, 0, 14)
-        sheet.set_column(1, 1, 140)
-        sheet.write_blank(0, 0, None, formats[-1])
-        sheet.activate()
+        _add_answer(book, answer, length, last)
     book.close()
     parts: dict[str, bytes] = {}
     sheets: dict[str, tuple[bytes, bytes]] = {}
     styles: list[int] = []
+    looks: dict[str, int] = {}
     with zipfile.ZipFile(memory) as made:
         for name in made.namelist():
             content = made.read(name)
@@ -217,9 +218,43 @@ def _frame(headers: Sequence[str], count: int, length: int, *, answer: bool = Fa
                 before, behind = _ROWS.split(content)
                 if len(sheets) < count:  # only the answer is selected; Excel would write into all that are
                     before = before.replace(_SELECTED, b"")
+                else:
+                    found = [int(style) for style in _STYLE_OF_LINE.findall(content)]
+                    looks = {line.kind: style for line, style in zip(answer, found, strict=True)}
                 sheets[name] = before, behind
                 styles = styles or [int(style) for style in _STYLE.findall(content)]
             else:
                 parts[name] = content
-    head, *fills, wrapped = styles[: len(formats)]
-    return _Frame(parts, sheets, {None: 0, **dict(zip(FILLS, fills))}, head, wrapped)
+    head, *fills = styles[: len(formats)]
+    return _Frame(parts, sheets, {None: 0, **dict(zip(FILLS, fills))}, head, looks)
+
+
+def _add_rule(sheet: Any, cells: tuple[int, int, int, int], rule: str, style: Any) -> None:
+    """Add a format for the cells of a sheet for which a formula holds."""
+    first = xl_rowcol_to_cell(cells[0], cells[1])
+    sheet.conditional_format(
+        *cells, {"type": "formula", "criteria": f"={rule.format(first)}", "format": style}
+    )
+
+
+def _add_answer(book: Any, answer: Sequence[Line], length: int, last: int) -> None:
+    """Add the sheet of the answer, its links, and the format of the suspects."""
+    tables = list(book.worksheets())
+    styles = {
+        kind: book.add_format({"text_wrap": True, "valign": "top", **look}) for kind, look in LOOKS.items()
+    }
+    suspect = book.add_format(SUSPECT)
+    sheet = book.add_worksheet(TITLE)
+    for column, width in enumerate(WIDTHS):
+        sheet.set_column(column, column, width)
+    for number, line in enumerate(answer):
+        sheet.write_blank(number, 0, None, styles[line.kind])
+        sheet.write_blank(number, 1, None, styles[line.kind])  # sets the extent of the sheet
+        if line.row < 0:
+            continue
+        table, row = tables[line.row // length], line.row % length + 1
+        place = f"internal:{table.get_name()}!{xl_rowcol_to_cell(row, 0)}"
+        sheet.write_url(number, 0 if line.kind == "cause" else 1, place, styles[line.kind], " ")
+        if line.kind == "cause":
+            _add_rule(table, (row, 0, row, last), "TRUE", suspect)
+    sheet.activate()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from probe_core.cli import console
+from probe_core.cli import console, extending
 from probe_core.cli.main import FINISHED, FOUND, MISTAKE
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, printable
@@ -57,11 +57,13 @@ def api_precision_compare(
     from probe_precheck.assignment import Assignment
     from probe_precheck.comparison import compare_details, write_compared
     from probe_precheck.translation import in_language
+    from probe_precheck.written import Results
 
     npu, gpu = npu or _here("--npu"), gpu or _here("--gpu")
     if npu.resolve() == gpu.resolve():
         raise UserError(f"Both sides are {npu}.", "Give the details csv of two devices with --npu and --gpu.")
-    assignment = Assignment(ctx.find_object(Manager) or Manager(), release, standards)
+    manager = ctx.find_object(Manager) or Manager()
+    assignment = Assignment(manager, release, standards)
     found = compare_details(npu, gpu, assignment)
     for name in found.missing[:SHOWN]:
         console.warn(f"{name} is not in {gpu.name}; it gets no row.")
@@ -98,6 +100,8 @@ def api_precision_compare(
         console.show(f"    {console.style(printable(api), bold=True)}  {level}  {printable(message)}")
     console.show(f"  wrote {found.result}")
     console.show(f"  wrote {found.details}")
+    for action, values in extending.given(ctx, manager):
+        action(manager, Results(found.result, npu, gpu), values)
     is_judged = any(counts[level] for level in ("error", "warning", "pass"))
     if not is_judged:
         console.warn("Nothing was judged: every API is skipped, so the result says nothing about them.")

@@ -6,11 +6,11 @@ import math
 import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from probe_core.cli import console
+from probe_core.cli import console, extending
 from probe_core.cli.main import DEFECT, FINISHED, FOUND, ISSUES, LOST, MISTAKE
 from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, printable
@@ -19,6 +19,9 @@ from probe_core.plugins.manager import Manager
 from probe_precheck.cli import words
 from probe_precheck.cli.releases import ReleaseChoice
 from probe_precheck.settings import LANGUAGES, RELEASES, SEED, TIMEOUT
+
+if TYPE_CHECKING:
+    from probe_precheck.run import Checked
 
 CPU = "cpu"
 PER_DEVICE = 8
@@ -159,12 +162,28 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
             f"Reinstall probe and its plugins; if that does not help, report it at {ISSUES}.",
         )
         return DEFECT
+    _extend(ctx, checked)
     if checked.lost:
         return LOST
     if fail_on and not words.is_judged(checked):
         console.error("--fail-on cannot be judged: no call was checked.", "The lines above say why.")
         return MISTAKE
     return FOUND if fail_on and words.reaches(checked, fail_on) else FINISHED
+
+
+def _extend(ctx: click.Context, checked: Checked) -> None:
+    """Do the work of the options that plugins add."""
+    from probe_precheck.model import Result, Status
+    from probe_precheck.written import Results
+
+    failed = {result.name: result for result in checked.failed}
+
+    def again(name: str) -> str:
+        return words.again(failed.get(name) or Result(name, Status.PASS, None), checked.plan)
+
+    manager = ctx.find_object(Manager) or Manager()
+    for action, values in extending.given(ctx, manager):
+        action(manager, Results(checked.files.result, again=again), values)
 
 
 def _dump_file(path: Path) -> Path:

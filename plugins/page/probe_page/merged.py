@@ -1,0 +1,178 @@
+"""The page of merged results: a small chart of each value over all ranks, those that differ most first."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from probe_core.cli import console
+from probe_core.errors import UserError, printable
+from probe_core.files.given import read_given
+
+if TYPE_CHECKING:
+    from probe_core.plugins.manager import Manager
+
+START = "multi_ranks_compare_merge_"
+NAME = "NPU Name"
+SPLIT = "_part_"
+"""What stands between the metric and the number of a sheet that holds a part of its rows."""
+AGAIN = "Give the directory that probe merge-result wrote to."
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The table of a metric: its ranks, and for each value a cell for each rank; None without a row."""
+
+    metric: str
+    ranks: Sequence[str]
+    names: Sequence[str]
+    cells: Sequence[Sequence[float | str | None]]
+
+
+def write_asked(manager: Manager, output: Path, format: str, values: Mapping[str, Any]) -> int:
+    """Write the page of the newest merged result of a format in ``output``, as ``--page`` asks.
+
+    Raises:
+        UserError: There is none.
+    """
+    found = list(output.glob(f"{START}*.{format}"))
+    if not found:
+        raise UserError(
+            f"There is no merged result in {output}, so there is nothing to make a page of.",
+            "Give the results of all ranks with -i, and what to merge with --config.",
+        )
+    console.show(f"  wrote {write_merged(max(found, key=lambda path: path.stem[-14:]))}")
+    return 0
+
+
+def write_merged(path: Path, lang: str = "en") -> Path:
+    """Write the page of a merged result beside it; of csv and jsonl, all metrics of one time are taken.
+
+    Raises:
+        UserError: A file cannot be read, or the page cannot be written.
+    """
+    from probe_page.sheet import number_cell, write_sheet
+
+    stamp = path.stem[-14:]
+    paths = [path] if path.suffix == ".xlsx" else sorted(path.parent.glob(f"{START}*_{stamp}{path.suffix}"))
+    tables = [table for one in paths for table in _read(one)]
+    if not tables:
+        raise UserError(f"{path} has no merged table.", AGAIN)
+    data = [
+        {
+            "metric": printable(table.metric, 100),
+            "ranks": [printable(rank, 100) for rank in table.ranks],
+            "names": [printable(name, 1000) for name in table.names],
+            "cells": [[number_cell(cell) for cell in row] for row in table.cells],
+        }
+        for table in tables
+    ]
+    return write_sheet(
+        path.with_name(f"{START}{stamp}.html"),
+        "merged.html",
+        "merged.js",
+        lang,
+        data,
+        metrics=[table.metric for table in tables],
+        ranks=len({rank for table in tables for rank in table.ranks}),
+        values=max(len(table.names) for table in tables),
+        paths=paths,
+    )
+
+
+def _read(path: Path) -> list[Merged]:
+    """Return the tables in a file.
+
+    Raises:
+        UserError: It cannot be read, or holds no merged table.
+    """
+    try:
+        if path.suffix == ".xlsx":
+            return _joined(_sheets(path))
+        metric = path.stem.removeprefix(START)[:-15].replace("_", " ")
+        return [_table(path, metric, _csv_rows(path) if path.suffix == ".csv" else _json_rows(path))]
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}.", AGAIN) from None
+    except (ValueError, KeyError, EOFError, csv.Error) as error:  # zipfile's and xml's errors are ValueErrors
+        raise _damaged(path, str(error)) from None
+
+
+def _damaged(path: Path, why: str) -> UserError:
+    return UserError(f"{path} is no merged result: {printable(why, 200)}.", AGAIN)
+
+
+def _sheets(path: Path) -> Iterator[Merged]:
+    import zipfile
+
+    from openpyxl import load_workbook
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            book = load_workbook(io.BytesIO(read_given(path)), read_only=True, data_only=True)
+            for sheet in book.worksheets:
+                sheet.reset_dimensions()
+                yield _table(path, sheet.title, sheet.iter_rows(values_only=True))
+    except (zipfile.BadZipFile, SyntaxError, TypeError, AttributeError) as error:
+        raise _damaged(path, str(error)) from None
+
+
+def _csv_rows(path: Path) -> Iterator[Sequence[Any]]:
+    yield from csv.reader(io.StringIO(read_given(path).decode("utf-8-sig"), newline=""))
+
+
+def _json_rows(path: Path) -> Iterator[Sequence[Any]]:
+    headers: list[str] = []
+    for line in filter(None, read_given(path).decode("utf-8").split("\n")):
+        row = json.loads(line)
+        if not isinstance(row, dict):
+            raise ValueError("a line is no object")
+        if not headers:
+            headers = list(row)
+            yield headers
+        yield [row.get(header) for header in headers]
+
+
+def _table(path: Path, metric: str, rows: Iterator[Sequence[Any]]) -> Merged:
+    headers = [str(cell) for cell in next(rows, ()) if cell is not None]
+    if len(headers) < 2 or headers[0] != NAME:
+        raise _damaged(path, f"its first column is not {NAME}")
+    names: list[str] = []
+    cells: list[list[float | str | None]] = []
+    for row in rows:
+        if row and row[0] not in (None, ""):
+            names.append(str(row[0]))
+            cells.append([_cell(value) for value in (*row, *[None] * len(headers))[1 : len(headers)]])
+    return Merged(metric, headers[1:], names, cells)
+
+
+def _cell(value: Any) -> float | str | None:
+    if value is None or value == "":
+        return None
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    text = str(value)
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return number if math.isfinite(number) else text
+
+
+def _joined(tables: Iterator[Merged]) -> list[Merged]:
+    """Return the tables with the parts of a metric as one."""
+    found: dict[str, Merged] = {}
+    for table in tables:
+        metric = table.metric.partition(SPLIT)[0]
+        first = found.get(metric, Merged(metric, table.ranks, (), ()))
+        found[metric] = Merged(
+            metric, first.ranks, (*first.names, *table.names), (*first.cells, *table.cells)
+        )
+    return list(found.values())

@@ -1,0 +1,264 @@
+"""Result files of a pre-check, read back: calls, their outputs, and what was measured of each.
+
+Both stages are read, in either language, as probe or msprobe wrote them (docs/standards.md#csv).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from pathlib import Path
+
+from probe_core.errors import UserError
+from probe_core.plugins.manager import Manager
+from probe_precheck.comparison import RESULT_NAME as COMPARED_NAME
+from probe_precheck.csvfile import Table, read_table
+from probe_precheck.results import RESULT_NAME, api_of
+from probe_precheck.specs import StandardSpec, StatusRuleSpec
+from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, DETAILS, NUMBERS, RESULT, Column
+from probe_precheck.translation import in_language
+
+Texts = tuple[str, str]
+"""A text in English and in Chinese."""
+Number = float | str | None
+"""The number in a cell; its text if it is none, such as ``nan``; None for a blank cell."""
+
+JUDGED = {
+    "small_value_error_share": ("small_value_ratio", "small_value_status"),
+    "rmse": ("rmse_ratio", "rmse_status"),
+    "max_relative_error": ("max_relative_ratio", "max_relative_status"),
+    "mean_relative_error": ("mean_relative_ratio", "mean_relative_status"),
+    "error_balance": ("error_balance_ratio", "error_balance_status"),
+    "inf_nan_error_rate": ("", "inf_nan_status"),
+    "relative_error_rate": ("", "relative_error_status"),
+    "absolute_error_rate": ("", "absolute_error_status"),
+    "error_rate": ("", "error_rate_status"),
+    "ulp_share": ("ulp_share_ratio", "ulp_status"),
+    "thousandth": ("", "thousandth_status"),
+}
+"""For each number that the second stage judges, the columns of its ratio and of the verdict on it."""
+FACTS = frozenset({
+    "name", "bench_dtype", "device_dtype", "shape", "status", "message", "standard", "standard_message",
+    "algorithm",
+})  # fmt: skip
+"""Columns of the details that hold no number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Files of a pre-check that has ended.
+
+    Attributes:
+        result: The result csv of either stage.
+        npu: The details of the device, if a second stage read them.
+        gpu: The details of the trusted device, if a second stage read them.
+        again: Returns the command that repeats a call; None if the run is not known.
+    """
+
+    result: Path
+    npu: Path | None = None
+    gpu: Path | None = None
+    again: Callable[[str], str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number of an output on the device, the trusted device's, their ratio, and the verdict on it."""
+
+    device: Number = None
+    trusted: Number = None
+    ratio: Number = None
+    verdict: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenOutput:
+    """Row of the details.
+
+    Attributes:
+        name: The name of the output within its call, such as ``forward.output.0``.
+        status: ``pass``, ``warning``, ``error`` or ``SKIP``.
+        standard: The standard that judged it, in the second stage.
+        verdict: The verdict of its API's standard beside the status, where the first stage gives one.
+        dtype: The dtype on the device.
+        shape: The shape.
+        measures: What was measured, by key.
+        message: The messages.
+    """
+
+    name: str
+    status: str
+    standard: Texts
+    verdict: str
+    dtype: str
+    shape: str
+    measures: Mapping[str, Measure]
+    message: Texts
+
+    @property
+    def direction(self) -> str:
+        """``forward`` or ``backward``; empty if its name has another form."""
+        return self.name.partition(".")[0] if ".output." in self.name else ""
+
+
+@dataclass(slots=True)
+class WrittenCall:
+    """Row of the result, with its outputs."""
+
+    name: str
+    forward: str
+    backward: str
+    standard: str
+    message: Texts
+    outputs: list[WrittenOutput] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenCheck:
+    """Results of a pre-check.
+
+    Attributes:
+        stage: 1 for run_ut, 2 for api_precision_compare.
+        calls: The calls, in the order of the file.
+        titles: The titles of the measures, by key.
+        has_details: False if the details are missing.
+        paths: The files that were read.
+    """
+
+    stage: int
+    calls: Sequence[WrittenCall]
+    titles: Mapping[str, Texts]
+    has_details: bool
+    paths: Sequence[Path]
+
+
+def is_result(path: Path) -> bool:
+    """Return True if a file has the name of the result of a pre-check."""
+    return _stage(path) > 0
+
+
+def read_check(results: Results, manager: Manager) -> WrittenCheck:
+    """Read the result csv of a pre-check and the details beside it.
+
+    Args:
+        results: The files; the details of both devices are needed for their errors in the second stage.
+        manager: The plugins, whose standards and first stages may have columns of their own.
+
+    Raises:
+        UserError: A file cannot be read, or is no result of a pre-check.
+    """
+    path, stage = results.result, _stage(results.result)
+    if not stage:
+        raise UserError(f"{path} has no name of a pre-check's result.", f"Give a {RESULT_NAME.format('…')}.")
+    rules, standards = (
+        manager.specs("status_rules", StatusRuleSpec),
+        manager.specs("standards", StandardSpec),
+    )
+    own = [Column(*names) for spec in standards for names in spec.columns]
+    of_rules = [Column(*names) for spec in rules for names in (*spec.result, *spec.details)]
+    result = _read(path, (*COMPARE_RESULT, *RESULT, *of_rules), ("name", "forward", "backward"))
+    calls: dict[str, WrittenCall] = {}
+    for row in result.rows:
+        cell = partial(_cell, row)
+        calls[cell("name")] = WrittenCall(
+            cell("name"), cell("forward"), cell("backward"), cell("standard"), _texts(cell("message"))
+        )
+    details = path.with_name(path.name.replace("_result_", "_details_"))
+    if not details.is_file():
+        return WrittenCheck(stage, list(calls.values()), {}, False, (path,))
+    columns = (*(COMPARE_DETAILS if stage == 2 else DETAILS), *own, *of_rules)
+    devices = [_rows_of(one, (*DETAILS, *own, *of_rules)) for one in (results.npu, results.gpu)]
+    table = _read(details, columns, ("name", "status"))
+    labels = {label: spec for spec in standards for label in (spec.label, spec.english_label)}
+    for row in table.rows:
+        name = row["name"].strip()
+        npu, gpu = (rows.get(name, {}) for rows in devices)
+        call = calls.get(name) or calls.get(api_of(name))
+        if call is not None:
+            call.outputs.append(_output(name.removeprefix(f"{call.name}."), row, npu, gpu, labels))
+    paths = (path, details, *(one for one in (results.npu, results.gpu) if one is not None))
+    return WrittenCheck(stage, list(calls.values()), _titles(table, own), True, paths)
+
+
+def _stage(path: Path) -> int:
+    for number, pattern in enumerate((RESULT_NAME, COMPARED_NAME), 1):
+        start, end = pattern.split("{}")
+        if path.name.startswith(start) and path.name.endswith(end):
+            return number
+    return 0
+
+
+def _rows_of(path: Path | None, columns: Iterable[Column]) -> dict[str, dict[str, str]]:
+    if path is None:
+        return {}
+    return {row["name"].strip(): row for row in _read(path, columns, ("name",)).rows}
+
+
+def _read(path: Path, columns: Iterable[Column], needed: Iterable[str]) -> Table:
+    """Read a file up to its last complete row; columns of different first stages may have the same key."""
+    table = read_table(path, tuple(columns), (), may_be_cut=True)
+    missing = sorted(set(needed) - {column.key for column in table.columns})
+    if missing:
+        raise UserError(
+            f"{path} is no result of a pre-check: it has no column for {missing[0]}.",
+            "Give a csv file that probe run_ut or api_precision_compare wrote.",
+        )
+    return table
+
+
+def _output(
+    name: str,
+    row: Mapping[str, str],
+    npu: Mapping[str, str],
+    gpu: Mapping[str, str],
+    labels: Mapping[str, StandardSpec],
+) -> WrittenOutput:
+    of_judging = {key for pair in JUDGED.values() for key in pair}
+    keys = [
+        column.key for column in NUMBERS if column.key in npu or column.key in row or column.key in JUDGED
+    ]
+    keys += [key for key in row if key not in FACTS | of_judging and key not in keys]
+    measures = {}
+    for key in keys:
+        ratio, verdict = JUDGED.get(key, ("", ""))
+        measure = Measure(
+            number_of(npu.get(key, row.get(key, ""))), number_of(gpu.get(key, "")),
+            number_of(row.get(ratio, "")), _cell(row, verdict) or None,
+        )  # fmt: skip
+        if measure != Measure():
+            measures[key] = measure
+    label = _cell(row, "algorithm")
+    spec = labels.get(label)
+    standard = (spec.english_label or spec.label, spec.label) if spec and label else (label, label)
+    message = " ".join(filter(None, (_cell(row, "message"), _cell(row, "standard_message"))))
+    return WrittenOutput(
+        name, _cell(row, "status"), standard, _cell(row, "standard"),
+        _cell(npu or row, "device_dtype"), _cell(npu or row, "shape"), measures, _texts(message),
+    )  # fmt: skip
+
+
+def _titles(table: Table, own: Sequence[Column]) -> dict[str, Texts]:
+    """Return the titles of all measures; those of unknown columns are their headers."""
+    columns = (*table.columns, *own, *NUMBERS)
+    return {column.key: (column.english, column.chinese) for column in columns if column.key not in FACTS}
+
+
+def _cell(row: Mapping[str, str], key: str) -> str:
+    return row.get(key, "").strip()
+
+
+def number_of(text: str) -> Number:
+    """Return the number in a cell; its text if it is none, and None if it is blank."""
+    text = text.strip()
+    if not text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+@lru_cache(4096)
+def _texts(message: str) -> Texts:
+    return in_language(message, "en"), in_language(message, "zh")

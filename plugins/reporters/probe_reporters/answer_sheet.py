@@ -1,0 +1,117 @@
+"""The sheet of the answer: its lines and their looks, the links to the table, and the suspects in it."""
+
+from __future__ import annotations
+
+import ast
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from probe_core.model import Cell, Colour
+from probe_core.model.answers import Answer, Finding
+
+TITLE = "answer"
+"""Name of the sheet, which is the last and is shown first."""
+WIDTHS = (14, 110)
+NAMES, STACK, NOTHING = 2, "NPU_Stack_Info", "N/A"
+"""Number of columns with names, header of the stack, and the text of cells without either."""
+LOOKS: Mapping[str, Mapping[str, Any]] = {
+    "text": {},
+    "verdict": {"bold": True, "font_size": 13},
+    "cause": {"bold": True, "bg_color": "#F8CBAD"},
+    "link": {"font_color": "#0563C1", "underline": 1},
+    "stack": {"font_color": "#404040"},
+}
+"""Formats of lines by their kind; all are wrapped."""
+SUSPECT = {"bg_color": "#C00000", "font_color": "#FFFFFF", "bold": True}
+"""Format of the rows of suspects in the table."""
+MOST_STACKS = 10_000
+"""Number of coloured rows whose stacks are kept until the answer is there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the sheet.
+
+    Attributes:
+        heading: The text of its first cell.
+        text: The text of its second cell.
+        kind: The key of its format.
+        row: The row of the table that it links to, counted from 0; -1 for none.
+    """
+
+    heading: str
+    text: str
+    kind: str = "text"
+    row: int = -1
+
+
+@dataclass(slots=True)
+class Places:
+    """Places of rows in the table by their names, and the stacks of coloured ones.
+
+    Names are kept as their hashes, 8 bytes a row.
+    """
+
+    headers: Sequence[str]
+    _hashes: array[int] = field(default_factory=lambda: array("q"))
+    _stacks: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _last: tuple[str, str] = ("", "")
+    _place: int = -1
+
+    def __post_init__(self) -> None:
+        self._place = self.headers.index(STACK) if STACK in self.headers else -1
+
+    def add(self, cells: Sequence[Cell], colour: Colour | None) -> None:
+        """Take in the next row."""
+        name = cells[0] if cells[0] != NOTHING or len(cells) < NAMES else cells[1]
+        self._hashes.append(hash(name))
+        if self._place >= 0 and (stack := cells[self._place]) != NOTHING and stack:
+            self._last = str(name), str(stack)
+        if colour is not None and len(self._stacks) < MOST_STACKS:
+            self._stacks.setdefault(str(name), self._last)
+
+    def row(self, cause: Finding) -> int:
+        """Return the first row of a cause's name, counted from 0; -1 if there is none."""
+        try:
+            return self._hashes.index(hash(cause.row)) if cause.row else -1
+        except ValueError:
+            return -1
+
+    def stack(self, cause: Finding) -> str:
+        """Return the stack that the table shows for a cause, a frame a line; empty if it is not known."""
+        name, stack = self._stacks.get(cause.row, ("", ""))
+        return "\n".join(frames_of(stack)) if name.startswith(f"{cause.op}.") else ""
+
+
+def lines_of(answer: Answer, places: Places | None = None) -> Iterator[Line]:
+    """Yield the lines of the sheet; without places, no line has a link or a stack."""
+    yield Line("Verdict", answer.sentence, "verdict")
+    for number, cause in enumerate(answer.causes, 1):
+        row = places.row(cause) if places is not None else -1
+        yield Line(f"Cause {number}", f"{cause.op} {cause.reason.detail}", "cause", row)
+        if cause.line:
+            yield Line("Row", cause.line, "link" if row >= 0 else "text", row)
+        if cause.modules:
+            yield Line("Module", cause.modules[0])
+        if cause.where:
+            yield Line("Line of code", cause.where)
+        if places is not None and (stack := places.stack(cause)):
+            yield Line("Stack", stack, "stack")
+    coverage = answer.coverage
+    yield Line("Compared", f"{coverage.compared:,} of {coverage.recorded:,} recorded values")
+    for heading, texts in (("Note", answer.notes), ("Not compared", answer.missing), ("Next", answer.next)):
+        for text in texts:
+            yield Line(heading, text)
+
+
+def frames_of(stack: str) -> list[str]:
+    """Return the frames in the text of a stack, each on one line; the text itself if it is no list."""
+    try:
+        frames = ast.literal_eval(stack)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        frames = None
+    if not isinstance(frames, list) or not all(isinstance(frame, str) for frame in frames):
+        frames = [stack]
+    return [" ".join(frame.split()) for frame in frames]
