@@ -1,0 +1,221 @@
+"""Parts of the reference that are made from source text and docstrings: the interface from Python, the
+configuration, and the schema of the answer file. ``make_reference.py`` writes them.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from probe_diagnosis.answer.file import SCHEMA, write_answer
+from probe_diagnosis.difference.reasons import Cause
+from probe_recording import config
+
+from probe_core.model.answers import Answer, Coverage, Finding, Outcome
+from probe_core.model.plan import Plan
+from probe_core.model.rows import Reason
+from probe_core.store.layout import RunPair
+
+ROOT = Path(__file__).resolve().parents[1]
+DEBUGGER = "plugins/recording/probe_recording/debugger.py"
+INTERFACE = (
+    ("probe_core", "probe_core/library.py", "compare"),
+    ("probe_core", "probe_core/library.py", "Comparison"),
+    ("probe_core", "probe_core/errors.py", "UserError"),
+    ("probe_core.model.answers", "probe_core/model/answers.py", "Answer"),
+    ("probe_core.model.answers", "probe_core/model/answers.py", "Finding"),
+    ("probe_core.model.answers", "probe_core/model/answers.py", "Coverage"),
+    ("probe_pytorch", DEBUGGER, "Debugger"),
+    ("probe_pytorch", "plugins/pytorch/probe_pytorch/seeds.py", "seed_all"),
+    ("probe_pytorch", "plugins/pytorch/probe_pytorch/compare.py", "compare"),
+    ("probe_pytorch", "plugins/pytorch/probe_pytorch/compare.py", "compare_distributed"),
+)
+"""The public names: the module to import them from, the file that defines them, the name in it."""
+NAMES = {"Debugger": "PrecisionDebugger"}
+"""Names of base classes whose subclass is the public one."""
+SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):\n((?: {4}.*\n?|\n)+)", re.MULTILINE)
+
+
+def interface() -> list[str]:
+    """Return the functions and classes for programs, with their signatures and docstrings."""
+    lines = ["## Python", "", "Examples: [python.md](python.md), [recording.md](recording.md).", ""]
+    for module, file, name in INTERFACE:
+        tree = ast.parse((ROOT / file).read_text("utf-8"))
+        (node,) = (one for one in tree.body if getattr(one, "name", "") == name)
+        assert isinstance(node, (ast.FunctionDef, ast.ClassDef))
+        lines += [f"### {module}.{NAMES.get(name, name)}", "", *described(node, NAMES.get(name, name))]
+        for method in node.body if isinstance(node, ast.ClassDef) else ():
+            if isinstance(method, ast.FunctionDef) and not method.name.startswith("_"):
+                lines += described(method, method.name, "- ")
+    return lines
+
+
+def described(node: ast.FunctionDef | ast.ClassDef, name: str, bullet: str = "") -> list[str]:
+    """Return the signature and the docstring of a function or class as lines of a page."""
+    first, *rest = markdown(ast.get_docstring(node) or "")
+    call = f"{bullet}`{name}{signature(node)}`"
+    if bullet:
+        details = [line for line in rest if line]
+        return [f"{call}: {first}", *(f"  {line}" for line in details), ""]
+    return [call, "", first, *rest, ""]
+
+
+def signature(node: ast.FunctionDef | ast.ClassDef) -> str:
+    """Return the parameters as they are written in a call, without ``self`` and annotations."""
+    if isinstance(node, ast.ClassDef):
+        found = [one for one in node.body if getattr(one, "name", "") == "__init__"]
+        return signature(found[0]) if found and isinstance(found[0], ast.FunctionDef) else ""
+    if any(isinstance(one, ast.Name) and one.id == "property" for one in node.decorator_list):
+        return ""
+    for argument in ast.walk(node.args):
+        if isinstance(argument, ast.arg):
+            argument.annotation = None
+    text = ast.unparse(node.args).removeprefix("self, ").removeprefix("cls, ")
+    return f"({'' if text in ('self', 'cls') else text})"
+
+
+def markdown(docstring: str) -> list[str]:
+    """Return a docstring as lines of a page, the sections of its parameters as lists."""
+    text = docstring.replace("``", "`") + "\n"
+    text = re.sub(r"\bdocs/([\w-]+\.md)(#[\w-]+)?", r"[\1](\1\2)", text)
+    plain = SECTION.sub("", text).strip()
+    lines = [" ".join(part.split()) for part in plain.split("\n\n")]
+    for title, body in SECTION.findall(text):
+        items = re.findall(r"^ {4}(\S.*(?:\n {8}.*)*)", body, re.MULTILINE)
+        joined = [" ".join(item.split()) for item in items]
+        if title in ("Returns", "Yields"):
+            lines.append(f"{title}: {' '.join(joined)}")
+            continue
+        lines += ["", f"{title}:", ""]
+        lines += [re.sub(r"^([\w, *]+):", r"- `\1`:", item).replace("`**", "`") for item in joined]
+    return lines
+
+
+def configuration() -> list[str]:
+    """Return the fields of ``config.json``: the settings that they become, and those that have no effect."""
+    lines = [
+        "## Configuration",
+        "",
+        "[configuration.md](configuration.md) states the fields of `config.json` and their rules. They become these",
+        "settings:",
+        "",
+        "| setting | default | meaning |",
+        "|---|---|---|",
+    ]
+    tree = ast.parse(Path(config.__file__).read_text("utf-8"))
+    (node,) = (one for one in tree.body if getattr(one, "name", "") == "Config")
+    meanings = dict(attributes(ast.get_docstring(node) or ""))  # type: ignore[arg-type]
+    settings = config.parse({"dump_path": "run"})
+    for name, meaning in meanings.items():
+        default = "required" if name == "dump_path" else shown(getattr(settings, name))
+        if name not in ("path", "shown_path"):
+            lines.append(f"| {name} | {default} | {meaning} |")
+    values = {"task": config.TASKS, "level": config.LEVELS, "summary_mode": config.SUMMARIES,
+              "data_mode": ("all", *config.DATA_MODES), "risk_level": config.RISK_LEVELS, "store": config.STORES,
+              "compile": config.COMPILES, "precision": config.PRECISIONS}  # fmt: skip
+    lines += ["", "| field | values |", "|---|---|"]
+    lines += [f"| {name} | {', '.join(choices)} |" for name, choices in values.items()]
+    lines += ["", "| object | fields |", "|---|---|", f"| top | {listed(config.TOP_FIELDS)} |"]
+    for section, fields in config.SECTION_FIELDS.items():
+        lines.append(f"| {section} | {listed(fields - config.ELSEWHERE)} |")
+    lines += ["", f"Accepted without effect: {listed(config.ELSEWHERE)}.", ""]
+    return lines
+
+
+def attributes(docstring: str) -> Iterator[tuple[str, str]]:
+    """Yield the attributes of a class with their meanings."""
+    body = dict(SECTION.findall(docstring + "\n"))["Attributes"]
+    for item in re.findall(r"^ {4}(\S.*(?:\n {8}.*)*)", body, re.MULTILINE):
+        name, _, meaning = " ".join(item.split()).partition(": ")
+        meaning = re.sub(r"``(TASKS|LEVELS|RISK_LEVELS)``", "those below", meaning).replace("``", "`")
+        yield name, meaning
+
+
+def shown(value: Any) -> str:
+    """Return the default of a setting as a cell of a table."""
+    if value is None or value == "":
+        return "none"
+    if isinstance(value, (set, frozenset, tuple)):
+        return ", ".join(sorted(map(str, value))) or "none"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def listed(names: Any) -> str:
+    """Return names in order, each as code."""
+    return ", ".join(f"`{name}`" for name in sorted(names))
+
+
+def answer_schema() -> str:
+    """Return the JSON schema of the answer file: its shape as the code writes it, its texts from the page.
+
+    Raises:
+        LookupError: docs/diagnosis.md has no line for a field.
+    """
+    told = meanings()
+    part = {"type": "object", "additionalProperties": {"type": ["number", "string", "boolean", "null"]}}
+    loose = {("causes", "evidence"): part, ("causes", "producers"): {**part, "additionalProperties": {"type": "string"}},
+             ("coverage", "not_compared"): {**part, "additionalProperties": {"type": "integer"}},
+             ("baseline",): {"type": ["object", "null"]}}  # fmt: skip
+    choices: dict[str, list[str]] = {
+        "verdict": [one.value for one in Outcome],
+        "kind": [one.value.replace(" ", "_") for one in Cause],
+    }
+
+    def shape(value: Any, path: tuple[str, ...]) -> dict[str, Any]:
+        """Return the schema of a value that the code wrote."""
+        names = tuple(name for name in path if name not in ("steps", "ranks"))
+        if path and path[-1] in choices and isinstance(value, str):
+            return {"enum": choices[path[-1]]}
+        if names in loose:
+            return loose[names]
+        if isinstance(value, list):
+            return {"type": "array", "items": shape(value[0], path)}
+        if isinstance(value, dict):
+            return fields(value, path)
+        return {"type": {str: "string", int: "integer"}[type(value)]}
+
+    def fields(value: dict[str, Any], path: tuple[str, ...]) -> dict[str, Any]:
+        """Return the schema of an object."""
+        properties = {}
+        for name, item in value.items():
+            text = told.get(name) or told["ranks[]" if path[-1:] == ("ranks",) else path[-1]]
+            properties[name] = {"description": text, **shape(item, (*path, name))}
+        required = sorted(value) if path[-1:] != ("ranks",) else ["file", "rank", "verdict"]
+        return {"type": "object", "properties": properties, "required": required}
+
+    schema = fields(filled(), ())
+    rank = schema["properties"]["steps"]["items"]["properties"]["ranks"]["items"]["properties"]
+    rank["verdict"] = {"enum": [*choices["verdict"], None], "description": told["ranks[]"]}
+    rank["error"] = {"type": "string", "description": "the reason, of a rank that could not be compared"}
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"Answer of probe, schema {SCHEMA}"}
+    return json.dumps({**head, **schema}, indent=1, ensure_ascii=False)
+
+
+def meanings() -> dict[str, str]:
+    """Return the meaning of each field of the answer file, as docs/diagnosis.md states it."""
+    page = (ROOT / "docs" / "diagnosis.md").read_text("utf-8")
+    section = page.partition("\n## The answer file\n")[2].partition("\n## ")[0]
+    found: dict[str, str] = {"step": "directory of the step", "file": "the record file of the target"}
+    for names, meaning in re.findall(r"^\| (`[^|]+`) \| ([^|]+) \|", section, re.MULTILINE):
+        text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", meaning).replace("`", "")
+        for name in re.findall(r"`([^`]+)`", names):
+            found.setdefault(name, text)
+    return found
+
+
+def filled() -> dict[str, Any]:
+    """Return the content of an answer file in which every field holds something."""
+    cause = Finding("op", "row", Reason("argument", "…"), {"a": 1}, "1", ("module",), "where", "step0", 0,
+                    ("later",), 1, ("same",))  # fmt: skip
+    answer = Answer(Outcome.DIVERGED, "…", (cause,), Coverage(1, 1, {"empty": 1}), ("…",), ("…",), ("…",), {"path": "…"})
+    with tempfile.TemporaryDirectory() as directory:
+        plan = Plan(Path("target"), Path("golden"), Path(directory), "20260101000000")
+        pair = RunPair(Path("target/dump.json"), Path("golden/dump.json"))
+        path = write_answer(plan, answer, {"step0": [(pair, answer)]})
+        content: dict[str, Any] = json.loads(path.read_text("utf-8"))
+    return content
