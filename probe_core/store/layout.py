@@ -183,6 +183,8 @@ def _steps(path: Path, formats: RecordFiles) -> _Steps:
             )
         return {"": path}
     names = _names(path)
+    if len(names) == 1 and re.search(r"_v\d[\w.]*$", names[0]):
+        return _steps(path / names[0], formats)
     if not any(name in names for name in _all(formats)):
         steps = {name: path / name for name in _in_order(names, _STEP) if (path / name).is_dir()}
         for part in PARTS:
@@ -191,7 +193,7 @@ def _steps(path: Path, formats: RecordFiles) -> _Steps:
                 steps |= {f"{part}/{step.name}": step for step in inner if step.is_dir()}
         if steps:
             return steps
-        if not _in_order(names, _RANK):
+        if not _in_order(names, _RANK) and not _record_files(path, names, formats):
             raise _no_run(path, formats)
     return {"": path}
 
@@ -391,14 +393,18 @@ def _all(formats: RecordFiles) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for names in formats for name in names))
 
 
-def _record_files(directory: Path, names: Collection[str], formats: RecordFiles) -> tuple[Path, ...]:
-    """Return the record files among ``names``, one of each kind, earlier formats first."""
+def _record_files(directory: Path, names: Sequence[str], formats: RecordFiles) -> tuple[Path, ...]:
+    """Return the record files among ``names``, one of each kind, earlier formats first, suffixes last."""
     files: dict[int, Path] = {}
     for format in formats:
         for kind, name in enumerate(format):
             if name in names:
                 files.setdefault(kind, directory / name)
-    return tuple(files[kind] for kind in sorted(files))
+    suffixes = tuple(name for name in _all(formats) if name[0] == "." and not _in_order(names, _RANK))
+    found = [] if files else sorted(name for name in names if name.endswith(suffixes))
+    if len(found) > 1:
+        raise UserError(f"{directory} holds several record files.", "Give one of them:", found)
+    return tuple(files[kind] for kind in sorted(files)) or tuple(directory / name for name in found)
 
 
 # -- directories -----------------------------------------------------------------------------------

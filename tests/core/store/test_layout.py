@@ -526,3 +526,50 @@ def test_what_is_no_number_is_quoted(text: str) -> None:
 def test_a_number_beyond_all_limits() -> None:
     with pytest.raises(click.BadParameter):
         numbers("9" * 5000)
+
+
+# -- formats that prescribe no more than the end of a name -----------------------------------------
+
+SUFFIX = (FILES, (".txt",))
+
+
+def found_below(path: Path) -> list[str]:
+    pairs = pair_runs(path, path, formats=SUFFIX).pairs
+    return [str(pair.target.relative_to(path)) for pair in pairs]
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({"": ["mine.txt"]}, ["mine.txt"]),
+        ({"": [DUMP, "a.txt", "b.txt"]}, [DUMP]),
+        ({"": ["notes.txt"], "rank0": ["x.txt"]}, ["rank0/x.txt"]),
+        ({"rank0": [DUMP, "notes.txt"]}, [f"rank0/{DUMP}"]),
+        ({"rank1": ["x.txt"], "rank0": ["y.txt"]}, ["rank0/y.txt", "rank1/x.txt"]),
+        ({"step0/rank0": ["x.txt"]}, ["step0/rank0/x.txt"]),
+        ({"tag_v2.3/rank0": ["x.txt"]}, ["tag_v2.3/rank0/x.txt"]),
+        ({"tag_v4.0.T2/step1/rank7": ["x.txt"]}, ["tag_v4.0.T2/step1/rank7/x.txt"]),
+    ],
+)
+def test_files_of_a_suffix_come_after_files_of_a_name(
+    files: Mapping[str, Iterable[str]], expected: list[str], tmp_path: Path
+) -> None:
+    for directory, names in files.items():
+        (tmp_path / directory).mkdir(parents=True, exist_ok=True)
+        for name in names:
+            (tmp_path / directory / name).write_text("{}")
+    assert found_below(tmp_path) == expected
+
+
+def test_several_files_of_a_suffix_are_not_chosen_among(tree: Tree) -> None:
+    run = tree("t", {"rank0": ["a.txt", "b.txt"]})
+    error = refusal(run, run, (), (), SUFFIX)
+    assert error.what == f"{run / 'rank0'} holds several record files." and error.choices == (
+        "a.txt",
+        "b.txt",
+    )
+
+
+def test_two_versions_are_not_chosen_among(tree: Tree) -> None:
+    run = tree("t", {"tag_v2.3/rank0": ["a.txt"], "tag_v3.0/rank0": ["a.txt"]})
+    assert "There is no" in refusal(run, run, (), (), SUFFIX).what

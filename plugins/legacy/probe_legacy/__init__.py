@@ -1,0 +1,1 @@
+"""Dumps of older tools: ptdbg_ascend and torch_npu.hooks."""

@@ -1,0 +1,220 @@
+"""Runs of torch_npu.hooks 3.0.rc3 to 5.0: one text file whose rows hold the values themselves.
+
+The tool counted no calls. Calls are numbered here in the order of the file; a backward call gets the number
+of the latest forward call of its name that has none yet, and whose output has the shape of its gradient.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from probe_recording import leaf_of
+
+from probe_core.errors import UnreadableTensor
+from probe_core.model import Kind, Mode, Side, Statistics, Value
+from probe_core.model.dtypes import folded, kind
+from probe_legacy.reading.lines import DamagedRow
+from probe_legacy.reading.names import RowName, hooks_name
+from probe_legacy.reading.run import Call, LegacyRun
+from probe_legacy.reading.values import dtype_of, frame_of, shape_of, text_of_name
+
+SAMPLED = 10
+"""Number of values that a sampled row holds, before the maximum, the minimum and the mean."""
+_FRAME = re.compile(r"filename=('[^']*'|\"[^\"]*\"), lineno=(\d+), function=('[^']*')")
+_CODE = re.compile(r"code_context=(\[.*?\]), index=", re.DOTALL)
+
+
+class HooksRun(LegacyRun):
+    """A run that torch_npu.hooks recorded."""
+
+    def __init__(self, path: Path) -> None:
+        self._calls: list[Call] = []
+        self._counts: dict[str, int] = defaultdict(int)
+        self._waiting: dict[str, list[Call]] = defaultdict(list)
+        self._is_sampled = False
+        super().__init__(path)
+
+    def parse_row(self, row: Any, begin: int) -> tuple[RowName, Value | tuple[str, ...]]:
+        """Return the name of a row and its value, or the frames of a row of a call stack."""
+        text = text_of_name(row)
+        name = hooks_name(text)
+        if name is None:
+            raise DamagedRow("has a name that torch_npu.hooks does not write")
+        if name.side is None:
+            return name, (_frame(row[1]),)
+        if len(row) == 2:
+            return name, _argument(row[1])
+        if len(row) != 4:
+            raise DamagedRow("has neither 2 nor 4 fields")
+        return name, self._tensor(row, f"{text}@{begin}")
+
+    def _tensor(self, row: list[Any], data_name: str) -> Value:
+        dtype, (shape, extent) = dtype_of(row[2]), shape_of(row[3])
+        numbers = numbers_of(row[1])
+        size = math.prod(shape)
+        if _is_sampled(numbers, size):
+            self._is_sampled = True
+            statistics = _sampled(numbers, size)
+        elif len(numbers) == size:
+            statistics = _measured(numbers, dtype)
+        else:
+            raise DamagedRow(f"holds {len(numbers)} values for the shape {extent}")
+        return Value(Kind.TENSOR, dtype, extent, shape, statistics, None, None, data_name)
+
+    # -- calls -----------------------------------------------------------------------------
+
+    def call_of(self, name: RowName) -> Call:
+        """Return the call that a row continues; a new one if it cannot continue the call before it."""
+        call = self._calls[-1] if self._calls else None
+        if call is None or not _continues(call, name):
+            if call is not None:
+                self._number(call)
+            call = Call(name)
+            self._calls.append(call)
+        return call
+
+    def _number(self, call: Call) -> None:
+        """Give a call its number once all of its rows are read."""
+        name = call.name
+        waiting = self._waiting[name.head]
+        if name.phase == "forward":
+            call.count = self._counts[name.head]
+            self._counts[name.head] += 1
+            waiting.append(call)
+            return
+        if waiting:
+            gradients = _shapes(call, Side.INPUT)
+            alike = (forward for forward in reversed(waiting) if _shapes(forward, Side.OUTPUT) == gradients)
+            forward = next(alike, waiting[-1])
+            waiting.remove(forward)
+            call.count = forward.count
+        else:
+            call.count = self._counts[name.head]
+            self._counts[name.head] += 1
+
+    def finished_calls(self) -> Sequence[Call]:
+        """Return all calls in the order of the file."""
+        if self._calls:
+            self._number(self._calls[-1])
+        calls, self._calls = self._calls, []
+        self._waiting.clear()
+        return calls
+
+    def decide_mode(self) -> Mode:
+        """Return statistics if any row is sampled; rows that hold all values are tensors."""
+        return Mode.STATISTICS if self._is_sampled else Mode.TENSOR
+
+    # -- values ------------------------------------------------------------------------------
+
+    def tensor(self, value: Value) -> np.ndarray[Any, Any]:
+        """Return the values in the row of a tensor, in its dtype if numpy has it; else as float32."""
+        assert value.data_name is not None and value.shape is not None
+        try:
+            row = self.line_at(int(value.data_name.rpartition("@")[2]))
+            array = numbers_of(row[1]).reshape(value.shape)
+        except (DamagedRow, ValueError, OSError, LookupError, TypeError) as error:
+            raise UnreadableTensor(f"the row of {value.data_name} cannot be read again: {error}") from None
+        sort = kind(value.dtype)
+        with np.errstate(invalid="ignore"):
+            return array.astype(folded(value.dtype)) if sort in ("int", "bool") else array
+
+
+def _shapes(call: Call, side: Side) -> list[tuple[int, ...] | None]:
+    return [value.shape for place, value in call.values.items() if place[0] is side]
+
+
+def _continues(call: Call, name: RowName) -> bool:
+    """Return True if a row may be the next of a call: of the same name, and behind its rows so far."""
+    own = call.name
+    if own.head != name.head or own.phase != name.phase:
+        return False
+    if not call.offsets:
+        return True  # rows of its call stack so far
+    if name.side is None or (name.side, name.path) in call.offsets:
+        return False
+    last = next(reversed(call.offsets))[0]
+    first = Side.INPUT if name.phase == "forward" else Side.OUTPUT
+    return last is name.side or last is first
+
+
+def numbers_of(values: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
+    """Return the values of a row as an array of float32.
+
+    Raises:
+        DamagedRow: They are no list of numbers.
+    """
+    if type(values) is not list or not all(type(item) in (int, float, bool) for item in values):
+        raise DamagedRow("has no list of numbers")
+    try:
+        with np.errstate(over="ignore"):
+            return np.array(values, np.float64).astype(np.float32)
+    except (OverflowError, ValueError):
+        raise DamagedRow("has a number that is too large") from None
+
+
+def _is_sampled(numbers: np.ndarray[Any, Any], size: int) -> bool:
+    """Return True for a row of samples: the first values, then maximum, minimum and mean.
+
+    A list as long as the tensor holds all of its values, save for 13 values, which may be 10 and these three.
+    """
+    if len(numbers) < size:
+        return True
+    few = min(size, SAMPLED)
+    if len(numbers) != few + 3:
+        return size < len(numbers) == few + 2
+    if size != SAMPLED + 3:
+        return True
+    top, bottom, mean = (float(number) for number in numbers[-3:])
+    first = numbers[:SAMPLED]
+    return bottom <= mean <= top and bool(((bottom <= first) & (first <= top)).all())
+
+
+def _sampled(numbers: np.ndarray[Any, Any], size: int) -> Statistics:
+    """Return the statistics in a sampled row; other releases wrote only a sum and a mean, or none."""
+    few = min(size, SAMPLED)
+    if len(numbers) == few + 3:
+        return Statistics(*(float(number) for number in numbers[-3:]))
+    return Statistics(mean=float(numbers[-1])) if len(numbers) == few + 2 else Statistics()
+
+
+def _measured(numbers: np.ndarray[Any, Any], dtype: str) -> Statistics:
+    """Return the statistics of all values of a tensor, computed in float64; none of an empty tensor."""
+    if not len(numbers):
+        return Statistics()
+    if kind(dtype) == "bool":
+        return Statistics(bool(numbers.max()), bool(numbers.min()))
+    with np.errstate(all="ignore"):
+        exact = numbers.astype(np.float64)
+        norm = float(np.sqrt(np.dot(exact, exact)))
+        return Statistics(float(exact.max()), float(exact.min()), float(exact.mean()), norm)
+
+
+def _argument(value: Any) -> Value:
+    """Return the value of an argument that is no tensor."""
+    if value is not None and type(value) not in (int, float, bool, str):
+        raise DamagedRow("has a value that is neither a number nor a text")
+    return leaf_of(value, "")
+
+
+def _frame(text: Any) -> str:
+    """Return a frame, which the tool wrote as the text of a Python object."""
+    if type(text) is not str:
+        raise DamagedRow("has a frame that is no text")
+    place, code = _FRAME.search(text), _CODE.search(text)
+    if place is None:
+        return text[:1000]
+    source = ""
+    if code is not None:
+        try:
+            lines = ast.literal_eval(code[1])
+            source = str(lines[0]) if isinstance(lines, list) and lines else ""
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            pass
+    return frame_of([place[1][1:-1], place[2], place[3][1:-1], source])

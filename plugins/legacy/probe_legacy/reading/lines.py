@@ -1,0 +1,163 @@
+"""Rows of the text files that the older tools named ``.pkl``: one JSON value a line, never unpickled.
+
+Blank lines are left out, and so is the last line of a file whose writing was cut off. A damaged line before
+it is left out with a warning: a tool that was killed and started again appended to its file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from probe_core.errors import UserError, printable
+from probe_core.files.given import check_regular
+from probe_core.plugins.manager import PluginWarning
+from probe_core.progress import tell
+
+LONGEST = 256 << 20
+"""Limit on the bytes of a line; lines of torch_npu.hooks hold all values of a tensor."""
+LONGEST_NAME = 1000
+"""Limit on the characters of a row's name."""
+HEAD = 1 << 16
+"""Bytes at the beginning of a file by which its format is recognised."""
+HEAD_LINES = 20
+TOLD_EVERY = 4 << 20
+"""Bytes read between two reports of progress."""
+
+PTDBG, HOOKS, PICKLE = "ptdbg", "hooks", "pickle"
+_ROW = re.compile(rb'\s*\[\s*"([^"]{1,%d})"\s*,\s*(.{0,40})' % LONGEST_NAME, re.DOTALL)
+_FLAG = re.compile(rb"-?\d{1,9}\s*,")
+_OF_HOOKS = re.compile(rb"_(?:forward|backward)_(?:input|output|stack_info)[.\d]*$")
+_PICKLES = (b"\x80", b"(lp", b"(dp", b"]q")
+_BLANK = re.compile(rb"\s*$")
+
+
+class DamagedRow(ValueError):
+    """A row that violates the format; the text continues a sentence on its line."""
+
+
+class Line(NamedTuple):
+    """A line of a file: its number from 1 on, its offset in bytes, and its JSON value."""
+
+    number: int
+    begin: int
+    value: Any
+
+
+def format_of(path: Path) -> str | None:
+    """Return the format of a file by its first lines: ``ptdbg``, ``hooks`` or ``pickle``; None if unknown."""
+    try:
+        check_regular(path)
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+    except OSError:
+        return None
+    if head.startswith(_PICKLES):
+        return PICKLE
+    for line in head.split(b"\n", HEAD_LINES)[:HEAD_LINES]:
+        row = _ROW.match(line)
+        if row is None:
+            continue
+        name, rest = row.groups()
+        if _FLAG.match(rest) or (name.endswith(b"stack_info") and rest.startswith(b"[")):
+            return PTDBG
+        if _OF_HOOKS.search(name):
+            return HOOKS
+    return None
+
+
+def read_lines(path: Path, keep: Callable[[Line], None]) -> str:
+    """Call ``keep`` with each line of a file, and return the reason why rows may be missing at its end.
+
+    Args:
+        path: The file.
+        keep: The function; it raises ``DamagedRow`` for a line that is to be left out.
+
+    Raises:
+        UserError: The file cannot be read, is a real pickle, or holds no row.
+    """
+    damaged: list[tuple[int, str]] = []
+    number = rows = told = 0
+    try:
+        check_regular(path)
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            for number, (begin, data) in enumerate(_lines(file), 1):
+                if _BLANK.match(data):
+                    continue
+                try:
+                    keep(Line(number, begin, value_of(data)))
+                    rows += 1
+                except DamagedRow as error:
+                    damaged.append((number, str(error)))
+                if begin >= told + TOLD_EVERY:
+                    told = begin
+                    tell(f"reading {path.name}", begin, size)
+                if len(damaged) > MOST_DAMAGED and len(damaged) > rows:
+                    break
+    except OSError as error:
+        raise UserError(
+            f"{path} cannot be read: {error.strerror or error}.", "Check the path and its permissions."
+        ) from None
+    return _checked(path, damaged, number, rows)
+
+
+MOST_DAMAGED = 100
+"""Number of damaged lines at which a file is given up if it holds fewer rows than that."""
+
+
+def _lines(file: Any) -> Iterator[tuple[int, bytes]]:
+    begin = 0
+    while data := file.readline(LONGEST):
+        yield begin, data
+        begin += len(data)
+
+
+def value_of(data: bytes) -> Any:
+    """Return the JSON value of one line.
+
+    Raises:
+        DamagedRow: It is not valid JSON.
+    """
+    try:
+        return json.loads(data.decode("utf-8", "replace"))
+    except RecursionError:
+        raise DamagedRow("nests values too deeply") from None
+    except ValueError:
+        raise DamagedRow("is not valid JSON") from None
+
+
+def _checked(path: Path, damaged: list[tuple[int, str]], last: int, rows: int) -> str:
+    """Warn of damaged lines, and return the reason why rows may be missing at the end of the file."""
+    if not rows:
+        if not damaged:
+            raise UserError(f"{path} is empty.", "Record the run again, or give another file.")
+        number, why = damaged[0]
+        raise UserError(
+            f"{path} holds no row of ptdbg_ascend or torch_npu.hooks: line {number} {printable(why)}.",
+            "Give the .pkl that one of these tools wrote.",
+        )
+    is_cut = bool(damaged) and damaged[-1][0] == last
+    before = damaged[: len(damaged) - is_cut]
+    if before:
+        number, why = before[0]
+        warnings.warn(
+            f"{path}: {len(before)} damaged lines are left out and not compared; the first is line {number}, "
+            f"which {printable(why)}.",
+            PluginWarning,
+            stacklevel=4,
+        )
+    return f"line {last} of {path.name} is cut off or damaged" if is_cut else ""
+
+
+def refuse_pickle(path: Path) -> UserError:
+    """Return the error on a file that is a real pickle."""
+    return UserError(
+        f"{path} is a real pickle, which only the first torch_npu.hooks of July 2022 wrote; a pickle can run "
+        "code when it is opened, so probe never opens one.",
+        "Record the run again, or write its rows as lines of JSON: [name, values, dtype, shape].",
+    )

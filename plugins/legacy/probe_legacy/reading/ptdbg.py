@@ -1,0 +1,105 @@
+"""Runs of ptdbg_ascend 1.0 to 6.0: a text file, and ``.npy`` files in a directory of its stem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from probe_recording import load_npy, tensors_in
+
+from probe_core.errors import UnreadableTensor
+from probe_core.model import Mode, Value
+from probe_legacy.reading.lines import DamagedRow
+from probe_legacy.reading.names import RowName, ptdbg_name
+from probe_legacy.reading.run import Call, LegacyRun
+from probe_legacy.reading.values import (
+    frames_of,
+    scalar_of,
+    statistics_of,
+    tensor_of,
+    text_of_name,
+)
+
+
+class PtdbgRun(LegacyRun):
+    """A run that ptdbg_ascend recorded."""
+
+    def __init__(self, path: Path) -> None:
+        self._calls: dict[str, Call] = {}
+        self._numbers: dict[tuple[str, int], int] = {}
+        self._modules: dict[str, int] = {}
+        self._has_checksum = False
+        super().__init__(path)
+        self._tensors = tensors_in(_directory(path), load_npy)
+
+    def parse_row(self, row: Any, begin: int) -> tuple[RowName, Value | tuple[str, ...]]:
+        """Return the name of a row and its value, or the frames of a row of a call stack."""
+        text = text_of_name(row)
+        name = ptdbg_name(text)
+        if name is None:
+            raise DamagedRow("has a name that ptdbg_ascend does not write")
+        if name.side is None:
+            return name, tuple(frames_of(row[1]))
+        if not 5 <= len(row) <= 6:
+            raise DamagedRow("has neither 5 nor 6 fields")
+        given = row[5] if len(row) == 6 else []
+        value = scalar_of(row[3], given)
+        if value is None:
+            extra = row[2]
+            checksum = extra if isinstance(extra, str) and extra else None
+            self._has_checksum |= checksum is not None
+            value = tensor_of(row[3], row[4], statistics_of(given), f"{text}.npy", checksum)
+        return name, value
+
+    def call_of(self, name: RowName) -> Call:
+        """Return the call that a row belongs to: the one of its name."""
+        count = self._count(name)
+        key = name.key(count)
+        call = self._calls.get(key)
+        if call is None:
+            call = self._calls[key] = Call(name, count)
+        return call
+
+    def _count(self, name: RowName) -> int:
+        """Return the number of a call; 6.0 counts the calls of a class, probe those of a module."""
+        if not name.is_module:
+            return name.number
+        call = name.head, name.number
+        number = self._numbers.get(call)
+        if number is None:
+            number = self._numbers[call] = self._modules.get(name.head, 0)
+            self._modules[name.head] = number + 1
+        return number
+
+    def finished_calls(self) -> Sequence[Call]:
+        """Return all calls in the order of the file."""
+        calls = list(self._calls.values())
+        self._calls.clear()
+        return calls
+
+    def decide_mode(self) -> Mode:
+        """Return tensors if there is a directory of them, checksums if there are any, else statistics."""
+        if _directory(self.path).is_dir():
+            return Mode.TENSOR
+        return Mode.MD5 if self._has_checksum else Mode.STATISTICS
+
+    def tensor(self, value: Value) -> np.ndarray[Any, Any]:
+        """Return the array of a tensor value."""
+        array = self._tensors(value)
+        if array.shape != value.shape:
+            raise UnreadableTensor(
+                f"{value.data_name} holds the shape {list(array.shape)}, and its row {value.extent}"
+            )
+        return array
+
+    def close(self) -> None:
+        """Close the files; arrays already returned stay readable."""
+        super().close()
+        self._tensors.close()
+
+
+def _directory(path: Path) -> Path:
+    """Return the directory of the tensors of a file."""
+    return path.with_suffix("")

@@ -1,0 +1,37 @@
+"""Readers of the older tools' files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from probe_legacy.reading.hooks import HooksRun
+from probe_legacy.reading.lines import HOOKS, PICKLE, PTDBG, format_of, refuse_pickle
+from probe_legacy.reading.ptdbg import PtdbgRun
+
+SURE = 90
+
+
+class PtdbgReader:
+    """A reader of the files of ptdbg_ascend 1.0 to 6.0."""
+
+    def sniff(self, path: Path) -> int:
+        """Return the confidence, from 0 to 100, that a file was written by ptdbg_ascend."""
+        return SURE if format_of(path) == PTDBG else 0
+
+    def open(self, path: Path) -> PtdbgRun:
+        """Return the run in a file."""
+        return PtdbgRun(path)
+
+
+class HooksReader:
+    """A reader of the files of torch_npu.hooks 3.0.rc3 to 5.0, which also refuses real pickles."""
+
+    def sniff(self, path: Path) -> int:
+        """Return the confidence, from 0 to 100, that a file was written by torch_npu.hooks."""
+        return SURE if format_of(path) in (HOOKS, PICKLE) else 0
+
+    def open(self, path: Path) -> HooksRun:
+        """Return the run in a file."""
+        if format_of(path) == PICKLE:
+            raise refuse_pickle(path)
+        return HooksRun(path)

@@ -1,0 +1,199 @@
+"""A run in one text file of an older tool, parsed line by line and held in bounded memory."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from abc import abstractmethod
+from array import array
+from collections.abc import Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from probe_core.errors import UserError
+from probe_core.model import Mode, Record, Side, Slot, Value
+from probe_core.model.run import KEPT_SLOTS, Header, Run
+from probe_legacy.reading.lines import LONGEST, DamagedRow, Line, read_lines, value_of
+from probe_legacy.reading.names import RowName
+
+FRAMEWORK = "pytorch"
+DEEPEST = 1000
+"""Limit on the frames of a call stack."""
+Place = tuple[Side, str]
+
+
+class Call:
+    """The rows of one call while a file is read.
+
+    Attributes:
+        name: The parts of the name of its first row.
+        count: The number of the call among those of its name.
+        offsets: The offset of the line of each value, by its place.
+        values: The values that are kept in memory, by their places.
+        frames: The frames of its call stack, innermost first.
+    """
+
+    __slots__ = ("count", "frames", "name", "offsets", "values")
+
+    def __init__(self, name: RowName, count: int = 0) -> None:
+        self.name, self.count = name, count
+        self.offsets: dict[Place, int] = {}
+        self.values: dict[Place, Value] = {}
+        self.frames: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The name of the call."""
+        return self.name.key(self.count)
+
+    @property
+    def places(self) -> list[Place]:
+        """The places of its values: first what the call received, then what it returned."""
+        return sorted(self.offsets, key=lambda place: place[0] is Side.OUTPUT)
+
+
+class LegacyRun(Run):
+    """A run in a text file of ptdbg_ascend or torch_npu.hooks.
+
+    Opening it reads the file once and checks every row. The first ``KEPT_SLOTS`` values stay in memory, later
+    ones are parsed again on demand. A row that is written twice counts once, with its last values: that is
+    the state of the tensor file beside it.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UserError: The file cannot be read, or holds no row.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._frames: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._places: dict[Place, Place] = {}
+        self._kept_values = 0
+        unfinished = read_lines(path, self._keep)
+        self._index_calls(self.finished_calls())
+        self.mode = self.decide_mode()
+        task = "tensor" if self.mode is Mode.TENSOR else "statistics"
+        self.header = Header(task, self._level(), FRAMEWORK, False, unfinished)
+        try:
+            self._file = path.open("rb")
+        except OSError as error:
+            raise UserError(
+                f"{path} cannot be read: {error.strerror or error}.", "Check the path and its permissions."
+            ) from None
+        self._lock = threading.Lock()
+
+    # -- what each format gives ----------------------------------------------------------
+
+    @abstractmethod
+    def parse_row(self, row: Any, begin: int) -> tuple[RowName, Value | tuple[str, ...]]:
+        """Return the name of a row and its value, or the frames of a row of a call stack.
+
+        Raises:
+            DamagedRow: The row violates the format.
+        """
+
+    @abstractmethod
+    def call_of(self, name: RowName) -> Call:
+        """Return the call that the next row of the file belongs to."""
+
+    @abstractmethod
+    def finished_calls(self) -> Sequence[Call]:
+        """Return all calls in the order of the file, with those that have only a call stack."""
+
+    @abstractmethod
+    def decide_mode(self) -> Mode:
+        """Return the kind of data that the run holds."""
+
+    # -- reading -------------------------------------------------------------------------
+
+    def _keep(self, line: Line) -> None:
+        name, value = self.parse_row(line.value, line.begin)
+        if not isinstance(value, Value):
+            call = self.call_of(name)
+            frames = (call.frames + value)[:DEEPEST]
+            call.frames = self._frames.setdefault(frames, frames)
+            return
+        assert name.side is not None
+        call = self.call_of(name)
+        place = self._places.setdefault((name.side, name.path), (name.side, name.path))
+        call.offsets[place] = line.begin
+        if self._kept_values < KEPT_SLOTS or place in call.values:
+            self._kept_values += place not in call.values
+            call.values[place] = value
+
+    def _index_calls(self, every: Sequence[Call]) -> None:
+        self._stacks = {call.key: call.frames for call in every if call.frames}
+        calls = [call for call in every if call.offsets]
+        self._names = [sys.intern(call.key) for call in calls]
+        self._index = {key: index for index, key in enumerate(self._names)}
+        self.starts = array("q", accumulate((len(call.offsets) for call in calls), initial=0))
+        self.signatures: array[int] = array("q")
+        self._kept: dict[int, Record] = {}
+        self._offsets: dict[int, array[int]] = {}
+        for index, call in enumerate(calls):
+            key, places = self._names[index], call.places
+            names = [_row_name(key, place) for place in places]
+            self.signatures.append(hash(tuple(names)))
+            if len(call.values) == len(places):
+                slots = tuple([Slot(name, *place, call.values[place]) for name, place in zip(names, places)])
+                self._kept[index] = Record(index, key, slots)
+            else:
+                self._offsets[index] = array("q", [call.offsets[place] for place in places])
+
+    def _level(self) -> str:
+        modules = sum(name.startswith("Module.") for name in self._names)
+        if not modules:
+            return "L1"
+        return "L0" if modules == len(self._names) else "mix"
+
+    # -- records -------------------------------------------------------------------------
+
+    def names(self) -> Sequence[str]:
+        """Return the names of the calls, in the order of the file."""
+        return self._names
+
+    def find(self, key: str) -> int | None:
+        """Return the index of the call ``key``, or None."""
+        return self._index.get(key)
+
+    def record(self, index: int) -> Record:
+        """Return the call at ``index``."""
+        return self._kept.get(index) or self._parsed(index)
+
+    def _parsed(self, index: int) -> Record:
+        key = self._names[index]
+        slots: list[Slot] = []
+        for begin in self._offsets[index]:
+            try:
+                name, value = self.parse_row(self.line_at(begin), begin)
+            except DamagedRow as error:
+                raise UserError(
+                    f"{self.path} was changed while it was read: a row of {key} {error}.", "Compare again."
+                ) from None
+            assert isinstance(value, Value) and name.side is not None
+            place = name.side, name.path
+            slots.append(Slot(_row_name(key, place), *place, value))
+        return Record(index, key, tuple(slots))
+
+    def line_at(self, begin: int) -> Any:
+        """Return the JSON value of the line at an offset."""
+        with self._lock:
+            self._file.seek(begin)
+            data = self._file.readline(LONGEST)
+        return value_of(data)
+
+    def stack_of(self, key: str) -> tuple[str, ...] | None:
+        """Return the frames recorded for a call, innermost first; a backward call has none."""
+        return self._stacks.get(key)
+
+    def close(self) -> None:
+        """Close the file; arrays already returned stay readable."""
+        self._file.close()
+
+
+def _row_name(key: str, place: Place) -> str:
+    side, path = place
+    return f"{key}.{side.value}.{path}"

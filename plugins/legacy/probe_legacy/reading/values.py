@@ -1,0 +1,112 @@
+"""Fields of the older tools' rows as probe's values, checked before they are used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from probe_recording import leaf_of
+
+from probe_core.model import Kind, Statistics, Value
+from probe_legacy.reading.lines import LONGEST_NAME, DamagedRow
+
+MOST_DIMENSIONS = 64
+_SCALAR = re.compile(r"<class '(int|float|bool|complex|str)'>$")
+_DTYPE = re.compile(r"[\w.]{1,60}$")
+_NUMBERS = frozenset({int, float, bool})
+
+
+def text_of_name(row: Any) -> str:
+    """Return the name of a row, which must be a list that begins with it.
+
+    Raises:
+        DamagedRow: It is not, or no file can have this name.
+    """
+    if type(row) is not list or len(row) < 2:
+        raise DamagedRow("is not a list of two fields or more")
+    name = row[0]
+    if type(name) is not str or not 0 < len(name) <= LONGEST_NAME:
+        raise DamagedRow(f"has no name of 1 to {LONGEST_NAME} characters")
+    if "/" in name or "\\" in name or "\0" in name:
+        raise DamagedRow("has a name that no file can have")
+    return name
+
+
+def scalar_of(dtype: Any, given: Any) -> Value | None:
+    """Return the value of a row of a Python number; None if its dtype is that of a tensor.
+
+    Args:
+        dtype: The field with the dtype, ``<class 'int'>`` for an int.
+        given: The statistics, each of which is the value.
+    """
+    match = _SCALAR.match(dtype) if type(dtype) is str else None
+    if match is None:
+        return None
+    value = given[0] if isinstance(given, list) and given else None
+    if value is not None and type(value) not in (*_NUMBERS, str):
+        raise DamagedRow("has a value that is neither a number nor a text")
+    return leaf_of({"type": match[1], "value": value}, "")
+
+
+def dtype_of(text: Any) -> str:
+    """Return the dtype of a tensor."""
+    if type(text) is not str or not _DTYPE.match(text):
+        raise DamagedRow("has no dtype")
+    return text
+
+
+def shape_of(sizes: Any) -> tuple[tuple[int, ...], str]:
+    """Return the shape of a tensor, and its text."""
+    if type(sizes) is not list or len(sizes) > MOST_DIMENSIONS:
+        raise DamagedRow("has no list of sizes")
+    try:
+        return _shape(tuple(sizes))
+    except (TypeError, ValueError):
+        raise DamagedRow("has a shape that no tensor can have") from None
+
+
+@lru_cache(maxsize=4096)
+def _shape(sizes: tuple[Any, ...]) -> tuple[tuple[int, ...], str]:
+    if any(type(size) is not int or not 0 <= size < 1 << 60 for size in sizes):
+        raise ValueError(sizes)
+    return sizes, str(list(sizes))
+
+
+def statistics_of(given: Any) -> Statistics:
+    """Return maximum, minimum, mean and L2 norm; None for what the tool wrote as ``[]`` or ``"Nan"``."""
+    if type(given) is not list or len(given) > 4:
+        raise DamagedRow("has no list of statistics")
+    return Statistics(*[_statistic(item) for item in given])
+
+
+def _statistic(item: Any) -> int | float | bool | None:
+    kind = type(item)
+    if kind is float or kind is int or kind is bool:
+        number: int | float | bool = item
+        return number
+    if item is None or item == [] or item == "Nan":
+        return None
+    raise DamagedRow("has a statistic that is no number")
+
+
+def tensor_of(dtype: Any, sizes: Any, statistics: Statistics, data_name: str, checksum: str | None) -> Value:
+    """Return the value of a tensor."""
+    shape, extent = shape_of(sizes)
+    return Value(Kind.TENSOR, dtype_of(dtype), extent, shape, statistics, checksum, None, data_name)
+
+
+def frame_of(frame: Any) -> str:
+    """Return the text of one frame ``[file, line, function, source]``, as probe writes it."""
+    if not isinstance(frame, list) or len(frame) != 4:
+        raise DamagedRow("has a frame that is not of four fields")
+    file, line, function, source = (str(part)[:LONGEST_NAME] if part is not None else "" for part in frame)
+    return f"File {file}, line {line}, in {function}, \n {source.strip()}"
+
+
+def frames_of(frames: Any) -> Sequence[str]:
+    """Return the texts of the frames of a call stack, innermost first."""
+    if type(frames) is not list:
+        raise DamagedRow("has a call stack that is no list")
+    return [frame_of(frame) for frame in frames]
