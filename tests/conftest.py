@@ -5,14 +5,11 @@ from __future__ import annotations
 import gc
 import gzip
 import json
-import pkgutil
 import re
 import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from functools import cache
-from importlib import import_module
-from importlib.util import find_spec
 from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
@@ -20,6 +17,7 @@ from typing import Any
 import pytest
 from support import DATA, TESTS
 from support.probe import Probe
+from support.programs.imported import CHECKED_WITH, compared_with
 from support.runs.results import read_jsonl
 
 HEAVY = re.compile(
@@ -30,16 +28,6 @@ LONG_FILES = {
     "test_aligned_random.py", "test_check.py", "test_journal.py", "test_journal_damaged.py", "test_run_ut_msprobe.py",
     "test_spread.py",
 }  # fmt: skip
-PACKAGES = ("probe_matching", "probe_diagnosis", "probe_recording.reading", "probe_page")
-COMPARED_WITH = (
-    *PACKAGES, "probe_metrics.hooks", "probe_reporters.hooks", "probe_explain.hooks", "probe_mindspore.hooks",
-    "probe_pytorch.reader", "probe_pytorch.hooks", "probe_core.matching.exact", "probe_core.spreadsheet_text",
-    "xlsxwriter", "jinja2", "email.parser", "decimal",
-)  # fmt: skip
-"""Modules and packages that comparing imports; none of them looks at the environment when it is imported."""
-CHECKED_WITH = (
-    "torch", "torch.fx.experimental.symbolic_shapes", "probe_pytorch.precheck.runner", "probe_precheck.checking",
-)  # fmt: skip
 HELPERS = re.compile(r"^from (support[.\w]*) import \(?([\w, ]*)", re.M)
 
 
@@ -99,21 +87,9 @@ def _server_of_processes() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         ask = forkserver.set_forkserver_preload
         patch.setattr(
-            forkserver, "set_forkserver_preload", lambda names: ask([*names, *_compared_with(), *checked])
+            forkserver, "set_forkserver_preload", lambda names: ask([*names, *compared_with(), *checked])
         )
         yield
-
-
-@cache
-def _compared_with() -> list[str]:
-    """Return the modules of ``COMPARED_WITH``, those of packages one by one."""
-    found = []
-    for name in filter(find_spec, COMPARED_WITH):
-        found.append(name)
-        if name in PACKAGES:
-            places = import_module(name).__path__
-            found += [module.name for module in pkgutil.walk_packages(places, f"{name}.")]
-    return found
 
 
 @pytest.fixture(scope="session")

@@ -27,14 +27,18 @@ class Tab:
         self.problems: list[str] = []
         self.requests: list[str] = []
         address = path.as_uri()
-        self.page.on("console", lambda message: self.problems.append(message.text))
-        self.page.on("pageerror", lambda error: self.problems.append(str(error)))
-        self.page.on(
-            "dialog", lambda dialog: (self.problems.append(f"dialog {dialog.message}"), dialog.dismiss())
-        )
-        self.page.on(
-            "request", lambda one: None if one.url.split("#")[0] == address else self.requests.append(one.url)
-        )
+        hears: dict[str, Callable[[Any], object]] = {
+            "console": lambda message: self.problems.append(message.text),
+            "pageerror": lambda error: self.problems.append(str(error)),
+            "dialog": lambda dialog: (self.problems.append(f"dialog {dialog.message}"), dialog.dismiss()),
+            "request": lambda one: (
+                None if one.url.split("#")[0] == address else self.requests.append(one.url)
+            ),
+        }
+        for event, hear in hears.items():
+            self.page.on(event, hear)
+        if isinstance(context, UsedContext):
+            context.heard_by = hears
         self.page.goto(address + anchor)
         self.page.wait_for_selector("html[data-ready]", timeout=60_000)
 
@@ -63,6 +67,46 @@ class Tab:
         assert self.problems == [] and self.requests == []
 
 
+class UsedContext:
+    """A context with one page, which the next test uses after this one: a new page costs 1 s of CPU time."""
+
+    def __init__(self, context: Any, options: dict[str, Any], free: list[UsedContext]) -> None:
+        self.heard_by: dict[str, Callable[[Any], object]] = {}
+        self._page: Any = context.new_page()
+        self._options, self._free = options, free
+
+    def new_page(self) -> Any:
+        """Return its page, in which nothing is open."""
+        return self._page
+
+    def close(self) -> None:
+        """Leave the page as it was before, for the next test."""
+        for event, hear in self.heard_by.items():
+            self._page.remove_listener(event, hear)
+        self.heard_by = {}
+        self._page.mouse.move(0, 0)
+        self._page.goto("about:blank")
+        if "viewport" in self._options:
+            self._page.set_viewport_size(self._options["viewport"])
+        self._free.append(self)
+
+
+class UsedBrowser:
+    """A browser whose contexts are used again by tests that ask for the same options."""
+
+    def __init__(self, browser: Any) -> None:
+        self._browser = browser
+        self._free: dict[str, list[UsedContext]] = {}
+
+    def new_context(self, **options: Any) -> UsedContext:
+        """Return a context that nobody uses, a new one if there is none."""
+        free = self._free.setdefault(repr(sorted(options.items())), [])
+        return free.pop() if free else UsedContext(self._browser.new_context(**options), options, free)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._browser, name)
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     """A chromium without a window; playwright's event loop runs until it is closed, and is in others' way."""
@@ -72,5 +116,5 @@ def browser() -> Iterator[Any]:
         pytest.skip(f"no browser: none of {', '.join(NAMES)} is installed")
     with api.sync_playwright() as playwright:
         opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield opened
+        yield UsedBrowser(opened)
         opened.close()

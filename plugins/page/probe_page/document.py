@@ -12,7 +12,7 @@ from importlib.resources import files
 from typing import Any, BinaryIO
 from urllib.parse import quote
 
-from jinja2 import Environment
+from jinja2 import Environment, Template
 from markupsafe import Markup
 
 from probe_core import __version__
@@ -110,10 +110,7 @@ def _rendered(
 ) -> bytes:
     style, script = asset("page.css"), "\n".join(map(asset, SCRIPTS))
     meta = {"lang": lang, "words": words(), **(data or {})}
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["shown"] = lambda text: printable(str(text), 4000)
-    environment.filters["anchor"] = _anchor
-    page = environment.from_string(asset("page.html")).render(
+    page = _template().render(
         lang=lang,
         words=words(),
         head=head,
@@ -132,6 +129,15 @@ def _rendered(
         meta=Markup(embedded(meta)),
     )
     return page.encode("utf-8", "replace")
+
+
+@cache
+def _template() -> Template:
+    """Return the template of the page, which takes longer to compile than to render."""
+    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["shown"] = lambda text: printable(str(text), 4000)
+    environment.filters["anchor"] = _anchor
+    return environment.from_string(asset("page.html"))
 
 
 def _anchor(name: str) -> str:

@@ -45,7 +45,7 @@ def sides(home: Path) -> list[Path]:
 
 
 def mapping(option: str) -> Given:
-    return lambda home, path: ["compare", *sides(home), "-o", home / "o", option, path]
+    return lambda home, path: ["compare", *sides(home), "-o", home / "o", "--format", "csv", option, path]
 
 
 def merge(home: Path, path: Path) -> list[Any]:

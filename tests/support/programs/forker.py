@@ -23,8 +23,8 @@ from typing import Any, NoReturn
 Job = dict[str, Any]
 
 
-def preload() -> None:
-    """Import what most programs of the tests import, but nothing of probe."""
+def preload(names: list[str]) -> None:
+    """Import what most programs of the tests import, and the modules with these names."""
     import ml_dtypes  # noqa: F401
     import numpy  # noqa: F401
 
@@ -32,6 +32,9 @@ def preload() -> None:
         import torch._dynamo  # by every optimizer
         import torch.distributed.fsdp
         import torch.distributed.tensor  # noqa: F401
+    for name in names:
+        with suppress(ImportError):
+            importlib.import_module(name)
     gc.collect()
     gc.freeze()
 
@@ -214,7 +217,7 @@ def main() -> None:
     """Serve; in a forked process, do the job and end."""
     own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     path = [one for one in sys.path[1:] if one not in own]
-    preload()
+    preload(sys.argv[2:])
     asked = serve(socket.socket(fileno=int(sys.argv[1])))
     try:
         become(asked, path)

@@ -1,4 +1,4 @@
-"""Python processes that start with torch already imported: forked from one process that imported it once.
+"""Python processes that start with torch and probe imported: forked from one process that imported them once.
 
 ``PreloadedPopen`` is ``subprocess.Popen`` for ``[sys.executable, "-c" | "-m" | FILE, …]``: a process of its own with its
 own arguments, variables, directory and standard streams, its own end (threads, atexit, exit code). It costs 0.04 s of
@@ -19,6 +19,7 @@ import subprocess
 import sys
 from typing import Any
 
+from support.programs.imported import compared_with
 from support.programs.interrupts import let_interrupts_in
 
 FORKER = os.path.join(os.path.dirname(__file__), "forker.py")  # noqa: PTH118, PTH120
@@ -139,7 +140,7 @@ class Forker:
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair()
         self._process = subprocess.Popen(
-            [sys.executable, FORKER, str(theirs.fileno())],
+            [sys.executable, FORKER, str(theirs.fileno()), *compared_with()],
             stdin=subprocess.DEVNULL,
             env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
             pass_fds=[theirs.fileno()],

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from support.programs import preloaded
+from support.programs.imported import compared_with
 from support.programs.preloaded import PreloadedPopen
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
@@ -115,10 +116,39 @@ def test_an_ended_process_can_be_signalled_until_it_is_waited_for() -> None:
         assert process.wait(60) == 0
 
 
-def test_what_is_preloaded_is_torch_and_nothing_of_ours() -> None:
+def test_what_is_preloaded_is_torch_and_what_comparing_imports() -> None:
     pytest.importorskip("torch")
-    code = "import sys; print('torch' in sys.modules, *(one for one in sys.modules if re.match('probe|support|click', one)))"
-    assert outcome(preloaded.run, ["-c", f"import re; {code}"])[1] == "True\n"
+    code = "import sys; print(*(one for one in sys.modules if re.match('torch$|probe|support|click$', one)))"
+    found = outcome(preloaded.run, ["-c", f"import re; {code}"])[1].split()
+    assert {"torch", "click", *(name for name in compared_with() if name.startswith("probe"))} <= set(found)
+    assert not {"probe_metrics.kernel", "probe_reporters.lines", "probe_core.cli.__main__"}.intersection(
+        found
+    )
+    assert not [name for name in found if name.startswith("support")]
+
+
+def test_what_is_preloaded_does_not_ask_for_variables_of_probe() -> None:
+    """Forked processes have variables of their own."""
+    code = (
+        "import importlib, os, sys\n"
+        "class Variables(dict):\n"
+        "    def __getitem__(self, name):\n"
+        "        assert not name.startswith('PROBE_'), name\n"
+        "        return super().__getitem__(name)\n"
+        "    def get(self, name, default=None):\n"
+        "        return self[name] if name in self else default\n"
+        "    def __contains__(self, name):\n"
+        "        assert not str(name).startswith('PROBE_'), name\n"
+        "        return super().__contains__(name)\n"
+        "os.environ = Variables(os.environ)\n"
+        "for name in sys.argv[1:]:\n"
+        "    importlib.import_module(name)\n"
+        "try:\n"
+        "    import probe_metrics.kernel\n"
+        "except AssertionError as error:\n"
+        "    print(error)\n"
+    )
+    assert outcome(subprocess.run, ["-c", code, *compared_with()])[:2] == (0, "PROBE_ENGINE\n")
 
 
 def test_random_numbers_differ_from_process_to_process() -> None:
