@@ -93,12 +93,16 @@ class Search:
 
     def is_rounding_before(self) -> bool:
         """Return True if parameters that differ before the step are those of which an update is rounding."""
-        windows = [_windows(ladder)[:1] for ladder in self._both]
-        if not all(windows):
+        windows = [_windows(ladder) for ladder in self._both]
+        if len(windows[0]) != len(windows[1]):
             return False
-        target, golden = windows[0][0], windows[1][0]
-        held = self._apart(target.values("parameters_before"), golden.values("parameters_before"))
-        return held.worst > 0 and set(held.beyond(0.0)) <= _unsettled(target, golden, self._noise)
+        worst = 0.0
+        for target, golden in zip(*windows):
+            held = self._apart(target.values("parameters_before"), golden.values("parameters_before"))
+            worst = max(worst, held.worst)
+            if not set(held.beyond(0.0)) <= _unsettled(target, golden, self._noise):
+                return False
+        return worst > 0
 
     # -- up to the backward pass -------------------------------------------------------------
 

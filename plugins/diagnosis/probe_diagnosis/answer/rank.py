@@ -146,11 +146,12 @@ class Found:
         """
         facts = self._facts
         searched = search({facts.rank: facts.ops})
-        nodes = [*(searched.first or searched.grown), *searched.vanished]
-        if not nodes:
+        named = searched.first or searched.grown
+        if not (named or searched.vanished):
             return searched, []
         effect = Effect(facts.ops)
-        traceless = effect.traceless(nodes, is_rounding_before=ladders.is_rounding_before())
+        is_rounding = ladders.is_rounding_before()
+        traceless = effect.traceless(named, searched.vanished, is_rounding_before=is_rounding)
         if not traceless:
             return searched, []
         behind, known = effect.behind()
