@@ -10,7 +10,7 @@ from probe_diagnosis.answer.limits import limits
 from probe_diagnosis.difference.facts import DIFFERS, UNJUDGED, OpFacts
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import in_time, is_backward
-from probe_diagnosis.difference.walking import LARGE, Node
+from probe_diagnosis.difference.walking import Node, is_large
 
 
 class Effect:
@@ -95,7 +95,7 @@ class Effect:
         value = because.value
         if value.by == "checksum":
             return False
-        return is_rounding_before or value.is_exact or value.times(value.scale, value.noise) >= LARGE
+        return is_rounding_before or value.is_exact or is_large(value)
 
     def _place(self, node: Node) -> int:
         return next((n for n, op in enumerate(self._ops) if op.op == node.facts.op), len(self._ops))
