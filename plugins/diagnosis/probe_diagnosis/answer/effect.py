@@ -10,7 +10,7 @@ from probe_diagnosis.answer.limits import limits
 from probe_diagnosis.difference.facts import DIFFERS, UNJUDGED, OpFacts
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import in_time, is_backward
-from probe_diagnosis.difference.walking import Node, can_show_gone
+from probe_diagnosis.difference.walking import Node, is_large
 
 
 class Effect:
@@ -52,17 +52,22 @@ class Effect:
         behind = [self._ops[n] for n in self._ends if n > place]
         return bool(behind) and all(op.agrees for op in behind) and self._largest() <= limits().grown
 
-    def traceless(self, nodes: Sequence[Node], *, is_rounding_before: bool) -> list[Node]:
+    def traceless(
+        self, named: Sequence[Node], vanished: Sequence[Node], *, is_rounding_before: bool
+    ) -> list[Node]:
         """Return the calls that differ before the end of the backward pass, if that leaves no trace.
 
         The loss and all gradients of parameters behind them were compared and agree. What differs may be
-        large, such as the order of what is summed, or a bias that a norm takes out again. Statistics show
-        that for differences that are small, or large, or known to be rounding of an optimizer.
+        large, such as the order of what is summed; or rounding of an optimizer, such as a bias that a norm
+        takes out again. What is small may be too small to be seen. A call that returns other values from
+        the same ones is wrong all the same: they may be printed.
 
         Args:
-            nodes: The calls where the runs diverge.
+            named: The calls where the runs diverge.
+            vanished: Calls within modules whose outputs agree.
             is_rounding_before: True if parameters differ before the step by rounding of an optimizer.
         """
+        nodes = [*named, *vanished]
         places = {node.facts.op: self._place(node) for node in nodes}
         early = [node for node in nodes if self._ends and places[node.facts.op] <= self._ends[-1]]
         ends = [self._ops[n] for n in self._ends]
@@ -76,19 +81,21 @@ class Effect:
             or self.reaches()[0] > 1
         ):
             return []
-        return early if all(self._may_vanish(node, is_rounding_before) for node in early) else []
+        may = all(
+            self._may_vanish(node, is_rounding_before)
+            or (node in vanished and node.because.value.by == "tensor")
+            for node in early
+        )
+        return early if may else []
 
     def _may_vanish(self, node: Node, is_rounding_before: bool) -> bool:
         because = node.because
-        if (
-            because.cause not in (Cause.GROWN, Cause.INTRODUCED, Cause.TAKEN_IN)
-            or because.argument is not None
-        ):
+        if because.cause not in (Cause.GROWN, Cause.TAKEN_IN) or because.argument is not None:
             return False
-        if because.value.by != "statistics":
-            return because.value.by in ("tensor", "exact checksum")
-        is_rounding = is_rounding_before and because.cause is not Cause.INTRODUCED
-        return because.times <= limits().grown or is_rounding or can_show_gone(node)
+        value = because.value
+        if value.by == "checksum":
+            return False
+        return is_rounding_before or value.is_exact or is_large(value)
 
     def _place(self, node: Node) -> int:
         return next((n for n, op in enumerate(self._ops) if op.op == node.facts.op), len(self._ops))

@@ -93,6 +93,10 @@ class Ladders:
         """Return True if parameters that differ before the step are those of which an update is rounding."""
         return self._search is not None and self._search.is_rounding_before()
 
+    def are_gradients_same(self) -> bool:
+        """Return True if the steps of optimizers take gradients that agree, in both runs."""
+        return self._search is not None and self._search.are_gradients_same()
+
     def excused(self) -> tuple[int, int]:
         """Return for both runs how many tensors of calls behind the backward pass only that run recorded.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Union
 
@@ -14,6 +15,8 @@ from probe_diagnosis.frames import own_frame
 
 LADDER_FILE = "ladder.json"
 SCHEMA = 1
+
+_WRAPPER = re.compile(r"^(?:(?:module|_orig_mod|_fsdp_wrapped_module)\.)+")
 
 Number = Union[int, float]
 Setting = Union[None, bool, int, float, str, tuple["Setting", ...]]
@@ -98,9 +101,30 @@ def read_ladder(directory: Path) -> LadderFile | None:
         if plain["schema"] != SCHEMA:
             return None
         missing = {str(phase): str(reason) for phase, reason in plain["not_captured"].items()}
-        return LadderFile(tuple(_rung(rung) for rung in plain["rungs"]), missing)
+        return LadderFile(_unwrapped([_rung(rung) for rung in plain["rungs"]]), missing)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _unwrapped(rungs: Sequence[Rung]) -> tuple[Rung, ...]:
+    """Return the rungs, the names of parameters without what wrappers such as DistributedDataParallel add."""
+    names = {name for rung in rungs for group in rung.groups for name in group.parameters}
+    names |= {name for rung in rungs if rung.phase == "gradient" for name in rung.values}
+    if not names or not all(_WRAPPER.match(name) for name in names):
+        return tuple(rungs)
+
+    def plain(name: str) -> str:
+        return _WRAPPER.sub("", name)
+
+    return tuple(
+        replace(
+            rung,
+            values={plain(name): value for name, value in rung.values.items()},
+            groups=tuple(Group(group.settings, tuple(map(plain, group.parameters))) for group in rung.groups),
+            unchanged={plain(name): value for name, value in rung.unchanged.items()},
+        )
+        for rung in rungs
+    )
 
 
 def _rung(plain: Mapping[str, Any]) -> Rung:

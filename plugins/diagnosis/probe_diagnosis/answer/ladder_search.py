@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from probe_diagnosis.answer.ladder_file import LadderFile, Measured, Rung, Setting
+from probe_diagnosis.answer.ladder_file import Group, LadderFile, Measured, Rung, Setting
 from probe_diagnosis.answer.ladder_values import Distances, differ, distances, limits, noise_of, size_of, some
 
 Evidence = dict[str, "float | int | str"]
@@ -93,12 +93,16 @@ class Search:
 
     def is_rounding_before(self) -> bool:
         """Return True if parameters that differ before the step are those of which an update is rounding."""
-        windows = [_windows(ladder)[:1] for ladder in self._both]
-        if not all(windows):
+        windows = [_windows(ladder) for ladder in self._both]
+        if len(windows[0]) != len(windows[1]):
             return False
-        target, golden = windows[0][0], windows[1][0]
-        held = self._apart(target.values("parameters_before"), golden.values("parameters_before"))
-        return held.worst > 0 and set(held.beyond(0.0)) <= _unsettled(target, golden, self._noise)
+        worst = 0.0
+        for target, golden in zip(*windows):
+            held = self._apart(target.values("parameters_before"), golden.values("parameters_before"))
+            worst = max(worst, held.worst)
+            if not set(held.beyond(0.0)) <= _unsettled(target, golden, self._noise):
+                return False
+        return worst > 0
 
     # -- up to the backward pass -------------------------------------------------------------
 
@@ -127,6 +131,7 @@ class Search:
         yield from gradients
         if not gradients:
             yield from self._settings(target, golden)
+            yield from self._of_one(target, golden)
         yield from _unchanged(target, golden)
 
     def _gradients(self, target: Window, golden: Window) -> Iterator[Step]:
@@ -141,6 +146,34 @@ class Search:
                 yield _of_stage(stage, target, golden, found, apart, AGREE if before <= 1 else LESS)
                 return
             before = max(before, found.worst)
+
+    def _of_one(self, target: Window, golden: Window) -> Iterator[Step]:
+        """Yield parameters that only one run's optimizer changes, of those that have a gradient."""
+        for side, one, other in (("target", target, golden), ("golden", golden, target)):
+            others = {name for group in _groups(other) for name in group.parameters}
+            names = [
+                name
+                for group in _groups(one)
+                for name in group.parameters
+                if name not in others and (value := one.applied.values.get(name)) and size_of(value)
+            ]
+            if others and names:
+                text = (
+                    f"{one.applied.subject} of the {side} steps {some(names)}, that of the other run does not"
+                )
+                evidence: Evidence = {"ladder_parameter": names[0], "ladder_differing": len(names)}
+                yield Step(one.one("settings") or one.applied, BEHIND, text, True, evidence)
+
+    def are_gradients_same(self) -> bool:
+        """Return True if the steps of optimizers take gradients that agree, in both runs."""
+        windows = [_windows(ladder) for ladder in self._both]
+        if not windows[0] or len(windows[0]) != len(windows[1]):
+            return False
+        for target, golden in zip(*windows):
+            found = self._apart(target.applied.values, golden.applied.values, together=True)
+            if len(found.times) != len(found.target) or found.beyond(0.0):
+                return False
+        return True
 
     def _settings(self, target: Window, golden: Window) -> Iterator[Step]:
         """Yield settings of the optimizer that differ, or parameters that it changes in another way."""
@@ -226,6 +259,11 @@ def _unsettled(target: Window, golden: Window, noise: float) -> set[str]:
                 name for v in squares if v.shape and 0 < v.statistics[1] <= least**2 * v.statistics[0]
             )
     return found
+
+
+def _groups(one: Window) -> tuple[Group, ...]:
+    rung = one.one("settings")
+    return rung.groups if rung is not None else ()
 
 
 def _windows(ladder: LadderFile) -> list[Window]:

@@ -32,6 +32,9 @@ class Limits:
         grown: Multiple of rounding from which on values that no single call explains count as diverged.
         searched: Number of records before a call that are searched for a producer.
         confirming: Number of later calls whose statistics must agree to show that a difference has gone.
+        followed: Number of calls, one behind the other, through which values are followed back.
+        gone: Least multiple of rounding of a difference that what agrees behind it shows to have gone.
+        masking: Magnitude from which on numbers are those of a mask.
         baseline: Limits of a second golden run.
     """
 
@@ -40,6 +43,9 @@ class Limits:
     grown: float
     searched: int
     confirming: int
+    followed: int
+    gone: float
+    masking: float
     baseline: OfBaseline
 
 

@@ -15,10 +15,8 @@ from probe_core.model import Kind, Record, Value
 from probe_core.model.dtypes import kind
 from probe_core.store.names import is_gradient
 from probe_diagnosis.answer.findings import kind_of
+from probe_diagnosis.answer.limits import limits
 from probe_diagnosis.answer.runs import Runs
-
-BEYOND = 1e30
-"""Magnitude from which on numbers are those of a mask; beside them, only the maximum says something."""
 
 WORDS = ("target", "golden")
 
@@ -49,12 +47,14 @@ class Parts(NamedTuple):
         )
 
 
-def in_parts(runs: Runs, noise: float) -> Parts | None:
+def in_parts(runs: Runs, noise: float, *, are_sums_known: bool = False) -> Parts | None:
     """Return the agreement of two runs of which one computes in parts; None if it does not, or they differ.
 
     Args:
         runs: Both runs.
         noise: The largest relative difference that rounding explains.
+        are_sums_known: True if the gradients that the optimizer takes are known to agree. Those that were
+            recorded with the first of several backward passes are then left out.
     """
     groups = [_grouped(runs, side) for side in (0, 1)]
     shared = [key for key in groups[0] if key in groups[1]]
@@ -67,6 +67,8 @@ def in_parts(runs: Runs, noise: float) -> Parts | None:
     agreeing = 0
     for key in shared:
         single, several = groups[1 - side][key], groups[side][key]
+        if are_sums_known and is_gradient(key[0]):
+            continue
         if len(several) not in (len(single), count * len(single)):
             continue
         for number, place in enumerate(single):
@@ -171,7 +173,9 @@ def _agree(parts: Sequence[Value], whole: Value, noise: float, least: float) -> 
     wanted = [_number(number) for number in whole.statistics]
     scale = max(_size(whole), least)
     far = [abs(number) for number in (*high, *low, *wanted) if math.isfinite(number)]
-    if max(far, default=0.0) > BEYOND or not all(map(math.isfinite, (*high, *low, *mean, *norm, *wanted))):
+    if max(far, default=0.0) > limits().masking or not all(
+        map(math.isfinite, (*high, *low, *mean, *norm, *wanted))
+    ):
         return max(high) == wanted[0] or abs(max(high) - wanted[0]) <= noise * scale
     joined = (
         max(high),

@@ -131,7 +131,7 @@ class Found:
             measured=baseline,
             advice=[SECOND] if is_grown and doubt and not baseline else [],
         )
-        parts = self._parts(nodes, answer)
+        parts = self._parts(nodes, answer, ladders)
         if parts is not None:
             all_notes = (*answer.notes, *(f"{one.op} {one.reason.detail}" for one in causes))
             said = f"{Outcome.AGREE.value}: {parts.sentence}"
@@ -146,11 +146,12 @@ class Found:
         """
         facts = self._facts
         searched = search({facts.rank: facts.ops})
-        nodes = [*(searched.first or searched.grown), *searched.vanished]
-        if not nodes:
+        named = searched.first or searched.grown
+        if not (named or searched.vanished):
             return searched, []
         effect = Effect(facts.ops)
-        traceless = effect.traceless(nodes, is_rounding_before=ladders.is_rounding_before())
+        is_rounding = ladders.is_rounding_before()
+        traceless = effect.traceless(named, searched.vanished, is_rounding_before=is_rounding)
         if not traceless:
             return searched, []
         behind, known = effect.behind()
@@ -170,7 +171,7 @@ class Found:
         run = self._runs.both[self._runs.side_of(cause.op)]
         return with_producers(cause, producers(run, cause.op))
 
-    def _parts(self, nodes: Sequence[Node], answer: Answer) -> Parts | None:
+    def _parts(self, nodes: Sequence[Node], answer: Answer, ladders: Ladders) -> Parts | None:
         """Return the agreement of parts with the whole, where only shapes and numbers of calls differ."""
         tally = self._facts.tally
         is_other_shape = bool(nodes) and nodes[0].because.value.why.startswith("shape ")
@@ -178,7 +179,7 @@ class Found:
         if self._interrupted or tally.unexcused > tally.lacking[SHIFTED] or not (is_other_shape or is_silent):
             return None
         noise = max((value.noise for op in self._facts.ops for value in op.values), default=0.0)
-        return in_parts(self._runs, noise)
+        return in_parts(self._runs, noise, are_sums_known=ladders.are_gradients_same())
 
 
 def _has_no_effect(node: Node) -> bool:

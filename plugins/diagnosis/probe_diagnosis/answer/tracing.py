@@ -9,7 +9,9 @@ from dataclasses import replace
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_diagnosis.answer.arguments import Argument, api, differing, evidence_of, said
+from probe_diagnosis.answer.findings import kind_of
 from probe_diagnosis.answer.kept import RankFacts
+from probe_diagnosis.answer.limits import limits
 from probe_diagnosis.answer.producers import hides, producer, producers, slot_value, takes_in
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.facts import UNJUDGED, Apart, OpFacts, is_module
@@ -20,8 +22,8 @@ from probe_diagnosis.difference.walking import Node
 NAMED = 6
 """Number of calls in one run only that a finding names."""
 
-STEPS = 8
-"""Number of calls, one behind the other, through which values are followed back."""
+SIDES = ("target", "golden")
+"""Names of both runs."""
 
 
 class Tracing:
@@ -60,21 +62,26 @@ class Tracing:
             calls, how = [list(self._before(side, facts)) for side in (0, 1)], "stands right before"
         if not any(calls):
             return cause
-        side = 0 if calls[0] else 1
-        op = calls[side][-1]
-        code = Cause.ONE_SIDED
         arguments = self._arguments(calls)
+        if not arguments and all(calls):
+            calls = lone if any(lone := _lone(calls)) else calls
+        side = 0 if calls[0] else 1
+        op, sides = calls[side][-1], SIDES if calls[0] else SIDES[::-1]
+        code = Cause.ONE_SIDED
         if arguments:
             code, done = Cause.ARGUMENT, f"was called with other arguments ({said(arguments)})"
+        elif not self._is_alone(op, side):
+            done = ""
         elif all(calls):
             done = f"is called where the golden calls {_some(calls[1])}"
         else:
-            done = f"is called in the {('target', 'golden')[side]} only"
+            done = f"is called in the {sides[0]} only"
         takes = f"{how} {facts.op} takes in" if how == "returns what" else f"{how} {facts.op}"
         modules = self._runs.modules(op, side)
         there = facts.within[0] if facts.within else ""
         inside = f" (in {there})" if there and there not in modules else ""
-        detail = f"{done}, and {takes}{inside}: that call {because.statement}"
+        made = f"{done}, and {takes}{inside}" if done else f"{takes}{inside}, not so in the {sides[1]}"
+        detail = f"{made}: that call {because.statement}"
         names = {"target_only": calls[0], "golden_only": calls[1]}
         evidence: dict[str, float | int | str] = {name: _some(keys) for name, keys in names.items() if keys}
         if arguments:
@@ -119,12 +126,13 @@ class Tracing:
                 if not takes_in(run, key, value):
                     continue
                 names = ("target", "golden")
+                only = f"is called in the {names[side]} only, and " if self._is_alone(key, side) else ""
                 detail = (
-                    f"is called in the {names[side]} only, and takes in what {other} takes in in the "
-                    f"{names[1 - side]}: {facts.op} {node.because.statement}"
+                    f"{only}takes in what {other} takes in in the {names[1 - side]}: "
+                    f"{facts.op} {node.because.statement}"
                 )
-                only = {f"{names[side]}_only": key}
-                return self._moved(cause, key, side, Cause.ONE_SIDED, detail, node, **only)
+                evidence = {f"{names[side]}_only": key}
+                return self._moved(cause, key, side, Cause.ONE_SIDED, detail, node, **evidence)
         return None
 
     def _unseen(self, cause: Finding, node: Node) -> Finding | None:
@@ -153,8 +161,10 @@ class Tracing:
         elif any(own):
             code, side = Cause.ONE_SIDED, 0 if own[0] else 1
             key = own[side][0]
-            only = f"is called in the {('target', 'golden')[side]} only"
+            only = f"is called in the {SIDES[side]} only"
             done = f"is called where the golden calls {own[1][0]}" if all(own) else only
+            if not self._is_alone(key, side):
+                done = f"is called in another place in the {SIDES[1 - side]}"
             detail = f"{done}, and {op}, which takes in what comes of it, {differs}"
             evidence |= {name: own[n][0] for n, name in enumerate(("target_only", "golden_only")) if own[n]}
         else:
@@ -183,11 +193,25 @@ class Tracing:
         if not any(calls):
             return cause
         side = 0 if calls[0] else 1
-        key, only = calls[side][-1], f"is called in the {('target', 'golden')[side]} only"
+        key, only = calls[side][-1], f"is called in the {SIDES[side]} only"
         done = f"is called where the golden calls {_some(calls[1])}" if all(calls) else only
+        if not self._is_alone(key, side):
+            done = f"is called in another place in the {SIDES[1 - side]}"
         shown = shown_value(node.because.value)
         detail = f"{done}, beside {keys[0]}, which returns values that differ ({shown})"
         return self._moved(cause, key, side, Cause.ONE_SIDED, detail, node)
+
+    def _is_alone(self, op: str, side: int) -> bool:
+        """Return True if the runs call the API of an op unequally often in the module around it."""
+        module = self._runs.modules(op, side)[:1]
+        counts = [
+            sum(
+                kind_of(key) == kind_of(op) and self._runs.modules(key, n)[:1] == module
+                for key in run.names()
+            )
+            for n, run in enumerate(self._runs.both)
+        ]
+        return counts[0] != counts[1]
 
     def _around(self, side: int, op: str) -> Iterator[str]:
         """Yield the calls of one run only that stand around one of them, no other between, in order."""
@@ -232,7 +256,7 @@ class Tracing:
         run = self._runs.both[side]
         waiting = [(facts.golden or facts.op) if side else facts.op]
         seen: set[str] = set()
-        for _ in range(STEPS):
+        for _ in range(limits().followed):
             made = (key for op in waiting for key in producers(run, op).values())
             found = dict.fromkeys(key for key in made if key not in seen)
             seen.update(found)

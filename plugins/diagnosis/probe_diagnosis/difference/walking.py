@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from probe_diagnosis.answer.limits import limits
 from probe_diagnosis.difference.facts import DIFFERS, IN_REGION, Apart, OpFacts
 from probe_diagnosis.difference.reasons import Because, Cause
 
 OPTIMIZER = "optimizer"
 """Name that stands in place of a module for the step of an optimizer."""
-
-LARGE = 1e4
-"""Least size of a difference, as a multiple of rounding, that statistics can show to have gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,13 +233,18 @@ class Walker:
         return bool(self.nodes) and self.nodes[-1].facts.op in facts.within
 
 
+def is_large(value: Apart) -> bool:
+    """Return True for a difference so large that what agrees behind it shows that it has gone."""
+    return value.times(value.scale, value.noise) >= limits().gone
+
+
 def can_show_gone(node: Node) -> bool:
     """Return True if what agrees behind a difference shows that it had no effect.
 
     A small difference may vanish in statistics beside what is added to it; a large one does not.
     """
     value = node.because.value
-    return value.by != "statistics" or value.times(value.scale, value.noise) >= LARGE
+    return value.by != "statistics" or is_large(value)
 
 
 def worst_of(values: Iterable[Apart], noise: float, scale: float = 0.0) -> tuple[float, Apart | None]:
