@@ -139,6 +139,30 @@ def test_without_tensors_nothing_can_be_told(dump: Path, probe: Probe, tmp_path:
     assert probe("explain", dump, "-o", tmp_path / "again", "--fail-on", "suspect") == 1
 
 
+def attention_of_alike_tokens() -> None:
+    """Queries, keys and values that are nearly the same for all tokens, as in a net at the start of training."""
+    torch.manual_seed(3)
+    tensors = [torch.randn(1, 4, 1, 64) + 0.01 * torch.randn(1, 4, 256, 64) for _ in range(3)]
+    query, key, value = (tensor.requires_grad_() for tensor in tensors)
+    output = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+    (output * torch.randn(1, 4, 256, 64)).sum().backward()
+
+
+def test_attention_may_be_off_by_what_its_rounded_output_moves(probe: Probe, tmp_path: Path) -> None:
+    """Its backward reads the output that the forward rounded, and cancels it."""
+    dump = recorded_program(tmp_path / "run", attention_of_alike_tokens)
+    assert probe("explain", dump, "-o", tmp_path / "out") == 0
+    assert probe.out.startswith("WITHIN ROUNDING")
+    error = float(
+        rows(tmp_path / "out")["Functional.scaled_dot_product_attention.0.backward.output.0"]["Error"]
+    )
+    assert error > 1e-5  # more than 64 roundings of float32
+    spoil(dump, "Functional.scaled_dot_product_attention.0.backward.output.1", lambda tensor: tensor * 1.001)
+    assert probe("explain", dump, "-o", tmp_path / "wrong") == 0
+    (cause,) = explanation(tmp_path / "wrong")["causes"]
+    assert cause["op"] == "Functional.scaled_dot_product_attention.0.backward"
+
+
 def test_incomplete_asks_for_every_record(dump: Path, probe: Probe, tmp_path: Path) -> None:
     assert probe("explain", dump, "-o", tmp_path / "out", "--fail-on", "incomplete") == 1
     only = ("--only", "Functional.linear")
@@ -153,6 +177,7 @@ def test_mistakes(dump: Path, probe: Probe, tmp_path: Path) -> None:
     text = dump.read_text()
     dump.write_text(text.replace('"framework": "pytorch"', '"framework": "mindspore"'))
     assert probe("explain", dump, "-o", tmp_path / "out") == 2
+    assert "Calls of mindspore cannot be explained: its runner does not compute recorded calls" in probe.err
     dump.write_text(text.replace('"task": "tensor"', '"task": "statistics"'))
     assert probe("explain", dump, "-o", tmp_path / "out") == 2
     assert 'Record the run with "task": "tensor"' in probe.err

@@ -22,6 +22,7 @@ from probe_diagnosis.answer.rank import Found
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.collectives.calls import api_of, call_of
 from probe_diagnosis.difference.facts import Apart, apart
+from probe_diagnosis.difference.yardstick import with_floors
 from probe_diagnosis.frames import own_frame
 
 REGION = How.REGION
@@ -55,7 +56,7 @@ class Suspects:
         kept = self.facts
         kept.rank = op.rank
         self._is_shifted = self._is_shifted or op.shifted
-        values = [apart(row, line) for row, line in zip(rows, lines)]
+        values = with_floors(op.key, rows, [apart(row, line) for row, line in zip(rows, lines)])
         count, is_shifted = kept.tally.add, op.shifted
         for row, value in zip(rows, values):
             count(row, value, shifted=is_shifted)

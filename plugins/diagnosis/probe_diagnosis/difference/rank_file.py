@@ -21,6 +21,7 @@ from probe_core.flow.table import Table
 from probe_core.model import Cell, Level, Op, Reason, Record, Row, Side, Slot, Verdict
 from probe_diagnosis.collectives.calls import Call, Peer, api_of, apis, call_of
 from probe_diagnosis.difference.facts import DIFFERS, POLICY, SAME, Apart, OpFacts, apart
+from probe_diagnosis.difference.yardstick import with_floors
 
 NONE = "None"
 """Text for a value that is no transfer between two ranks."""
@@ -90,7 +91,7 @@ class RankFile:
 
     def _write(self, op: str, rows: Sequence[Row], within: Sequence[str]) -> None:
         """Append the entry of one op, which is within these modules."""
-        values = [apart(row) for row in rows]
+        values = with_floors(op, rows, [apart(row) for row in rows])
         head: dict[str, Any] = {"is_same": all(value.state != DIFFERS for value in values)}
         call = _call(op, rows)
         if call is not None:

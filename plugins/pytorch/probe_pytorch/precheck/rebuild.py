@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -57,7 +58,8 @@ class Rebuilder:
     """
 
     exact = False
-    """True to leave inputs in float32 as they are, where the pre-check rounds those of convolutions."""
+    """True to leave inputs as they are: not rounded for convolutions, as the pre-check does, and not copied,
+    so that nothing may write to them."""
 
     def __init__(self, tensors: Tensors, seed: int, most: int) -> None:
         self._tensors = tensors
@@ -115,7 +117,7 @@ class Rebuilder:
         return self._recorded(value._replace(data_name=name), dtype)
 
     def _recorded(self, value: Value, dtype: torch.dtype) -> torch.Tensor:
-        tensor = as_tensor(recorded_array(self._tensors, value))
+        tensor = as_tensor(recorded_array(self._tensors, value), copy=not self.exact)
         if tensor.dtype != dtype:
             raise Unbuildable(f"{value.data_name} holds {tensor.dtype} where {dtype} was recorded. SKIP.")
         return tensor
@@ -128,7 +130,7 @@ class Rebuilder:
     ) -> torch.Tensor | np.ndarray[Any, Any]:
         """Return a tensor or array argument in the form that the API accepts."""
         if leaf["type"] == "numpy.ndarray":
-            return self.tensor({**leaf, "dtype": f"torch.{leaf['dtype']}"}, place).numpy()
+            return self.tensor({**leaf, "dtype": f"torch.{leaf['dtype']}"}, place).clone().numpy()
         tensor = self.tensor(leaf, place)
         is_made_up = leaf.get("data_name") is None and _old_name(leaf) is None
         rule = rule_for(rules, api, at) if is_made_up else None
@@ -186,13 +188,23 @@ def _of_torch(text: str, kind: type) -> Any:
     return value
 
 
-def as_tensor(array: np.ndarray[Any, Any]) -> torch.Tensor:
-    """Return a tensor with a copy of an array; bfloat16 and float8 of ml_dtypes become torch's own.
+def as_tensor(array: np.ndarray[Any, Any], *, copy: bool = True) -> torch.Tensor:
+    """Return an array as a tensor; bfloat16 and float8 of ml_dtypes become torch's own.
+
+    Args:
+        array: The array.
+        copy: False for a tensor that shares the array's memory, which may be read-only.
 
     Raises:
         Unbuildable: torch has no such dtype.
     """
-    array = np.array(array, order="C")
+    array = np.array(array, order="C") if copy else np.asarray(array, order="C")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The given NumPy array is not writable", UserWarning)
+        return _shared(array)
+
+
+def _shared(array: np.ndarray[Any, Any]) -> torch.Tensor:
     if array.dtype.name in _VIEWED:
         stored, dtype = _VIEWED[array.dtype.name]
         return torch.from_numpy(array.view(stored)).view(dtype)

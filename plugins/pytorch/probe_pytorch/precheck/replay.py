@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -28,10 +29,12 @@ from probe_pytorch.precheck.raising import HALVES, Raising, float_dtypes, mapped
 from probe_pytorch.precheck.random_tensors import generator_for
 from probe_pytorch.precheck.rebuild import Arguments, Rebuilder
 from probe_pytorch.precheck.rules import rules
+from probe_pytorch.precheck.saved_results import moved_attention
 
 JUDGED = (torch.float32, *HALVES)
 """Dtypes whose results are computed again; there is none above float64 to compute its results in."""
 CPU = torch.device("cpu")
+ATTENTION = "scaled_dot_product_attention"
 
 RANDOM = "draws random numbers"
 NO_VALUES = "an input was recorded without its values"
@@ -132,6 +135,11 @@ def replay(call: RecordedCall, plan: Plan, rebuilder: RecordedOnly, seed: int | 
         generator = generator_for(seed, call.name)
         raising = Moved(raising.to, raising.first, generator)
         _move_numbers(arguments, generator)
+        own = [tensor.dtype for tensor in recorded if tensor is not None]
+        if call.api == ATTENTION and own:
+            plan = dataclasses.replace(
+                plan, function=moved_attention(plan.function, rounding_of(own[0]), generator)
+            )
     with_gradients = call.backward is not None and "out" not in arguments.keywords
     side = side_of(arguments, CPU, raising, with_gradients)
     collected: dict[int, torch.Tensor] = {}

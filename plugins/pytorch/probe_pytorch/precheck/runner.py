@@ -182,6 +182,8 @@ class PyTorchRunner:
         api = call.api
         if api in rules("not_run") and api != "to":
             raise NotRun(NOT_COMPUTED)
+        if "dropout" not in api and rules.is_random(api, _plain_keywords(call)):  # before tensors are read
+            raise NotRun(RANDOM)
         spec = self._references.get(call.name.rpartition(".")[0])
         reference = None if spec is None else spec.make()
         function, bench_function, _ = self._functions(call, reference)
@@ -328,6 +330,13 @@ def _is_drawn(api: str, arguments: Arguments) -> bool:
         for place, name, other in ((1, "p", 0.5), (2, "training", True))
     )
     return bool(share) and training is not False
+
+
+def _plain_keywords(call: Call) -> dict[str, Any]:
+    """Return the keywords of a call that are no tensors, as they were recorded."""
+    keywords = call.forward.get("input_kwargs")
+    leaves = keywords.items() if isinstance(keywords, Mapping) else ()
+    return {name: leaf.get("value") for name, leaf in leaves if isinstance(leaf, Mapping)}
 
 
 def _make_deterministic(api: str, arguments: Arguments) -> tuple[Message, ...]:

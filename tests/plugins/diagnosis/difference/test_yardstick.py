@@ -1,0 +1,106 @@
+"""Rounding of long sums: the measured floors, the constants that they justify, and what they change."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from probe_diagnosis.difference.yardstick import class_of, data, floor_of
+from probe_metrics.thresholds import thresholds
+from support.runs.answered import answered, back, call, normal
+
+from probe_core.model.answers import Answer
+
+ROOT = Path(__file__).parents[4]
+NORM, ROUNDED = "Functional.layer_norm.0.backward", "float16"
+NOISE = thresholds("drift")["noise"]
+LONG = 4096
+"""Number of summands up to which the constants of all classes but one hold."""
+CONSTANT = [name for name in data()["apis"] if name != "normalisation_backward"]
+
+
+def test_the_data_are_of_the_classes_and_lengths_that_are_calibrated() -> None:
+    spec = importlib.util.spec_from_file_location("calibrate", ROOT / "benchmarks" / "calibrate.py")
+    assert spec is not None and spec.loader is not None
+    calibrate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(calibrate)
+    assert list(data()["floors"]) == list(calibrate.CLASSES) and set(data()["apis"]) <= set(calibrate.CLASSES)
+    assert data()["lengths"] == list(calibrate.LENGTHS)
+    for name, (_, lengths) in calibrate.CLASSES.items():
+        for kind in calibrate.DTYPES:
+            found = data()["floors"][name][str(kind).removeprefix("torch.")]
+            assert len(found) == len(lengths) and all(0 <= floor < math.inf for floor in found)
+
+
+@pytest.mark.parametrize("name", CONSTANT)
+@pytest.mark.parametrize("kind", list(data()["eps"]))
+def test_the_constants_are_above_what_was_measured(name: str, kind: str) -> None:
+    """``drift.noise`` of the thresholds, which holds for calls of every class."""
+    for length in data()["lengths"]:
+        if length <= LONG:
+            assert floor_of(name, kind, length) < NOISE[kind] * data()["eps"][kind]
+
+
+def test_floors_grow_with_the_length_up_to_a_ceiling() -> None:
+    name = "normalisation_backward"
+    lengths = (1, 100, 5000, 2**16, 2**20)
+    floors = [floor_of(name, "float32", length) for length in lengths]
+    assert floors == sorted(floors) and floors[1] == floor_of(name, "float32", 256)
+    assert floors[-1] == pytest.approx(4 * floors[-2])
+    assert floor_of(name, "bfloat16", 2**20) == data()["ceiling"]
+    assert floor_of(name, "bfloat16", 4) <= 2 * data()["eps"]["bfloat16"]
+    assert floor_of(name, "float8_e5m2", 2**20) == 0
+
+
+@pytest.mark.parametrize(
+    ("op", "name"),
+    [
+        ("Functional.layer_norm.0.backward", "normalisation_backward"), ("Torch.sum.12.forward", "reduction"),
+        ("Tensor.__matmul__.0.backward", "matmul"), ("Torch.sum.0.backward", ""), ("Torch.exp.0.forward", ""),
+        ("Module.sum.Linear.forward.0", ""), ("Functional.embedding.0.backward", ""), ("", ""),
+    ],
+)  # fmt: skip
+def test_classes_go_by_api_and_direction(op: str, name: str) -> None:
+    assert class_of(op) == name
+
+
+def summed(given: Any, x: Any) -> Any:
+    """The gradient of a weight, added row by row in the dtype."""
+    return np.add.accumulate((given * x).astype(given.dtype), axis=0)[-1]
+
+
+def answer(directory: Path, gradients: tuple[Any, Any], rows: int, task: str, op: str = NORM) -> Answer:
+    given, x = normal(rows, 4, seed=1).astype(ROUNDED), normal(rows, 4, seed=2).astype(ROUNDED)
+    forward = op.replace("backward", "forward")
+    runs = [
+        {forward: call(x, out=x), op: back(given, [given, gradient]), "Torch.exp.0.forward": call(x, out=x)}
+        for gradient in gradients
+    ]
+    found = answered(directory, *runs, task).answer
+    assert found is not None
+    return found
+
+
+def test_sums_of_many_rows_in_another_order_agree(tmp_path: Path) -> None:
+    """They differ by more than 4 eps of float16, which is the limit of all other calls."""
+    rows = 16384
+    given, x = (np.abs(normal(rows, 4, seed=n)).astype(ROUNDED) / 64 for n in (1, 2))
+    order = np.random.default_rng(3).permutation(rows)
+    gradients = (summed(given, x), summed(given[order], x[order]))
+    apart = np.linalg.norm(np.subtract(*gradients, dtype=float)) / np.linalg.norm(gradients[1].astype(float))
+    assert NOISE[ROUNDED] * data()["eps"][ROUNDED] < apart
+    assert answer(tmp_path / "long", gradients, rows, "tensor").outcome.value == "AGREE"
+    for number, (count, op) in enumerate(((16, NORM), (rows, "Functional.other.0.backward"))):
+        found = answer(tmp_path / str(number), gradients, count, "tensor", op)
+        assert found.outcome.value != "AGREE" and found.causes[0].op == op
+
+
+@pytest.mark.parametrize("task", ["tensor", "statistics"])
+def test_more_than_the_floor_is_a_cause(task: str, tmp_path: Path) -> None:
+    gradient = np.array([1, -2, 3, 4], ROUNDED)
+    found = answer(tmp_path, (gradient * np.float16(1.15), gradient), 16384, task)
+    assert (found.outcome.value, found.causes[0].op) == ("DIVERGED", NORM)
