@@ -19,11 +19,31 @@ ENDS = 64
 
 @dataclass(slots=True)
 class Exchange:
-    """The calls by which one rank sent to another: their number, and that of those whose values differ."""
+    """Calls of one kind, or those by which one rank sent to another.
 
-    count: int = 0
+    Attributes:
+        sent: Number of calls on record at the sender, or of a collective call.
+        received: Number of calls on record at the receiver.
+        differing: Number of calls whose values differ.
+        apis: The names of the APIs.
+    """
+
+    sent: int = 0
+    received: int = 0
     differing: int = 0
     apis: dict[str, None] = field(default_factory=dict)
+
+    def add(self, call: CallDepth, *, sends: bool) -> None:
+        """Count a call."""
+        self.sent += sends
+        self.received += not sends
+        self.differing += _differs(call)
+        self.apis[call.api] = None
+
+    @property
+    def count(self) -> int:
+        """Number of calls; a record may lack those of one side."""
+        return max(self.sent, self.received)
 
     @property
     def names(self) -> str:
@@ -106,21 +126,14 @@ def _exchanges(step: str, ranks: Mapping[int, Sequence[CallDepth]]) -> Exchanges
         for call in calls:
             if call.is_collective:
                 group = ", ".join(map(str, call.group))
-                _count(groups.setdefault((call.api, group), Exchange()), call)
+                groups.setdefault((call.api, group), Exchange()).add(call, sends=True)
             for other in call.sends:
-                if other not in ranks:  # only the sender's record is there
-                    _count(table.setdefault((rank, other), Exchange()), call)
+                table.setdefault((rank, other), Exchange()).add(call, sends=True)
             for other in call.receives:
-                _count(table.setdefault((other, rank), Exchange()), call)
+                table.setdefault((other, rank), Exchange()).add(call, sends=False)
     ends = sorted({end for pair in table for end in pair})[:ENDS]
     kept = {pair: found for pair, found in sorted(table.items()) if set(pair) <= set(ends)}
     return Exchanges(step, ends, kept, dict(sorted(groups.items())))
-
-
-def _count(found: Exchange, call: CallDepth) -> None:
-    found.count += 1
-    found.differing += _differs(call)
-    found.apis[call.api] = None
 
 
 def _differs(call: CallDepth) -> bool:
