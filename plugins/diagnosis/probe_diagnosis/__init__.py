@@ -11,8 +11,16 @@ from probe_core.exports import exporter
 
 if TYPE_CHECKING:
     from probe_diagnosis.answer.answerer import whole_answer
+    from probe_diagnosis.answer.depth import CallDepth, depths
     from probe_diagnosis.frames import own_frame, own_frames
 
-__all__ = ["own_frame", "own_frames", "whole_answer"]
+__all__ = ["CallDepth", "depths", "own_frame", "own_frames", "whole_answer"]
 
-__getattr__ = exporter(__name__, {"answer.answerer": "whole_answer", "frames": "own_frame own_frames"})
+__getattr__ = exporter(
+    __name__,
+    {
+        "answer.answerer": "whole_answer",
+        "answer.depth": "CallDepth depths",
+        "frames": "own_frame own_frames",
+    },
+)

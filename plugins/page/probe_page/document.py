@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,18 +18,18 @@ from markupsafe import Markup
 
 from probe_core import __version__
 from probe_core.errors import printable
-from probe_core.model.answers import Answer
 from probe_core.model.report import Report
 from probe_page.columns import Columns
 from probe_page.drawing import packed
 from probe_page.head import Head, head_of
 from probe_page.language import words
 from probe_page.ops import Ops
+from probe_page.ranks import Exchanges
 from probe_page.rows import LEVELS
 
 SCRIPTS = (
     "base.js", "data.js", "rows.js", "pictures.js", "inputs.js", "details.js", "regions.js", "chart.js",
-    "tree.js", "main.js",
+    "tree.js", "ranks.js", "main.js",
 )  # fmt: skip
 """The parts of the script, in order."""
 
@@ -68,6 +69,7 @@ class Part:
         outcome: The verdict; empty without one.
         sentence: The verdict as a sentence, or the error.
         link: The path of its own page from this one; empty if there is none.
+        worst: The largest relative distance beyond rounding; 0 for none.
     """
 
     step: str
@@ -75,6 +77,19 @@ class Part:
     outcome: str
     sentence: str
     link: str
+    worst: float = 0.0
+
+    @property
+    def size(self) -> str:
+        """The largest distance beyond rounding, as text; empty for none."""
+        return "≠" if self.worst == math.inf else f"{self.worst:.2g}" if self.worst else ""
+
+    @property
+    def shade(self) -> int:
+        """The shade of that distance, from 1 to 5: a shade for two powers of ten."""
+        return (
+            5 if self.worst >= 1 else max(1, 5 + math.ceil(math.log10(self.worst) / 2)) if self.worst else 1
+        )
 
 
 def write_page(file: BinaryIO, document: Document) -> None:
@@ -91,14 +106,19 @@ def write_page(file: BinaryIO, document: Document) -> None:
         "limits": dict(document.limits),
         "mode": report.mode.value if report else "",
     }
-    file.write(_rendered(document.lang, head_of(report), data, blocks, ()))
+    file.write(_rendered(document.lang, head_of(report), data, blocks))
 
 
 def write_overview(
-    file: BinaryIO, lang: str, answer: Answer | None, target: str, golden: str, parts: Sequence[Part]
+    file: BinaryIO,
+    lang: str,
+    head: Head,
+    parts: Sequence[Part],
+    drawn: Mapping[str, Any] | None,
+    exchanges: Exchanges | None,
 ) -> None:
-    """Write the page over several comparisons."""
-    file.write(_rendered(lang, Head.of(answer, target, golden), None, {}, parts))
+    """Write the page over several comparisons, with the lines of their calls and who sent to whom."""
+    file.write(_rendered(lang, head, None, {}, parts, drawn, exchanges))
 
 
 def _index(columns: Columns) -> dict[str, Any]:
@@ -106,10 +126,20 @@ def _index(columns: Columns) -> dict[str, Any]:
 
 
 def _rendered(
-    lang: str, head: Head, data: dict[str, Any] | None, blocks: dict[str, list[str]], parts: Sequence[Part]
+    lang: str,
+    head: Head,
+    data: dict[str, Any] | None,
+    blocks: dict[str, list[str]],
+    parts: Sequence[Part] = (),
+    drawn: Mapping[str, Any] | None = None,
+    exchanges: Exchanges | None = None,
 ) -> bytes:
     style, script = asset("page.css"), "\n".join(map(asset, SCRIPTS))
     meta = {"lang": lang, "words": words(), **(data or {})}
+    if drawn is not None:
+        causes = head.answer.causes if head.answer is not None else ()
+        first = next((f"{cause.step} rank{cause.rank}".strip() for cause in causes), "")
+        meta |= {"lines": drawn, "causes": [cause.op for cause in causes], "first": first}
     page = _template().render(
         lang=lang,
         words=words(),
@@ -121,6 +151,8 @@ def _rendered(
         steps=list(dict.fromkeys(part.step for part in parts)),
         ranks=list(dict.fromkeys(part.name for part in parts)),
         cell={(part.step, part.name): part for part in parts},
+        lines=drawn,
+        exchanges=exchanges,
         version=__version__,
         style=Markup(style),
         script=Markup(script),

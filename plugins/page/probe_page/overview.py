@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,8 @@ from probe_core.plugins.protocols import Compared, Finished
 from probe_page.language import FORMAT
 
 if TYPE_CHECKING:
+    from probe_diagnosis import CallDepth
+
     from probe_core.plugins.protocols import Opened
     from probe_core.store.layout import RunPair
     from probe_page.document import Part
@@ -59,18 +61,30 @@ class Written:
 
 
 def _written(compared: Compared, lang: str) -> Path:
-    from probe_diagnosis import whole_answer
+    from probe_diagnosis import depths, whole_answer
 
     from probe_page.document import write_overview
+    from probe_page.head import Head
+    from probe_page.ranks import exchanges, lines
 
     plan = compared.plan
-    parts = [_part(one, plan.output) for one in compared.finished]
+    calls = [depths(one.report, one.pair.rank) if one.report else [] for one in compared.finished]
+    parts = [_part(one, plan.output, own) for one, own in zip(compared.finished, calls)]
+    answer = whole_answer(compared)
+    steps: dict[str, dict[int, list[CallDepth]]] = {}
+    for one, own in zip(compared.finished, calls):
+        steps.setdefault(one.pair.part, {}).setdefault(one.pair.rank, own)
+    first = answer.causes[0].step if answer is not None and answer.causes else ""
+    drawn = lines([(part.step, part.name, part.link, own) for part, own in zip(parts, calls) if own])
     make_directory(plan.output)
     file: AtomicFile | None = None
     try:
         file = AtomicFile(plan.output / f"compare_summary_{plan.time_stamp}.html")
         with file.temporary.open("wb") as stream:
-            write_overview(stream, lang, whole_answer(compared), str(plan.target), str(plan.golden), parts)
+            head = Head.of(answer, str(plan.target), str(plan.golden))
+            write_overview(
+                stream, lang, head, parts, drawn if drawn["lines"] else None, exchanges(steps, first)
+            )
         return file.commit()
     except OSError as error:
         if file is not None:
@@ -82,8 +96,9 @@ def _written(compared: Compared, lang: str) -> Path:
         raise
 
 
-def _part(one: Finished, output: Path) -> Part:
+def _part(one: Finished, output: Path, calls: Sequence[CallDepth]) -> Part:
     from probe_page.document import Part
+    from probe_page.ranks import worst
 
     report = one.report
     rank = f"rank{one.pair.rank}" + (" debug" if one.pair.target.name.startswith("debug") else "")
@@ -93,6 +108,5 @@ def _part(one: Finished, output: Path) -> Part:
     page = next((path for path in report.files if path.suffix == f".{FORMAT}"), None)
     link = quote(os.path.relpath(page, output).replace(os.sep, "/")) if page is not None else ""
     answer = report.answer
-    return Part(
-        one.pair.part, rank, answer.outcome.value if answer else "", answer.sentence if answer else "", link
-    )
+    outcome, sentence = (answer.outcome.value, answer.sentence) if answer is not None else ("", "")
+    return Part(one.pair.part, rank, outcome, sentence, link, worst(calls))

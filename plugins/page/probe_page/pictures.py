@@ -113,12 +113,12 @@ def _map(ranked: Array, shape: tuple[int, ...], every: int, noise: float) -> dic
     """Return the largest difference in each cell of a coarse map over the last two axes."""
     rows, width = ranked.shape
     height = shape[-2] if len(shape) > 1 else 1
-    columns, lines = min(CELLS, width), min(CELLS, height)
+    seen, place = np.unique(np.arange(rows) * every % height, return_inverse=True)
+    columns, lines = min(CELLS, width), min(CELLS, len(seen))  # every cell holds elements
     edges = np.arange(columns) * width // columns
     by_column = np.maximum.reduceat(ranked, edges, axis=1)
     cells = np.zeros((lines, columns))
-    line_of = (np.arange(rows) * every % height) * lines // height
-    np.maximum.at(cells, line_of, by_column)
+    np.maximum.at(cells, place.reshape(-1) * lines // len(seen), by_column)
     finite = cells[np.isfinite(cells)]
     top = float(finite.max(initial=0.0))
     floor = max(noise, top * DEEPEST)
@@ -137,7 +137,8 @@ def _worst(
     """Return the worst elements with their places and both values, the worst first."""
     flat = ranked.ravel()
     count = min(WORST, flat.size)
-    places = np.sort(np.argpartition(-flat, count - 1)[:count])
+    least = np.partition(flat, flat.size - count)[flat.size - count]
+    places = np.concatenate([np.flatnonzero(flat > least), np.flatnonzero(flat == least)[:count]])[:count]
     places = places[np.argsort(-flat[places], kind="stable")]
     found = []
     for place in places.tolist():

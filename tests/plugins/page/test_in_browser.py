@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from probe_pytorch.demo import unpack
 from support.browsers import Tab, browser  # noqa: F401
 from support.runs.hostile_runs import EVERYTHING, READABLE, make_hostile
-from support.runs.recorded import forward, tensor, write_run
+from support.runs.recorded import forward, scalar, tensor, write_run
 
 from probe_core.cli.main import run
 
@@ -276,3 +277,140 @@ def test_runs_that_agree(opened: Open, tmp_path: Path) -> None:
     tab = opened(compared(tmp_path / "run", tmp_path / "run", tmp_path / "out"))
     assert tab.page.inner_text("h1") == "AGREE" and tab.count() == 6
     assert tab.page.locator("#causes").count() == 0
+
+
+# -- pictures, regions, several ranks, print -----------------------------------------------------------
+
+
+def test_a_cause_and_its_row_have_pictures(demo: Path, opened: Open) -> None:
+    tab = opened(demo, f"#{CAUSE}")
+    for place in ("#causes .pictures", "#details .pictures"):
+        shown = tab.page.locator(f"{place} svg[role=img]")
+        assert shown.count() == 3 and tab.page.locator(f"{place} svg rect").count() > 10
+        assert all(one.get_attribute("aria-label") for one in shown.all())
+    assert "64 beyond rounding" in tab.page.inner_text("#details")
+    assert "No below 0.9" in tab.page.inner_text("#details .limit >> nth=0")
+    assert re.search(r"\[0, \d, \d\]", tab.page.locator("#details .sides-table").last.inner_text())
+    other = opened(demo, "#Functional.embedding.0.forward.output.0")
+    assert other.page.locator("#details .pictures").count() == 0
+
+
+def test_an_input_leads_to_the_call_that_returned_it(demo: Path, opened: Open) -> None:
+    tab = opened(demo, f"#{CAUSE}")
+    item = tab.page.locator("#details .values li", has_text="input.0").first
+    assert "← Torch.matmul.0.forward" in item.inner_text()
+    item.locator("a").last.click()
+    tab.wait_for(lambda: "Torch.matmul.0.forward" in tab.page.inner_text("#details h3"))
+
+
+def test_headings_sort_by_the_keyboard(demo: Path, opened: Open) -> None:
+    tab = opened(demo)
+    head = tab.page.get_by_role("columnheader", name="Verdict")
+    head.focus()
+    tab.page.keyboard.press("Enter")
+    tab.wait_for(
+        lambda: tab.page.get_by_role("columnheader", name="Verdict").get_attribute("aria-sort") != "none"
+    )
+
+
+def test_every_column_sorts(demo: Path, opened: Open) -> None:
+    tab = opened(demo)
+    tab.page.click("#columns summary")
+    for box in tab.page.locator("#columns input").all():
+        box.check()
+    count = tab.page.locator("#grid [role=columnheader]").count()
+    assert count > 25
+    for place in range(count):
+        tab.page.evaluate("(n) => document.querySelectorAll('#grid [role=columnheader]')[n].click()", place)
+        assert tab.count() == ROWS
+        sorted_by = tab.page.locator("#grid [aria-sort=ascending], #grid [aria-sort=descending]")
+        assert sorted_by.get_attribute("aria-colindex") == str(place + 1)
+
+
+def test_calls_that_do_not_line_up_stand_side_by_side(opened: Open, tmp_path: Path) -> None:
+    for side, between in (("t", ["fused"]), ("g", ["mul", "add", "tanh"])):
+        calls, value = {}, 1.0
+        for number, name in enumerate(["a", "b", *between, "c", "d"]):
+            value += 1 if number < 2 or name in "cd" else 3 / len(between)
+            calls[f"Torch.{name}.0.forward"] = forward(tensor(value=value - 1), output=[tensor(value=value)])
+        write_run(tmp_path / side, calls)
+    assert run(
+        ["compare", str(tmp_path / "t"), str(tmp_path / "g"), "-o", str(tmp_path / "o"), "--format", "html",
+         "--match", "align"]
+    ) == 0  # fmt: skip
+    tab = opened(next((tmp_path / "o").glob("compare_result*.html")))
+    lists = tab.page.locator("#regions ol").all_inner_texts()
+    assert [text.split("\n") for text in lists] == [
+        ["Torch.fused.0.forward"], ["Torch.mul.0.forward", "Torch.add.0.forward", "Torch.tanh.0.forward"]
+    ]  # fmt: skip
+    tree = tab.page.inner_text("#tree")
+    assert all(f"Torch.{name}.0 does not line up" in tree for name in ("fused", "mul", "add", "tanh"))
+    tab.page.select_option("#f-state", "s_region")
+    tab.wait_for(lambda: 0 < tab.count() < 10)
+    tab.page.locator("#regions a").last.click()
+    tab.page.wait_for_selector("#details:not([hidden])")
+    assert "Torch.tanh.0.forward" in tab.page.inner_text("#details")
+
+
+def test_calls_of_one_run_alone_stand_in_place(opened: Open, tmp_path: Path) -> None:
+    for side, names in (("t", "abde"), ("g", "abcd")):
+        calls = {f"Torch.{name}.0.forward": forward(tensor(), output=[tensor()]) for name in names}
+        write_run(tmp_path / side, calls)
+    tab = opened(compared(tmp_path / "t", tmp_path / "g", tmp_path / "o"))
+    leaves = [" ".join(text.split()) for text in tab.page.locator("#tree .leaf").all_inner_texts()]
+    assert leaves == [
+        "Torch.a.0", "Torch.b.0", "Torch.c.0 only in the golden", "Torch.d.0", "Torch.e.0 only in the target"
+    ]  # fmt: skip
+    assert all(leaf.bounding_box()["x"] > 0 for leaf in tab.page.locator("#tree .leaf").all())
+
+
+def test_the_page_over_ranks_draws_a_line_for_each(opened: Open, tmp_path: Path) -> None:
+    for rank in range(3):
+        for side in ("t", "g"):
+            calls = {}
+            for number in range(20):
+                off = 1.5 if side == "t" and rank == 1 and number >= 9 else 1.0
+                calls[f"Torch.a.{number}.forward"] = forward(tensor(), output=[tensor(value=off)])
+            calls["Distributed.send.0.forward"] = forward(tensor(), scalar((rank + 1) % 3))
+            write_run(tmp_path / side / "step0" / f"rank{rank}", calls)
+    out = tmp_path / "o"
+    assert run(["compare", str(tmp_path / "t"), str(tmp_path / "g"), "-o", str(out), "--format", "html"]) == 0
+    tab = opened(next(out.glob("compare_summary_*.html")))
+    assert tab.page.locator("#ranks-legend input").count() == 3
+    canvas = tab.page.locator("#ranks-chart")
+    canvas.focus()
+    tab.page.keyboard.press("Home")
+    assert "rank0 · Torch.a.0.forward" in tab.page.inner_text("#ranks-note")
+    before = tab.page.evaluate("many.spots.length")
+    tab.page.locator("#ranks-legend input").nth(2).uncheck()
+    assert tab.page.evaluate("many.spots.length") < before
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    tab.page.mouse.move(box["x"] + 200, box["y"] + 60)
+    tab.page.mouse.down()
+    tab.page.mouse.move(box["x"] + 500, box["y"] + 60, steps=4)
+    tab.page.mouse.up()
+    assert tab.page.is_enabled("#ranks-reset") and tab.page.evaluate("many.to - many.from") < 15
+    tab.page.keyboard.press("Escape")
+    assert tab.page.is_disabled("#ranks-reset")
+    cells = [
+        " ".join(text.split())
+        for text in tab.page.locator("#ranks table.heat").first.locator("td").all_inner_texts()
+    ]
+    assert cells == ["AGREE", "DIVERGED 0.5", "AGREE"]
+    sent = tab.page.locator("#ranks table.heat").last.locator("td[title]")
+    assert sent.all_inner_texts() == ["1", "1", "1"] and sent.first.get_attribute("title") == "send"
+    tab.page.click("#theme")
+    tab.page.click("#lang")
+    assert tab.page.evaluate("document.documentElement.scrollWidth") <= 1280
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_print_is_light_and_shows_what_matters(scheme: str, demo: Path, opened: Open) -> None:
+    tab = opened(demo, scheme=scheme)
+    tab.page.emulate_media(media="print", color_scheme=scheme)
+    assert tab.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    for shown in ("#verdict", "#causes .code", "#causes .bars", "#causes .pictures", "#chart"):
+        assert tab.page.is_visible(shown), shown
+    for hidden in (".top", "#filters", "#tree", "#grid-help", "#columns"):
+        assert not tab.page.is_visible(hidden), hidden

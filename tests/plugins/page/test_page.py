@@ -175,7 +175,7 @@ def test_every_text_has_both_languages_and_is_used() -> None:
     for key, texts in words().items():
         assert set(texts) == {"en", "zh"} and all(texts.values()), key
         made = key.startswith(("column ", "means_", "bar_", "s_")) or key.endswith("_level")
-        assert made or f'"{key}"' in sources, key
+        assert made or f'"{key}"' in sources, f"{key} is not used"
     for key in re.findall(r"\btext\(\"(\w+)\"", sources) + re.findall(r't\("(\w+)"\)', asset("page.html")):
         assert key in words(), key
 

@@ -5,6 +5,7 @@ function setUpButtons() {
     language = language === "en" ? "zh" : "en";
     byId("lang").textContent = language === "zh" ? "English" : "中文";
     translate();
+    if (meta.lines) drawRanks();
     if (rows && grid.shown) {
       setUpChoices();
       redraw();
@@ -19,13 +20,13 @@ function setUpButtons() {
     const root = document.documentElement;
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
-    if (rows && grid.shown) drawChart();
+    redrawCharts();
   });
   for (const button of document.querySelectorAll(".do-copy"))
     button.addEventListener("click", () => copy(button.previousElementSibling.textContent, button));
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { if (rows && grid.shown) drawChart(); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redrawCharts);
   /* Print is always light: the picture of the chart follows. */
-  for (const event of ["beforeprint", "afterprint"]) addEventListener(event, () => { if (rows && grid.shown) drawChart(); });
+  for (const event of ["beforeprint", "afterprint"]) addEventListener(event, redrawCharts);
   document.addEventListener("keydown", (event) => {
     const field = event.target.closest("input, select, textarea");
     if (event.key === "/" && !field && byId("f-name")) {
@@ -33,6 +34,11 @@ function setUpButtons() {
       byId("f-name").focus();
     } else if (event.key === "Escape" && byId("details") && !byId("details").hidden && !field) hideDetails();
   });
+}
+
+function redrawCharts() {
+  if (meta.lines) drawRanks();
+  if (rows && grid.shown && ops.length) drawChart();
 }
 
 /** Go to the row that the address names. */
@@ -50,7 +56,11 @@ function follow() {
 
 async function start() {
   setUpButtons();
-  if (!meta.rows) return;
+  if (meta.lines) setUpRanks();
+  if (!meta.rows) {
+    document.documentElement.dataset.ready = "1";
+    return;
+  }
   const loading = document.querySelector(".loading");
   if (typeof DecompressionStream === "undefined") {
     loading.textContent = text("too_old");

@@ -27,10 +27,11 @@ function sidesOf(group) {
       if (opOf(row) !== op) continue;
       columns.forEach((column, side) => {
         const name = column < 0 ? "N/A" : rows.value(column, row);
-        if (name !== "N/A" && name !== "" && !sides[side].has(opIn(name))) sides[side].set(opIn(name), row);
+        const key = opIn(name);
+        if (name !== "N/A" && name !== "" && !(sides[side].get(key) <= row)) sides[side].set(key, row);
       });
     }
-  return sides;
+  return sides.map((side) => new Map([...side].sort((one, other) => one[1] - other[1])));
 }
 
 function setUpRegions() {

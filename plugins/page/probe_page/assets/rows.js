@@ -331,6 +331,7 @@ function activate(place, open = false) {
 }
 
 function onKey(event) {
+  if (event.target !== byId("grid")) return; /* a heading */
   const page = Math.max(1, Math.floor(byId("grid").clientHeight / HEIGHT) - 2);
   const moves = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -Infinity, End: Infinity };
   if (event.key in moves && !event.altKey && !event.ctrlKey && !event.metaKey) {

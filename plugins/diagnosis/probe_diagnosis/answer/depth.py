@@ -1,0 +1,77 @@
+"""The distance of each call of a rank, and the ranks that it exchanged values with, for pictures of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from probe_core.model.report import Report
+from probe_diagnosis.answer.suspects import Suspects
+from probe_diagnosis.collectives.calls import Call, Flow
+from probe_diagnosis.difference.facts import UNJUDGED, Apart, OpFacts
+from probe_diagnosis.difference.search import in_time
+
+
+class CallDepth(NamedTuple):
+    """A call of one rank.
+
+    Attributes:
+        op: Its key.
+        distance: The largest relative distance of what it returns; inf for one without a size, None if
+            nothing that it returns was judged.
+        noise: The largest relative distance that rounding explains.
+        api: The name of the communication API; empty for any other call.
+        sends: The ranks that it sends values to; empty for a call without a direction.
+        receives: The ranks that it receives values from.
+        group: The ranks that take part in a collective call; empty for the default group.
+        is_collective: True if all ranks of the group send to all.
+    """
+
+    op: str
+    distance: float | None
+    noise: float
+    api: str = ""
+    sends: tuple[int, ...] = ()
+    receives: tuple[int, ...] = ()
+    group: tuple[int, ...] = ()
+    is_collective: bool = False
+
+
+def depths(report: Report, rank: int) -> list[CallDepth]:
+    """Return the calls of a rank in the order of time; none if this kit did not look for suspects."""
+    if not isinstance(report.finder, Suspects):
+        return []
+    return [_depth(facts, rank) for facts in in_time(report.finder.facts.ops)]
+
+
+def _depth(facts: OpFacts, rank: int) -> CallDepth:
+    judged = [value for value in facts.outputs() if value.state != UNJUDGED]
+    distance = max(map(_relative, judged), default=None)
+    noise = max((value.noise for value in judged), default=0.0)
+    call = facts.call
+    if call is None or call.api.flow is Flow.NONE:
+        return CallDepth(facts.op, distance, noise)
+    sends, receives = tuple(_ends(call, rank, True)), tuple(_ends(call, rank, False))
+    return CallDepth(
+        facts.op, distance, noise, call.api.name, sends, receives, call.group, call.api.flow is Flow.ALL
+    )
+
+
+def _relative(value: Apart) -> float:
+    if not value.distance:
+        return 0.0
+    return value.distance / value.scale if value.scale else math.inf
+
+
+def _ends(call: Call, rank: int, sends: bool) -> Iterator[int]:
+    """Yield the ranks at the other end of a call with a direction."""
+    yield from (peer.rank for peer in call.peers if peer.sends is sends)
+    if call.root is None or call.api.flow not in (Flow.FROM_ROOT, Flow.TO_ROOT):
+        return
+    from_root = call.api.flow is Flow.FROM_ROOT
+    if rank == call.root:
+        if sends is from_root:
+            yield from (other for other in call.group if other != rank)
+    elif sends is not from_root:
+        yield call.root

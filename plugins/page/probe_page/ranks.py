@@ -1,0 +1,144 @@
+"""Pictures over several ranks and steps: the distance of their calls, and the values they exchanged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from probe_diagnosis import CallDepth
+
+POINTS = 400
+"""Largest number of points of a line; of longer runs each stands for several calls, at the worst of them."""
+LINES = 128
+"""Largest number of lines."""
+ENDS = 64
+"""Largest number of ranks whose exchanges are shown."""
+
+
+@dataclass(slots=True)
+class Exchange:
+    """Calls of one kind, or those by which one rank sent to another.
+
+    Attributes:
+        sent: Number of calls on record at the sender, or of a collective call.
+        received: Number of calls on record at the receiver.
+        differing: Number of calls whose values differ.
+        apis: The names of the APIs.
+    """
+
+    sent: int = 0
+    received: int = 0
+    differing: int = 0
+    apis: dict[str, None] = field(default_factory=dict)
+
+    def add(self, call: CallDepth, *, sends: bool) -> None:
+        """Count a call."""
+        self.sent += sends
+        self.received += not sends
+        self.differing += _differs(call)
+        self.apis[call.api] = None
+
+    @property
+    def count(self) -> int:
+        """Number of calls; a record may lack those of one side."""
+        return max(self.sent, self.received)
+
+    @property
+    def names(self) -> str:
+        """The names of the APIs."""
+        return ", ".join(self.apis)
+
+
+@dataclass(frozen=True, slots=True)
+class Exchanges:
+    """The values that ranks of one step sent to each other.
+
+    Attributes:
+        step: The directory of the step.
+        ranks: The ranks.
+        table: The exchanges by sender and receiver.
+        groups: The collective calls: their names, the group as text, and how often each was called.
+    """
+
+    step: str
+    ranks: Sequence[int]
+    table: Mapping[tuple[int, int], Exchange]
+    groups: Mapping[tuple[str, str], Exchange]
+
+
+def worst(calls: Sequence[CallDepth]) -> float:
+    """Return the largest distance beyond rounding; 0 for none."""
+    return max((call.distance for call in calls if _differs(call) and call.distance is not None), default=0.0)
+
+
+def lines(ranks: Sequence[tuple[str, str, str, Sequence[CallDepth]]]) -> dict[str, Any]:
+    """Return the lines of the chart as JSON data.
+
+    Args:
+        ranks: The step and the name of each rank, the link to its page, and its calls.
+
+    Returns:
+        ``ops``: keys of calls; ``lines``: for each its ``name``, its ``place`` among the steps and among the
+        ranks, its ``link``, number of ``calls``, and
+        ``points``: place, number of the key, distance (null for one without a size), what rounding explains.
+    """
+    names: dict[str, int] = {}
+    shown = []
+    steps = list(dict.fromkeys(step for step, _, _, _ in ranks))
+    every = list(dict.fromkeys(rank for _, rank, _, _ in ranks))
+    for step, rank, link, calls in ranks[:LINES]:
+        size = max(1, math.ceil(len(calls) / POINTS))
+        points = []
+        for start in range(0, len(calls), size):
+            judged = [
+                (place, call)
+                for place, call in enumerate(calls[start : start + size], start)
+                if call.distance is not None
+            ]
+            if judged:
+                place, call = max(judged, key=lambda item: (item[1].distance or 0.0, -item[0]))
+                number = names.setdefault(call.op, len(names))
+                distance = call.distance or 0.0
+                points.append([place, number, _short(distance), _short(call.noise)])
+        place_of = [steps.index(step), every.index(rank)]
+        shown.append(
+            {"name": f"{step} {rank}".strip(), "place": place_of, "link": link, "calls": len(calls),
+             "points": points}
+        )  # fmt: skip
+    return {"ops": list(names), "lines": shown, "left": max(0, len(ranks) - LINES)}
+
+
+def exchanges(steps: Mapping[str, Mapping[int, Sequence[CallDepth]]], first: str) -> Exchanges | None:
+    """Return the exchanges of the step ``first``, or of the first step with any; None without any."""
+    for step in sorted(steps, key=lambda step: step != first):
+        found = _exchanges(step, steps[step])
+        if found.table or found.groups:
+            return found
+    return None
+
+
+def _exchanges(step: str, ranks: Mapping[int, Sequence[CallDepth]]) -> Exchanges:
+    table: dict[tuple[int, int], Exchange] = {}
+    groups: dict[tuple[str, str], Exchange] = {}
+    for rank, calls in ranks.items():
+        for call in calls:
+            if call.is_collective:
+                group = ", ".join(map(str, call.group))
+                groups.setdefault((call.api, group), Exchange()).add(call, sends=True)
+            for other in call.sends:
+                table.setdefault((rank, other), Exchange()).add(call, sends=True)
+            for other in call.receives:
+                table.setdefault((other, rank), Exchange()).add(call, sends=False)
+    ends = sorted({end for pair in table for end in pair})[:ENDS]
+    kept = {pair: found for pair, found in sorted(table.items()) if set(pair) <= set(ends)}
+    return Exchanges(step, ends, kept, dict(sorted(groups.items())))
+
+
+def _differs(call: CallDepth) -> bool:
+    return call.distance is not None and call.distance > call.noise
+
+
+def _short(value: float) -> float | None:
+    return float(f"{value:.4g}") if math.isfinite(value) else None
