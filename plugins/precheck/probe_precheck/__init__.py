@@ -37,7 +37,15 @@ if TYPE_CHECKING:
         unknown_function,
         unlisted,
     )
-    from probe_precheck.protocols import Reference, Replayer, Runner, SoloRule, Standard, StatusRule
+    from probe_precheck.protocols import (
+        Reference,
+        Replayer,
+        ResultOption,
+        Runner,
+        SoloRule,
+        Standard,
+        StatusRule,
+    )
     from probe_precheck.rebuild import (
         Range,
         Unbuildable,
@@ -102,6 +110,7 @@ __all__ = [
     "ReferenceSpec",
     "Replay",
     "Replayer",
+    "ResultOption",
     "Results",
     "Rules",
     "Runner",
@@ -161,7 +170,7 @@ __getattr__ = exporter(
         "model": "BACKWARD FORWARD NEEDS_NONE NOT_RECORDED Array Call Judged Judgement Message "
         "NotRun Numbers Outcome Output Outputs Skipped Status UnusableCell one_line "
         "plain_output unknown_function unlisted",
-        "protocols": "Reference Replayer Runner SoloRule Standard StatusRule",
+        "protocols": "Reference Replayer ResultOption Runner SoloRule Standard StatusRule",
         "rebuild": "Range Unbuildable Walk arguments_of common_value described_leaves is_recorded "
         "limit_size most_bytes need_finite never_random range_of recorded_array "
         "seed_at value_of",
