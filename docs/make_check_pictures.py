@@ -76,7 +76,7 @@ def main() -> None:
             "page-ranks": (ranks(Path("ranks")), "#charts"),
         }
         for name, (path, part) in pages.items():
-            page = browser.new_page(viewport={"width": 1100, "height": 760}, reduced_motion="reduce")
+            page = browser.new_page(viewport={"width": 1100, "height": 1000}, reduced_motion="reduce")
             page.goto(path.resolve().as_uri())
             page.wait_for_selector("html[data-ready]")
             page.eval_on_selector(part, "(element) => element.scrollIntoView()")

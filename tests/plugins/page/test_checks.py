@@ -9,25 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_precheck import Results, read_check
 from support.pages import Page, data_of, hash_of
 from support.runs.checked_files import (
-    APIS,
-    CALLS,
-    SKIPPED,
     STATUSES,
-    TIME,
     TO_CHECK,
-    WRONG,
     details_of,
     write_check,
 )
 from support.runs.hostile_runs import EVERYTHING
 from support.runs.precheck_runs import some_calls
 from support.runs.recorded import write_run
-
-from probe_core.errors import UserError
-from probe_core.plugins.manager import Manager
 
 
 @pytest.fixture
@@ -39,55 +30,6 @@ def compared(probe: Any, tmp_path: Path) -> Path:
     (page,) = (tmp_path / "out").glob("*.html")
     assert f"wrote {page}" in probe.out
     return page
-
-
-# -- the files, read back ---------------------------------------------------------------------------
-
-
-def test_the_first_stage_is_read_back(tmp_path: Path) -> None:
-    check = read_check(Results(write_check(tmp_path)), Manager())
-    assert check.stage == 1 and check.has_details and len(check.calls) == len(APIS) * CALLS
-    wrong = next(call for call in check.calls if call.name == WRONG)
-    assert (wrong.forward, wrong.backward) == ("error", "error") and "too large" in wrong.message[0]
-    assert [output.name for output in wrong.outputs] == ["forward.output.0", "backward.output.0"]
-    measure = wrong.outputs[0].measures["max_relative_error"]
-    assert measure.device == pytest.approx(0.4) and measure.trusted is None and measure.ratio is None
-    skipped = next(call for call in check.calls if call.name == SKIPPED)
-    assert skipped.outputs == [] and skipped.backward == ""
-
-
-def test_both_devices_of_the_second_stage_are_read_back(compared: Path, tmp_path: Path) -> None:
-    (result,) = (tmp_path / "out").glob("*_result_*.csv")
-    npu, gpu = (tmp_path / side / f"accuracy_checking_details_{TIME}.csv" for side in ("npu", "gpu"))
-    check = read_check(Results(result, npu, gpu), Manager())
-    assert check.stage == 2
-    output = next(call for call in check.calls if call.name == WRONG).outputs[0]
-    measure = output.measures["max_relative_error"]
-    assert measure.device == pytest.approx(0.4) and measure.trusted == pytest.approx(2e-6)
-    assert measure.ratio == pytest.approx(2e5) and measure.verdict == "error"
-    assert output.standard == ("Benchmark Ratio", "标杆比对法") and output.dtype == "torch.float32"
-    alone = read_check(Results(result), Manager())
-    measure = (
-        next(call for call in alone.calls if call.name == WRONG).outputs[0].measures["max_relative_error"]
-    )
-    assert measure.device is None and measure.ratio == pytest.approx(2e5)
-
-
-@pytest.mark.parametrize("cut", [1, 10])
-def test_a_file_that_is_being_written_is_read_up_to_its_last_row(cut: int, tmp_path: Path) -> None:
-    result = write_check(tmp_path)
-    for path in (result, details_of(result)):
-        path.write_bytes(path.read_bytes()[:-cut])
-    assert len(read_check(Results(result), Manager()).calls) == len(APIS) * CALLS - 1
-
-
-def test_what_is_no_result_is_said(tmp_path: Path) -> None:
-    result = write_check(tmp_path)
-    with pytest.raises(UserError, match="no name of a pre-check's result"):
-        read_check(Results(details_of(result)), Manager())
-    result.write_text("a,b\n1,2\n")
-    with pytest.raises(UserError, match="no column for backward"):
-        read_check(Results(result), Manager())
 
 
 # -- the page ---------------------------------------------------------------------------------------
