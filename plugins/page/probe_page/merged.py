@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 START = "multi_ranks_compare_merge_"
 NAME = "NPU Name"
 SPLIT = "_part_"
-"""What stands between the metric and the number of a sheet that holds a part of its rows."""
+"""Text between the metric and the number in the title of a sheet that holds a part of its rows."""
 AGAIN = "Give the directory that probe merge-result wrote to."
 
 

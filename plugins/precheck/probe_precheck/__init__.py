@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Outcome,
         Output,
         Outputs,
+        Results,
         Skipped,
         Status,
         UnusableCell,
@@ -72,7 +73,6 @@ if TYPE_CHECKING:
     from probe_precheck.tables import COMPARE_DETAILS, NUMBERS, Column
     from probe_precheck.written import (
         Measure,
-        Results,
         WrittenCall,
         WrittenCheck,
         WrittenOutput,
@@ -168,7 +168,7 @@ __getattr__ = exporter(
         "checking": "runner_of",
         "fitting": "Given rule_for size_of",
         "model": "BACKWARD FORWARD NEEDS_NONE NOT_RECORDED Array Call Judged Judgement Message "
-        "NotRun Numbers Outcome Output Outputs Skipped Status UnusableCell one_line "
+        "NotRun Numbers Outcome Output Outputs Results Skipped Status UnusableCell one_line "
         "plain_output unknown_function unlisted",
         "protocols": "Reference Replayer ResultOption Runner SoloRule Standard StatusRule",
         "rebuild": "Range Unbuildable Walk arguments_of common_value described_leaves is_recorded "
@@ -181,6 +181,6 @@ __getattr__ = exporter(
         "specs": "ReferenceSpec RunnerSpec StandardSpec StatusRuleSpec",
         "supervisor": "Job Lost supervise",
         "tables": "COMPARE_DETAILS NUMBERS Column",
-        "written": "Measure Results WrittenCall WrittenCheck WrittenOutput is_result read_check",
+        "written": "Measure WrittenCall WrittenCheck WrittenOutput is_result read_check",
     },
 )

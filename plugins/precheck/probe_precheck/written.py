@@ -5,7 +5,7 @@ Both stages are read, in either language, as probe or msprobe wrote them (docs/s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from probe_core.errors import UserError
 from probe_core.plugins.manager import Manager
 from probe_precheck.comparison import RESULT_NAME as COMPARED_NAME
 from probe_precheck.csvfile import Table, read_table
+from probe_precheck.model import Results
 from probe_precheck.results import RESULT_NAME, api_of
 from probe_precheck.specs import StandardSpec, StatusRuleSpec
 from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, DETAILS, NUMBERS, RESULT, Column
@@ -44,23 +45,6 @@ FACTS = frozenset({
     "algorithm",
 })  # fmt: skip
 """Columns of the details that hold no number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Results:
-    """Files of a pre-check that has ended.
-
-    Attributes:
-        result: The result csv of either stage.
-        npu: The details of the device, if a second stage read them.
-        gpu: The details of the trusted device, if a second stage read them.
-        again: Returns the command that repeats a call; None if the run is not known.
-    """
-
-    result: Path
-    npu: Path | None = None
-    gpu: Path | None = None
-    again: Callable[[str], str] | None = None
 
 
 class Measure(NamedTuple):
