@@ -192,7 +192,10 @@ def answer_schema() -> str:
     rank = schema["properties"]["steps"]["items"]["properties"]["ranks"]["items"]["properties"]
     rank["verdict"] = {"enum": [*choices["verdict"], None], "description": told["ranks[]"]}
     rank["error"] = {"type": "string", "description": "the reason, of a rank that could not be compared"}
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": f"Answer of probe, schema {SCHEMA}"}
+    head = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"Answer of probe, schema {SCHEMA}",
+    }
     return json.dumps({**head, **schema}, indent=1, ensure_ascii=False)
 
 
@@ -212,7 +215,9 @@ def filled() -> dict[str, Any]:
     """Return the content of an answer file in which every field holds something."""
     cause = Finding("op", "row", Reason("argument", "…"), {"a": 1}, "1", ("module",), "where", "step0", 0,
                     ("later",), 1, ("same",))  # fmt: skip
-    answer = Answer(Outcome.DIVERGED, "…", (cause,), Coverage(1, 1, {"empty": 1}), ("…",), ("…",), ("…",), {"path": "…"})
+    answer = Answer(
+        Outcome.DIVERGED, "…", (cause,), Coverage(1, 1, {"empty": 1}), ("…",), ("…",), ("…",), {"path": "…"}
+    )
     with tempfile.TemporaryDirectory() as directory:
         plan = Plan(Path("target"), Path("golden"), Path(directory), "20260101000000")
         pair = RunPair(Path("target/dump.json"), Path("golden/dump.json"))

@@ -10,6 +10,24 @@ from typing import Any
 
 import pytest
 
+CONTRAST = """() => {
+  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+  const light = (rgb) => rgb.slice(0, 3).map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
+  const ground = (element) => { for (let e = element; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c.length === 3 || c[3] === 1) return c; } return [255, 255, 255]; };
+  const poor = [];
+  for (const element of document.querySelectorAll("body *")) {
+    if (!element.checkVisibility() || element.disabled || !["", ...element.childNodes].some((n) => n.nodeType === 3 && n.data.trim())) continue;
+    if (["SCRIPT", "STYLE", "OPTION", "DATALIST"].includes(element.tagName)) continue;
+    const style = getComputedStyle(element);
+    const [a, b] = [light(parse(style.color)), light(ground(element))].sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 4.5) poor.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)} ${element.textContent.slice(0, 30)}`);
+  }
+  return [...new Set(poor)];
+}"""
+"""Script that returns the elements whose text has less contrast than WCAG AA asks for."""
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
@@ -118,3 +136,27 @@ def browser() -> Iterator[Any]:
         opened = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
         yield UsedBrowser(opened)
         opened.close()
+
+
+Open = Callable[..., Tab]
+
+
+@pytest.fixture
+def opened(browser: Any) -> Iterator[Open]:
+    """``opened(path)``: the page in a tab; in the end, nothing went wrong in any."""
+    tabs: list[Tab] = []
+    contexts: list[Any] = []
+
+    def open_page(path: Path, anchor: str = "", width: int = 1280, scheme: str = "light") -> Tab:
+        size = {"width": width, "height": 900}
+        contexts.append(
+            browser.new_context(viewport=size, color_scheme=scheme, offline=True, reduced_motion="reduce")
+        )
+        tabs.append(Tab(contexts[-1], path, anchor))
+        return tabs[-1]
+
+    yield open_page
+    for tab in tabs:
+        tab.check()
+    for context in contexts:
+        context.close()

@@ -93,3 +93,9 @@ class Page(HTMLParser):
 def hash_of(text: str) -> str:
     """Return the source expression that admits an inline element with this text."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def data_of(path: Path) -> Any:
+    """Return the data that the script of a page of a pre-check or of merged ranks reads."""
+    (text,) = re.findall(r'id="data">([^<]*)<', path.read_text("utf-8"))
+    return json.loads(zlib.decompress(base64.b64decode(text)))

@@ -6,12 +6,14 @@ import math
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probe_core.cli import console
 from probe_core.errors import printable
 from probe_page.language import LANGUAGES
+from probe_page.sheet import coded, shown_cell, write_sheet
 
 if TYPE_CHECKING:
     from probe_precheck import Measure, Results, WrittenCall, WrittenCheck, WrittenOutput
@@ -39,8 +41,6 @@ def write_check(results: Results, manager: Manager, lang: str = "en") -> Path:
         UserError: The result cannot be read, or the page cannot be written.
     """
     from probe_precheck import read_check
-
-    from probe_page.sheet import write_sheet
 
     check = read_check(results, manager)
     calls = [_status_of(call) for call in check.calls]
@@ -134,8 +134,6 @@ def _number(measure: Measure | None) -> float | None:
 
 def _data(check: WrittenCheck, again: Callable[[str], str]) -> dict[str, Any]:
     """Return the calls, outputs and measures as columns."""
-    from probe_page.sheet import coded
-
     calls = check.calls
     outputs = [output for call in calls for output in call.outputs]
     return {
@@ -160,7 +158,7 @@ def _data(check: WrittenCheck, again: Callable[[str], str]) -> dict[str, Any]:
             "shape": coded([output.shape for output in outputs]),
             "standard": _in_both([output.standard for output in outputs]),
             "message": _in_both([output.message for output in outputs]),
-            "distance": [_cell(_distance(output)) for output in outputs],
+            "distance": [shown_cell(_distance(output)) for output in outputs],
         },
         "measures": _measures(check, outputs),
     }
@@ -168,8 +166,6 @@ def _data(check: WrittenCheck, again: Callable[[str], str]) -> dict[str, Any]:
 
 def _in_both(texts: Sequence[tuple[str, str]]) -> dict[str, Any]:
     """Return texts in English and in Chinese as columns."""
-    from probe_page.sheet import coded
-
     return {lang: coded([text[place] for text in texts]) for place, lang in enumerate(LANGUAGES)}
 
 
@@ -179,18 +175,11 @@ def _measures(check: WrittenCheck, outputs: Sequence[WrittenOutput]) -> list[dic
     for key in dict.fromkeys(key for output in outputs for key in output.measures):
         own = [output.measures.get(key) for output in outputs]
         english, chinese = check.titles.get(key, (key, key))
-        cells = {
-            name: [None if one is None else _cell(getattr(one, name)) for one in own]
-            for name in ("device", "trusted", "ratio", "verdict")
-        }
-        found.append(
-            {"key": key, "en": printable(english, 100), "zh": printable(chinese, 100)}
-            | {name: column for name, column in cells.items() if any(cell is not None for cell in column)}
-        )
+        measure: dict[str, Any] = {"key": key, "en": printable(english, 100), "zh": printable(chinese, 100)}
+        for name in ("device", "trusted", "ratio", "verdict"):
+            get = attrgetter(name)
+            column = [None if one is None else get(one) for one in own]
+            if any(cell is not None for cell in column):
+                measure[name] = [shown_cell(cell) for cell in column]
+        found.append(measure)
     return found
-
-
-def _cell(value: float | str | None) -> float | str | None:
-    from probe_page.sheet import number_cell
-
-    return number_cell(value)

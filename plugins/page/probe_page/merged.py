@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from probe_core.cli import console
 from probe_core.errors import UserError, printable
 from probe_core.files.given import read_given
+from probe_page.sheet import number_cell, write_sheet
 
 if TYPE_CHECKING:
     from probe_core.plugins.manager import Manager
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 START = "multi_ranks_compare_merge_"
 NAME = "NPU Name"
 SPLIT = "_part_"
-"""What stands between the metric and the number of a sheet that holds a part of its rows."""
+"""Text between the metric and the number in the title of a sheet that holds a part of its rows."""
 AGAIN = "Give the directory that probe merge-result wrote to."
 
 
@@ -58,8 +59,6 @@ def write_merged(path: Path, lang: str = "en") -> Path:
     Raises:
         UserError: A file cannot be read, or the page cannot be written.
     """
-    from probe_page.sheet import number_cell, write_sheet
-
     stamp = path.stem[-14:]
     paths = [path] if path.suffix == ".xlsx" else sorted(path.parent.glob(f"{START}*_{stamp}{path.suffix}"))
     tables = [table for one in paths for table in _read(one)]

@@ -25,6 +25,9 @@ WORDS = "checks_words.json"
 STYLES, SCRIPTS = ("page.css", "sheet.css"), ("base.js", "sheet.js")
 """The style and script that all have."""
 
+NEXT_TO_ONE = 1e-3
+"""Distance from 1 up to which numbers keep all digits."""
+
 
 def write_sheet(path: Path, template: str, script: str, lang: str, data: Any, **values: Any) -> Path:
     """Write a page.
@@ -71,7 +74,7 @@ def _rendered(template: str, script: str, lang: str, data: Any, values: Mapping[
 def packed(data: Any) -> str:
     """Return data as compressed JSON in a text that may stand anywhere in a page."""
     text = json.dumps(data, separators=(",", ":"), allow_nan=False)
-    return base64.b64encode(zlib.compress(text.encode(), 9)).decode()
+    return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
 
 
 @cache
@@ -93,3 +96,10 @@ def number_cell(value: float | str | None) -> float | str | None:
     if isinstance(value, float):
         return value if value - value == 0 else str(value)
     return value if value is None else printable(value, 400)
+
+
+def shown_cell(value: float | str | None) -> float | str | None:
+    """Return a number with the digits that a page shows: eight, or all next to 1, where they tell most."""
+    if type(value) is float and (value == 0 or abs(abs(value) - 1) > NEXT_TO_ONE) and value - value == 0:
+        return float(f"{value:.8g}")
+    return number_cell(value)

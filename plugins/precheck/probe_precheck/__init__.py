@@ -30,6 +30,7 @@ if TYPE_CHECKING:
         Outcome,
         Output,
         Outputs,
+        Results,
         Skipped,
         Status,
         UnusableCell,
@@ -38,7 +39,15 @@ if TYPE_CHECKING:
         unknown_function,
         unlisted,
     )
-    from probe_precheck.protocols import Reference, Replayer, Runner, SoloRule, Standard, StatusRule
+    from probe_precheck.protocols import (
+        Reference,
+        Replayer,
+        ResultOption,
+        Runner,
+        SoloRule,
+        Standard,
+        StatusRule,
+    )
     from probe_precheck.rebuild import (
         Range,
         Unbuildable,
@@ -65,7 +74,6 @@ if TYPE_CHECKING:
     from probe_precheck.tables import COMPARE_DETAILS, NUMBERS, Column
     from probe_precheck.written import (
         Measure,
-        Results,
         WrittenCall,
         WrittenCheck,
         WrittenOutput,
@@ -104,6 +112,7 @@ __all__ = [
     "ReferenceSpec",
     "Replay",
     "Replayer",
+    "ResultOption",
     "Results",
     "Rules",
     "Runner",
@@ -161,9 +170,9 @@ __getattr__ = exporter(
         "checking": "runner_of",
         "fitting": "Given rule_for size_of",
         "model": "BACKWARD BEYOND_ROUNDING FORWARD NEEDS_NONE NOT_RECORDED Array Call Judged Judgement "
-        "Message NotRun Numbers Outcome Output Outputs Skipped Status UnusableCell one_line "
+        "Message NotRun Numbers Outcome Output Outputs Results Skipped Status UnusableCell one_line "
         "plain_output unknown_function unlisted",
-        "protocols": "Reference Replayer Runner SoloRule Standard StatusRule",
+        "protocols": "Reference Replayer ResultOption Runner SoloRule Standard StatusRule",
         "rebuild": "Range Unbuildable Walk arguments_of common_value described_leaves is_recorded "
         "limit_size most_bytes need_finite never_random range_of recorded_array "
         "seed_at value_of",
@@ -174,6 +183,6 @@ __getattr__ = exporter(
         "specs": "ReferenceSpec RunnerSpec StandardSpec StatusRuleSpec",
         "supervisor": "Job Lost supervise",
         "tables": "COMPARE_DETAILS NUMBERS Column",
-        "written": "Measure Results WrittenCall WrittenCheck WrittenOutput is_result read_check",
+        "written": "Measure WrittenCall WrittenCheck WrittenOutput is_result read_check",
     },
 )

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -355,3 +356,20 @@ class Result:
     def statuses(self) -> tuple[Status, ...]:
         """Statuses of both directions and of the standard, as far as there are any."""
         return tuple(status for status in (self.forward, self.backward, self.standard) if status is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """Files of a pre-check that has ended.
+
+    Attributes:
+        result: The result csv of either stage.
+        npu: The details of the device, if a second stage read them.
+        gpu: The details of the trusted device, if a second stage read them.
+        again: Returns the command that repeats a call; None if the run is not known.
+    """
+
+    result: Path
+    npu: Path | None = None
+    gpu: Path | None = None
+    again: Callable[[str], str] | None = None

@@ -9,10 +9,9 @@ from probe_core.model.run import Run
 
 if TYPE_CHECKING:
     from probe_core.plugins.manager import Manager
-    from probe_precheck.model import Call, Judged, Judgement, Numbers, Outcome, Output
+    from probe_precheck.model import Call, Judged, Judgement, Numbers, Outcome, Output, Results
     from probe_precheck.replaying import Replay
     from probe_precheck.settings import RunnerOptions
-    from probe_precheck.written import Results
 
 
 class RecordedRun(Run, Protocol):

@@ -5,15 +5,17 @@ Both stages are read, in either language, as probe or msprobe wrote them (docs/s
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
 from probe_core.errors import UserError
 from probe_core.plugins.manager import Manager
 from probe_precheck.comparison import RESULT_NAME as COMPARED_NAME
 from probe_precheck.csvfile import Table, read_table
+from probe_precheck.model import Results
 from probe_precheck.results import RESULT_NAME, api_of
 from probe_precheck.specs import StandardSpec, StatusRuleSpec
 from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, DETAILS, NUMBERS, RESULT, Column
@@ -45,31 +47,16 @@ FACTS = frozenset({
 """Columns of the details that hold no number."""
 
 
-@dataclass(frozen=True, slots=True)
-class Results:
-    """Files of a pre-check that has ended.
-
-    Attributes:
-        result: The result csv of either stage.
-        npu: The details of the device, if a second stage read them.
-        gpu: The details of the trusted device, if a second stage read them.
-        again: Returns the command that repeats a call; None if the run is not known.
-    """
-
-    result: Path
-    npu: Path | None = None
-    gpu: Path | None = None
-    again: Callable[[str], str] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(NamedTuple):
     """A number of an output on the device, the trusted device's, their ratio, and the verdict on it."""
 
     device: Number = None
     trusted: Number = None
     ratio: Number = None
     verdict: str | None = None
+
+
+NOTHING = Measure()
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,19 +201,15 @@ def _output(
     gpu: Mapping[str, str],
     labels: Mapping[str, StandardSpec],
 ) -> WrittenOutput:
-    of_judging = {key for pair in JUDGED.values() for key in pair}
-    keys = [
-        column.key for column in NUMBERS if column.key in npu or column.key in row or column.key in JUDGED
-    ]
-    keys += [key for key in row if key not in FACTS | of_judging and key not in keys]
     measures = {}
-    for key in keys:
-        ratio, verdict = JUDGED.get(key, ("", ""))
+    for key, ratio, verdict in _keys(tuple(row), tuple(npu)):
         measure = Measure(
-            number_of(npu.get(key, row.get(key, ""))), number_of(gpu.get(key, "")),
-            number_of(row.get(ratio, "")), _cell(row, verdict) or None,
-        )  # fmt: skip
-        if measure != Measure():
+            number_of(npu[key] if key in npu else row.get(key, "")),
+            number_of(gpu[key]) if key in gpu else None,
+            number_of(row[ratio]) if ratio in row else None,
+            _cell(row, verdict) or None if verdict else None,
+        )
+        if measure != NOTHING:
             measures[key] = measure
     label = _cell(row, "algorithm")
     spec = labels.get(label)
@@ -236,6 +219,15 @@ def _output(
         name, _cell(row, "status"), standard, _cell(row, "standard"),
         _cell(npu or row, "device_dtype"), _cell(npu or row, "shape"), measures, _texts(message),
     )  # fmt: skip
+
+
+@cache
+def _keys(row: tuple[str, ...], npu: tuple[str, ...]) -> list[tuple[str, str, str]]:
+    """Return the keys of what rows with some columns measure, each with its ratio and its verdict."""
+    of_judging = {key for pair in JUDGED.values() for key in pair}
+    keys = [column.key for column in NUMBERS if column.key in {*npu, *row, *JUDGED}]
+    keys += [key for key in row if key not in FACTS | of_judging and key not in keys]
+    return [(key, *JUDGED.get(key, ("", ""))) for key in keys]
 
 
 def _titles(table: Table, own: Sequence[Column]) -> dict[str, Texts]:
@@ -250,13 +242,10 @@ def _cell(row: Mapping[str, str], key: str) -> str:
 
 def number_of(text: str) -> Number:
     """Return the number in a cell; its text if it is none, and None if it is blank."""
-    text = text.strip()
-    if not text:
-        return None
     try:
         return float(text)
     except ValueError:
-        return text
+        return text.strip() or None
 
 
 @lru_cache(4096)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from probe_pytorch.demo import unpack
-from support.browsers import Tab, browser  # noqa: F401
+from support.browsers import CONTRAST, Open, Tab, browser, opened  # noqa: F401
 from support.runs.hostile_runs import EVERYTHING, READABLE, make_hostile
 from support.runs.recorded import forward, scalar, tensor, write_run
 
@@ -17,8 +17,6 @@ from probe_core.cli.main import run
 
 ROWS = 219
 CAUSE = "Tensor.__mul__.0.forward.output.0"
-
-Open = Callable[..., Tab]
 
 
 @pytest.fixture(scope="module")
@@ -33,27 +31,6 @@ def compared(target: Path, golden: Path, out: Path) -> Path:
     assert run(["compare", str(target), str(golden), "-o", str(out), "--format", "html"]) == 0
     (path,) = out.rglob("compare_result*.html")
     return path
-
-
-@pytest.fixture
-def opened(browser: Any) -> Iterator[Open]:
-    """``opened(path)``: the page in a tab; in the end, nothing went wrong in any."""
-    tabs: list[Tab] = []
-    contexts: list[Any] = []
-
-    def open_page(path: Path, anchor: str = "", width: int = 1280, scheme: str = "light") -> Tab:
-        size = {"width": width, "height": 900}
-        contexts.append(
-            browser.new_context(viewport=size, color_scheme=scheme, offline=True, reduced_motion="reduce")
-        )
-        tabs.append(Tab(contexts[-1], path, anchor))
-        return tabs[-1]
-
-    yield open_page
-    for tab in tabs:
-        tab.check()
-    for context in contexts:
-        context.close()
 
 
 def test_it_opens_offline_and_shows_all_rows(demo: Path, opened: Open) -> None:
@@ -219,24 +196,6 @@ def test_nothing_is_wider_than_the_window(width: int, demo: Path, opened: Open) 
     tab.page.click("#causes a.op")
     tab.page.wait_for_selector("#details:not([hidden])")
     assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
-
-
-CONTRAST = """() => {
-  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
-  const light = (rgb) => rgb.slice(0, 3).map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
-    .reduce((sum, v, n) => sum + v * [0.2126, 0.7152, 0.0722][n], 0);
-  const ground = (element) => { for (let e = element; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c.length === 3 || c[3] === 1) return c; } return [255, 255, 255]; };
-  const poor = [];
-  for (const element of document.querySelectorAll("body *")) {
-    if (!element.checkVisibility() || element.disabled || !["", ...element.childNodes].some((n) => n.nodeType === 3 && n.data.trim())) continue;
-    if (["SCRIPT", "STYLE", "OPTION", "DATALIST"].includes(element.tagName)) continue;
-    const style = getComputedStyle(element);
-    const [a, b] = [light(parse(style.color)), light(ground(element))].sort((x, y) => y - x);
-    const ratio = (a + 0.05) / (b + 0.05);
-    if (ratio < 4.5) poor.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)} ${element.textContent.slice(0, 30)}`);
-  }
-  return [...new Set(poor)];
-}"""
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

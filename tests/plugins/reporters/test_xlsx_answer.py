@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import re
 import zipfile
 from pathlib import Path
@@ -10,11 +11,11 @@ from typing import Any
 
 import probe_reporters.xlsx as xlsx
 import pytest
-from openpyxl import load_workbook
-from probe_reporters.answer_sheet import lines_of
+from openpyxl import Workbook, load_workbook
+from probe_reporters.answer_sheet import frames_of, lines_of
 from support.runs.recorded import forward, tensor, write_run
 
-from probe_core.model import Cell, Reason
+from probe_core.model import Cell, Colour, Reason
 from probe_core.model.answers import Answer, Coverage, Finding, Outcome
 
 HEADERS = ("NPU Name", "Cosine", "Err_message", "Result")
@@ -136,3 +137,134 @@ def test_merge_result_skips_it(two_ranks: tuple[Path, Path], probe: Any, tmp_pat
         book = load_workbook(path)
         merged.append({sheet.title: list(sheet.iter_rows(values_only=True)) for sheet in book.worksheets})
     assert merged[0] == merged[1] and merged[0]
+
+
+# -- links, suspects, stacks, number formats ------------------------------------------------------------
+
+STACK_HEADERS = ("NPU Name", "Bench Name", "Cosine", "NPU_Stack_Info")
+FRAMES = ["File a.py, line 3, in forward, \n y = f(x)", "File b.py, line 9, in <module>, \n =1+1"]
+
+
+def write_with_stacks(path: Path, answer: Answer, *, count: int = 6, of: int = 6) -> Path:
+    """A table of ``count`` calls of two rows, of which the outputs are coloured."""
+    writer = xlsx.XlsxReporter().open(path, STACK_HEADERS, of)
+    for number in range(count // 2):
+        op = f"Torch.a.{number}.forward"
+        writer.write(
+            [f"{op}.input.0", f"{op}.input.0", 1.0, str([f"{op} {frame}" for frame in FRAMES])], None
+        )
+        writer.write([f"{op}.output.0", f"{op}.output.0", 0.123456789, "N/A"], Colour.RED)
+    writer.answer(answer)
+    writer.close()
+    return path
+
+
+def marked(book: Workbook) -> dict[str, list[str]]:
+    """The cells of each sheet that a rule marks whatever they hold."""
+    return {
+        sheet.title: [
+            str(rules.sqref) for rules in sheet.conditional_formatting if rules.rules[0].formula == ["TRUE"]
+        ]
+        for sheet in book.worksheets
+    }
+
+
+def test_a_cause_leads_to_its_row(tmp_path: Path) -> None:
+    book = load_workbook(write_with_stacks(tmp_path / "a.xlsx", answer_of(op="Torch.a.1.forward")))
+    sheet = book["answer"]
+    links = {
+        cell.coordinate: cell.hyperlink.location
+        for row in sheet.iter_rows()
+        for cell in row
+        if cell.hyperlink
+    }
+    assert links == {"A2": "Sheet1!A5", "B3": "Sheet1!A5"} and sheet["B3"].value == "3"
+    assert book["Sheet1"]["A5"].value == "Torch.a.1.forward.output.0"
+    assert marked(book) == {"Sheet1": ["A5:D5"], "answer": []}
+    assert sheet["A2"].fill.fgColor.rgb == "FFF8CBAD" and not sheet["A1"].fill.fill_type
+
+
+def test_a_cause_leads_to_its_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xlsx, "LARGEST_SHEET", 2)
+    answer = answer_of(op="Torch.a.2.forward")
+    book = load_workbook(write_with_stacks(tmp_path / "a.xlsx", answer))
+    assert book["answer"]["A2"].hyperlink.location == "part_2!A3"
+    assert book["part_2"]["A3"].value == "Torch.a.2.forward.output.0"
+    assert marked(book)["part_2"] == ["A3:D3"]
+    answer = answer_of(op="Torch.a.0.forward")
+    book = load_workbook(write_with_stacks(tmp_path / "b.xlsx", answer))
+    assert book["answer"]["A2"].hyperlink.location == "part_0!A3"
+
+
+@pytest.mark.parametrize("count", [0, 2])
+def test_a_row_that_is_not_in_the_table_has_no_link(count: int, tmp_path: Path) -> None:
+    book = load_workbook(
+        write_with_stacks(tmp_path / "a.xlsx", answer_of(op="Torch.a.2.forward"), count=count)
+    )
+    assert not [cell for row in book["answer"].iter_rows() for cell in row if cell.hyperlink]
+    assert marked(book) == {"Sheet1": [], "answer": []}
+
+
+def test_a_stack_has_a_frame_a_line(tmp_path: Path) -> None:
+    book = load_workbook(write_with_stacks(tmp_path / "a.xlsx", answer_of(op="Torch.a.1.forward")))
+    (cell,) = [row[1] for row in book["answer"].iter_rows() if row[0].value == "Stack"]
+    first, second = (" ".join(f"Torch.a.1.forward {frame}".split()) for frame in FRAMES)
+    assert cell.value == f"{first}\n{second}" and cell.alignment.wrap_text
+
+
+@pytest.mark.parametrize("text", ["N/A", "no list", "[1, 2]", "[" * 5000, "['=1+1']"])
+def test_a_stack_that_is_no_list_is_one_text(text: str) -> None:
+    assert frames_of(text) == (["=1+1"] if "=" in text else [text])
+
+
+def test_the_stack_of_another_call_is_not_shown(tmp_path: Path) -> None:
+    writer = xlsx.XlsxReporter().open(tmp_path / "a.xlsx", STACK_HEADERS, 2)
+    writer.write(["Torch.b.0.forward.input.0"] * 2 + [1.0, str(FRAMES)], None)
+    writer.write(["Torch.a.0.forward.output.0"] * 2 + [1.0, "N/A"], Colour.RED)
+    writer.answer(answer_of())
+    writer.close()
+    headings = [row[0].value for row in load_workbook(tmp_path / "a.xlsx")["answer"].iter_rows()]
+    assert "Stack" not in headings and "Line of code" in headings
+
+
+def test_numbers_have_few_digits_and_cells_all(tmp_path: Path) -> None:
+    book = load_workbook(write_with_stacks(tmp_path / "a.xlsx", answer_of()))
+    sheet = book["Sheet1"]
+    assert sheet["C3"].value == 0.123456789 and sheet["C3"].number_format == "General"
+    (rules,) = [rules for rules in sheet.conditional_formatting if str(rules.sqref) == "B2:D7"]
+    assert [rule.dxf.numFmt.formatCode for rule in rules.rules] == list(xlsx.FEW_DIGITS)
+    assert all("(B2)" in rule.formula[0] for rule in rules.rules)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (0.123456789, "0.0####"), (-5.25, "0.0####"), (9999.5, "0.0####"), (1e-7, "0.00E+00"), (-1e-7, "0.00E+00"),
+        (3.4e38, "0.00E+00"), (0.0, ""), (1.0, ""), (12.0, ""), (65504.0, ""), (0.9999999, ""), (-0.9999999, ""),
+        (12345.678, ""),
+    ],
+)  # fmt: skip
+def test_each_number_has_one_format(value: float, shown: str) -> None:
+    """The formulas, evaluated as a spreadsheet does; what is next to 1 keeps its digits."""
+    known = {"AND": lambda *all_: all(all_), "OR": lambda *any_: any(any_), "ISNUMBER": lambda _: True, "ABS": abs,
+             "INT": math.floor}  # fmt: skip
+    held = [
+        name
+        for name, rule in xlsx.FEW_DIGITS.items()
+        if eval(rule.format("value").replace("<>", "!="), {**known, "value": value})
+    ]
+    assert held == ([shown] if shown else [])
+
+
+@pytest.mark.parametrize("op", ["=HYPERLINK(1)", "'!A1\"><x", "http://evil", "a\x1b\x00b", "中文"])
+def test_a_link_is_made_of_numbers_alone(op: str, tmp_path: Path) -> None:
+    writer = xlsx.XlsxReporter().open(tmp_path / "a.xlsx", STACK_HEADERS, 1)
+    writer.write([f"{op}.output.0", f"{op}.output.0", 1.0, str([op])], Colour.RED)
+    writer.answer(answer_of(op=op))
+    writer.close()
+    sheet = parts(tmp_path / "a.xlsx")["xl/worksheets/sheet2.xml"]
+    links = re.findall(rb"<hyperlink [^>]*>", sheet)
+    assert links == [
+        b'<hyperlink ref="%s" location="Sheet1!A2" display=" "/>' % cell for cell in (b"A2", b"B3")
+    ]
+    load_workbook(tmp_path / "a.xlsx")

@@ -288,7 +288,7 @@ function setUpChart() {
     document.querySelector('nav a[href="#errors"]').hidden = true;
     return;
   }
-  byId("chart-measure").addEventListener("change", () => { chart.active = -1; drawChart(); list(); });
+  byId("chart-measure").addEventListener("change", () => { drawChart(); list(); });
   const canvas = byId("chart");
   canvas.addEventListener("pointermove", (event) => point(nearest(event)));
   canvas.addEventListener("click", (event) => { const found = nearest(event); if (found >= 0) goTo(check.outputs.call[chart.points[found].place]); });
@@ -331,30 +331,36 @@ function scaleOf(values) {
   return { at, ticks, from, to };
 }
 
-/** Draw the points: error by place in the run, or of one device by that of the other. */
+/** Place the points: error by place in the run, or of one device by that of the other; the gravest are drawn last. */
 function drawChart() {
   const canvas = byId("chart");
   const one = check.measures.find((measure) => measure.key === byId("chart-measure").value);
   if (!one || !canvas.clientWidth) return;
   const source = isRatio() ? "ratio" : "device";
   const both = source === "device" && one.trusted;
-  const points = [];
-  check.outputs.call.forEach((_, place) => {
-    const y = valueOf(one, source, place);
-    const x = both ? valueOf(one, "trusted", place) : place;
-    if (y !== null && x !== null) points.push({ place, x, y, status: check.outputs.status[place] });
-  });
+  if (chart.key !== one.key) {
+    chart.key = one.key;
+    chart.active = -1;
+    const points = [];
+    for (let place = 0; place < check.outputs.call.length; place++) {
+      const y = valueOf(one, source, place);
+      const x = both ? valueOf(one, "trusted", place) : place;
+      if (y !== null && x !== null) points.push({ place, x, y, status: check.outputs.status[place] });
+    }
+    chart.points = points.sort((a, b) => a.status - b.status || b.y - a.y);
+    chart.scales = ["x", "y"].map((axis) => scaleOf(points.map((point) => point[axis])));
+  }
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(`--${name}`).trim();
   const ratio = devicePixelRatio || 1;
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];
   canvas.width = width * ratio;
   canvas.height = height * ratio;
-  const context = canvas.getContext("2d");
+  const context = canvas.getContext("2d", { willReadFrequently: true });
   context.scale(ratio, ratio);
   context.font = getComputedStyle(canvas).font;
   const inner = { width: width - MARGIN.left - MARGIN.right, height: height - MARGIN.top - MARGIN.bottom };
-  const [ofX, ofY] = ["x", "y"].map((axis) => scaleOf(points.map((one) => one[axis])));
+  const [ofX, ofY] = chart.scales;
   const atY = (value) => MARGIN.top + inner.height * (1 - ofY.at(value));
   const atX = (value) => MARGIN.left + inner.width * (both ? ofX.at(value) : (value + 0.5) / check.outputs.call.length);
   context.strokeStyle = colour("line");
@@ -368,9 +374,8 @@ function drawChart() {
     context.textAlign = "right";
     context.fillText(label, MARGIN.left - 6, atY(value));
   }
-  if (both) context.textAlign = "center";
-  for (const [value, label] of both ? ofX.ticks(inner.width / 60) : []) context.fillText(label, atX(value), height - MARGIN.bottom + 11);
   context.textAlign = "center";
+  for (const [value, label] of both ? ofX.ticks(inner.width / 60) : []) context.fillText(label, atX(value), height - MARGIN.bottom + 11);
   context.fillText(text(both ? "check_axis_trusted" : "check_axis_run"), MARGIN.left + inner.width / 2, height - 8);
   context.setLineDash([5, 4]);
   context.strokeStyle = colour("muted");
@@ -388,19 +393,34 @@ function drawChart() {
   context.stroke();
   context.setLineDash([]);
   const colours = ["red", "amber", "green", "muted"].map(colour);
-  for (const one of points) Object.assign(one, { left: atX(one.x), top: atY(one.y) });
-  /* the gravest last, so that they are on top */
-  for (const one of [...points].sort((a, b) => b.status - a.status)) mark(context, one, colours[one.status]);
-  chart.points = points.sort((a, b) => a.status - b.status || b.y - a.y);
-  if (chart.active >= 0 && chart.points[chart.active]) {
-    const active = chart.points[chart.active];
-    context.strokeStyle = colour("text");
+  const isFull = chart.points.length > 10000;
+  for (let number = chart.points.length - 1; number >= 0; number--) {
+    const point = chart.points[number];
+    point.left = atX(point.x);
+    point.top = atY(point.y);
+    if (isFull && point.status > 1) {
+      context.fillStyle = colours[point.status];
+      context.fillRect(point.left - 1, point.top - 1, 2, 2);
+    } else mark(context, point, colours[point.status]);
+  }
+  chart.picture = context.getImageData(0, 0, canvas.width, canvas.height);
+  chart.idle = both ? "check_chart_both" : source === "ratio" ? "check_chart_ratio" : "check_chart_one";
+  drawActive();
+}
+
+/** Draw a ring around the active point, and say what it is. */
+function drawActive() {
+  const context = byId("chart").getContext("2d");
+  context.putImageData(chart.picture, 0, 0);
+  const active = chart.points[chart.active];
+  if (active) {
+    context.strokeStyle = getComputedStyle(document.documentElement).getPropertyValue("--text").trim();
     context.lineWidth = 2;
     context.beginPath();
     context.arc(active.left, active.top, 8, 0, 7);
     context.stroke();
   }
-  byId("chart-note").textContent = chart.active >= 0 ? noteOf(chart.points[chart.active], one, both) : text(both ? "check_chart_both" : source === "ratio" ? "check_chart_ratio" : "check_chart_one");
+  byId("chart-note").textContent = active ? noteOf(active) : text(chart.idle);
 }
 
 function mark(context, { left, top, status }, colour) {
@@ -414,9 +434,10 @@ function mark(context, { left, top, status }, colour) {
   context.globalAlpha = 1;
 }
 
-function noteOf({ place, x, y, status }, one, both) {
+function noteOf({ place, x, y, status }) {
+  const one = check.measures.find((measure) => measure.key === chart.key);
   const name = `${check.calls.name[check.outputs.call[place]]}.${check.output(place)}`;
-  const numbers = both ? text("check_note_both", rounded(y), rounded(x)) : rounded(y);
+  const numbers = chart.idle === "check_chart_both" ? text("check_note_both", rounded(y), rounded(x)) : rounded(y);
   return safe(`${name} · ${text(`check_${STATUSES[status]}`)} · ${one[language]}: ${numbers}`);
 }
 
@@ -432,7 +453,7 @@ function nearest(event) {
 function point(to) {
   if (to === chart.active) return;
   chart.active = to;
-  requestAnimationFrame(drawChart);
+  requestAnimationFrame(drawActive);
 }
 
 begin(setUp);

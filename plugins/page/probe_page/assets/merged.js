@@ -126,7 +126,7 @@ function drawFacts(row) {
   const fact = facts[row], own = cells[row];
   const lines = [];
   const precise = (value) => make("span", { title: String(value) }, rounded(value));
-  if (fact.numbers && fact.farthest < 0) lines.push(["merge_same", precise(fact.low)]);
+  if (fact.numbers && fact.farthest < 0) lines.push([fact.numbers === ranks.length ? "merge_same" : "merge_others", precise(fact.low)]);
   else if (fact.numbers) {
     lines.push(["merge_range", make("span", {}, precise(fact.low), " – ", precise(fact.high))]);
     lines.push(["merge_farthest", make("span", {}, `${ranks[fact.farthest]}: `, precise(own[fact.farthest]))]);

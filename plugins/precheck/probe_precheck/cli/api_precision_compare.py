@@ -56,8 +56,8 @@ def api_precision_compare(
     """
     from probe_precheck.assignment import Assignment
     from probe_precheck.comparison import compare_details, write_compared
+    from probe_precheck.model import Results
     from probe_precheck.translation import in_language
-    from probe_precheck.written import Results
 
     npu, gpu = npu or _here("--npu"), gpu or _here("--gpu")
     if npu.resolve() == gpu.resolve():

@@ -173,8 +173,7 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
 
 def _extend(ctx: click.Context, checked: Checked) -> None:
     """Do the work of the options that plugins add."""
-    from probe_precheck.model import Result, Status
-    from probe_precheck.written import Results
+    from probe_precheck.model import Result, Results, Status
 
     failed = {result.name: result for result in checked.failed}
 
