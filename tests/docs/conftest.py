@@ -1,4 +1,4 @@
-"""What the tests of the pages share."""
+"""Fixtures that the tests of the pages share."""
 
 from __future__ import annotations
 
