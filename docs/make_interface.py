@@ -63,15 +63,22 @@ def interface() -> list[str]:
         public = defined(*PUBLIC[name]) if name in PUBLIC else node
         lines += [f"### {module}.{public.name}", "", f"`{public.name}{signature(node)}`", ""]
         lines += [*markdown(ast.get_docstring(public) or ""), ""]
-        for method in node.body if isinstance(node, ast.ClassDef) else ():
-            if isinstance(method, ast.FunctionDef) and not method.name.startswith("_"):
+        methods = [
+            one for one in node.body if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")
+        ]
+        if isinstance(node, ast.ClassDef) and methods:
+            lines += ["Methods:", ""]
+            for method in methods:
                 first, *rest = markdown(ast.get_docstring(method) or "")
-                lines += [
-                    f"- `{method.name}{signature(method)}`: {first}",
-                    *(f"  {line}" for line in rest if line),
-                ]
+                lines.append(" ".join([f"- `{method.name}{signature(method)}`: {first}", *plain(rest)]))
+                lines += [f"    {line}" for line in rest if line.startswith("- ")]
         lines.append("")
     return lines
+
+
+def plain(lines: list[str]) -> list[str]:
+    """Return the lines of a docstring that are neither a heading nor an item of its sections."""
+    return [line for line in lines if line and not line.startswith("- ") and not line.endswith(":")]
 
 
 def defined(file: str, name: str) -> ast.FunctionDef | ast.ClassDef:
@@ -108,8 +115,9 @@ def markdown(docstring: str) -> list[str]:
         if title in ("Returns", "Yields"):
             lines += ["", f"{title}: {' '.join(joined)}"]
             continue
-        lines += ["", f"{title}:", ""]
-        lines += [re.sub(r"^([\w, *]+):", r"- `\1`:", item).replace("`**", "`") for item in joined]
+        lines += ["", f"{title}:", ""] if title != "Raises" else [""]
+        what = "raises " if title == "Raises" else ""
+        lines += [re.sub(r"^([\w, *]+):", rf"- {what}`\1`:", item).replace("`**", "`") for item in joined]
     return lines
 
 

@@ -47,6 +47,22 @@ def test_the_search_knows_every_page_and_works_without_a_server(site: Path) -> N
     assert "iframe-worker" in (site / "index.html").read_text("utf-8")
 
 
+def test_blocks_within_lists_are_indented_for_the_site() -> None:
+    """Code hosts take two blanks or three, the site takes four; and a list or table needs a blank line before it."""
+    wrong = []
+    for page in (ROOT / "docs").glob("*.md"):
+        before, in_list = "", False
+        for line in re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL).split("\n"):
+            depth = len(line) - len(line.lstrip())
+            is_item = bool(re.match(r" *([-*]|\d+\.) ", line))
+            starts = (is_item and not in_list) or (line.startswith("|") and not before.startswith("|"))
+            if (depth % 4 and (is_item or not before)) or (starts and before):
+                wrong.append(f"{page.name}: {line}")
+            in_list = is_item or (in_list and (not line or depth > 0))
+            before = line
+    assert wrong == []
+
+
 def test_what_the_check_looks_for_is_found() -> None:
     assert LOADED.search('<script src="https://example.org/x.js">') and LOADED.search(
         "<img src=//example.org/x>"
