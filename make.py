@@ -39,6 +39,7 @@ RUN_TIME = (
     "pluggy", "click", "numpy", "PyYAML", "ml_dtypes", "XlsxWriter", "openpyxl", "xxhash", "Jinja2",
     "setuptools",
 )  # fmt: skip
+SITE = ("mkdocs", "mkdocs-material", "pymdown-extensions")
 
 
 def pinned(names: tuple[str, ...] | None = None, file: str = "requirements-dev.txt") -> list[str]:
@@ -248,12 +249,21 @@ def bench() -> None:
         run(PYTHON, ROOT / "benchmarks" / scripts[name], *arguments)
 
 
+def docs() -> None:
+    """Build the site of the pages into site/; a dead link, or a page that the menu lacks, fails."""
+    environment(HOME, *pinned(SITE))
+    os.environ["NO_MKDOCS_2_WARNING"] = "1"
+    run(PYTHON, "-m", "mkdocs", "build", "--strict", "--quiet")
+    print(f"Open {ROOT / 'site' / 'index.html'}")
+
+
 def clean() -> None:
     """Remove what the verbs made."""
     for name in (
         ".venv",
         ".venv-mindspore",
         "dist",
+        "site",
         "probe-demo",
         ".pytest_cache",
         ".mypy_cache",
@@ -265,7 +275,7 @@ def clean() -> None:
 
 VERBS = {
     verb.__name__: verb
-    for verb in (demo, check, test, wheels, lowest, mindspore, dist, release, lint, bench, clean)
+    for verb in (demo, check, test, wheels, lowest, mindspore, dist, release, lint, bench, docs, clean)
 }
 
 if __name__ == "__main__":

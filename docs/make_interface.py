@@ -1,5 +1,6 @@
-"""Parts of the reference that are made from source text and docstrings: the interface from Python, the
-configuration, and the schema of the answer file. ``make_reference.py`` writes them.
+"""Parts of the reference that come from source text: the Python interface, the settings, the answer's schema.
+
+``make_reference.py`` writes them.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from probe_core.model.rows import Reason
 from probe_core.store.layout import RunPair
 
 ROOT = Path(__file__).resolve().parents[1]
+CONFIG = "plugins/recording/probe_recording/config.py"
 DEBUGGER = "plugins/recording/probe_recording/debugger.py"
 INTERFACE = (
     ("probe_core", "probe_core/library.py", "compare"),
@@ -36,8 +38,20 @@ INTERFACE = (
     ("probe_pytorch", "plugins/pytorch/probe_pytorch/compare.py", "compare_distributed"),
 )
 """The public names: the module to import them from, the file that defines them, the name in it."""
-NAMES = {"Debugger": "PrecisionDebugger"}
-"""Names of base classes whose subclass is the public one."""
+PUBLIC = {"Debugger": ("plugins/pytorch/probe_pytorch/debugger.py", "PrecisionDebugger")}
+"""Base classes, each with the file and the name of its public subclass, which has the docstring."""
+FIELDS = {
+    "ranks": "rank", "steps": "step", "names": "list", "tensor_names": "tensor_list", "directions": "data_mode",
+    "sides": "data_mode", "parameter_gradients": "data_mode", "summary": "summary_mode",
+    "asynchronous": "async_dump", "enabled": "dump_enable", "dataloader": "enable_dataloader",
+    "deterministic": "is_deterministic", "overflow_count": "overflow_nums", "wrap_ops": "support_wrap_ops",
+}  # fmt: skip
+"""Attributes of ``Config`` whose field in ``config.json`` has another name."""
+VALUES = {
+    "task": config.TASKS, "level": config.LEVELS, "summary_mode": config.SUMMARIES,
+    "data_mode": ("all", *config.DATA_MODES), "risk_level": config.RISK_LEVELS, "store": config.STORES,
+    "compile": config.COMPILES, "precision": config.PRECISIONS,
+}  # fmt: skip
 SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):\n((?: {4}.*\n?|\n)+)", re.MULTILINE)
 
 
@@ -45,24 +59,34 @@ def interface() -> list[str]:
     """Return the functions and classes for programs, with their signatures and docstrings."""
     lines = ["## Python", "", "Examples: [python.md](python.md), [recording.md](recording.md).", ""]
     for module, file, name in INTERFACE:
-        tree = ast.parse((ROOT / file).read_text("utf-8"))
-        (node,) = (one for one in tree.body if getattr(one, "name", "") == name)
-        assert isinstance(node, (ast.FunctionDef, ast.ClassDef))
-        lines += [f"### {module}.{NAMES.get(name, name)}", "", *described(node, NAMES.get(name, name))]
-        for method in node.body if isinstance(node, ast.ClassDef) else ():
-            if isinstance(method, ast.FunctionDef) and not method.name.startswith("_"):
-                lines += described(method, method.name, "- ")
+        node = defined(file, name)
+        public = defined(*PUBLIC[name]) if name in PUBLIC else node
+        lines += [f"### {module}.{public.name}", "", f"`{public.name}{signature(node)}`", ""]
+        lines += [*markdown(ast.get_docstring(public) or ""), ""]
+        methods = [
+            one for one in node.body if isinstance(one, ast.FunctionDef) and not one.name.startswith("_")
+        ]
+        if isinstance(node, ast.ClassDef) and methods:
+            lines += ["Methods:", ""]
+            for method in methods:
+                first, *rest = markdown(ast.get_docstring(method) or "")
+                lines.append(" ".join([f"- `{method.name}{signature(method)}`: {first}", *plain(rest)]))
+                lines += [f"    {line}" for line in rest if line.startswith("- ")]
+        lines.append("")
     return lines
 
 
-def described(node: ast.FunctionDef | ast.ClassDef, name: str, bullet: str = "") -> list[str]:
-    """Return the signature and the docstring of a function or class as lines of a page."""
-    first, *rest = markdown(ast.get_docstring(node) or "")
-    call = f"{bullet}`{name}{signature(node)}`"
-    if bullet:
-        details = [line for line in rest if line]
-        return [f"{call}: {first}", *(f"  {line}" for line in details), ""]
-    return [call, "", first, *rest, ""]
+def plain(lines: list[str]) -> list[str]:
+    """Return the lines of a docstring that are neither a heading nor an item of its sections."""
+    return [line for line in lines if line and not line.startswith("- ") and not line.endswith(":")]
+
+
+def defined(file: str, name: str) -> ast.FunctionDef | ast.ClassDef:
+    """Return the definition of a function or class in a file."""
+    tree = ast.parse((ROOT / file).read_text("utf-8"))
+    (node,) = (one for one in tree.body if getattr(one, "name", "") == name)
+    assert isinstance(node, (ast.FunctionDef, ast.ClassDef))
+    return node
 
 
 def signature(node: ast.FunctionDef | ast.ClassDef) -> str:
@@ -89,41 +113,44 @@ def markdown(docstring: str) -> list[str]:
         items = re.findall(r"^ {4}(\S.*(?:\n {8}.*)*)", body, re.MULTILINE)
         joined = [" ".join(item.split()) for item in items]
         if title in ("Returns", "Yields"):
-            lines.append(f"{title}: {' '.join(joined)}")
+            lines += ["", f"{title}: {' '.join(joined)}"]
             continue
-        lines += ["", f"{title}:", ""]
-        lines += [re.sub(r"^([\w, *]+):", r"- `\1`:", item).replace("`**", "`") for item in joined]
+        lines += ["", f"{title}:", ""] if title != "Raises" else [""]
+        what = "raises " if title == "Raises" else ""
+        lines += [re.sub(r"^([\w, *]+):", rf"- {what}`\1`:", item).replace("`**", "`") for item in joined]
     return lines
 
 
 def configuration() -> list[str]:
-    """Return the fields of ``config.json``: the settings that they become, and those that have no effect."""
+    """Return the fields of ``config.json``: their defaults, values and meanings, and those without effect."""
     lines = [
         "## Configuration",
         "",
-        "[configuration.md](configuration.md) states the fields of `config.json` and their rules. They become these",
-        "settings:",
+        "[configuration.md](configuration.md) states the fields of `config.json` and their rules.",
         "",
-        "| setting | default | meaning |",
-        "|---|---|---|",
+        "| field | default | values | meaning |",
+        "|---|---|---|---|",
     ]
-    tree = ast.parse(Path(config.__file__).read_text("utf-8"))
-    (node,) = (one for one in tree.body if getattr(one, "name", "") == "Config")
-    meanings = dict(attributes(ast.get_docstring(node) or ""))  # type: ignore[arg-type]
     settings = config.parse({"dump_path": "run"})
-    for name, meaning in meanings.items():
-        default = "required" if name == "dump_path" else shown(getattr(settings, name))
+    told = set()
+    for name, meaning in attributes(ast.get_docstring(defined(CONFIG, "Config")) or ""):
+        field = FIELDS.get(name, name)
         if name not in ("path", "shown_path"):
-            lines.append(f"| {name} | {default} | {meaning} |")
-    values = {"task": config.TASKS, "level": config.LEVELS, "summary_mode": config.SUMMARIES,
-              "data_mode": ("all", *config.DATA_MODES), "risk_level": config.RISK_LEVELS, "store": config.STORES,
-              "compile": config.COMPILES, "precision": config.PRECISIONS}  # fmt: skip
-    lines += ["", "| field | values |", "|---|---|"]
-    lines += [f"| {name} | {', '.join(choices)} |" for name, choices in values.items()]
-    lines += ["", "| object | fields |", "|---|---|", f"| top | {listed(config.TOP_FIELDS)} |"]
-    for section, fields in config.SECTION_FIELDS.items():
-        lines.append(f"| {section} | {listed(fields - config.ELSEWHERE)} |")
-    lines += ["", f"Accepted without effect: {listed(config.ELSEWHERE)}.", ""]
+            default = "required" if name == "dump_path" else shown(getattr(settings, name))
+            values = "" if field in told else ", ".join(VALUES.get(field, ()))
+            lines.append(f"| `{field}` | {default} | {values} | {meaning} |")
+            told.add(field)
+    sections = {name: fields - config.ELSEWHERE for name, fields in config.SECTION_FIELDS.items()}
+    assert told == (config.TOP_FIELDS | set().union(*sections.values())) - {"check_mode"}, told
+    lines += [
+        "",
+        "Fields of the section that is named like the task:",
+        "",
+        "| section | fields |",
+        "|---|---|",
+    ]
+    lines += [f"| `{section}` | {listed(fields)} |" for section, fields in sections.items()]
+    lines += ["", f"Accepted without effect: {listed(config.ELSEWHERE | {'check_mode'})}.", ""]
     return lines
 
 
@@ -132,7 +159,7 @@ def attributes(docstring: str) -> Iterator[tuple[str, str]]:
     body = dict(SECTION.findall(docstring + "\n"))["Attributes"]
     for item in re.findall(r"^ {4}(\S.*(?:\n {8}.*)*)", body, re.MULTILINE):
         name, _, meaning = " ".join(item.split()).partition(": ")
-        meaning = re.sub(r"``(TASKS|LEVELS|RISK_LEVELS)``", "those below", meaning).replace("``", "`")
+        meaning = re.sub(r",? ?[Oo]ne of ``(TASKS|LEVELS|RISK_LEVELS)``", "", meaning).replace("``", "`")
         yield name, meaning
 
 
@@ -163,7 +190,7 @@ def answer_schema() -> str:
              ("baseline",): {"type": ["object", "null"]}}  # fmt: skip
     choices: dict[str, list[str]] = {
         "verdict": [one.value for one in Outcome],
-        "kind": [one.value.replace(" ", "_") for one in Cause],
+        "kind": kinds(),
     }
 
     def shape(value: Any, path: tuple[str, ...]) -> dict[str, Any]:
@@ -197,6 +224,16 @@ def answer_schema() -> str:
         "title": f"Answer of probe, schema {SCHEMA}",
     }
     return json.dumps({**head, **schema}, indent=1, ensure_ascii=False)
+
+
+def kinds() -> list[str]:
+    """Return the kinds of causes as docs/diagnosis.md lists them; all that the search knows are among them."""
+    page = (ROOT / "docs" / "diagnosis.md").read_text("utf-8")
+    (cell,) = re.findall(r"^\| `kind` \| ([^|]+) \|", page, re.MULTILINE)
+    found = re.findall(r"`(\w+)`", cell)
+    missing = {one.value.replace(" ", "_") for one in Cause} - {*found}
+    assert not missing, f"docs/diagnosis.md does not list these kinds: {missing}"
+    return found
 
 
 def meanings() -> dict[str, str]:

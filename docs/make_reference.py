@@ -1,6 +1,7 @@
 """Write the pages that are made from the code: ``python docs/make_reference.py``.
 
-``reference.md`` comes from the commands, columns, plugins and hooks; ``edges.md`` from comparing the
+``reference.md`` comes from the commands, columns, plugins, hooks, settings and docstrings, ``from-msprobe.md`` from
+the spellings that commands accept, ``answer.schema.json`` from the answer file; ``edges.md`` from comparing the
 recorded edge cases in ``tests/data``, beside msprobe's recorded result. Other installed plugins, such as
 those of the tests, are left out.
 """
@@ -13,10 +14,13 @@ import json
 import os
 import tempfile
 import zipfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import click
+import make_interface
+import make_msprobe
 from probe_precheck import tables as precheck
 from probe_reporters.tables import COLUMNS
 
@@ -239,17 +243,37 @@ def show(row: dict[str, Any] | None, columns: tuple[str, ...]) -> str:
 
 
 def reference() -> str:
-    """Return the page of commands, columns, plugins and hooks."""
+    """Return the page of commands, columns, plugins, the interface from Python, settings and hooks."""
+    manager = ours()
+    parts = [
+        commands(manager), tables(), contributions(manager), make_interface.interface(),
+        make_interface.configuration(), hooks(manager),
+    ]  # fmt: skip
+    body = "\n".join(line for part in parts for line in part)
+    return f"{HEAD}\n# Reference\n\nFile names: [tables.md](tables.md#file-names).\n\n{body}"
+
+
+def from_msprobe() -> str:
+    """Return the page for users of msprobe."""
+    return f"{HEAD}\n{make_msprobe.page(ours())}"
+
+
+@cache
+def ours() -> Manager:
+    """Return the manager of probe's own plugins."""
     os.environ[ONLY] = ",".join(sorted(OURS))
     manager = Manager()
     for kind in manager.kinds:
         manager.contributions(kind)
-    parts = [commands(manager), tables(), contributions(manager), hooks(manager)]
-    body = "\n".join(line for part in parts for line in part)
-    return f"{HEAD}\n# Reference\n\nFile names: [comparing.md](comparing.md).\n\n{body}"
+    return manager
 
 
-PAGES = {"reference.md": reference, "edges.md": edges}
+PAGES = {
+    "reference.md": reference,
+    "edges.md": edges,
+    "from-msprobe.md": from_msprobe,
+    "answer.schema.json": make_interface.answer_schema,
+}
 
 if __name__ == "__main__":
     for name, make in PAGES.items():

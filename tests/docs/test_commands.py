@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import doctest
-import json
 import re
 import shlex
-import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -31,65 +29,38 @@ ELSEWHERE = {
     r"dask |.*--executor dask": "a cluster; the test of the executor starts one",
     r".*run_ut --framework mindspore": "MindSpore; the tests in with_mindspore run it",
     r"probe multi_run_ut .*-d 0 1 2 3": "four devices",
-    r"probe api_precision_compare": "the result of two machines; its own test has one",
+    r"probe api.precision.compare": "the result of two machines; its own test has one",
     r"probe show": "needs the page of an earlier command; tests/plugins/page/test_overview.py runs it",
     r"probe demo": "writes below probe-demo, which other commands read; tests/core/cli/test_main.py runs it",
-    r"probe run -o mine train\.py": "test_recording_page.py runs it",
+    r"probe run -o mine": "test_recording_page.py and test_how_to_page.py run it",
+    r".* -i compare\.json": "test_pages.py runs it with the files of msprobe 8.3",
 }
 """Commands that need other hardware, an installation or time, by a pattern of how they begin."""
 
 
-def commands(page: Path) -> list[str]:
-    """The commands on a page, without comments."""
-    lines = [line for block in blocks(page, "bash") for line in block.splitlines()]
-    return [line.partition("  #")[0].strip() for line in lines if line.strip()]
+def commands(page: Path) -> dict[str, int]:
+    """The commands on a page without comments, each with its exit code: 0 unless its comment says another."""
+    lines = [line for block in blocks(page, "bash") for line in block.splitlines() if line.strip()]
+    parts = [(line.partition("  #")[0].strip(), re.search(r"# exits with (\d+)", line)) for line in lines]
+    return {line: int(told[1]) if told else 0 for line, told in parts}
 
 
-def here() -> list[tuple[Path, str]]:
-    """The commands that are run by the test below, with their pages."""
-    return [
-        (page, line)
-        for page in PAGES
-        if page.name not in OWN_TEST
-        for line in commands(page)
-        if not any(re.match(pattern, line) for pattern in ELSEWHERE)
-    ]
+def here() -> list[Any]:
+    """The commands that are run by the test below: each once, named after the first page that has it."""
+    found = {}
+    for page in PAGES:
+        for line, code in commands(page).items() if page.name not in OWN_TEST else ():
+            if not any(re.match(pattern, line) for pattern in ELSEWHERE):
+                found.setdefault(line, pytest.param(line, code, id=f"{page.name}-{line}"))
+    return [*found.values()]
 
 
-@pytest.fixture(scope="module")
-def room(runs: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory laid out as the pages assume: runs of two ranks, of both frameworks, and their files."""
-    room = tmp_path_factory.mktemp("room")
-    base = runs("tensor_L1_dist2")
-    (room / "npu_dump").symlink_to(base / "npu_dump")
-    (room / "gpu_dump").symlink_to(base / "bench_dump")
-    single = runs("stat_L1_datamap")
-    (room / "dump.json").symlink_to(single / "npu_dump" / "step0" / "rank" / "dump.json")
-    for run in ("mine", "probe-demo/target"):
-        (room / run).parent.mkdir(exist_ok=True)
-        (room / run).symlink_to(single / "npu_dump")
-    with tarfile.open(ROOT / "tests" / "data" / "runs-mindspore-pairs.tar.xz") as file:
-        file.extractall(room, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
-    for name in ("ms_new", "ms_old", "ms_run"):
-        (room / name).symlink_to(room / "ms_mix_tensor")
-    (room / "pt_run").symlink_to(room / "pt_mix_tensor")
-    (room / "mine.yaml").write_text("- {ms_api: Mint.mine, pt_api: Torch.theirs}\n")
-    (room / "cells.yaml").write_text("fc.Dense: head.Linear\n")
-    paths = {"npu_path": "ms_run/dump.json", "bench_path": "pt_run/dump.json"}
-    (room / "compare.json").write_text(json.dumps(paths))
-    return room
-
-
-@pytest.mark.parametrize(
-    "page, line", here(), ids=lambda value: value if isinstance(value, str) else value.name
-)
+@pytest.mark.parametrize("line, code", here())
 def test_a_command_runs(
-    page: Path, line: str, room: Path, runs: Any, probe: Any, monkeypatch: pytest.MonkeyPatch
+    line: str, code: int, room: Path, probe: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if page.name == "README.md" and "compare.json" in line:
-        pytest.skip("test_pages.py runs it with the files of 8.3")
     monkeypatch.chdir(room)
-    assert probe(*shlex.split(line)[1:]) == 0, probe.err
+    assert probe(*shlex.split(line)[1:]) == code, probe.err
 
 
 def test_the_pages_with_a_test_of_their_own_are_there() -> None:
