@@ -1,9 +1,9 @@
-"""Hooks of probe-legacy: readers of the older tools' files, and their own tables."""
+"""Hooks of probe-legacy: readers of the older tools' files, their own tables, a command."""
 
 from __future__ import annotations
 
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import AnswerSpec, Option, OptionSpec, ReaderSpec
+from probe_core.plugins.specs import AnswerSpec, CommandSpec, Option, OptionSpec, ReaderSpec
 
 FILES = (".pkl",)
 
@@ -37,6 +37,16 @@ def probe_answers() -> list[AnswerSpec]:
     return [
         AnswerSpec("as_ptdbg", "the table of ptdbg_ascend", "probe_legacy.compare.answer:make_ptdbg"),
         AnswerSpec("as_hooks", "the table of torch_npu.hooks", "probe_legacy.compare.answer:make_hooks"),
+    ]
+
+
+@hookimpl
+def probe_commands() -> list[CommandSpec]:
+    """Return the command ``parse``."""
+    return [
+        CommandSpec(
+            "parse", "Print statistics and call stacks of one dump.", "probe_legacy.parse_command:parse"
+        )
     ]
 
 
