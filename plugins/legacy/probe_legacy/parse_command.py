@@ -52,14 +52,13 @@ def lines_of_rows(path: Path, prefix: str) -> Iterator[str]:
     Raises:
         UserError: The file cannot be read.
     """
-    from probe_legacy.reading.lines import Line, read_lines
+    from probe_legacy.reading.lines import read_lines
     from probe_legacy.reading.values import frames_of, text_of_name
 
     lines: list[str] = []
     told: list[str] = ["", "Statistic Info:"]
 
-    def keep(line: Line) -> None:
-        row = line.value
+    def keep(row: Any, begin: int) -> None:
         name = text_of_name(row)
         if not name.startswith(prefix):
             return

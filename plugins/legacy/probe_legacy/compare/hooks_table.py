@@ -15,7 +15,7 @@ from probe_legacy.compare.measures import measure_hooks
 from probe_legacy.compare.ptdbg_table import Cells, Table
 from probe_legacy.compare.words import message, word
 from probe_legacy.reading.hooks import numbers_of
-from probe_legacy.reading.lines import LONGEST, DamagedRow, Line, read_lines, value_of
+from probe_legacy.reading.lines import LONGEST, DamagedRow, read_lines, value_of
 from probe_legacy.reading.values import text_of_name
 
 _NUMBER = re.compile(r"\d+_")
@@ -51,13 +51,12 @@ def table_of(npu: Path, bench: Path) -> Table:
 def _rows_in(path: Path) -> Sequence[OldRow | OldStack]:
     rows: list[OldRow | OldStack] = []
 
-    def keep(line: Line) -> None:
-        row = line.value
+    def keep(row: Any, begin: int) -> None:
         name = text_of_name(row)
         if len(row) != 4:
             raise DamagedRow("is of an overflow check, which has no table")
         numbers_of(row[1])
-        rows.append(OldRow(name, str(row[2]), row[3], (), line.begin))
+        rows.append(OldRow(name, str(row[2]), row[3], (), begin))
 
     read_lines(path, keep)
     return rows

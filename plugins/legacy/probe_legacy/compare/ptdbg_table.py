@@ -20,7 +20,7 @@ from probe_legacy.compare.groups import (
 )
 from probe_legacy.compare.measures import accuracy, measure_ptdbg
 from probe_legacy.compare.words import message, word
-from probe_legacy.reading.lines import DamagedRow, Line, read_lines
+from probe_legacy.reading.lines import DamagedRow, read_lines
 from probe_legacy.reading.values import text_of_name
 
 Cells = list[object]
@@ -98,8 +98,7 @@ def open_dump(path: Path) -> Dump:
     """Return a file with its rows."""
     rows: list[OldRow | OldStack] = []
 
-    def keep(line: Line) -> None:
-        row = line.value
+    def keep(row: Any, begin: int) -> None:
         name = text_of_name(row)
         if "stack_info" in name:
             rows.append(OldStack(name, row[1]))
@@ -107,7 +106,7 @@ def open_dump(path: Path) -> Dump:
             raise DamagedRow("has neither 5 nor 6 fields")
         else:
             given = row[5] if len(row) == 6 and isinstance(row[5], list) else []
-            rows.append(OldRow(name, str(row[3]), row[4], given, line.begin))
+            rows.append(OldRow(name, str(row[3]), row[4], given, begin))
 
     read_lines(path, keep)
     directory = path.with_suffix("")
