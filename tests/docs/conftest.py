@@ -26,6 +26,10 @@ def room(runs: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (room / run).symlink_to(single / "npu_dump")
     with tarfile.open(DATA / "runs-mindspore-pairs.tar.xz") as file:
         file.extractall(room, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    with tarfile.open(DATA / "legacy.tar.xz") as file:
+        file.extractall(room, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    for name in ("npu", "bench"):
+        (room / name).symlink_to(room / "legacy" / "ptdbg23_conv_all" / name)
     for name in ("ms_new", "ms_old", "ms_run"):
         (room / name).symlink_to(room / "ms_mix_tensor")
     (room / "pt_run").symlink_to(room / "pt_mix_tensor")

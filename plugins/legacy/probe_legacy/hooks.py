@@ -1,9 +1,9 @@
-"""Hooks of probe-legacy: readers of the older tools' files."""
+"""Hooks of probe-legacy: readers of the older tools' files, their own tables, a command."""
 
 from __future__ import annotations
 
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import ReaderSpec
+from probe_core.plugins.specs import AnswerSpec, CommandSpec, Option, OptionSpec, ReaderSpec
 
 FILES = (".pkl",)
 
@@ -28,4 +28,45 @@ def probe_readers() -> list[ReaderSpec]:
             record_files=FILES,
             framework_frames=("torch_npu/hooks/",),
         ),
+    ]
+
+
+@hookimpl
+def probe_answers() -> list[AnswerSpec]:
+    """Return the tables that ``--as`` asks for."""
+    return [
+        AnswerSpec("as_ptdbg", "the table of ptdbg_ascend", "probe_legacy.compare.answer:make_ptdbg"),
+        AnswerSpec("as_hooks", "the table of torch_npu.hooks", "probe_legacy.compare.answer:make_hooks"),
+    ]
+
+
+@hookimpl
+def probe_commands() -> list[CommandSpec]:
+    """Return the command ``parse``."""
+    return [
+        CommandSpec(
+            "parse", "Print statistics and call stacks of one dump.", "probe_legacy.parse_command:parse"
+        )
+    ]
+
+
+@hookimpl
+def probe_options() -> list[OptionSpec]:
+    """Return the option ``--as`` of compare."""
+    return [
+        OptionSpec(
+            "as",
+            "writes the table of an older tool",
+            "probe_legacy.compare.answer:ask",
+            command="compare",
+            options=(
+                Option(
+                    "tool",
+                    ("--as", "--as-tool"),
+                    "Write the csv that ptdbg_ascend or torch_npu.hooks wrote, in place of probe's tables.",
+                    kind="text",
+                    choices=("ptdbg", "hooks"),
+                ),
+            ),
+        )
     ]

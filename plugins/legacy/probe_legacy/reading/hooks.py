@@ -18,16 +18,17 @@ import numpy as np
 from probe_recording import leaf_of
 
 from probe_core.errors import UnreadableTensor
-from probe_core.model import Kind, Mode, Side, Statistics, Value
+from probe_core.model import Kind, Mode, Statistics, Value
 from probe_core.model.dtypes import folded, kind
 from probe_legacy.reading.lines import DamagedRow
-from probe_legacy.reading.names import RowName, hooks_name
+from probe_legacy.reading.names import STACK, CallName, RowName, hooks_name
 from probe_legacy.reading.run import Call, LegacyRun
 from probe_legacy.reading.values import dtype_of, frame_of, shape_of, text_of_name
 
 SAMPLED = 10
 """Number of values that a sampled row holds, before the maximum, the minimum and the mean."""
 _FRAME = re.compile(r"filename=('[^']*'|\"[^\"]*\"), lineno=(\d+), function=('[^']*')")
+_NUMBERS = frozenset({int, float, bool})
 _CODE = re.compile(r"code_context=(\[.*?\]), index=", re.DOTALL)
 
 
@@ -47,7 +48,7 @@ class HooksRun(LegacyRun):
         name = hooks_name(text)
         if name is None:
             raise DamagedRow("has a name that torch_npu.hooks does not write")
-        if name.side is None:
+        if name[1] == STACK:
             return name, (_frame(row[1]),)
         if len(row) == 2:
             return name, _argument(row[1])
@@ -57,23 +58,24 @@ class HooksRun(LegacyRun):
 
     def _tensor(self, row: list[Any], data_name: str) -> Value:
         dtype, (shape, extent) = dtype_of(row[2]), shape_of(row[3])
-        numbers = numbers_of(row[1])
-        size = math.prod(shape)
-        if _is_sampled(numbers, size):
+        given, size = row[1], math.prod(shape)
+        if type(given) is not list or not _NUMBERS.issuperset(map(type, given)):
+            raise DamagedRow("has no list of numbers")
+        if _is_sampled(given, size):
             self._is_sampled = True
-            statistics = _sampled(numbers, size)
-        elif len(numbers) == size:
-            statistics = _measured(numbers, dtype)
+            statistics = _sampled(given, size)
+        elif len(given) == size:
+            statistics = _measured(numbers_of(given), dtype)
         else:
-            raise DamagedRow(f"holds {len(numbers)} values for the shape {extent}")
+            raise DamagedRow(f"holds {len(given)} values for the shape {extent}")
         return Value(Kind.TENSOR, dtype, extent, shape, statistics, None, None, data_name)
 
     # -- calls -----------------------------------------------------------------------------
 
-    def call_of(self, name: RowName) -> Call:
+    def call_of(self, name: CallName, place: str) -> Call:
         """Return the call that a row continues; a new one if it cannot continue the call before it."""
         call = self._calls[-1] if self._calls else None
-        if call is None or not _continues(call, name):
+        if call is None or not _continues(call, name, place):
             if call is not None:
                 self._number(call)
             call = Call(name)
@@ -90,8 +92,8 @@ class HooksRun(LegacyRun):
             waiting.append(call)
             return
         if waiting:
-            gradients = _shapes(call, Side.INPUT)
-            alike = (forward for forward in reversed(waiting) if _shapes(forward, Side.OUTPUT) == gradients)
+            gradients = _shapes(call, "input")
+            alike = (forward for forward in reversed(waiting) if _shapes(forward, "output") == gradients)
             forward = next(alike, waiting[-1])
             waiting.remove(forward)
             call.count = forward.count
@@ -126,22 +128,21 @@ class HooksRun(LegacyRun):
             return array.astype(folded(value.dtype)) if sort in ("int", "bool") else array
 
 
-def _shapes(call: Call, side: Side) -> list[tuple[int, ...] | None]:
-    return [value.shape for place, value in call.values.items() if place[0] is side]
+def _shapes(call: Call, side: str) -> list[tuple[int, ...] | None]:
+    return [value.shape for place, value in call.values.items() if place.startswith(side)]
 
 
-def _continues(call: Call, name: RowName) -> bool:
+def _continues(call: Call, name: CallName, place: str) -> bool:
     """Return True if a row may be the next of a call: of the same name, and behind its rows so far."""
-    own = call.name
-    if own.head != name.head or own.phase != name.phase:
+    if call.name != name:
         return False
     if not call.offsets:
         return True  # rows of its call stack so far
-    if name.side is None or (name.side, name.path) in call.offsets:
+    if place == STACK or place in call.offsets:
         return False
-    last = next(reversed(call.offsets))[0]
-    first = Side.INPUT if name.phase == "forward" else Side.OUTPUT
-    return last is name.side or last is first
+    last = next(reversed(call.offsets))
+    first = "input" if name.phase == "forward" else "output"
+    return last.startswith((first, place.partition(".")[0]))
 
 
 def numbers_of(values: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -150,7 +151,7 @@ def numbers_of(values: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
     Raises:
         DamagedRow: They are no list of numbers.
     """
-    if type(values) is not list or not all(type(item) in (int, float, bool) for item in values):
+    if type(values) is not list or not _NUMBERS.issuperset(map(type, values)):
         raise DamagedRow("has no list of numbers")
     try:
         with np.errstate(over="ignore"):
@@ -159,7 +160,7 @@ def numbers_of(values: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
         raise DamagedRow("has a number that is too large") from None
 
 
-def _is_sampled(numbers: np.ndarray[Any, Any], size: int) -> bool:
+def _is_sampled(numbers: Sequence[float], size: int) -> bool:
     """Return True for a row of samples: the first values, then maximum, minimum and mean.
 
     A list as long as the tensor holds all of its values, save for 13 values, which may be 10 and these three.
@@ -171,17 +172,16 @@ def _is_sampled(numbers: np.ndarray[Any, Any], size: int) -> bool:
         return size < len(numbers) == few + 2
     if size != SAMPLED + 3:
         return True
-    top, bottom, mean = (float(number) for number in numbers[-3:])
-    first = numbers[:SAMPLED]
-    return bottom <= mean <= top and bool(((bottom <= first) & (first <= top)).all())
+    top, bottom, mean = numbers[-3:]
+    return bottom <= mean <= top and all(bottom <= number <= top for number in numbers[:SAMPLED])
 
 
-def _sampled(numbers: np.ndarray[Any, Any], size: int) -> Statistics:
+def _sampled(numbers: Sequence[float], size: int) -> Statistics:
     """Return the statistics in a sampled row; other releases wrote only a sum and a mean, or none."""
     few = min(size, SAMPLED)
     if len(numbers) == few + 3:
-        return Statistics(*(float(number) for number in numbers[-3:]))
-    return Statistics(mean=float(numbers[-1])) if len(numbers) == few + 2 else Statistics()
+        return Statistics(*numbers[-3:])
+    return Statistics(mean=numbers[-1]) if len(numbers) == few + 2 else Statistics()
 
 
 def _measured(numbers: np.ndarray[Any, Any], dtype: str) -> Statistics:

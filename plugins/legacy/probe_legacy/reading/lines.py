@@ -11,7 +11,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from probe_core.errors import UserError, printable
 from probe_core.files.given import check_regular
@@ -33,19 +33,12 @@ _ROW = re.compile(rb'\s*\[\s*"([^"]{1,%d})"\s*,\s*(.{0,40})' % LONGEST_NAME, re.
 _FLAG = re.compile(rb"-?\d{1,9}\s*,")
 _OF_HOOKS = re.compile(rb"_(?:forward|backward)_(?:input|output|stack_info)[.\d]*$")
 _PICKLES = (b"\x80", b"(lp", b"(dp", b"]q")
-_BLANK = re.compile(rb"\s*$")
+_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+CHUNK = 1 << 20
 
 
 class DamagedRow(ValueError):
     """A row that violates the format; the text continues a sentence on its line."""
-
-
-class Line(NamedTuple):
-    """A line of a file: its number from 1 on, its offset in bytes, and its JSON value."""
-
-    number: int
-    begin: int
-    value: Any
 
 
 def format_of(path: Path) -> str | None:
@@ -70,12 +63,13 @@ def format_of(path: Path) -> str | None:
     return None
 
 
-def read_lines(path: Path, keep: Callable[[Line], None]) -> str:
-    """Call ``keep`` with each line of a file, and return the reason why rows may be missing at its end.
+def read_lines(path: Path, keep: Callable[[Any, int], None]) -> str:
+    """Call ``keep`` with the value of each line, and return the reason why rows may be missing at the end.
 
     Args:
         path: The file.
-        keep: The function; it raises ``DamagedRow`` for a line that is to be left out.
+        keep: The function of the value and the offset of the line in bytes; it raises ``DamagedRow`` for a
+            line that is to be left out.
 
     Raises:
         UserError: The file cannot be read, is a real pickle, or holds no row.
@@ -87,18 +81,18 @@ def read_lines(path: Path, keep: Callable[[Line], None]) -> str:
         size = path.stat().st_size
         with path.open("rb") as file:
             for number, (begin, data) in enumerate(_lines(file), 1):
-                if _BLANK.match(data):
+                if not data or data.isspace():
                     continue
                 try:
-                    keep(Line(number, begin, value_of(data)))
+                    keep(value_of(data), begin)
                     rows += 1
                 except DamagedRow as error:
                     damaged.append((number, str(error)))
+                    if len(damaged) > max(MOST_DAMAGED, rows):
+                        break
                 if begin >= told + TOLD_EVERY:
                     told = begin
                     tell(f"reading {path.name}", begin, size)
-                if len(damaged) > MOST_DAMAGED and len(damaged) > rows:
-                    break
     except OSError as error:
         raise UserError(
             f"{path} cannot be read: {error.strerror or error}.", "Check the path and its permissions."
@@ -111,10 +105,18 @@ MOST_DAMAGED = 100
 
 
 def _lines(file: Any) -> Iterator[tuple[int, bytes]]:
-    begin = 0
-    while data := file.readline(LONGEST):
-        yield begin, data
-        begin += len(data)
+    """Yield the lines with their offsets; a line of more than ``LONGEST`` bytes is cut there."""
+    begin, rest = 0, b""
+    while data := file.read(max(CHUNK, len(rest))):
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            yield begin, line
+            begin += len(line) + 1
+        if len(rest) > LONGEST:
+            yield begin, rest
+            begin, rest = begin + len(rest), b""
+    if rest:
+        yield begin, rest
 
 
 def value_of(data: bytes) -> Any:
@@ -123,12 +125,16 @@ def value_of(data: bytes) -> Any:
     Raises:
         DamagedRow: It is not valid JSON.
     """
+    text = data.decode("utf-8", "replace").strip()
     try:
-        return json.loads(data.decode("utf-8", "replace"))
+        value, end = _scan(text, 0)
     except RecursionError:
         raise DamagedRow("nests values too deeply") from None
-    except ValueError:
+    except (ValueError, StopIteration):
         raise DamagedRow("is not valid JSON") from None
+    if end < len(text):
+        raise DamagedRow("holds more than one JSON value")
+    return value
 
 
 def _checked(path: Path, damaged: list[tuple[int, str]], last: int, rows: int) -> str:

@@ -1,7 +1,8 @@
 """Names of rows in the older tools' words, taken apart into probe's words.
 
 ptdbg_ascend up to 4.x writes ``Functional_conv2d_1_backward_output.0``, 6.0 the same with dots, and
-torch_npu.hooks writes it without the count, from 3.0.0 on behind a running number.
+torch_npu.hooks writes it without the count, from 3.0.0 on behind a running number. There are many rows of one
+call, so calls and places are taken apart once.
 """
 
 from __future__ import annotations
@@ -14,48 +15,47 @@ from typing import NamedTuple
 
 from probe_core.model import Side
 
-_TAIL = r"(forward|backward)%s(input|output|stack_info)((?:\.\d{1,9}){0,50})$"
-_PTDBG = re.compile(r"(.+)([._])(\d{1,9})\2" + _TAIL % r"\2", re.DOTALL)
-_HOOKS = re.compile(r"(?:\d{1,12}_)?(.+)_" + _TAIL % "_", re.DOTALL)
-_SIDES = {"input": Side.INPUT, "output": Side.OUTPUT, "stack_info": None}
+STACK = "stack_info"
+"""The place of the rows of call stacks."""
+_TAIL = re.compile(r"[._](input|output|stack_info)((?:\.\d{1,9}){0,50})$")
+_CALL = re.compile(r"(.+)([._])(\d{1,9})\2(forward|backward)$", re.DOTALL)
+_CALL_OF_HOOKS = re.compile(r"(?:\d{1,12}_)?(.+)_(forward|backward)$", re.DOTALL)
 
 
-class RowName(NamedTuple):
-    """The parts of a row's name.
+class CallName(NamedTuple):
+    """The parts of a call's name.
 
     Attributes:
         head: The API with its scope, such as ``Functional.conv2d``, or ``Module.`` with path and class.
         number: The number of the call as the tool counted it; -1 if it did not.
         phase: ``forward`` or ``backward``.
-        side: The side of the value; None for the row of a call stack.
-        path: The position of the value, such as ``0.1``; ``0`` for the only output.
     """
 
     head: str
     number: int
     phase: str
-    side: Side | None
-    path: str
 
     @property
     def is_module(self) -> bool:
         """True for the call of a module."""
         return self.head.startswith("Module.")
 
-    def key(self, count: int) -> str:
-        """Return the name of the call that has the number ``count``."""
+    def key(self, number: int) -> str:
+        """Return the name of the call that has this number."""
         if self.is_module:
-            return f"{self.head}.{self.phase}.{count}"
-        return f"{self.head}.{count}.{self.phase}"
+            return f"{self.head}.{self.phase}.{number}"
+        return f"{self.head}.{number}.{self.phase}"
+
+
+RowName = tuple[CallName, str]
+"""A call, and the place of a value in it, such as ``input.0.1``, or ``STACK``."""
 
 
 def ptdbg_name(name: str) -> RowName | None:
     """Return the parts of a row's name in a file of ptdbg_ascend; None if it has another form."""
-    match = _PTDBG.match(name)
-    if match is None:
-        return None
-    head, joint, count, phase, side, path = match.groups()
-    return RowName(_head(head, joint), int(count), phase, _SIDES[side], path[1:] or "0")
+    tail = _TAIL.search(name)
+    call = _ptdbg_call(name[: tail.start()]) if tail else None
+    return (call, _place(tail[1], tail[2])) if tail and call else None
 
 
 def hooks_name(name: str) -> RowName | None:
@@ -63,14 +63,38 @@ def hooks_name(name: str) -> RowName | None:
 
     The tool calls the gradients of inputs ``input``; they are results of the backward call: its output.
     """
-    match = _HOOKS.match(name)
-    if match is None:
+    tail = _TAIL.search(name)
+    call = _hooks_call(name[: tail.start()]) if tail else None
+    if tail is None or call is None:
         return None
-    head, phase, word, path = match.groups()
-    side = _SIDES[word]
-    if phase == "backward" and side is not None:
-        side = Side.OUTPUT if side is Side.INPUT else Side.INPUT
-    return RowName(_head(head, "_"), -1, phase, side, path[1:] or "0")
+    side: str = tail[1]
+    if call.phase == "backward":
+        side = {"input": "output", "output": "input"}.get(side, side)
+    return call, _place(side, tail[2])
+
+
+@lru_cache(maxsize=1024)
+def _ptdbg_call(text: str) -> CallName | None:
+    match = _CALL.match(text)
+    return match and CallName(_head(match[1], match[2]), int(match[3]), match[4])
+
+
+@lru_cache(maxsize=1024)
+def _hooks_call(text: str) -> CallName | None:
+    match = _CALL_OF_HOOKS.match(text)
+    return match and CallName(_head(match[1], "_"), -1, match[2])
+
+
+@lru_cache(maxsize=4096)
+def _place(side: str, path: str) -> str:
+    return side if side == STACK else f"{side}{path or '.0'}"
+
+
+@lru_cache(maxsize=4096)
+def side_and_path(place: str) -> tuple[Side, str]:
+    """Return the side and the path of a place."""
+    side, _, path = place.partition(".")
+    return Side(side), path
 
 
 @lru_cache(maxsize=4096)
@@ -87,6 +111,6 @@ def families() -> Mapping[str, str]:
     """Return the scope of each family."""
     import yaml
 
-    text = resources.files("probe_legacy.reading").joinpath("families.yaml").read_text("utf-8")
+    text = resources.files(__package__).joinpath("families.yaml").read_text("utf-8")
     table: dict[str, str] = yaml.safe_load(text)
     return table

@@ -12,7 +12,7 @@ from probe_recording import load_npy, tensors_in
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Mode, Value
 from probe_legacy.reading.lines import DamagedRow
-from probe_legacy.reading.names import RowName, ptdbg_name
+from probe_legacy.reading.names import STACK, CallName, RowName, ptdbg_name
 from probe_legacy.reading.run import Call, LegacyRun
 from probe_legacy.reading.values import (
     frames_of,
@@ -27,7 +27,7 @@ class PtdbgRun(LegacyRun):
     """A run that ptdbg_ascend recorded."""
 
     def __init__(self, path: Path) -> None:
-        self._calls: dict[str, Call] = {}
+        self._calls: dict[CallName, Call] = {}
         self._numbers: dict[tuple[str, int], int] = {}
         self._modules: dict[str, int] = {}
         self._has_checksum = False
@@ -40,29 +40,27 @@ class PtdbgRun(LegacyRun):
         name = ptdbg_name(text)
         if name is None:
             raise DamagedRow("has a name that ptdbg_ascend does not write")
-        if name.side is None:
+        if name[1] == STACK:
             return name, tuple(frames_of(row[1]))
         if not 5 <= len(row) <= 6:
             raise DamagedRow("has neither 5 nor 6 fields")
         given = row[5] if len(row) == 6 else []
         value = scalar_of(row[3], given)
         if value is None:
-            extra = row[2]
-            checksum = extra if isinstance(extra, str) and extra else None
-            self._has_checksum |= checksum is not None
+            checksum = row[2] if row[2] and isinstance(row[2], str) else None
+            if checksum is not None:
+                self._has_checksum = True
             value = tensor_of(row[3], row[4], statistics_of(given), f"{text}.npy", checksum)
         return name, value
 
-    def call_of(self, name: RowName) -> Call:
+    def call_of(self, name: CallName, place: str) -> Call:
         """Return the call that a row belongs to: the one of its name."""
-        count = self._count(name)
-        key = name.key(count)
-        call = self._calls.get(key)
+        call = self._calls.get(name)
         if call is None:
-            call = self._calls[key] = Call(name, count)
+            call = self._calls[name] = Call(name, self._count(name))
         return call
 
-    def _count(self, name: RowName) -> int:
+    def _count(self, name: CallName) -> int:
         """Return the number of a call; 6.0 counts the calls of a class, probe those of a module."""
         if not name.is_module:
             return name.number

@@ -2,44 +2,45 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 from abc import abstractmethod
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError
-from probe_core.model import Mode, Record, Side, Slot, Value
+from probe_core.model import Mode, Record, Slot, Value
 from probe_core.model.run import KEPT_SLOTS, Header, Run
-from probe_legacy.reading.lines import LONGEST, DamagedRow, Line, read_lines, value_of
-from probe_legacy.reading.names import RowName
+from probe_legacy.reading.lines import LONGEST, DamagedRow, read_lines, value_of
+from probe_legacy.reading.names import CallName, RowName, side_and_path
 
 FRAMEWORK = "pytorch"
 DEEPEST = 1000
 """Limit on the frames of a call stack."""
-Place = tuple[Side, str]
 
 
 class Call:
     """The rows of one call while a file is read.
 
     Attributes:
-        name: The parts of the name of its first row.
+        name: The parts of its name.
         count: The number of the call among those of its name.
-        offsets: The offset of the line of each value, by its place.
+        offsets: The offset of the line of each value, by its place such as ``input.0``.
         values: The values that are kept in memory, by their places.
         frames: The frames of its call stack, innermost first.
     """
 
     __slots__ = ("count", "frames", "name", "offsets", "values")
 
-    def __init__(self, name: RowName, count: int = 0) -> None:
+    def __init__(self, name: CallName, count: int = 0) -> None:
         self.name, self.count = name, count
-        self.offsets: dict[Place, int] = {}
-        self.values: dict[Place, Value] = {}
+        self.offsets: dict[str, int] = {}
+        self.values: dict[str, Value] = {}
         self.frames: tuple[str, ...] = ()
 
     @property
@@ -48,9 +49,9 @@ class Call:
         return self.name.key(self.count)
 
     @property
-    def places(self) -> list[Place]:
+    def places(self) -> list[str]:
         """The places of its values: first what the call received, then what it returned."""
-        return sorted(self.offsets, key=lambda place: place[0] is Side.OUTPUT)
+        return sorted(self.offsets, key=_is_output)
 
 
 class LegacyRun(Run):
@@ -70,10 +71,10 @@ class LegacyRun(Run):
     def __init__(self, path: Path) -> None:
         self.path = path
         self._frames: dict[tuple[str, ...], tuple[str, ...]] = {}
-        self._places: dict[Place, Place] = {}
         self._kept_values = 0
-        unfinished = read_lines(path, self._keep)
-        self._index_calls(self.finished_calls())
+        with collection_paused():
+            unfinished = read_lines(path, self._keep)
+            self._index_calls(self.finished_calls())
         self.mode = self.decide_mode()
         task = "tensor" if self.mode is Mode.TENSOR else "statistics"
         self.header = Header(task, self._level(), FRAMEWORK, False, unfinished)
@@ -96,7 +97,7 @@ class LegacyRun(Run):
         """
 
     @abstractmethod
-    def call_of(self, name: RowName) -> Call:
+    def call_of(self, name: CallName, place: str) -> Call:
         """Return the call that the next row of the file belongs to."""
 
     @abstractmethod
@@ -109,17 +110,16 @@ class LegacyRun(Run):
 
     # -- reading -------------------------------------------------------------------------
 
-    def _keep(self, line: Line) -> None:
-        name, value = self.parse_row(line.value, line.begin)
+    def _keep(self, row: Any, begin: int) -> None:
+        name, value = self.parse_row(row, begin)
         if not isinstance(value, Value):
-            call = self.call_of(name)
+            call = self.call_of(*name)
             frames = (call.frames + value)[:DEEPEST]
             call.frames = self._frames.setdefault(frames, frames)
             return
-        assert name.side is not None
-        call = self.call_of(name)
-        place = self._places.setdefault((name.side, name.path), (name.side, name.path))
-        call.offsets[place] = line.begin
+        place = name[1]
+        call = self.call_of(*name)
+        call.offsets[place] = begin
         if self._kept_values < KEPT_SLOTS or place in call.values:
             self._kept_values += place not in call.values
             call.values[place] = value
@@ -135,10 +135,13 @@ class LegacyRun(Run):
         self._offsets: dict[int, array[int]] = {}
         for index, call in enumerate(calls):
             key, places = self._names[index], call.places
-            names = [_row_name(key, place) for place in places]
+            names = [f"{key}.{place}" for place in places]
             self.signatures.append(hash(tuple(names)))
             if len(call.values) == len(places):
-                slots = tuple([Slot(name, *place, call.values[place]) for name, place in zip(names, places)])
+                values = call.values
+                slots = tuple(
+                    [Slot(name, *side_and_path(place), values[place]) for name, place in zip(names, places)]
+                )
                 self._kept[index] = Record(index, key, slots)
             else:
                 self._offsets[index] = array("q", [call.offsets[place] for place in places])
@@ -173,9 +176,8 @@ class LegacyRun(Run):
                 raise UserError(
                     f"{self.path} was changed while it was read: a row of {key} {error}.", "Compare again."
                 ) from None
-            assert isinstance(value, Value) and name.side is not None
-            place = name.side, name.path
-            slots.append(Slot(_row_name(key, place), *place, value))
+            assert isinstance(value, Value)
+            slots.append(Slot(f"{key}.{name[1]}", *side_and_path(name[1]), value))
         return Record(index, key, tuple(slots))
 
     def line_at(self, begin: int) -> Any:
@@ -194,6 +196,17 @@ class LegacyRun(Run):
         self._file.close()
 
 
-def _row_name(key: str, place: Place) -> str:
-    side, path = place
-    return f"{key}.{side.value}.{path}"
+def _is_output(place: str) -> bool:
+    return place.startswith("output")
+
+
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Pause Python's garbage collector, which would search all parsed rows again and again in vain."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

@@ -41,7 +41,7 @@ def scalar_of(dtype: Any, given: Any) -> Value | None:
         dtype: The field with the dtype, ``<class 'int'>`` for an int.
         given: The statistics, each of which is the value.
     """
-    match = _SCALAR.match(dtype) if type(dtype) is str else None
+    match = _SCALAR.match(dtype) if type(dtype) is str and dtype.startswith("<") else None
     if match is None:
         return None
     value = given[0] if isinstance(given, list) and given else None
@@ -52,9 +52,14 @@ def scalar_of(dtype: Any, given: Any) -> Value | None:
 
 def dtype_of(text: Any) -> str:
     """Return the dtype of a tensor."""
-    if type(text) is not str or not _DTYPE.match(text):
+    if type(text) is not str or not _is_dtype(text):
         raise DamagedRow("has no dtype")
     return text
+
+
+@lru_cache(maxsize=256)
+def _is_dtype(text: str) -> bool:
+    return _DTYPE.match(text) is not None
 
 
 def shape_of(sizes: Any) -> tuple[tuple[int, ...], str]:
@@ -78,6 +83,8 @@ def statistics_of(given: Any) -> Statistics:
     """Return maximum, minimum, mean and L2 norm; None for what the tool wrote as ``[]`` or ``"Nan"``."""
     if type(given) is not list or len(given) > 4:
         raise DamagedRow("has no list of statistics")
+    if _NUMBERS.issuperset(map(type, given)):
+        return Statistics(*given)
     return Statistics(*[_statistic(item) for item in given])
 
 

@@ -1,0 +1,1 @@
+"""The tables that the older tools wrote, to the cell."""

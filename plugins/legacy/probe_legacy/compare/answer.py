@@ -1,0 +1,134 @@
+"""The answer of ``compare --as``: the table that an older tool wrote, beside the verdict."""
+
+from __future__ import annotations
+
+import csv
+import math
+from collections.abc import Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from probe_core.cli import console
+from probe_core.errors import UserError
+from probe_core.files.atomic import make_directory, write_text, writing
+from probe_core.model.plan import Plan
+from probe_core.plugins.protocols import Compared, Opened
+from probe_core.spreadsheet_text import neutralise
+from probe_core.store.layout import RunPair
+from probe_legacy.compare import hooks_table, ptdbg_table
+from probe_legacy.compare.ptdbg_table import Table
+from probe_legacy.reading.lines import HOOKS, PTDBG, format_of
+
+TITLES = {PTDBG: "ptdbg_ascend", HOOKS: "torch_npu.hooks"}
+NAMES = {PTDBG: "as_ptdbg", HOOKS: "as_hooks"}
+"""The answers by the tool."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The files of the tables, which can be printed."""
+
+    title: str
+    files: Sequence[Path]
+    rows: int
+    answer: None = None
+
+    @property
+    def is_judged(self) -> bool:
+        """True if a table has a row."""
+        return self.rows > 0
+
+    def show(self, *, brief: bool = False) -> None:
+        """Print the paths of the files."""
+        console.show(f"as {self.title} compared them, {self.rows:,} rows:")
+        for file in self.files:
+            console.show(f"  wrote {file}")
+
+
+class OldTable:
+    """Answer that writes the table of an older tool for each pair of files.
+
+    Args:
+        tool: ``ptdbg`` or ``hooks``.
+    """
+
+    def __init__(self, tool: str) -> None:
+        self._tool = tool
+
+    def witness(self, opened: Opened, pair: RunPair) -> None:
+        """Observe nothing; the files are read again at the end."""
+
+    def conclude(self, compared: Compared) -> Iterator[Written]:
+        """Write the tables, and yield their paths.
+
+        Raises:
+            UserError: A file is of another tool, or cannot be read or written.
+        """
+        title, files, rows = TITLES[self._tool], [], 0
+        for pair in compared.pairing.pairs:
+            for path in (pair.target, pair.golden):
+                if format_of(path) != self._tool:
+                    raise UserError(
+                        f"{path} is no dump of {title}, so there is no table of {title} on it.",
+                        f"Leave --as {self._tool} out.",
+                    )
+            module = ptdbg_table if self._tool == PTDBG else hooks_table
+            table = module.table_of(pair.target, pair.golden)
+            rows += len(table.rows)
+            files += self._write(compared.plan, pair, table)
+        yield Written(title, files, rows)
+
+    def _write(self, plan: Plan, pair: RunPair, table: Table) -> list[Path]:
+        directory = plan.output / pair.part
+        make_directory(directory)
+        label = f"_{pair.label}-{pair.label}" if pair.label else ""
+        name = f"{label}_{plan.time_stamp}"
+        files = [directory / f"compare_result{name}.csv"]
+        write_csv(files[0], table)
+        if self._tool == PTDBG and plan.answer:
+            files.append(directory / f"advisor{name}.txt")
+            write_text(files[1], ptdbg_table.advice_on(table))
+        return files
+
+
+def write_csv(path: Path, table: Table) -> None:
+    """Write a table as the tools did: NaN is an empty cell; formulas are neutralised."""
+    with (
+        writing(path, f"The table {path.name}") as temporary,
+        temporary.open("w", encoding="utf-8", newline="") as file,
+    ):
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(table.columns)
+        writer.writerows([[_cell(value) for value in cells] for cells in table.rows])
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, float) and math.isnan(value):
+        return ""
+    return neutralise(value) if isinstance(value, str) else value
+
+
+def make_ptdbg() -> OldTable:
+    """Return the answer with the table of ptdbg_ascend."""
+    return OldTable(PTDBG)
+
+
+def make_hooks() -> OldTable:
+    """Return the answer with the table of torch_npu.hooks."""
+    return OldTable(HOOKS)
+
+
+def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
+    """Return the plan with the table of a tool, in place of probe's own tables and advice.
+
+    Raises:
+        UserError: ``--format`` was given as well.
+    """
+    if "formats" in asked:
+        raise UserError(
+            "--as writes the csv of an older tool, and --format probe's own table of the same name.",
+            "Leave one of them out.",
+        )
+    answers = (*plan.answers, NAMES[values["tool"]])
+    return replace(plan, answers=answers, formats=(), advise=False)
