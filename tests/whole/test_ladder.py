@@ -99,10 +99,11 @@ def test_a_cause_of_the_walk_is_refined(tmp_path: Path, probe: Probe) -> None:
     cause = found["causes"][0]
     assert (cause["kind"], cause["step"]) == ("taken_in", "step1")
     walk, _, phases = cause["statement"].partition("; phases of the step: ")
-    assert walk.startswith(
-        "takes in values that differ, and no earlier difference of this step explains them"
-    )
+    assert walk == "takes in values that differ"
     assert phases.startswith("the target adds the gradients of this backward pass to earlier ones")
+    assert "; no earlier difference of this step explains them (" in phases
+    first = f"in step1, {cause['op']} {walk}; phases of the step: {cause['evidence']['phases'].partition(' (')[0]}"
+    assert found["sentence"].startswith(f"DIVERGED: {first}, at test_ladder.py, ")
     assert cause["evidence"]["ladder"] == "accumulated.0"
     assert "backward()" in cause["evidence"]["ladder_where"]
 

@@ -18,7 +18,7 @@ from probe_diagnosis.answer.ladder_file import read_ladder
 from probe_diagnosis.answer.ladder_search import BEFORE, BEHIND, Search, Step
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.facts import UNJUDGED, OpFacts
-from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.reasons import PHASES, Cause
 from probe_diagnosis.difference.search import is_backward
 from probe_diagnosis.difference.walking import Node
 
@@ -61,7 +61,10 @@ class Ladders:
             part = self._part(nodes[0].facts)
             step = next((step for step in self._steps if step.part == part and step.is_effective), None)
             if step is not None and not self._is_explained(step):
-                whole[0] = _with(whole[0], step)
+                plain = nodes[0].because
+                told = replace(plain, phases=step.text)
+                detail = whole[0].reason.detail.replace(plain.statement, told.statement, 1)
+                whole[0] = _with(whole[0], step, detail)
         return whole
 
     def beside(self, differently: Sequence[Finding]) -> list[Finding]:
@@ -152,10 +155,12 @@ class Ladders:
         return step.part == BEHIND and any(other.part == BEFORE for other in self._steps)
 
 
-def _with(cause: Finding, step: Step) -> Finding:
-    """Return a cause with what a phase of the step shows."""
-    reason = Reason(cause.reason.code, f"{cause.reason.detail}; phases of the step: {step.text}")
-    return replace(cause, reason=reason, evidence={**cause.evidence, **_evidence(step)})
+def _with(cause: Finding, step: Step, detail: str = "") -> Finding:
+    """Return a cause with what a phase of the step shows: in ``detail``, if it is there, else behind its own."""
+    if step.text not in detail:
+        detail = f"{cause.reason.detail}; {PHASES}{step.text}"
+    evidence = {**cause.evidence, **_evidence(step), "phases": step.text}
+    return replace(cause, reason=Reason(cause.reason.code, detail), evidence=evidence)
 
 
 def _evidence(step: Step) -> dict[str, float | int | str]:

@@ -300,11 +300,11 @@ def _of_stage(
         text = f"gradients {agree} before their reduction over the ranks, and differ after it ({shown})"
         return Step(rung, BEHIND, text, evidence=numbers, where=where)
     factor = _factor(found)
-    times = f"; all {len(found.times)} are {factor:.6g} times the golden's" if factor else ""
+    times = f": all {len(found.times)} are {factor:.6g} times the golden's" if factor else ""
     changed, line = _changed(target, golden)
     text = (
         f"gradients {agree} when the backward pass is over, and differ when "
-        f"{target.applied.subject} takes them ({shown}{times}){changed}"
+        f"{target.applied.subject} takes them{times} ({shown}){changed}"
     )
     if factor:
         numbers["factor"] = factor

@@ -104,7 +104,8 @@ def _first(cause: Finding) -> str:
     where = f", at {place}" if place else ""
     rank = f"on rank {cause.rank}, " if cause.rank else ""
     step = f"in {cause.step}, " if cause.step else ""
-    return f"{step}{rank}{cause.op} {_brief(cause.reason.detail)}{where}"
+    told, phases, _ = cause.reason.detail.partition(str(cause.evidence.get("phases", "")) or "\n")
+    return f"{step}{rank}{cause.op} {_brief(told + phases)}{where}"
 
 
 def _brief(statement: str) -> str:

@@ -39,6 +39,9 @@ AGREES, AGREES_IN_STATISTICS, AGREES_UNMASKED, DIFFERS, LACKS = (
 )
 """Ends of the clause on a call that was made differently."""
 
+PHASES = "phases of the step: "
+"""Beginning of a clause on what the phases of the step show."""
+
 
 class Inputs(NamedTuple):
     """Agreement of the tensors that an op took in.
@@ -93,6 +96,7 @@ class Because:
         in_step: True if nothing is known of earlier steps.
         argument_name: The name of the argument that differs, where it is known.
         replaces: The golden's other call that an op of a region stands for; empty for none.
+        phases: A clause on what the phases of the step show of the same difference; empty for none.
     """
 
     cause: Cause
@@ -107,6 +111,7 @@ class Because:
     in_step: bool = False
     argument_name: str = ""
     replaces: str = ""
+    phases: str = ""
 
     @property
     def statement(self) -> str:
@@ -119,11 +124,11 @@ class Because:
                 f"is called where the golden calls {self.replaces}, and returns values that differ ({shown})"
             )
         if cause is Cause.TAKEN_IN:
-            return f"takes in values that differ, and {self._before()} ({shown})"
+            return f"takes in values that differ{self._told()}{self._before()} ({shown})"
         if cause is Cause.GRADIENT:
-            return f"differs, and {self._before()} ({shown})"
+            return f"differs{self._told()}{self._before()} ({shown})"
         if cause is Cause.GROWN:
-            return f"{self._grown()} ({shown})"
+            return f"{self._grown()} ({shown}){self.phases and f'; {PHASES}{self.phases}'}"
         if cause is Cause.DIFFERENTLY:
             return self._differently(shown)
         called = ""
@@ -195,6 +200,10 @@ class Because:
         else:
             done = f"computes in another dtype ({_IN_OP.sub('', self.value.row)}: {self.value.dtypes})"
         return f"{done}{self.returned}"
+
+    def _told(self) -> str:
+        """Return what the phases of the step show, between a difference and what came before it."""
+        return f"; {PHASES}{self.phases}; " if self.phases else ", and "
 
     def _before(self) -> str:
         """Return a clause on what came before, no more than was compared."""
