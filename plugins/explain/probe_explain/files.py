@@ -24,6 +24,7 @@ HEADERS = ("Step", "Rank", "Record", "Result", "Dtype", "Shape", "Error", "Large
            "Rounding explains", "Times", "Status", "Reason")  # fmt: skip
 """Columns of the table."""
 BEYOND, WITHIN, NOT_JUDGED = "beyond rounding", "within rounding", "not computed"
+FRAGILE = "fragile, not wrong: it moves as much where what it is computed from is rounded"
 
 
 def write_files(
@@ -64,7 +65,10 @@ def _content(explanation: Explanation, verdict: Verdict) -> dict[str, Any]:
             ],
             "not_reached": sum(rank.unfinished for rank in explanation.ranks),
         },
-        "notes": [f"{rank.file}: {rank.note}" for rank in explanation.ranks if rank.note],
+        "notes": [
+            *(f"{rank.file}: {rank.note}" for rank in explanation.ranks if rank.note),
+            *([verdict.fragile] if verdict.fragile else []),
+        ],
     }
 
 
@@ -107,5 +111,6 @@ def _rows(explanation: Explanation) -> Iterator[list[Cell]]:
                 for one in found:
                     numbers: list[Cell] = [one.error, one.largest, one.rounding, one.times]
                     status = BEYOND if one.is_beyond else WITHIN
-                    apart = f"{one.apart} elements are nan or inf on one side" if one.apart else ""
-                    yield [*place, one.name, one.dtype, str(list(one.shape)), *numbers, status, apart]
+                    reason = FRAGILE if one.is_fragile else ""
+                    reason = f"{one.apart} elements are nan or inf on one side" if one.apart else reason
+                    yield [*place, one.name, one.dtype, str(list(one.shape)), *numbers, status, reason]

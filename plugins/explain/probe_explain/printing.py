@@ -29,6 +29,8 @@ def show(verdict: Verdict, files: Sequence[Path], *, brief: bool = False) -> Non
         for reason in verdict.missing[:SHOWN]:
             console.show(f"    not: {printable(reason.sentence, LONGEST)}")
         _show_more(verdict.missing)
+        if verdict.fragile:
+            console.show(f"  {printable(verdict.fragile, LONGEST)}")
     for file in files:
         console.show(f"  wrote {file}")
 

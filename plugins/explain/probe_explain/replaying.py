@@ -7,7 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -135,10 +135,25 @@ def _measured(runner: Replayer, call: Call) -> Explained:
     found = [_direction(call, name, results) for name, results in zip(names, replay)]
     if any(measured.is_beyond for results in found if isinstance(results, tuple) for measured in results):
         moved = runner.replay(call, moved=True)
-        found = [_direction(call, name, *both) for name, *both in zip(names, replay, moved)]
+        found = [
+            _fragile(alone, _direction(call, name, *both))
+            for alone, name, *both in zip(found, names, replay, moved)
+        ]
     forward, backward = found
     assert forward is not None
     return Explained(call.name, forward, backward)
+
+
+def _fragile(
+    alone: tuple[Measured, ...] | str | None, found: tuple[Measured, ...] | str | None
+) -> tuple[Measured, ...] | str | None:
+    """Return results, those marked that rounding of what they were computed from explains alone."""
+    if not isinstance(alone, tuple) or not isinstance(found, tuple):
+        return found
+    before = {measured.name for measured in alone if measured.is_beyond}
+    return tuple(
+        replace(measured, is_fragile=measured.name in before and not measured.is_beyond) for measured in found
+    )
 
 
 def _direction(

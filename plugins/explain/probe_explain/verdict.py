@@ -85,6 +85,7 @@ class Verdict:
         judged: The number of records that were judged.
         missing: The reasons why the others were not, the most frequent first.
         lost: The number of calls that took their process with them.
+        fragile: Sentence on the results that are fragile, not wrong; empty if there are none.
     """
 
     outcome: Outcome
@@ -94,6 +95,7 @@ class Verdict:
     judged: int
     missing: tuple[Missing, ...]
     lost: int = 0
+    fragile: str = ""
 
 
 def verdict_on(explanation: Explanation) -> Verdict:
@@ -107,7 +109,29 @@ def verdict_on(explanation: Explanation) -> Verdict:
     causes = _causes(explanation)
     lost = sum(call.lost for rank in explanation.ranks for call in rank.calls)
     outcome, sentence = _concluded(explanation, judged, causes, recorded, missing)
-    return Verdict(outcome, f"{outcome.value}: {sentence}", causes, recorded, len(judged), missing, lost)
+    return Verdict(
+        outcome,
+        f"{outcome.value}: {sentence}",
+        causes,
+        recorded,
+        len(judged),
+        missing,
+        lost,
+        _fragile(judged),
+    )
+
+
+def _fragile(judged: dict[str, tuple[Measured, ...]]) -> str:
+    """Return a sentence on results that are off by more than their own rounding explains, and are right."""
+    found = [(one.error, name, one) for name, results in judged.items() for one in results if one.is_fragile]
+    if not found:
+        return ""
+    error, name, worst = max(found, key=lambda item: item[0])
+    count = "1 result moves" if len(found) == 1 else f"{len(found):,} results move"
+    return (
+        f"fragile, not wrong: {count} with every rounding of the inputs; the most in {name} "
+        f"({worst.name}: off by {error:.2g} of the values computed in higher precision)"
+    )
 
 
 def _records(explanation: Explanation) -> Iterator[tuple[str, tuple[Measured, ...] | str]]:

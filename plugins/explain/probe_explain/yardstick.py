@@ -34,6 +34,8 @@ class Measured:
         rounding: The most that rounding explains of ``error``.
         times: The error in multiples of what rounding explains; above 1 it does not.
         apart: The number of elements that are nan or inf on one side alone.
+        is_fragile: True if rounding of the result alone does not explain it, and that of what it was computed
+            from does: the call is right, and its result moves with every rounding.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Measured:
     rounding: float
     times: float
     apart: int = 0
+    is_fragile: bool = False
 
     @property
     def is_beyond(self) -> bool:

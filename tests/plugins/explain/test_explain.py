@@ -157,6 +157,9 @@ def test_attention_may_be_off_by_what_its_rounded_output_moves(probe: Probe, tmp
         rows(tmp_path / "out")["Functional.scaled_dot_product_attention.0.backward.output.0"]["Error"]
     )
     assert error > 1e-5  # more than 64 roundings of float32
+    (note,) = explanation(tmp_path / "out")["notes"]
+    assert note.startswith("fragile, not wrong: ") and "scaled_dot_product_attention.0.backward" in note
+    assert note in probe.out
     spoil(dump, "Functional.scaled_dot_product_attention.0.backward.output.1", lambda tensor: tensor * 1.001)
     assert probe("explain", dump, "-o", tmp_path / "wrong") == 0
     (cause,) = explanation(tmp_path / "wrong")["causes"]
