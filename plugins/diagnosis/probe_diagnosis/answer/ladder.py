@@ -156,7 +156,7 @@ class Ladders:
 
 
 def _with(cause: Finding, step: Step, detail: str = "") -> Finding:
-    """Return a cause with what a phase of the step shows: in ``detail``, if it is there, else behind its own."""
+    """Return a cause with what a phase of the step shows: in ``detail`` or else behind its own."""
     if step.text not in detail:
         detail = f"{cause.reason.detail}; {PHASES}{step.text}"
     evidence = {**cause.evidence, **_evidence(step), "phases": step.text}
