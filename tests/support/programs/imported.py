@@ -14,7 +14,7 @@ PACKAGES = (
 NAMES = (
     *PACKAGES, "probe_core.library", "probe_core.spreadsheet_text", "probe_metrics.hooks", "probe_reporters.hooks",
     "probe_explain.hooks", "probe_mindspore.hooks", "probe_pytorch.hooks", "probe_pytorch.reader",
-    "xlsxwriter", "jinja2", "email.parser", "decimal",
+    "xlsxwriter", "jinja2", "email.parser", "decimal", "upath",
 )  # fmt: skip
 """Modules and packages that comparing imports. None of them looks at the environment when it is imported, as
 probe_metrics.kernel and probe_reporters.lines do."""
