@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.specs import AnswerSpec, CommandSpec, Option, OptionSpec, ReaderSpec
+from probe_core.plugins.specs import AnswerSpec, CommandSpec, Option, OptionSpec, ReaderSpec, ViewSpec
 
 FILES = (".pkl",)
 
@@ -28,6 +28,16 @@ def probe_readers() -> list[ReaderSpec]:
             record_files=FILES,
             framework_frames=("torch_npu/hooks/",),
         ),
+    ]
+
+
+@hookimpl
+def probe_views() -> list[ViewSpec]:
+    """Return the view of an older dump beside a run of today's recorders."""
+    return [
+        ViewSpec(
+            "older_dump", "an older dump beside a run of today's recorders", "probe_legacy.view:OlderDump"
+        )
     ]
 
 

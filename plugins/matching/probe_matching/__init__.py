@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from probe_core.exports import exporter
 
 if TYPE_CHECKING:
+    from probe_matching.gradients import owners
     from probe_matching.likeness import comparable
     from probe_matching.name_table import Dialect, Hint, NameTable, Overload, SlotMap
     from probe_matching.specs import NameRule
@@ -24,12 +25,14 @@ __all__ = [
     "SlotMap",
     "api_entries",
     "comparable",
+    "owners",
     "with_entries",
 ]
 
 __getattr__ = exporter(
     __name__,
     {
+        "gradients": "owners",
         "likeness": "comparable",
         "name_table": "Dialect Hint NameTable Overload SlotMap",
         "specs": "NameRule",

@@ -1,0 +1,200 @@
+"""A view of a dump of an older tool beside a run of today's recorders, for matching (docs/legacy.md#today).
+
+ptdbg_ascend up to 3.x and torch_npu.hooks also recorded the calls that a call makes inside, and numbered them
+with all others; and they recorded gradients in the order of the backward graph. The view sets inner calls
+aside, numbers the others again, and gives gradients the places of the inputs that they are of.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from probe_matching import owners
+
+from probe_core.matching.views import Views
+from probe_core.model import Kind, Record, Side, Slot, Value
+from probe_core.model.plan import Plan
+from probe_core.model.run import Construct, Run, signature
+from probe_core.plugins.manager import Manager
+from probe_legacy.reading.run import LegacyRun
+
+INNER = "inner"
+"""The word that an inner call has in place of its number."""
+DEEPEST = 8
+"""Limit on the calls after an inner call among which the one around it is looked for."""
+ALONE = "unpaired"
+
+
+class OlderDump:
+    """A view that is made if one of two runs is a dump of an older tool."""
+
+    def check(self, plan: Plan) -> None:
+        """Check nothing; no file of the plan is used."""
+
+    def views(self, plan: Plan, manager: Manager, target: Run, golden: Run) -> Views | None:
+        """Return both runs in common names; None for two older dumps, or none, or with a mapping file."""
+        is_older = [isinstance(run, LegacyRun) for run in (target, golden)]
+        if plan.maps_names or is_older[0] is is_older[1] or target.is_debug or golden.is_debug:
+            return None
+        if target.header.framework != golden.header.framework:
+            return None
+        views = [Placed(run, side) for run, side in ((target, "target"), (golden, "golden"))]
+        views[0].settle(views[1])
+        views[1].settle(views[0])
+        older = views[is_older.index(True)]
+        name = "target" if is_older[0] else "golden"
+        notes = [f"the {name} was recorded by an older tool; its calls are numbered as today's recorders do"]
+        if older.inner:
+            notes.append(f"{older.inner} call(s) that others made inside are not compared")
+        return Views(views[0], views[1], plan.matcher or "exact", tuple(notes))
+
+
+class Placed(Run):
+    """A view of a run without inner calls, whose gradients have the places of inputs.
+
+    Args:
+        run: The run to view.
+        side: ``target`` or ``golden``, which marks values without a partner.
+
+    Attributes:
+        inner: The number of forward calls that others made inside.
+    """
+
+    path: Path
+
+    def __init__(self, run: Run, side: str) -> None:
+        self._run, self._side = run, side
+        self.path, self.header, self.mode, self.is_debug = run.path, run.header, run.mode, run.is_debug
+        self.starts = run.starts
+        inner = _inner_calls(run) if isinstance(run, LegacyRun) else frozenset[str]()
+        self.inner = len(inner)
+        self._names = [sys.intern(name) for name in _numbered(run.names(), inner, isinstance(run, LegacyRun))]
+        self._index = {name: index for index, name in enumerate(self._names)}
+        self._is_ordered: dict[str, bool] = {}
+
+    def settle(self, other: Placed) -> None:
+        """Note the backward calls whose outputs have the same shapes in the same order in both runs."""
+        for name in self._names:
+            if name.endswith(".backward"):
+                self._is_ordered[name] = self.outputs(name) == other.outputs(name)
+        self.signatures = array("q", [signature(record) for record in self.records()])
+
+    def outputs(self, key: str) -> list[tuple[str, str]]:
+        """Return the paths and shapes of the tensors that a call returned, by its common name."""
+        index = self.find(key)
+        slots = self._run.record(index).slots if index is not None else ()
+        return [
+            (slot.path, slot.value.extent)
+            for slot in slots
+            if slot.side is Side.OUTPUT and slot.value.kind is Kind.TENSOR
+        ]
+
+    @property
+    def shown(self) -> Run:
+        """The original run, whose names and values a person sees."""
+        return self._run
+
+    def names(self) -> Sequence[str]:
+        """Return the common names of the calls, in the order of the run."""
+        return self._names
+
+    def find(self, key: str) -> int | None:
+        """Return the index of the call with the common name ``key``."""
+        return self._index.get(key)
+
+    def tensor(self, value: Value) -> np.ndarray[Any, Any]:
+        """Return the array of a tensor value of the run."""
+        return self._run.tensor(value)
+
+    def record(self, index: int) -> Record:
+        """Return the call at ``index`` under its common name."""
+        record, key = self._run.record(index), self._names[index]
+        slots = [self._slot(key, slot, path) for slot, path in zip(record.slots, self._paths(record, key))]
+        return Record(index, key, tuple(slots))
+
+    @cached_property
+    def construct(self) -> Construct:
+        """The module that each call was made in, under common names."""
+        names = dict(zip(self._run.names(), self._names))
+        return self._run.construct.renamed(lambda name: names.get(name, name))
+
+    def _slot(self, key: str, slot: Slot, path: str | None) -> Slot:
+        place = f"{ALONE}.{self._side}.{slot.path}" if path is None else path
+        name = f"{key}.{slot.side.value}.{place}" if place else f"{key}.{slot.side.value}"
+        return Slot(name, slot.side, place, slot.value)
+
+    def _paths(self, record: Record, key: str) -> list[str | None]:
+        """Return the common path of each value of a call; None for values without a partner."""
+        paths: list[str | None] = [slot.path for slot in record.slots]
+        if not record.key.endswith(".backward") or self._is_ordered.get(key):
+            return paths
+        index = self._run.find(f"{record.key.removesuffix('backward')}forward")
+        if index is None:
+            return paths
+        given = iter(owners(record, self._run.record(index)))
+        return [next(given) if slot.side is Side.OUTPUT else slot.path for slot in record.slots]
+
+
+def _numbered(names: Sequence[str], inner: frozenset[str], is_older: bool) -> list[str]:
+    """Return the names of all calls; of an older dump, calls that are not inner are counted anew."""
+    if not is_older:
+        return list(names)
+    counts: Counter[str] = Counter()
+    numbers: dict[str, str] = {}
+    for phase in (".forward", ".backward"):
+        for name in names:
+            call = name.removesuffix(phase)
+            if call == name or name.startswith("Module.") or call in numbers:
+                continue
+            head, _, number = call.rpartition(".")
+            if call in inner:
+                numbers[call] = f"{head}.{INNER}{number}"
+            else:
+                numbers[call] = f"{head}.{counts[head]}"
+                counts[head] += 1
+    renamed: list[str] = []
+    for name in names:
+        call, _, phase = name.rpartition(".")
+        renamed.append(f"{numbers[call]}.{phase}" if call in numbers else name)
+    return renamed
+
+
+def _inner_calls(run: Run) -> frozenset[str]:
+    """Return the calls, without their phase, that the next calls made inside.
+
+    The tools wrote an inner call before the one around it. It has the same operator name in another family,
+    the same first input and the same outputs.
+    """
+    forward = [name for name in run.names() if name.endswith(".forward")]
+    inner: set[str] = set()
+    for place, name in enumerate(forward):
+        for around in forward[place + 1 : place + 1 + DEEPEST]:
+            if _operator(around) == _operator(name) and around.partition(".")[0] != name.partition(".")[0]:
+                one, two = (_content(run, call) for call in (name, around))
+                if one and one == two:
+                    inner.add(name.removesuffix(".forward"))
+                break
+    return frozenset(inner)
+
+
+def _operator(name: str) -> str:
+    return name.split(".", 1)[1].rsplit(".", 2)[0]
+
+
+def _content(run: Run, name: str) -> list[tuple[Any, ...]]:
+    """Return what is known of the first input and of the outputs of a call."""
+    index = run.find(name)
+    slots = run.record(index).slots if index is not None else ()
+    inputs = [slot for slot in slots if slot.side is Side.INPUT and slot.value.kind is Kind.TENSOR][:1]
+    outputs = [slot for slot in slots if slot.side is Side.OUTPUT]
+    if not inputs or not outputs:
+        return []
+    kept = [*inputs, *outputs]
+    return [(slot.value.dtype, slot.value.extent, *map(repr, slot.value.statistics)) for slot in kept]
