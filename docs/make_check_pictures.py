@@ -73,7 +73,7 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         pages = {
             "page-checks": (checks(Path()), "#verdict"),
-            "page-ranks": (ranks(Path("ranks")), "#charts"),
+            "page-merged": (ranks(Path("ranks")), "#charts"),
         }
         for name, (path, part) in pages.items():
             page = browser.new_page(viewport={"width": 1100, "height": 1000}, reduced_motion="reduce")

@@ -64,11 +64,11 @@ def make_pages(there: Path) -> tuple[Path, Path]:
     write_ranks(there)
     found = []
     for name, target, golden in (
-        ("demo", there / "target" / "step0", there / "golden" / "step0"),
-        ("ranks", there / "many" / "target", there / "many" / "golden"),
+        ("demo", "target/step0", "golden/step0"),
+        ("ranks", "many/target", "many/golden"),
     ):
-        with contextlib.redirect_stdout(io.StringIO()):
-            code = run(["compare", str(target), str(golden), "-o", str(there / name), "--format", "html"])
+        with contextlib.chdir(there), contextlib.redirect_stdout(io.StringIO()):  # the page shows the paths
+            code = run(["compare", target, golden, "-o", name, "--format", "html"])
         if code:
             sys.exit(f"the runs of {name} cannot be compared")
         pages = sorted((there / name).glob("*.html"))
@@ -122,13 +122,13 @@ def opened(browser: Any, path: Path, width: int, scheme: str, row: str = "") -> 
 
 
 def take(page: Any, path: Path, width: int) -> None:
-    """Write a picture of the window, with a colour table of 64 colours if it is large."""
+    """Write a picture of the window with 256 colours; of half its size if the window is wide."""
     from PIL import Image
 
     raw = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
     if width > 2000:
         raw = raw.resize((raw.width // 2, raw.height // 2), Image.Resampling.LANCZOS)
-    raw.quantize(64, dither=Image.Dither.NONE).save(path, optimize=True)
+    raw.quantize(256, Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE).save(path, optimize=True)
     size = path.stat().st_size
     print(f"{path.name}: {size:,} bytes")
     if size > LARGEST:
