@@ -32,6 +32,7 @@ ELSEWHERE = {
     r"probe api.precision.compare": "the result of two machines; its own test has one",
     r"probe show": "needs the page of an earlier command; tests/plugins/page/test_overview.py runs it",
     r"probe demo": "writes below probe-demo, which other commands read; tests/core/cli/test_main.py runs it",
+    r"probe merge.result .* --page": "the results of several ranks; tests/plugins/page/test_merged.py has them",
     r"probe run -o mine": "test_recording_page.py and test_how_to_page.py run it",
     r".* -i compare\.json": "test_pages.py runs it with the files of msprobe 8.3",
 }

@@ -227,7 +227,7 @@ STALE = (
 
 @dataclass
 class Taken:
-    """What one step of the optimizer takes: norms of gradients, and if there were some before."""
+    """Gradients that one step of the optimizer takes: their norms, and if there were some before."""
 
     gradients: dict[str, float]
     clipped: bool = False

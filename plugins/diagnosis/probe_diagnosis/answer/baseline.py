@@ -15,11 +15,11 @@ from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair, pair_runs
 from probe_diagnosis.answer.again import ALIGN, FUZZY, Collector, plain_plan, seen
 from probe_diagnosis.answer.kept import RankFacts
-from probe_diagnosis.answer.limits import limits
 from probe_diagnosis.difference.asking import NAME, both_asked
 from probe_diagnosis.difference.facts import DIFFERS, SAME, UNJUDGED, OpFacts, apart
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import search
+from probe_diagnosis.limits import limits
 
 
 def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:

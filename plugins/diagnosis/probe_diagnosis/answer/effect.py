@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from probe_core.store.names import is_gradient
-from probe_diagnosis.answer.limits import limits
 from probe_diagnosis.difference.facts import DIFFERS, UNJUDGED, OpFacts
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import in_time, is_backward
 from probe_diagnosis.difference.walking import Node, is_large
+from probe_diagnosis.limits import limits
 
 
 class Effect:

@@ -81,11 +81,12 @@ def _beside_quotients(rows: Sequence[Row], values: Sequence[Apart]) -> list[Apar
     if len(tensors) < 2:
         return list(values)
     above, below = (tensors[-2], tensors[-1])
-    ends = above.max, above.min, below.min
-    if not all(isinstance(end, float) for end in ends) or not below.min > 0:
+    high, low, least = above.max, above.min, below.min
+    if not (isinstance(high, float) and isinstance(low, float) and isinstance(least, float) and least > 0):
         return list(values)
-    factor = abs(factors[-1]) if len(tensors) > 2 and factors and isinstance(factors[-1], float) else 1.0
-    scale = factor * max(abs(above.max), abs(above.min)) / below.min
+    last = factors[-1] if len(tensors) > 2 and factors else None
+    factor = abs(last) if isinstance(last, float) else 1.0
+    scale = factor * max(abs(high), abs(low)) / least
     return [
         value._replace(scale=scale, state=SAME, why="")
         if value.side is Side.OUTPUT and value.scale < scale and value.distance <= value.noise * scale
@@ -129,18 +130,18 @@ def _with_arguments_of_one(rows: Sequence[Row], values: Sequence[Apart]) -> list
             lone[target is None][n] = f"{slot.value.statistics.max!r:.40}"
     for side, places in enumerate(tensors):
         for n in places:
-            slot = rows[n].pair[side]
-            if slot is not None and _last(slot) in nulls[1 - side]:
+            given = rows[n].pair.golden if side else rows[n].pair.target
+            if given is not None and _last(given) in nulls[1 - side]:
                 found[n] = found[n]._replace(
                     state=DIFFERS,
                     distance=math.inf,
                     scale=1.0,
                     is_scalar=True,
                     why="None against a value" if side else "a value against None",
-                    by=PARAMETER if slot.value.requires_grad else "",
+                    by=PARAMETER if given.value.requires_grad else "",
                 )
-    for side, places in enumerate(lone if is_paired else ()):
-        for n, text in places.items():
+    for side, alone in enumerate(lone if is_paired else ()):
+        for n, text in alone.items():
             if text not in lone[1 - side].values():
                 why = f"nothing against {text}" if side else f"{text} against nothing"
                 found[n] = values[n]._replace(

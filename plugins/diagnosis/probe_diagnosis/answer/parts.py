@@ -15,8 +15,8 @@ from probe_core.model import Kind, Record, Value
 from probe_core.model.dtypes import kind
 from probe_core.store.names import is_gradient
 from probe_diagnosis.answer.findings import kind_of
-from probe_diagnosis.answer.limits import limits
 from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.limits import limits
 
 WORDS = ("target", "golden")
 

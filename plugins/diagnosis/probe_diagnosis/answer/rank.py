@@ -19,7 +19,6 @@ from probe_diagnosis.answer.effect import Effect
 from probe_diagnosis.answer.findings import finding, folded, with_producers
 from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.ladder import Ladders
-from probe_diagnosis.answer.limits import limits
 from probe_diagnosis.answer.parts import Parts, in_parts
 from probe_diagnosis.answer.producers import producers
 from probe_diagnosis.answer.runs import Runs
@@ -29,6 +28,7 @@ from probe_diagnosis.difference.facts import DIFFERS, OpFacts, is_module
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import Searched, is_arranging, search
 from probe_diagnosis.difference.walking import Node, can_show_gone
+from probe_diagnosis.limits import limits
 
 ROUNDED = ", but the loss and the gradients of parameters that follow agree within rounding"
 """End of a note on a difference that is rounding, as its effect shows."""

@@ -11,13 +11,13 @@ from probe_core.model.answers import Finding
 from probe_diagnosis.answer.arguments import Argument, api, differing, evidence_of, said
 from probe_diagnosis.answer.findings import kind_of
 from probe_diagnosis.answer.kept import RankFacts
-from probe_diagnosis.answer.limits import limits
 from probe_diagnosis.answer.producers import hides, producer, producers, slot_value, takes_in
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.facts import UNJUDGED, Apart, OpFacts, is_module
 from probe_diagnosis.difference.reasons import Cause, first_differing, shown_value
 from probe_diagnosis.difference.search import is_arranging, is_backward, is_move, is_storage
 from probe_diagnosis.difference.walking import Node
+from probe_diagnosis.limits import limits
 
 NAMED = 6
 """Number of calls in one run only that a finding names."""

@@ -18,7 +18,7 @@ from probe_diagnosis.answer.coverage import (
     Tally,
     words_of,
 )
-from probe_diagnosis.answer.limits import limits
+from probe_diagnosis.limits import limits
 
 GRAVITY = (Outcome.AGREE, Outcome.CANNOT_TELL, Outcome.NOT_COMPARABLE, Outcome.DIVERGED)
 """Outcomes of ranks: that of all ranks is the last of them that occurs."""

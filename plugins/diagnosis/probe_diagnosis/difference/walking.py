@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from probe_diagnosis.answer.limits import limits
 from probe_diagnosis.difference.facts import DIFFERS, IN_REGION, Apart, OpFacts
 from probe_diagnosis.difference.reasons import Because, Cause
+from probe_diagnosis.limits import limits
 
 OPTIMIZER = "optimizer"
 """Name that stands in place of a module for the step of an optimizer."""
