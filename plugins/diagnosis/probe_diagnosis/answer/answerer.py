@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 
 from probe_core.errors import UserError
@@ -89,9 +90,12 @@ def _causes(compared: Compared) -> Iterator[Finding]:
     """
     finished = compared.finished
     parts = list(dict.fromkeys(one.pair.part for one in finished))
-    agreeing = {part for part in parts if all(map(_agrees, _reports(compared, part).values()))}
+    agreeing = {part for part in parts if all(_agrees(report) for _, report in _reports(compared, part))}
     for part in sorted(parts, key=agreeing.__contains__):  # what was only made differently comes last
-        own = _reports(compared, part)
+        reports = _reports(compared, part)
+        own = dict(
+            sorted(reversed(reports), key=itemgetter(0))
+        )  # of a rank's files, the first, with its calls
         finders = {rank: report.finder for rank, report in own.items() if isinstance(report.finder, Suspects)}
         searched = search({rank: finder.facts.ops for rank, finder in finders.items()})
         first = [node for node in searched.first if not _agrees(own[node.rank])] if len(own) > 1 else []
@@ -106,7 +110,7 @@ def _causes(compared: Compared) -> Iterator[Finding]:
             return
         others = [
             replace(one, step=part, rank=rank)
-            for rank, report in own.items()
+            for rank, report in reports
             for one in (report.answer.causes if report.answer is not None else ())
         ]
         yield from others
@@ -114,13 +118,13 @@ def _causes(compared: Compared) -> Iterator[Finding]:
             return
 
 
-def _reports(compared: Compared, part: str) -> dict[int, Report]:
-    """Return the report on each rank of a step; of a rank's files, the first, which holds its calls."""
-    reports: dict[int, Report] = {}
-    for one in compared.finished:
-        if one.pair.part == part and one.report is not None:
-            reports.setdefault(one.pair.rank, one.report)
-    return reports
+def _reports(compared: Compared, part: str) -> list[tuple[int, Report]]:
+    """Return the ranks of a step, each with the report on each of its files."""
+    return [
+        (one.pair.rank, one.report)
+        for one in compared.finished
+        if one.pair.part == part and one.report is not None
+    ]
 
 
 def _agrees(report: Report) -> bool:
