@@ -7,7 +7,7 @@ from functools import cached_property
 
 from probe_core.store.names import is_gradient
 from probe_diagnosis.answer.limits import limits
-from probe_diagnosis.difference.facts import DIFFERS, UNJUDGED, OpFacts
+from probe_diagnosis.difference.facts import DIFFERS, SAME, UNJUDGED, OpFacts
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import in_time, is_backward
 from probe_diagnosis.difference.walking import Node, is_large
@@ -85,7 +85,10 @@ class Effect:
         outputs = [value for op in ends for value in op.outputs()]
         if not any(is_gradient(op.op) for op in ends):
             return False
-        is_known = all(value.state != UNJUDGED and value.by != "checksum" for value in outputs)
+        is_known = all(
+            value.state == SAME or (value.state == DIFFERS and value.is_float and value.by != "checksum")
+            for value in outputs
+        )
         return is_known and self.reaches()[0] <= 1
 
     def _may_vanish(self, node: Node, is_rounding_before: bool) -> bool:
