@@ -8,9 +8,10 @@ from faults.cases import Case
 from faults.controls import CONTROLS
 from faults.forward import FORWARD
 from faults.frozen import FROZEN
+from faults.further import FURTHER
 from faults.training import TRAINING
 
-CASES: tuple[Case, ...] = (*FORWARD.cases, *TRAINING.cases, *CONTROLS.cases)
+CASES: tuple[Case, ...] = (*FORWARD.cases, *TRAINING.cases, *CONTROLS.cases, *FURTHER.cases)
 PUT_ASIDE = "frozen"
 """The name that stands for all cases of ``faults.frozen``, which are not part of the list."""
 

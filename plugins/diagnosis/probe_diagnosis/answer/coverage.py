@@ -65,8 +65,8 @@ class Tally:
             by the code of the reason.
         failing_at: The distance of each tensor whose verdict in the table is an error, though it agrees
             within rounding, by the name of its row.
-        by_phases: For the target and the golden, the number of tensors in ``floats`` that stand for nothing
-            else than what the phases of the step compare.
+        stood_for: For the target and the golden, the number of tensors in ``floats`` of calls that only that
+            run made, and that compute what other calls of the other run do: what they leave was compared.
     """
 
     both: int = 0
@@ -77,7 +77,7 @@ class Tally:
     first: dict[str, str] = field(default_factory=dict)
     by_statistics: Counter[str] = field(default_factory=Counter)
     failing_at: dict[str, float] = field(default_factory=dict)
-    by_phases: list[int] = field(default_factory=lambda: [0, 0])
+    stood_for: list[int] = field(default_factory=lambda: [0, 0])
 
     def add(self, row: Row, value: Apart, *, shifted: bool) -> None:
         """Count a row, whose values are ``value`` apart."""
@@ -140,9 +140,9 @@ class Tally:
         return self.floats_compared[1] / self.floats[1] if self.floats[1] else self.share
 
     @property
-    def least_beside_phases(self) -> float:
-        """The smaller share of both runs, without the tensors that the phases of the step stand for."""
-        whole = [count - held for count, held in zip(self.floats, self.by_phases)]
+    def least_beside(self) -> float:
+        """The smaller share of both runs, without calls that stand for others."""
+        whole = [count - held for count, held in zip(self.floats, self.stood_for)]
         shares = [part / count for part, count in zip(self.floats_compared, whole) if count]
         return min(shares) if len(shares) == len(whole) else self.least_share
 

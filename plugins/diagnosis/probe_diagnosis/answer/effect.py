@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from probe_core.store.names import is_gradient
-from probe_diagnosis.difference.facts import DIFFERS, UNJUDGED, OpFacts
+from probe_diagnosis.difference.facts import DIFFERS, SAME, UNJUDGED, OpFacts
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import in_time, is_backward
 from probe_diagnosis.difference.walking import Node, is_large
@@ -70,16 +70,7 @@ class Effect:
         nodes = [*named, *vanished]
         places = {node.facts.op: self._place(node) for node in nodes}
         early = [node for node in nodes if self._ends and places[node.facts.op] <= self._ends[-1]]
-        ends = [self._ops[n] for n in self._ends]
-        if not early or not any(is_gradient(op.op) for op in ends):
-            return []
-        if self._ends[0] < min(places.values()):
-            return []
-        outputs = [value for op in ends for value in op.outputs()]
-        if (
-            any(value.state == UNJUDGED or value.by == "checksum" for value in outputs)
-            or self.reaches()[0] > 1
-        ):
+        if not early or self._ends[0] < min(places.values()) or not self.are_ends_same():
             return []
         may = all(
             self._may_vanish(node, is_rounding_before)
@@ -87,6 +78,18 @@ class Effect:
             for node in early
         )
         return early if may else []
+
+    def are_ends_same(self) -> bool:
+        """Return True if the loss and all gradients of parameters were compared and agree."""
+        ends = [self._ops[n] for n in self._ends]
+        outputs = [value for op in ends for value in op.outputs()]
+        if not any(is_gradient(op.op) for op in ends):
+            return False
+        is_known = all(
+            value.state == SAME or (value.state == DIFFERS and value.is_float and value.by != "checksum")
+            for value in outputs
+        )
+        return is_known and self.reaches()[0] <= 1
 
     def _may_vanish(self, node: Node, is_rounding_before: bool) -> bool:
         because = node.because

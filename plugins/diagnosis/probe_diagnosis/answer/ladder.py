@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from probe_core.model import Kind, Reason
+from probe_core.model import Reason
 from probe_core.model.answers import Finding
-from probe_core.model.dtypes import kind
 from probe_core.store.names import is_gradient
 from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.ladder_file import read_ladder
 from probe_diagnosis.answer.ladder_search import BEFORE, BEHIND, Search, Step
+from probe_diagnosis.answer.replaced import uncompared
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.facts import UNJUDGED, OpFacts
+from probe_diagnosis.difference.facts import OpFacts
 from probe_diagnosis.difference.reasons import PHASES, Cause
 from probe_diagnosis.difference.search import is_backward
 from probe_diagnosis.difference.walking import Node
@@ -100,33 +100,26 @@ class Ladders:
         """Return True if the steps of optimizers take gradients that agree, in both runs."""
         return self._search is not None and self._search.are_gradients_same()
 
-    def excused(self) -> tuple[int, int]:
-        """Return for both runs how many tensors of calls behind the backward pass only that run recorded.
+    def excused(self) -> tuple[set[str], set[str]]:
+        """Return for both runs the calls behind the backward pass that only that run made.
 
         They are those of optimizers that compute the same by other calls, if the phases of the step show that
         they do; else none.
         """
+        found: tuple[set[str], set[str]] = set(), set()
         if self._search is None or not self._search.is_same_to_the_end():
-            return 0, 0
-        compared = {
-            key
-            for op in self._facts.ops
-            if any(value.state != UNJUDGED and not value.is_scalar for value in op.values)
-            for key in (op.op, op.golden)
-        }
-        found = [0, 0]
-        for side, alone in enumerate((self._facts.target_only, self._facts.golden_only)):
+            return found
+        for side, alone in enumerate(uncompared(self._facts)):
             run = self._runs.both[side]
             names = run.names()
             last = max((n for n, key in enumerate(names) if is_backward(key)), default=len(names))
-            for key in alone:
-                place = run.find(key)
-                if place is not None and place > last and key not in compared:
-                    slots = run.record(place).slots
-                    found[side] += sum(
-                        s.value.kind is Kind.TENSOR and kind(s.value.dtype) == "float" for s in slots
-                    )
-        return found[0], found[1]
+            found[side].update(key for key in names[last + 1 :] if key in alone)
+        return found
+
+    @property
+    def is_effective(self) -> bool:
+        """True if a phase of the step differs in values."""
+        return any(step.is_effective for step in self._steps)
 
     def missing(self) -> list[str]:
         """Return a sentence for each run that lacks phases that the other has."""

@@ -151,13 +151,15 @@ class Search:
         """Yield parameters that only one run's optimizer changes, of those that have a gradient."""
         for side, one, other in (("target", target, golden), ("golden", golden, target)):
             others = {name for group in _groups(other) for name in group.parameters}
+            if not set() < others < {name for group in _groups(one) for name in group.parameters}:
+                continue  # they may have other names
             names = [
                 name
                 for group in _groups(one)
                 for name in group.parameters
                 if name not in others and (value := one.applied.values.get(name)) and size_of(value)
             ]
-            if others and names:
+            if names:
                 text = (
                     f"{one.applied.subject} of the {side} steps {some(names)}, that of the other run does not"
                 )

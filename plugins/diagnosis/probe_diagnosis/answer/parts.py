@@ -16,6 +16,7 @@ from probe_core.model.dtypes import kind
 from probe_core.store.names import is_gradient
 from probe_diagnosis.answer.findings import kind_of
 from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.difference.walking import OPTIMIZER
 from probe_diagnosis.limits import limits
 
 WORDS = ("target", "golden")
@@ -58,9 +59,10 @@ def in_parts(runs: Runs, noise: float, *, are_sums_known: bool = False) -> Parts
     """
     groups = [_grouped(runs, side) for side in (0, 1)]
     shared = [key for key in groups[0] if key in groups[1]]
-    ratios = Counter(_ratio(len(groups[0][key]), len(groups[1][key])) for key in shared)
+    computed = [key for key in shared if not is_gradient(key[0]) and OPTIMIZER not in key]
+    ratios = Counter(_ratio(len(groups[0][key]), len(groups[1][key])) for key in computed)
     often = [(times, ratio) for ratio, times in ratios.items() if ratio[1] > 1]
-    if not often:
+    if not often or 2 * max(often)[0] < len(computed):  # most calls are not made by each part
         return None
     side, count = max(often)[1]
     whole = runs.both[1 - side]

@@ -21,6 +21,7 @@ from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.ladder import Ladders
 from probe_diagnosis.answer.parts import Parts, in_parts
 from probe_diagnosis.answer.producers import producers
+from probe_diagnosis.answer.replaced import floats_in, replaced
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.tracing import Tracing
 from probe_diagnosis.answer.verdict import GONE, NO_TRACE, answer_of
@@ -90,11 +91,11 @@ class Found:
             for n, node in enumerate(nodes)
         ]
         causes = [self._with_producers(cause) for cause in folded(with_the_same(facts, causes, nodes))]
-        replaced = {node.facts.within[0] for node in unseen if node.facts.within and node not in doubtful}
+        vanished = {node.facts.within[0] for node in unseen if node.facts.within and node not in doubtful}
         made = [
             self._told(node)
             for node in made_differently(facts, nodes[0].facts if nodes else None)
-            if not (replaced.intersection(node.facts.within) or is_same_axis(runs, node))
+            if not (vanished.intersection(node.facts.within) or is_same_axis(runs, node))
         ]
         told = {cause.op for cause in causes}
         others = [
@@ -115,7 +116,10 @@ class Found:
             causes = ladders.alone(effective=True)
             differently = ladders.beside(differently) or ladders.alone(effective=False)
         if not causes and facts.tally.least_share < limits().enough:
-            facts.tally.by_phases = list(ladders.excused())
+            same = Effect(facts.ops).are_ends_same()
+            pairs = zip(ladders.excused(), replaced(facts, runs, is_same=same))
+            both = (one | other for one, other in pairs)
+            facts.tally.stood_for = [floats_in(run, keys) for run, keys in zip(runs.both, both)]
         notes = [f"{node.facts.op} {node.why}{GONE}" for node in unseen if node not in doubtful]
         notes += [f"{node.facts.op} {self._told(node).why}{NO_TRACE}" for node in traceless]
         notes += [f"{node.facts.op} {node.why}{ROUNDED}" for node in rounded]
@@ -177,6 +181,8 @@ class Found:
         is_other_shape = bool(nodes) and nodes[0].because.value.why.startswith("shape ")
         is_silent = not nodes and answer.outcome is not Outcome.AGREE and not tally.failing_at
         if self._interrupted or tally.unexcused > tally.lacking[SHIFTED] or not (is_other_shape or is_silent):
+            return None
+        if ladders.is_effective:
             return None
         noise = max((value.noise for op in self._facts.ops for value in op.values), default=0.0)
         return in_parts(self._runs, noise, are_sums_known=ladders.are_gradients_same())

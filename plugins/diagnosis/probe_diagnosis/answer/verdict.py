@@ -92,7 +92,7 @@ def _outcome(causes: Sequence[Finding], tally: Tally, *, doubt: str, interrupted
         return Outcome.NOT_COMPARABLE
     if causes:
         return Outcome.CANNOT_TELL if doubt else Outcome.DIVERGED
-    if interrupted or tally.failing_at or tally.unexcused or tally.least_beside_phases < limit.enough:
+    if interrupted or tally.failing_at or tally.unexcused or tally.least_beside < limit.enough:
         return Outcome.CANNOT_TELL
     return Outcome.AGREE
 
@@ -152,9 +152,7 @@ def _agreement(
         named = f", {first} first" if first else ""
         were = "was" if alone == 1 else "were"
         text = f"{alone:,} more {were} recorded in one run only{named}"
-        parts.append(
-            f"{text}, and what the steps of the optimizer leave agrees" if any(tally.by_phases) else text
-        )
+        parts.append(f"{text}, by calls whose results agree" if any(tally.stood_for) else text)
     if differently:
         count = len(differently)
         calls = "1 call was" if count == 1 else f"{count} calls were"

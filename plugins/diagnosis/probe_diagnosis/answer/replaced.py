@@ -1,0 +1,67 @@
+"""Calls that only one run makes, within a module where both runs make such calls and whose outputs agree.
+
+They compute the same by other calls: a layer written out by hand, a loop in place of one operator. What
+surrounds them was compared, so that they take nothing from what is known of the runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from probe_core.model import Kind
+from probe_core.model.dtypes import kind
+from probe_core.model.run import Run
+from probe_diagnosis.answer.kept import RankFacts
+from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.difference.facts import UNJUDGED, is_module
+
+MODEL = "the model"
+"""Stands for the model as a whole, whose loss and gradients are its outputs."""
+
+
+def floats_in(run: Run, ops: Iterable[str]) -> int:
+    """Return the number of floating-point tensors that calls took in and returned."""
+    places = (run.find(op) for op in ops)
+    return sum(
+        slot.value.kind is Kind.TENSOR and kind(slot.value.dtype) == "float"
+        for place in places
+        if place is not None
+        for slot in run.record(place).slots
+    )
+
+
+def uncompared(facts: RankFacts) -> tuple[set[str], set[str]]:
+    """Return for both runs the calls of that run only of which no tensor was compared."""
+    compared = {
+        key
+        for op in facts.ops
+        if any(value.state != UNJUDGED and not value.is_scalar for value in op.values)
+        for key in (op.op, op.golden)
+    }
+    return set(facts.target_only) - compared, set(facts.golden_only) - compared
+
+
+def replaced(facts: RankFacts, runs: Runs, *, is_same: bool) -> tuple[set[str], set[str]]:
+    """Return for both runs the calls of that run only that stand for each other, and were not compared.
+
+    Args:
+        facts: The facts about the rank.
+        runs: Both runs.
+        is_same: True if the loss and the gradients of parameters agree.
+    """
+    agreeing = [op for op in facts.ops if op.agrees and is_module(op.op)]
+    names = {op.op: op.op for op in agreeing}, {op.golden or op.op: op.op for op in agreeing}
+    groups: dict[str, tuple[set[str], set[str]]] = {}
+    left = uncompared(facts)
+    for side, alone in enumerate((facts.target_only, facts.golden_only)):
+        for key in alone:
+            around = (names[side][one] for one in runs.modules(key, side) if one in names[side])
+            place = next(around, MODEL if is_same else "")
+            if place:
+                groups.setdefault(place, (set(), set()))[side].add(key)
+    found: tuple[set[str], set[str]] = set(), set()
+    for pair in groups.values():
+        if all(pair):
+            for side in (0, 1):
+                found[side].update(pair[side] & left[side])
+    return found
