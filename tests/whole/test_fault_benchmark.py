@@ -21,7 +21,15 @@ from faults.score import Score, cause_of, first_lines, score
 from faults.truth import Recorded, distance, falsehoods
 
 FAULTS = [*(f"F{number:02}" for number in range(1, 28, 2)), *(f"T{number:02}" for number in range(1, 18, 2))]
-CONTROLS = 15
+FAULTS += [
+    "image-scale",
+    "image-smoothing",
+    "language-rotary",
+    "language-parts",
+    "sound-window",
+    "sound-state",
+]
+CONTROLS = 21
 FROZEN = [f"W{number:02}" for number in range(1, 7)]
 
 
