@@ -214,7 +214,8 @@ class FirstDifference:
             unit = "root mean square" if what.endswith("rms") else "largest magnitude"
             detail = f"{shown}off by {relative:.3g} times the golden's {unit}; {explained}"
         else:
-            detail = f"{shown}off by {distance:.3g}, where the golden is zero; {explained}"
+            exactly = "" if noise else f"; {explained}"  # rounding is relative, and has no limit beside zero
+            detail = f"{shown}off by {distance:.3g}, where the golden is zero{exactly}"
         return Verdict(Level.ERROR, "", (Reason("evidence", detail),), False, drift)
 
     def _limits(self, target: str, golden: str) -> tuple[float, float]:

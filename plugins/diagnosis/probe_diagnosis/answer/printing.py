@@ -8,6 +8,8 @@ from pathlib import Path
 from probe_core.cli import console
 from probe_core.errors import printable
 from probe_core.model.answers import Answer, Finding, Outcome
+from probe_diagnosis.answer import ladder
+from probe_diagnosis.answer.ladder_file import LADDER_FILE
 
 SHOWN = 5
 """Largest number of causes, notes and reasons for values that were not compared that are printed."""
@@ -57,6 +59,8 @@ def _show_more(items: Sequence[object]) -> None:
 def _show_cause(number: int, cause: Finding) -> None:
     """Print a cause: the call, the reason, the module and the line of code, and how much it explains."""
     line = f"  (row {cause.line})" if cause.line else ""
+    if cause.reason.code == ladder.KIND:
+        line = f"  (a phase of the step, in {LADDER_FILE})"
     place = f"rank {cause.rank}, " if cause.rank else ""
     console.show(f"  {number}. {place}{console.style(printable(cause.op), bold=True)}{line}")
     console.show(f"        {printable(cause.reason.detail, LONGEST)}")

@@ -9,7 +9,7 @@ from pathlib import PureWindowsPath  # which knows both separators
 from typing import Any
 
 from probe_core.model.answers import Answer, Coverage, Finding, Outcome
-from probe_diagnosis.answer import baseline
+from probe_diagnosis.answer import baseline, ladder
 from probe_diagnosis.answer.coverage import (
     GOLDEN_ONLY,
     HARMLESS,
@@ -18,6 +18,7 @@ from probe_diagnosis.answer.coverage import (
     Tally,
     words_of,
 )
+from probe_diagnosis.difference.reasons import PHASES
 from probe_diagnosis.limits import limits
 
 GRAVITY = (Outcome.AGREE, Outcome.CANNOT_TELL, Outcome.NOT_COMPARABLE, Outcome.DIVERGED)
@@ -105,7 +106,8 @@ def _first(cause: Finding) -> str:
     rank = f"on rank {cause.rank}, " if cause.rank else ""
     step = f"in {cause.step}, " if cause.step else ""
     told, phases, _ = cause.reason.detail.partition(str(cause.evidence.get("phases", "")) or "\n")
-    return f"{step}{rank}{cause.op} {_brief(told + phases)}{where}"
+    subject = PHASES if cause.reason.code == ladder.KIND else f"{cause.op} "
+    return f"{step}{rank}{subject}{_brief(told + phases)}{where}"
 
 
 def _brief(statement: str) -> str:
