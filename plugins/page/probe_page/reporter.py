@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from functools import lru_cache
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from probe_core.errors import UserError
 from probe_core.model import Cell, Colour, Measurement, Mode, Op, Row
 from probe_core.model.report import Report
-from probe_core.plugins.manager import Manager
+from probe_core.plugins.manager import ONLY, Manager
 from probe_page.columns import Columns
 from probe_page.document import Document, write_page
 from probe_page.drawing import Candidates, pictures
@@ -92,7 +94,7 @@ class PageWriter:
         self._flush()
         report, drawn, limits = self._report, dict[int, dict[str, Any]](), dict[str, str]()
         if report is not None:
-            manager = Manager()
+            manager = _plugins(os.environ.get(ONLY))
             drawn = pictures(manager, report, self._candidates)
             limits = limits_of(manager, report.mode)
         document = Document(
@@ -138,6 +140,12 @@ class PageWriter:
         if numbers:
             own = own_columns(numbers, places, looked)
             self._columns.add([*own, *self._table.columns(cells, rows, looked)])
+
+
+@lru_cache(maxsize=1)
+def _plugins(_: str | None) -> Manager:
+    """Return the plugins of this environment; to load them takes as long as to write a small page."""
+    return Manager()
 
 
 class _Table:
