@@ -3,9 +3,10 @@
     python -m faults.sealed draw DIRECTORY             # draw, record, compare, and take pictures of the pages
     python -m faults.sealed score DIRECTORY ANSWERS    # open the seal and say how many answers are right
 
-``draw`` chooses faults by the system's entropy. For each it leaves ``DIRECTORY/1.page.html`` and so on,
-with pictures of what a reader sees; the runs are removed. The names of the cases go into
-``DIRECTORY/sealed``, which nobody opens; its SHA-256 is printed, to be committed with the answers.
+``draw`` chooses faults by the system's entropy. For each it leaves a directory, ``DIRECTORY/1`` and so on,
+with its pages (one a step, and that over all steps) and pictures of what a reader sees; the runs are
+removed. The names of the cases go into ``DIRECTORY/sealed``, which nobody opens; its SHA-256 is printed, to
+be committed with the answers.
 
 The file of answers has for each number what a ``Cause`` holds, as far as the page says it::
 
@@ -53,12 +54,14 @@ def draw(directory: Path, count: int) -> None:
         shutil.rmtree(work)
         command = [sys.executable, "-m", "probe_core.cli", "compare", "runs/target", "runs/golden"]
         subprocess.run([*command, "-o", "out", "--format", "html"], cwd=directory, check=True, **quiet)
-        page = directory / f"{number}.page.html"
-        shutil.move(min((directory / "out").glob("*.html")), page)
-        for made in ("runs", "out"):
-            shutil.rmtree(directory / made)
-        take(page)
-        print(f"{number} of {count}: {page}", flush=True)
+        for written in (directory / "out").rglob("*.*"):
+            if written.suffix != ".html":
+                written.unlink()
+        (directory / "out").rename(directory / str(number))
+        shutil.rmtree(directory / "runs")
+        for page in sorted((directory / str(number)).rglob("*.html")):
+            take(page)
+        print(f"{number} of {count}: {directory / str(number)}", flush=True)
     print(f"SHA-256 of the seal: {hashlib.sha256(seal).hexdigest()}")
 
 
@@ -71,10 +74,10 @@ def take(page: Path) -> None:
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         view = browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
         view.goto(page.as_uri())
-        view.wait_for_function("performance.getEntriesByName('usable').length > 0")
+        view.wait_for_selector("html[data-ready]")
         for number in range(PICTURES):
             view.evaluate(f"scrollTo(0, {number * HEIGHT})")
-            view.screenshot(path=page.with_name(f"{page.name.split('.')[0]}.{number + 1}.png"))
+            view.screenshot(path=page.with_suffix(f".{number + 1}.png"))
         browser.close()
 
 
