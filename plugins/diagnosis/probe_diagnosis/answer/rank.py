@@ -85,19 +85,22 @@ class Found:
             nodes = []
         else:
             rounded = []
-        tracing = Tracing(facts, runs)
-        causes = [
-            tracing.traced(finding(node, runs.where, behind if n == 0 else ()), node)
-            for n, node in enumerate(nodes)
-        ]
-        causes = [self._with_producers(cause) for cause in folded(with_the_same(facts, causes, nodes))]
         vanished = {node.facts.within[0] for node in unseen if node.facts.within and node not in doubtful}
         made = [
             self._told(node)
             for node in made_differently(facts, nodes[0].facts if nodes else None)
             if not (vanished.intersection(node.facts.within) or is_same_axis(runs, node))
         ]
+        forward = {node.facts.op: node for node in made if node.because.argument is not None}
+        nodes = [_of_call(node, forward) for node in nodes]
+        tracing = Tracing(facts, runs)
+        causes = [
+            tracing.traced(finding(node, runs.where, behind if n == 0 else ()), node)
+            for n, node in enumerate(nodes)
+        ]
+        causes = [self._with_producers(cause) for cause in folded(with_the_same(facts, causes, nodes))]
         told = {cause.op for cause in causes}
+        told |= {_forward_of(node.facts.op) for node in nodes if node.because.of_call}
         others = [
             finding(node, runs.where) for node in made if not is_harmless(node) and node.facts.op not in told
         ]
@@ -186,6 +189,19 @@ class Found:
             return None
         noise = max((value.noise for op in self._facts.ops for value in op.values), default=0.0)
         return in_parts(self._runs, noise, are_sums_known=ladders.are_gradients_same())
+
+
+def _of_call(node: Node, forward: Mapping[str, Node]) -> Node:
+    """Return a backward call that differs by itself with the argument of its forward call that differs."""
+    made = forward.get(_forward_of(node.facts.op))
+    if made is None or node.because.cause not in (Cause.INTRODUCED, Cause.NOT_FINITE):
+        return node
+    return replace(node, because=replace(node.because, of_call=made.because.told_argument))
+
+
+def _forward_of(op: str) -> str:
+    """Return the name of the forward call of a backward call; of any other call, no name of a call."""
+    return f"{head}.forward" if (head := op.removesuffix(".backward")) != op else ""
 
 
 def _has_no_effect(node: Node) -> bool:

@@ -34,8 +34,13 @@ class Runs:
         self._tried = [False, False]
 
     def where(self, op: str, side: int = 0) -> str:
-        """Return the line of code of an op; empty if not recorded. Stacks are read when first asked for."""
+        """Return the line of code of an op; empty if not recorded. Stacks are read when first asked for.
+
+        A backward call, which no line makes, has the line of its forward call.
+        """
         run, path = self.both[side], self._paths[side]
+        if op.endswith(".backward"):
+            op = f"{op.removesuffix('backward')}forward"
         frames = run.stack_of(op)
         if frames is None and not self._tried[side] and path is not None and path.is_file():
             self._tried[side] = True

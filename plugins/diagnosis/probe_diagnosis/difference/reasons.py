@@ -97,6 +97,7 @@ class Because:
         argument_name: The name of the argument that differs, where it is known.
         replaces: The golden's other call that an op of a region stands for; empty for none.
         phases: A clause on what the phases of the step show of the same difference; empty for none.
+        of_call: Of a backward call, the argument that differs of its forward call; empty for none.
     """
 
     cause: Cause
@@ -112,6 +113,7 @@ class Because:
     argument_name: str = ""
     replaces: str = ""
     phases: str = ""
+    of_call: str = ""
 
     @property
     def statement(self) -> str:
@@ -131,16 +133,16 @@ class Because:
             return f"{self._grown()} ({shown}){self.phases and f'; {PHASES}{self.phases}'}"
         if cause is Cause.DIFFERENTLY:
             return self._differently(shown)
-        called = ""
+        called = f"belongs to a call with a different argument ({self.of_call}) and " if self.of_call else ""
         if self.argument is not None:
-            called = f"was called with a different argument ({self._argument()}) and "
+            called = f"was called with a different argument ({self.told_argument}) and "
         if cause is Cause.DELIVERED:
             return f"{called}{self._delivered(shown)}"
         if cause is Cause.NOT_FINITE:
             return f"{called}returns nan or inf where the golden does not, {self._agreement()} ({shown})"
         if self.argument is not None:
             return f"{called}returns values that differ ({shown})"
-        return f"returns values that differ, {self._agreement()} ({shown})"
+        return f"{called}returns values that differ, {self._agreement()} ({shown})"
 
     @property
     def evidence(self) -> dict[str, float | int | str]:
@@ -170,6 +172,8 @@ class Because:
                 facts["inputs_times_rounding"] = inputs.worst
         else:
             facts["earlier_values_not_compared"] = self.earlier
+        if self.of_call:
+            facts["argument_of_forward_call"] = self.of_call
         if self.absent:
             facts["ranks_not_compared"] = ", ".join(map(str, self.absent))
         return facts
@@ -196,7 +200,7 @@ class Because:
     def _differently(self, shown: str) -> str:
         """Return the clause on a call that was made differently, whose values agree or were not compared."""
         if self.argument is not None:
-            done = f"was called with a different argument ({self._argument()})"
+            done = f"was called with a different argument ({self.told_argument})"
         else:
             done = f"computes in another dtype ({_IN_OP.sub('', self.value.row)}: {self.value.dtypes})"
         return f"{done}{self.returned}"
@@ -217,8 +221,9 @@ class Because:
             return f"no difference that was found earlier in this step explains {it}; {values} not compared"
         return f"no difference that was found earlier explains {it}; {values} not compared"
 
-    def _argument(self) -> str:
-        """Return the argument that differs, by its name if that is known, with both values."""
+    @property
+    def told_argument(self) -> str:
+        """The argument that differs, by its name if that is known, with both values."""
         assert self.argument is not None
         shown = shown_value(self.argument)
         if not self.argument_name:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.probe import Probe
-from support.runs.answered import answered, call, normal, record, statistics
+from support.runs.answered import answered, back, call, normal, record, statistics
 
 X, Y, Z = (normal(seed=number) for number in range(3))
 CHAIN = {f"Torch.f{number}.0.forward": call(X, out=X) for number in range(4)}
@@ -34,6 +34,25 @@ def test_another_argument_within_rounding_is_named_and_the_values_agree(tmp_path
     assert cause.evidence["argument"] == f"{NORM[0]}.input.1"
     runs = [record(tmp_path / "again" / name, calls) for name, calls in (("t", target), ("g", golden))]
     assert probe("compare", *runs, "-o", tmp_path / "o", "--fail-on", "suspect") == 1
+
+
+def test_a_backward_call_names_the_other_argument_of_its_forward_call(tmp_path: Path) -> None:
+    forward, backward = "Functional.embedding.0.forward", "Functional.embedding.0.backward"
+    wrong, right = (
+        CHAIN | {forward: call(X, scaled, out=X), backward: back(Y, gradient)}
+        for scaled, gradient in ((True, Z), (False, Y))
+    )
+    found = answer(tmp_path, wrong, right)
+    assert found.outcome.value == "DIVERGED"
+    (cause,) = found.causes
+    assert cause.op == backward
+    assert cause.reason.detail.startswith(
+        "belongs to a call with a different argument (input.1: 'True' against 'False') and returns values "
+        "that differ, although its inputs agree (output.0: off by "
+    )
+    assert cause.evidence["argument_of_forward_call"] == "input.1: 'True' against 'False'"
+    within = answer(tmp_path / "within", wrong | {backward: back(Y, Y)}, right)
+    assert within.outcome.value == "AGREE" and [one.op for one in within.causes] == [forward]
 
 
 def test_equal_findings_are_folded(tmp_path: Path) -> None:
