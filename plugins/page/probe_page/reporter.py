@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from probe_core.errors import UserError
 from probe_core.model import Cell, Colour, Measurement, Mode, Op, Row
 from probe_core.model.report import Report
-from probe_core.plugins.manager import ONLY, Manager
+from probe_core.plugins.manager import ONLY, Manager, PluginWarning
 from probe_page.columns import Columns
 from probe_page.document import Document, write_page
 from probe_page.drawing import Candidates, pictures
@@ -145,7 +146,9 @@ class PageWriter:
 @lru_cache(maxsize=1)
 def _plugins(_: str | None) -> Manager:
     """Return the plugins of this environment; to load them takes as long as to write a small page."""
-    return Manager()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", PluginWarning)  # the command has warned
+        return Manager()
 
 
 class _Table:

@@ -332,7 +332,7 @@ def test_ranks_at_fault(probe: Any, put: Put, memory: Any, tmp_path: Path, tempo
     memory.rm_file("/t/rank1/dump.json")
     memory.pipe_file("/g/rank2/dump.json", b'{"task": "stat')
     assert probe("compare", target, golden, "-o", tmp_path / "o", *FORMATS, "-j", "1") == 2
-    assert "There is no dump.json or debug.json in memory://t/rank1." in probe.err
+    assert "There is no dump.json or debug.json or .pkl in memory://t/rank1." in probe.err
     assert "error: rank2: memory://g/rank2/dump.json is not valid JSON" in probe.err
     assert "warning: Only the golden has rank 1, 4." in probe.err
     assert {name[:20] for name in files(tmp_path / "o") if name.startswith("compare_result")} == {

@@ -47,7 +47,7 @@ def bad_stack(rank: Path) -> None:
 
 
 FAULTS: dict[str, tuple[Callable[[Path], Any], str]] = {
-    "empty": (empty, "There is no dump.json or debug.json in"),
+    "empty": (empty, "There is no dump.json or debug.json or .pkl in"),
     "cut": (cut, "is not valid JSON"),
     "no bytes": (write(b""), "dump.json"),
     "binary": (write(bytes(range(256)) * 9), "dump.json"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,6 @@ from probe_pytorch.debugger import PrecisionDebugger
 from probe_pytorch.reader import PyTorchReader
 from probe_pytorch.values import Collector
 from probe_recording.testing import RecorderConformance
-from support.programs import preloaded
 
 COMMAND_LINE = ("click", "pluggy", "probe_core.cli", "probe_core.plugins.manager")
 
@@ -38,7 +38,7 @@ def test_recording_loads_no_command_line(program: str, tmp_path: Path) -> None:
     """A training pays neither for click nor for the plugins, and its messages need neither."""
     code = f"{program.format(path=str(tmp_path))}\nimport sys\nassert not {COMMAND_LINE} & sys.modules.keys()"
     code = code.replace(str(COMMAND_LINE), str(set(COMMAND_LINE)))
-    done = preloaded.run([sys.executable, "-c", code], capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     if program is RECORDING:
         assert (tmp_path / "step0/rank/dump.json").is_file()
