@@ -1,8 +1,8 @@
 """Benchmark of ``probe compare`` on 100,000 rows of older tools: ``python older_dumps.py``.
 
 The statistics workload of compare_runs.py is written again as dumps of ptdbg_ascend 2.3 and 4.0 and of
-torch_npu.hooks 5.0. The comparisons run in turn, each in a process of its own; a line shows the medians of CPU
-seconds, wall seconds and the largest resident set, and the ratio of CPU seconds to the statistics workload.
+torch_npu.hooks 5.0. The comparisons run in turn, each in a process of its own; a line shows the medians of
+CPU seconds, wall seconds and the largest resident set, and the ratio of CPU seconds to that workload.
 
 Environment variables:
     PROBE_BENCH: A directory that keeps the runs between calls; by default a temporary one.
