@@ -10,7 +10,7 @@ import pytest
 from support.probe import Probe
 from support.runs.older_dumps import open_dump, write_rows
 
-STACK = ["Torch_relu_0_forward_stack_info", [["/work/net.py", "7", "forward", "x = torch.relu(x)"]]]
+STACK = ["Torch_relu_0_forward_stack_info", [["/data/net.py", "7", "forward", "x = torch.relu(x)"]]]
 SMALL, LARGE = [1.0, 0.0, 0.5, 2.0], [2.0, 0.0, 0.5, 2.0]
 
 
@@ -54,7 +54,7 @@ def test_directories_and_prefixes(probe: Probe, tmp_path: Path, layout: str, bef
     assert [row["Max diff"] for row in told] == ["1.0", "1.0"]
     run = open_dump(tmp_path / "npu" / layout)
     assert run.stack_of("Torch.relu.0.forward") == (
-        "File /work/net.py, line 7, in forward, \n x = torch.relu(x)",
+        "File /data/net.py, line 7, in forward, \n x = torch.relu(x)",
     )
 
 
