@@ -38,9 +38,10 @@ def given(kind: str) -> list[str]:
 
 
 def how_to_install(distribution: str) -> str:
-    """Return the sentence with the command that installs a distribution of this repository."""
-    directories = _listed().get(distribution, {}).get("directories", ["."])
-    return f"In a clone of probe: pip install {' '.join(f'./{directory}' for directory in directories)}"
+    """Return the sentence with the commands that install a distribution of this repository."""
+    clone = " ".join(f"./{one}" for one in _listed().get(distribution, {}).get("directories", ["."]))
+    wheels = f"pip install --no-index --find-links FOLDER {distribution}"
+    return f"In a clone of probe: pip install {clone}; from a folder of wheels: {wheels}"
 
 
 def missing(what: str, distribution: str, switch: str) -> UserError:

@@ -38,7 +38,7 @@ LARGEST_CONFIG = 1 << 20
     default=DEFAULT_OUTPUT, type=click.Path(path_type=Path),
     help="Directory of the merged result; created if absent.  [default: ./output]")  # fmt: skip
 @option("--config", also=["-config", "--config_path"], type=click.Path(path_type=Path),
-    help="YAML file with the lists api, of APIs, and compare_index, of metrics (default: all).")  # fmt: skip
+    help="YAML file with the lists api (of APIs; required) and compare_index (of metrics; default: all).")  # fmt: skip
 @option("--format", "format_", type=click.Choice(("xlsx", "csv", "jsonl")), default="xlsx", show_default=True,
     help="One workbook, or a file for each metric.")  # fmt: skip
 @click.pass_context
@@ -57,13 +57,18 @@ def merge_result(
     """
     manager = ctx.find_object(Manager) or Manager()
     more = given(ctx, manager)
-    if not more and (directory is None or config is None):
+    if not more and directory is None and config is None:
         raise UserError(
             "Results to merge are needed.",
             "Give a directory with -i and what to merge with --config, or a run with --check-collectives.",
         )
     if (directory is None) is not (config is None):
-        raise UserError("-i and --config go together.", "Give both, or leave both out.")
+        lacking = (
+            "--config, a YAML file with the list api" if config is None else "-i, the directory of results"
+        )
+        raise UserError(
+            f"{lacking} is missing.", "-i and --config go together: give both, or leave both out."
+        )
     code = FINISHED
     if directory is not None and config is not None:
         code = _merge(directory, output, config, format_)
