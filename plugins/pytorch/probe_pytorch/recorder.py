@@ -36,8 +36,12 @@ class Recorder(probe_recording.Recorder[Session]):
     Args:
         config: The settings of the recording.
         finds_models: True to record the modules of any model that is called, if ``start`` is given none.
+
+    Attributes:
+        sees_inside: True to record the calls inside of recorded Python functions as well.
     """
 
+    sees_inside = False
     _modules: ModuleCapture
 
     def __init__(self, config: Config, finds_models: bool = False) -> None:
@@ -148,14 +152,18 @@ class Recorder(probe_recording.Recorder[Session]):
         if self._names is None:
             self._names = load_names(self.config.wrap_ops, self.config.risk_level)
         if self._functions is None:
-            self._functions = FunctionCapture(self._names, self._threads)
+            self._functions = FunctionCapture(self._names, self._threads, self.sees_inside)
             self._patches = Patches(self._names, self._threads)
             for patch in self._custom:
                 self._patches.add(patch)
         assert self._patches is not None
-        self._functions.calls = self._patches.calls = Calls(session, self._threads)
+        self._functions.calls = self._patches.calls = self.new_calls(session)
         self._functions.install()
         self._patches.install()
+
+    def new_calls(self, session: Session) -> Calls:
+        """Return a new recorder of calls into a session."""
+        return Calls(session, self._threads)
 
     def _see_operators(self, session: Session) -> None:
         if self.config.acl_config or "torch_npu" in sys.modules:
