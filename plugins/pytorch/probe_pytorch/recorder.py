@@ -18,7 +18,7 @@ from probe_pytorch import compat
 from probe_pytorch.capture.aten import AtenCapture
 from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.functions import FunctionCapture
-from probe_pytorch.capture.kernel_dump import KernelDump
+from probe_pytorch.capture.kernel_dump import KernelDump, load_gradient
 from probe_pytorch.capture.ladder import LadderCapture
 from probe_pytorch.capture.modules import ModuleCapture, named_modules
 from probe_pytorch.capture.names import Names, Patch, load_names
@@ -149,6 +149,10 @@ class Recorder(probe_recording.Recorder[Session]):
             self._patches.remove()
 
     def _see_functions(self, session: Session) -> None:
+        self._install(self.new_calls(session))
+
+    def _install(self, calls: Calls) -> None:
+        """Pass the calls of all functions to ``calls``."""
         if self._names is None:
             self._names = load_names(self.config.wrap_ops, self.config.risk_level)
         if self._functions is None:
@@ -157,7 +161,7 @@ class Recorder(probe_recording.Recorder[Session]):
             for patch in self._custom:
                 self._patches.add(patch)
         assert self._patches is not None
-        self._functions.calls = self._patches.calls = self.new_calls(session)
+        self._functions.calls = self._patches.calls = calls
         self._functions.install()
         self._patches.install()
 
@@ -186,7 +190,14 @@ class Recorder(probe_recording.Recorder[Session]):
         dump = KernelDump(sys.modules.get("torch_npu"), session.kernels, acl, session.failed)
         self._see_functions(session)
         assert self._functions is not None and self._functions.calls is not None
-        self._functions.calls.dump_kernels(names[0], dump)
+        given = self.config.backward_input
+        if len(given) > 1:
+            raise UserError(
+                f"Level L2 runs the backward of one API, but backward_input names {len(given)} gradients.",
+                'Name that of its first result: "backward_input": ["Functional.conv2d.1.backward.input.0.pt"].',
+            )
+        gradient = load_gradient(Path(given[0])) if given else None
+        self._functions.calls.dump_kernels(names[0], dump, gradient)
 
     def _force_eager(self) -> None:
         """Make compiled code run uncompiled until stop."""
