@@ -25,7 +25,7 @@ from probe_core.errors import UserError
 from probe_legacy.calls import checks, comparing
 from probe_legacy.calls.comparing import compare, compare_distributed, parse
 from probe_legacy.calls.dumping import Dumping, Period, rank_of
-from probe_legacy.calls.selection import Selection
+from probe_legacy.calls.selection import MODES, Selection
 from probe_legacy.calls.versions import version_of
 
 __all__ = [
@@ -71,11 +71,8 @@ def set_dump_path(fpath: str | os.PathLike[str], dump_tag: str = "ptdbg_dump") -
     Raises:
         UserError: The path is none, or is of the other kind.
     """
-    if _dumping.version.takes_directory:
-        path = checks.directory_of(fpath)
-    else:
-        path = checks.file_of(fpath)
-    _dumping.set_path(path, dump_tag)
+    takes_directory = _dumping.version.takes_directory
+    _dumping.set_path(checks.directory_of(fpath) if takes_directory else checks.file_of(fpath), dump_tag)
 
 
 def acc_cmp_dump(*_: Any, **__: Any) -> None:
@@ -102,8 +99,8 @@ def register_hook(model: Any, hook: Any, **kwargs: Any) -> None:
     Args:
         model: The model.
         hook: ``acc_cmp_dump`` or ``overflow_check``.
-        **kwargs: ``overflow_nums``, the number of overflows that ends the program; ``dump_mode``, ``"acl"`` for
-            the device's own dump with the configuration ``dump_config``; for 2.3 also ``rank``.
+        **kwargs: ``overflow_nums``, the number of overflows that ends the program; ``dump_mode``, ``"acl"``
+            for the device's own dump with the configuration ``dump_config``; for 2.3 also ``rank``.
 
     Raises:
         UserError: An argument is wrong.
@@ -138,7 +135,7 @@ def set_dump_switch(
         api_list: The operators that api_list selects.
         filter_switch: ``"ON"`` to record only floating tensors with a dimension and an element, ``"OFF"`` to
             record all tensors and numbers; by default ON for 2.3, OFF for 4.0.
-        dump_mode: ``"all"``, ``"forward"`` or ``"backward"``; for 4.0 a list, also of ``"input"``, ``"output"``.
+        dump_mode: ``"all"``, ``"forward"`` or ``"backward"``; for 4.0 a list, also of input and output.
 
     Raises:
         UserError: An argument is wrong, or ``register_hook`` was not called.
@@ -149,7 +146,7 @@ def set_dump_switch(
     checks.one_of("filter_switch", filter_switch, checks.SWITCHES)
     directions, sides = checks.data_mode_of(dump_mode, version)
     if checks.one_of("switch", switch, checks.SWITCHES) == "OFF":
-        checks.one_of("mode", mode, checks.MODES)
+        checks.one_of("mode", mode, MODES)
         count = _dumping.switch_off()
         if mode == "list":
             print(f"The number of matched dump is {count}")

@@ -194,7 +194,7 @@ class Recorder(probe_recording.Recorder[Session]):
         if len(given) > 1:
             raise UserError(
                 f"Level L2 runs the backward of one API, but backward_input names {len(given)} gradients.",
-                'Name that of its first result: "backward_input": ["Functional.conv2d.1.backward.input.0.pt"].',
+                'Name that of its first result: "backward_input": ["conv2d.1.backward.input.0.pt"].',
             )
         gradient = load_gradient(Path(given[0])) if given else None
         self._functions.calls.dump_kernels(names[0], dump, gradient)

@@ -50,12 +50,14 @@ def compare(
                 "api_stack.",
                 f"Pass stack_mode={not stack_mode}, or two files of one mode.",
             )
-    _write(*files, Path(output_path), auto_analyze, suffix)
+    _write(files, Path(output_path), auto_analyze, suffix)
 
 
-def _write(
-    npu: Path, bench: Path, npu_data: Path, bench_data: Path, output: Path, advise: bool, suffix: str
-) -> None:
+Files = tuple[Path, Path, Path, Path]
+"""The files of both dumps, and the directories of their tensors."""
+
+
+def _write(files: Files, output: Path, advise: bool, suffix: str) -> None:
     """Write the table and the advice on two dumps."""
     from probe_legacy.compare.answer import write_csv
     from probe_legacy.compare.ptdbg_table import advice_on, table_of
@@ -63,8 +65,8 @@ def _write(
     for flush in before:
         flush()
     with tempfile.TemporaryDirectory(prefix="probe_") as place:
-        own = _side_by_side(npu, npu_data, Path(place, "npu"))
-        other = _side_by_side(bench, bench_data, Path(place, "bench"))
+        own = _side_by_side(files[0], files[2], Path(place, "npu"))
+        other = _side_by_side(files[1], files[3], Path(place, "bench"))
         table = table_of(own, other)
     make_directory(output)
     label = f"_{suffix.removeprefix('_')}" if suffix else ""
@@ -179,7 +181,7 @@ def compare_values(
     write_csv(Path(output_path), table)
 
 
-def _files(given: Any) -> tuple[Path, Path, Path, Path]:
+def _files(given: Any) -> Files:
     if not isinstance(given, Mapping):
         raise UserError("The first argument of compare must be a dict.", "Give these keys:", KEYS)
     for key in KEYS:

@@ -144,7 +144,9 @@ class Dumping:
 
     def _new_recorder(self, rank: int) -> OldRecorder:
         self.finish()
-        scratch = self.place(rank) / f".probe_{os.getpid()}"
+        scratch = (
+            self.place(rank).parent.parent / f".probe_{os.getpid()}"
+        )  # the tool lists the directories below
         make_directory(scratch)
         operators = scratch / "operators.json"
         write_operators(self.version, operators)
@@ -283,7 +285,7 @@ class Dumping:
 
 
 def rank_of(model: Any) -> int:
-    """Return the rank that the tool gives a model: the index of its device, or of the process in its group."""
+    """Return the rank of a process: the index of its model's device, or its number in the process group."""
     parameter = next(model.parameters(), None)
     if parameter is not None and parameter.device.index is not None and parameter.device.type != "cpu":
         return int(parameter.device.index)

@@ -42,7 +42,7 @@ class LeafModules:
         self._running.append((module, call))
 
     def _after(self, module: nn.Module, args: tuple[Any, ...], result: Any) -> None:
-        """Record the results of the module; of a module that raised, the hook gets None and records nothing."""
+        """Record the results of a module; one that raised has None, and no record."""
         while self._running:
             running, call = self._running.pop()
             if running is module:

@@ -1,7 +1,7 @@
 """Probe's recorder of PyTorch, asked for what the older tools recorded.
 
 It records the same calls under the same numbers, and the gradients as they leave the node of a call's first
-result, in the order of that node. Calls are counted from ``register_hook`` on, also while nothing is recorded.
+result, in the order of that node. Calls are counted from ``register_hook`` on, also while the switch is off.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ class Counting(Calls):
         self.session = cast(Session, Active())
 
     def record(
-        self, prefix: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], *_: Any,
-        **__: Any,
+        self, prefix: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+        *_: Any, **__: Any,
     ) -> Any:  # fmt: skip
         """Run ``function`` and count the call."""
         self._counts[prefix] += 1

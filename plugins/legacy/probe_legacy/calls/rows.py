@@ -162,7 +162,7 @@ class HooksRows:
         for record in run.records():
             prefix, _, phase = record.key.rsplit(".", 2)
             family, _, op = prefix.partition(".")
-            rows = []
+            rows: list[list[Any]] = []
             for slot in record.slots:
                 name = row_name(record, slot, f"{family}_{op}_{phase}", self.tuples)
                 if name is not None and self._takes(slot):
@@ -170,7 +170,7 @@ class HooksRows:
                     array = run.tensor(slot.value).astype(np.float32).ravel()
                     rows.append([name, self._values(array), slot.value.dtype, slot.value.shape])
             if phase == "backward":
-                rows.sort(key=lambda row: "_output" in row[0])
+                rows.sort(key=lambda row: "_output" in str(row[0]))
             for row in rows:
                 if self.is_numbered:
                     row[0] = f"{self.number}_{row[0]}"
