@@ -185,17 +185,15 @@ class Dumping:
         period, recorder = self._period, self.recorder
         assert period is not None and recorder is not None
         mode = period.selection.mode
-        recorder.begin(
-            self._model,
-            period.selection,
-            replace(
-                recorder.config,
-                task="structure" if mode in ("stack", "acl") else "tensor",
-                directions=period.directions,
-                sides=period.sides,
-                extra_info=mode in STACKED,
-            ),
+        has_values = mode not in ("stack", "acl")
+        config = replace(
+            recorder.config,
+            task="tensor" if has_values else "statistics",
+            directions=period.directions,
+            sides=period.sides if has_values else frozenset(),
+            extra_info=mode in STACKED,
         )
+        recorder.begin(self._model, period.selection, config)
 
         if mode == "acl":
             self._dump_kernels()

@@ -46,7 +46,6 @@ class NodeCalls(Calls):
     def __init__(self, session: Session, threads: Threads, tuples: set[str]) -> None:
         super().__init__(session, threads)
         self._tuples = tuples
-        self._backward = "backward" in session.config.directions  # also where only call stacks are recorded
         self._recorded: set[str] = set()
 
     def end(self, call: Call, result: Any) -> None:
@@ -71,12 +70,11 @@ class NodeCalls(Calls):
         self._recorded.add(key)
         try:
             fields: dict[str, Any] = {}
-            if self._values:
-                with session.quiet():
-                    save = session.save_for(key, True)
-                    for side, values in (("input", incoming), ("output", gradients)):
-                        if session.wants("backward", side):
-                            fields[side] = session.collector.arguments(values, f"{key}.{side}", save)
+            with session.quiet():
+                save = session.save_for(key, True)
+                for side, values in (("input", incoming), ("output", gradients)):
+                    if session.wants("backward", side):
+                        fields[side] = session.collector.arguments(values, f"{key}.{side}", save)
             stack = stack_of(sys._getframe(1)) if session.config.extra_info else None
             session.add(key, fields, stack)
         except Exception as error:  # the training must go on whatever the recorder's error
