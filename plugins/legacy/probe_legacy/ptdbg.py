@@ -72,7 +72,8 @@ def set_dump_path(fpath: str | os.PathLike[str], dump_tag: str = "ptdbg_dump") -
         UserError: The path is none, or is of the other kind.
     """
     takes_directory = _dumping.version.takes_directory
-    _dumping.set_path(checks.directory_of(fpath) if takes_directory else checks.file_of(fpath), dump_tag)
+    path = checks.directory_of(fpath) if takes_directory else checks.file_of(fpath, has_directory=True)
+    _dumping.set_path(path, dump_tag)
 
 
 def acc_cmp_dump(*_: Any, **__: Any) -> None:

@@ -27,11 +27,15 @@ def one_of(name: str, value: Any, choices: Sequence[str]) -> str:
     return str(value)
 
 
-def file_of(path: Any) -> Path:
+def file_of(path: Any, has_directory: bool = False) -> Path:
     """Return the file that ``set_dump_path`` names.
 
+    Args:
+        path: The argument.
+        has_directory: True if a directory of the file's name without its suffix is written beside it.
+
     Raises:
-        UserError: It is no path, or an existing directory.
+        UserError: It is no path, or an existing directory, or lacks the suffix.
     """
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
         raise UserError(
@@ -42,6 +46,11 @@ def file_of(path: Any) -> Path:
     if real.is_dir():
         raise UserError(
             f"set_dump_path needs a file, and {real} is a directory.", f'For example "{real}/npu_dump.pkl".'
+        )
+    if has_directory and not real.suffix:
+        raise UserError(
+            f"set_dump_path needs a file with a suffix, and {real.name} has none.",
+            f'For example "{real.name}.pkl"; the tensors are written to the directory {real.name}.',
         )
     return real
 

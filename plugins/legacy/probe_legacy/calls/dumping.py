@@ -29,6 +29,8 @@ from probe_legacy.calls.selection import STACKED, Selection
 from probe_legacy.calls.versions import PTDBG, Version, write_operators
 from probe_legacy.reading.names import ptdbg_name
 
+FILE = "dump.pkl"
+"""The name of the file from 3.0 on."""
 UNNAMED = Path("anonymous.pkl")
 """The file of a program that never called ``set_dump_path``."""
 
@@ -78,6 +80,7 @@ class Dumping:
         self._gradients: Sequence[Any] = ()
         self._check: Check | None = None
         self._checks = True, True
+        self._process = 0
         atexit.register(self.finish)
 
     # -- places ----------------------------------------------------------------------------
@@ -87,14 +90,17 @@ class Dumping:
         self.flush()
         self.path, self.tag = path, tag
         if self.recorder is not None:
-            self.directory, self._file = path.parent, Path(path.name)
+            takes_directory = self.version.takes_directory
+            self.directory = path if takes_directory else path.parent
+            self._file = Path(FILE if takes_directory else path.name)
+            make_directory(self.directory)
 
     def place(self, rank: int) -> Path:
         """Create and return the directory of a rank."""
         root = Path()
         if self.path is not None:
             root = self.path if self.version.takes_directory else self.path.parent
-            self._file = Path("dump.pkl" if self.version.takes_directory else self.path.name)
+            self._file = Path(FILE if self.version.takes_directory else self.path.name)
         directory = root / f"{self.tag}_v{self.version.name}" / f"rank{rank}"
         make_directory(directory)
         self.directory = directory.absolute()
@@ -151,6 +157,7 @@ class Dumping:
         operators = scratch / "operators.json"
         write_operators(self.version, operators)
         self._begun.clear()
+        self._process = os.getpid()
         self.recorder = OldRecorder(self.version, scratch, operators)
         return self.recorder
 
@@ -243,17 +250,17 @@ class Dumping:
     def finish(self) -> None:
         """Write everything and end the recording."""
         recorder = self.recorder
-        if recorder is None:
-            return
+        if recorder is None or os.getpid() != self._process:
+            return  # a forked process, whose recorder has let go
         self.switch_off()
         recorder.finish()
-        self.recorder = None
+        self.recorder = self._check = None
         shutil.rmtree(recorder.config.dump_path, ignore_errors=True)
 
     def _write(self) -> None:
         """Write the rows and tensors of the period so far behind those of earlier periods."""
         recorder, rows = self.recorder, self._rows
-        if recorder is None or rows is None:
+        if recorder is None or rows is None or os.getpid() != self._process:
             return
         part = recorder.directory
         recorder.step()

@@ -36,6 +36,7 @@ class ValueDumping:
         self._models: list[Any] = []
         self._hooks: list[LeafModules] = []
         self._recorder: OldRecorder | None = None
+        self._process = 0
         atexit.register(self.finish)
 
     def set_path(self, path: Path) -> None:
@@ -62,6 +63,7 @@ class ValueDumping:
         make_directory(scratch)
         operators = scratch / "operators.json"
         write_operators(HOOKS, operators)
+        self._process = os.getpid()
         recorder = self._recorder = OldRecorder(HOOKS, scratch, operators)
         self.rows.number, self.rows.tuples = 0, recorder.tuples
         if not self.rows.is_numbered:  # 3.0.0 recorded no modules
@@ -74,7 +76,7 @@ class ValueDumping:
 
     def flush(self) -> None:
         """Write what was recorded so far, and go on."""
-        if self._recorder is not None:
+        if self._recorder is not None and os.getpid() == self._process:
             self._write(self._recorder)
             self._resume(self._recorder)
 
@@ -82,8 +84,8 @@ class ValueDumping:
     def finish(self) -> None:
         """Write everything and end the recording; ``set_path`` starts another."""
         recorder, self._recorder = self._recorder, None
-        if recorder is None:
-            return
+        if recorder is None or os.getpid() != self._process:
+            return  # a forked process, whose recorder has let go
         self._write(recorder)
         for hooks in self._hooks:
             hooks.remove()
