@@ -47,6 +47,11 @@ def probe_answers() -> list[AnswerSpec]:
     return [
         AnswerSpec("as_ptdbg", "the table of ptdbg_ascend", "probe_legacy.compare.answer:make_ptdbg"),
         AnswerSpec("as_hooks", "the table of torch_npu.hooks", "probe_legacy.compare.answer:make_hooks"),
+        AnswerSpec(
+            "as_hooks_shapes",
+            "the table of torch_npu.hooks with its shape_flag",
+            "probe_legacy.compare.answer:make_hooks_with_shapes",
+        ),
     ]
 
 
@@ -76,6 +81,12 @@ def probe_options() -> list[OptionSpec]:
                     "Write the csv that ptdbg_ascend or torch_npu.hooks wrote, in place of probe's tables.",
                     kind="text",
                     choices=("ptdbg", "hooks"),
+                ),
+                Option(
+                    "with_shapes",
+                    ("--as-shapes",),
+                    "With --as hooks: calls match only where dtypes and shapes are equal (its shape_flag).",
+                    needs="tool",
                 ),
             ),
         )

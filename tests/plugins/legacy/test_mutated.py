@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from probe_legacy.compare import hooks_table, ptdbg_table
-from probe_legacy.compare.answer import write_csv
+from probe_legacy.compare.files import write_csv
 from probe_legacy.parse_command import lines_of_rows
 from probe_legacy.reading.lines import HOOKS, PTDBG, format_of
 from support.runs.older_dumps import dumps, open_dump  # noqa: F401

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import math
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,18 +9,21 @@ from typing import Any
 
 from probe_core.cli import console
 from probe_core.errors import UserError
-from probe_core.files.atomic import make_directory, write_text, writing
+from probe_core.files.atomic import make_directory, write_text
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Compared, Opened
-from probe_core.spreadsheet_text import neutralise
 from probe_core.store.layout import RunPair
 from probe_legacy.compare import hooks_table, ptdbg_table
-from probe_legacy.compare.ptdbg_table import Table
+from probe_legacy.compare.dump import Table
+from probe_legacy.compare.files import write_csv, write_workbook
 from probe_legacy.reading.lines import HOOKS, PTDBG, format_of
 
 TITLES = {PTDBG: "ptdbg_ascend", HOOKS: "torch_npu.hooks"}
 NAMES = {PTDBG: "as_ptdbg", HOOKS: "as_hooks"}
 """The answers by the tool."""
+SHAPES = "as_hooks_shapes"
+FUZZY = "fuzzy"
+"""The matcher that leaves out the numbers of calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,12 @@ class OldTable:
 
     Args:
         tool: ``ptdbg`` or ``hooks``.
+        with_shapes: True if calls match only where dtypes and shapes are equal; for ``hooks``.
     """
 
-    def __init__(self, tool: str) -> None:
+    def __init__(self, tool: str, *, with_shapes: bool = False) -> None:
         self._tool = tool
+        self._with_shapes = with_shapes
 
     def witness(self, opened: Opened, pair: RunPair) -> None:
         """Observe nothing; the files are read again at the end."""
@@ -73,40 +76,30 @@ class OldTable:
                         f"{path} is no dump of {title}, so there is no table of {title} on it.",
                         f"Leave --as {self._tool} out.",
                     )
-            module = ptdbg_table if self._tool == PTDBG else hooks_table
-            table = module.table_of(pair.target, pair.golden)
+            if self._tool == PTDBG:
+                fuzzy = compared.plan.matcher == FUZZY
+                table = ptdbg_table.table_of(pair.target, pair.golden, fuzzy=fuzzy)
+            else:
+                table = hooks_table.table_of(pair.target, pair.golden, with_shapes=self._with_shapes)
             rows += len(table.rows)
-            files += self._write(compared.plan, pair, table)
+            files += self._write(compared, pair, table)
         yield Written(title, files, rows)
 
-    def _write(self, plan: Plan, pair: RunPair, table: Table) -> list[Path]:
+    def _write(self, compared: Compared, pair: RunPair, table: Table) -> list[Path]:
+        plan = compared.plan
         directory = plan.output / pair.part
         make_directory(directory)
         label = f"_{pair.label}-{pair.label}" if pair.label else ""
         name = f"{label}_{plan.time_stamp}"
-        files = [directory / f"compare_result{name}.csv"]
-        write_csv(files[0], table)
-        if self._tool == PTDBG and plan.answer:
+        files = [directory / f"compare_result{name}{table.suffix}"]
+        if table.suffix == ".csv":
+            write_csv(files[0], table)
+        else:
+            write_workbook(files[0], table, compared.manager)
+        if self._tool == PTDBG and plan.answer and table.is_judged:
             files.append(directory / f"advisor{name}.txt")
             write_text(files[1], ptdbg_table.advice_on(table))
         return files
-
-
-def write_csv(path: Path, table: Table) -> None:
-    """Write a table as the tools did: NaN is an empty cell; formulas are neutralised."""
-    with (
-        writing(path, f"The table {path.name}") as temporary,
-        temporary.open("w", encoding="utf-8", newline="") as file,
-    ):
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(table.columns)
-        writer.writerows([[_cell(value) for value in cells] for cells in table.rows])
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, float) and math.isnan(value):
-        return ""
-    return neutralise(value) if isinstance(value, str) else value
 
 
 def make_ptdbg() -> OldTable:
@@ -119,16 +112,27 @@ def make_hooks() -> OldTable:
     return OldTable(HOOKS)
 
 
+def make_hooks_with_shapes() -> OldTable:
+    """Return the answer with the table of torch_npu.hooks that its ``shape_flag`` asked for."""
+    return OldTable(HOOKS, with_shapes=True)
+
+
 def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
     """Return the plan with the table of a tool, in place of probe's own tables and advice.
 
     Raises:
-        UserError: ``--format`` was given as well.
+        UserError: ``--format`` was given as well, or ``--as-shapes`` for another tool.
     """
+    tool, with_shapes = values["tool"], bool(values.get("with_shapes"))
+    if with_shapes and tool != HOOKS:
+        raise UserError(
+            "--as-shapes is the shape_flag of torch_npu.hooks; ptdbg_ascend has none.",
+            "Leave --as-shapes out.",
+        )
     if "formats" in asked:
         raise UserError(
             "--as writes the csv of an older tool, and --format probe's own table of the same name.",
             "Leave one of them out.",
         )
-    answers = (*plan.answers, NAMES[values["tool"]])
+    answers = (*plan.answers, SHAPES if with_shapes else NAMES[tool])
     return replace(plan, answers=answers, formats=(), advise=False)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 OUTPUT = "output"
 
@@ -19,6 +19,7 @@ class OldRow(NamedTuple):
         shape: The shape, a list; for numbers of ptdbg_ascend a text.
         statistics: The statistics; empty if the row has none.
         begin: The offset of the line in the file.
+        checksum: The checksum of 6.0 with ``summary_mode`` md5; empty if the row has none.
     """
 
     name: str
@@ -26,6 +27,7 @@ class OldRow(NamedTuple):
     shape: Any
     statistics: Sequence[Any]
     begin: int
+    checksum: str = ""
 
 
 class OldStack(NamedTuple):
@@ -98,21 +100,25 @@ def _add(group: Group, row: OldRow | OldStack) -> None:
 
 
 class _Queue:
-    """Groups that wait for a partner, found by their keys."""
+    """Groups that wait for a partner, found by their labels."""
 
     def __init__(self) -> None:
         self.groups: deque[Group] = deque()
         self._first = 0
         self._places: dict[Hashable, deque[int]] = defaultdict(deque)
 
-    def append(self, group: Group, key: Hashable) -> None:
+    def append(self, group: Group, labels: Iterable[Hashable]) -> None:
         """Append a group."""
-        self._places[key].append(self._first + len(self.groups))
+        for label in labels:
+            self._places[label].append(self._first + len(self.groups))
         self.groups.append(group)
 
-    def find(self, key: Hashable) -> int:
-        """Return the index of the first group of a key, or -1."""
-        places = self._places.get(key)
+    def find(self, labels: Iterable[Hashable]) -> int:
+        """Return the index of the first group that has one of the labels, or -1."""
+        return min((place for label in labels if (place := self._find(label)) >= 0), default=-1)
+
+    def _find(self, label: Hashable) -> int:
+        places = self._places.get(label)
         while places and places[0] < self._first:
             places.popleft()
         return places[0] - self._first if places else -1
@@ -123,38 +129,76 @@ class _Queue:
         return [self.groups.popleft() for _ in range(count)]
 
 
+class Rule(Protocol):
+    """The rule by which two groups match: the labels of one are among those that the other asks for.
+
+    Attributes:
+        newest_first: True if the newest group of the NPU is compared with the newest of the bench before it
+            is compared with those that wait.
+    """
+
+    newest_first: bool
+
+    def labels(self, group: Group) -> Sequence[Hashable]:
+        """Return the labels under which a group is found."""
+
+    def wanted(self, group: Group) -> Sequence[Hashable]:
+        """Return the labels that a partner of the group has."""
+
+
+class SameNames:
+    """The rule of ptdbg_ascend 2.x and of torch_npu.hooks: the names of all rows are equal.
+
+    Args:
+        strip: A function from the name of a row to the name by which rows are compared; None for the name.
+        with_shapes: True if dtypes and shapes must be equal too.
+    """
+
+    newest_first = True
+
+    def __init__(self, strip: Callable[[str], str] | None = None, *, with_shapes: bool = False) -> None:
+        self._strip = strip
+        self._with_shapes = with_shapes
+
+    def labels(self, group: Group) -> Sequence[Hashable]:
+        """Return the names of all rows as one label."""
+        strip = self._strip
+        names = tuple([strip(row.name) if strip else row.name for row in group.rows])
+        if not self._with_shapes:
+            return (names,)
+        return ((names, tuple([(row.dtype, str(row.shape)) for row in group.rows])),)
+
+    wanted = labels
+
+
 Pair = tuple[Group, "Group | None"]
 
 
-def aligned(npu: Iterable[Group], bench: Iterable[Group], strip: Any = None) -> Iterator[Pair]:
+def aligned(npu: Iterable[Group], bench: Iterable[Group], rule: Rule | None = None) -> Iterator[Pair]:
     """Yield the groups of the NPU's file in order, each with its partner or None.
 
     Each round appends a group of each file to a queue, and looks for a partner: of the newest groups each
-    other, then of the newest NPU group an older group of the bench, then of the newest group of the bench an
-    older NPU group. A pair cuts both queues behind it. Groups of the bench without a partner are left out.
+    other (torch_npu.hooks and ptdbg_ascend 2.x), then of the newest NPU group the first of the bench that
+    matches, then of the newest group of the bench the first of the NPU. A pair cuts both queues behind it.
+    Groups of the bench without a partner are left out.
 
     Args:
         npu: The groups of the NPU's file.
         bench: The groups of the bench's file.
-        strip: A function from the name of a row to the name by which rows are compared; None for the name.
+        rule: The rule by which groups match; None for equal names.
     """
-
-    def key_of(group: Group) -> Hashable:
-        return tuple([strip(row.name) if strip else row.name for row in group.rows])
-
+    rule = rule or SameNames()
     own, other = _Queue(), _Queue()
     sources = iter(npu), iter(bench)
     is_open = True
     while is_open:
-        newest: list[Hashable] = []
         is_open = False
         for queue, source in zip((own, other), sources):
             group = next(source, None)
-            is_open = is_open or group is not None
-            newest.append(None if group is None else key_of(group))
             if group is not None:
-                queue.append(group, newest[-1])
-        found = _match(own, other, *newest)
+                is_open = True
+                queue.append(group, rule.labels(group))
+        found = _match(own, other, rule) if own.groups and other.groups else None
         if found is None:
             continue
         for group in own.cut(found[0]):
@@ -165,12 +209,14 @@ def aligned(npu: Iterable[Group], bench: Iterable[Group], strip: Any = None) -> 
         yield group, None
 
 
-def _match(own: _Queue, other: _Queue, newest: Hashable, newest_other: Hashable) -> tuple[int, int] | None:
+def _match(own: _Queue, other: _Queue, rule: Rule) -> tuple[int, int] | None:
     """Return the indices of the pair that the newest groups make, if they make one."""
-    if newest is not None and newest == newest_other:
-        return len(own.groups) - 1, len(other.groups) - 1
-    if newest is not None and (index := other.find(newest)) >= 0:
-        return len(own.groups) - 1, index
-    if newest_other is not None and (index := own.find(newest_other)) >= 0:
-        return index, len(other.groups) - 1
+    last, last_of_other = len(own.groups) - 1, len(other.groups) - 1
+    wanted = rule.wanted(own.groups[-1])
+    if rule.newest_first and not set(wanted).isdisjoint(rule.labels(other.groups[-1])):
+        return last, last_of_other
+    if (index := other.find(wanted)) >= 0:
+        return last, index
+    if (index := own.find(rule.wanted(other.groups[-1]))) >= 0:
+        return index, last_of_other
     return None

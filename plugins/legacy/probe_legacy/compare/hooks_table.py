@@ -10,9 +10,9 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from probe_core.errors import UserError
-from probe_legacy.compare.groups import OldRow, OldStack, aligned, groups_to_output
+from probe_legacy.compare.dump import Cells, Table
+from probe_legacy.compare.groups import OldRow, OldStack, SameNames, aligned, groups_to_output
 from probe_legacy.compare.measures import measure_hooks
-from probe_legacy.compare.ptdbg_table import Cells, Table
 from probe_legacy.compare.words import message, word
 from probe_legacy.reading.hooks import numbers_of
 from probe_legacy.reading.lines import LONGEST, DamagedRow, read_lines, value_of
@@ -26,8 +26,13 @@ def strip(name: str) -> str:
     return _NUMBER.sub("", name, count=1) if _NUMBER.match(name) else name
 
 
-def table_of(npu: Path, bench: Path) -> Table:
+def table_of(npu: Path, bench: Path, *, with_shapes: bool = False) -> Table:
     """Return the table of two files.
+
+    Args:
+        npu: The file of the NPU.
+        bench: The file of the bench.
+        with_shapes: True if groups match only where dtypes and shapes are equal (``shape_flag`` of the tool).
 
     Raises:
         UserError: A file cannot be read.
@@ -38,7 +43,8 @@ def table_of(npu: Path, bench: Path) -> Table:
     table = Table(columns, [])
     try:
         with npu.open("rb") as file, bench.open("rb") as other_file:
-            for group, partner in aligned(groups_to_output(own), groups_to_output(other), strip):
+            rule = SameNames(strip, with_shapes=with_shapes)
+            for group, partner in aligned(groups_to_output(own), groups_to_output(other), rule):
                 for row, match in zip(group.rows, partner.rows if partner else ()):
                     names: Cells = [row.name, match.name] if is_numbered else [row.name]
                     shapes = [row.dtype, match.dtype, str(row.shape), str(match.shape)]

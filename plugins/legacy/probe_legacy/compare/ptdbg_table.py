@@ -1,73 +1,52 @@
-"""The table and the advice of ptdbg_ascend 2.3 on two of its files (docs/legacy.md#tables)."""
+"""The table of ptdbg_ascend on two of its files (docs/legacy.md#tables): of 2.3, or of a later release."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from probe_recording import Tensors, load_npy, tensors_in
-
-from probe_core.errors import UnreadableTensor
-from probe_core.model import Kind, Value
-from probe_legacy.compare.groups import (
-    Group,
-    OldRow,
-    OldStack,
-    aligned,
-    groups_by_output,
-    groups_by_stack,
+from probe_legacy.compare.advice import advice_on
+from probe_legacy.compare.dump import (
+    STATISTICS,
+    Cells,
+    Dump,
+    NotMeasured,
+    Release,
+    Table,
+    arrays_of,
+    open_dump,
 )
+from probe_legacy.compare.groups import OldRow, aligned
+from probe_legacy.compare.later_table import later_table
 from probe_legacy.compare.measures import accuracy, measure_ptdbg
 from probe_legacy.compare.words import message, word
-from probe_legacy.reading.lines import DamagedRow, read_lines
-from probe_legacy.reading.values import text_of_name
 
-Cells = list[object]
-STACKS = "api_stack"
-COUNT = 3
-"""Number of statistics in the table of 2.3."""
+__all__ = ["advice_on", "table_of"]
 
 
-class Dump(NamedTuple):
-    """A file of ptdbg_ascend, ready to be compared.
+def table_of(npu: Path, bench: Path, *, fuzzy: bool = False) -> Table:
+    """Return the table of two files, as the release wrote it that recorded them; of two, the later.
 
-    Attributes:
-        directory: The directory of its tensors.
-        tensors: The tensors in it.
-        rows: Its rows in order.
-        has_stacks: True for a file of mode api_stack.
-    """
-
-    directory: Path
-    tensors: Tensors
-    rows: Sequence[OldRow | OldStack]
-    has_stacks: bool
-
-    def groups(self) -> Iterator[Group]:
-        """Return the groups of its rows."""
-        return groups_by_stack(self.rows) if self.has_stacks else groups_by_output(self.rows)
-
-    @property
-    def has_statistics(self) -> bool:
-        """True if a row has statistics."""
-        return any(isinstance(row, OldRow) and row.statistics for row in self.rows)
-
-
-class Table(NamedTuple):
-    """A table: its columns and its rows."""
-
-    columns: list[str]
-    rows: list[Cells]
-
-
-def table_of(npu: Path, bench: Path) -> Table:
-    """Return the table of two files.
+    Args:
+        npu: The file of the NPU.
+        bench: The file of the bench.
+        fuzzy: True if the numbers of calls may differ, from 3.0 on.
 
     Raises:
         UserError: A file cannot be read.
     """
     dumps = open_dump(npu), open_dump(bench)
+    try:
+        release = max(dump.release for dump in dumps)
+        return _table(dumps) if release is Release.V2 else later_table(dumps, release, fuzzy)
+    finally:
+        for dump in dumps:
+            dump.tensors.close()
+
+
+def _table(dumps: tuple[Dump, Dump]) -> Table:
+    """Return the table of 2.3."""
     has_statistics = all(dump.has_statistics for dump in dumps)
     has_stacks = all(dump.has_stacks for dump in dumps)
     columns = [*word("ptdbg", "names"), *word("ptdbg", "metrics")]
@@ -89,28 +68,7 @@ def table_of(npu: Path, bench: Path) -> Table:
                 )
                 cells.append(str(group.frames) if is_first else "")
             rows.append(cells)
-    for dump in dumps:
-        dump.tensors.close()
     return Table(columns, rows)
-
-
-def open_dump(path: Path) -> Dump:
-    """Return a file with its rows."""
-    rows: list[OldRow | OldStack] = []
-
-    def keep(row: Any, begin: int) -> None:
-        name = text_of_name(row)
-        if "stack_info" in name:
-            rows.append(OldStack(name, row[1]))
-        elif not 5 <= len(row) <= 6:
-            raise DamagedRow("has neither 5 nor 6 fields")
-        else:
-            given = row[5] if len(row) == 6 and isinstance(row[5], list) else []
-            rows.append(OldRow(name, str(row[3]), row[4], given, begin))
-
-    read_lines(path, keep)
-    directory = path.with_suffix("")
-    return Dump(directory, tensors_in(directory, load_npy), rows, path.name.startswith(STACKS))
 
 
 def _cells(row: OldRow, other: OldRow | None, dumps: tuple[Dump, Dump], has_statistics: bool) -> Cells:
@@ -128,31 +86,11 @@ def _cells(row: OldRow, other: OldRow | None, dumps: tuple[Dump, Dump], has_stat
 
 
 def _three(given: Sequence[Any]) -> Cells:
-    return [*given[:COUNT], *[message("not_available")] * (COUNT - len(given))]
+    return [*given[:STATISTICS], *[message("not_available")] * (STATISTICS - len(given))]
 
 
 def _measured(row: OldRow, other: OldRow, dumps: tuple[Dump, Dump]) -> tuple[Any, Any, str]:
-    arrays = []
-    for dump, own in zip(dumps, (row, other)):
-        file = f"{own.name}.npy"
-        try:
-            arrays.append(dump.tensors(Value(Kind.TENSOR, "", "", data_name=file)))
-        except UnreadableTensor as error:
-            path = dump.directory / file
-            said = message("no_file", path=path) if error.missing else str(error)
-            return message("not_available"), message("not_available"), said
-    return measure_ptdbg(*arrays)
-
-
-def advice_on(table: Table) -> str:
-    """Return the advice on the first row that is not accurate, in the form of the tool's file."""
-    verdict = table.columns.index(word("ptdbg", "verdict")[0])
-    line, node, text = "NA", "NA", word("advice", "met")
-    for number, cells in enumerate(table.rows, 2):  # the header is line 1
-        name = str(cells[0])
-        if cells[verdict] == "No" and word("advice", "not_random") not in name:
-            phase = "backward" if "backward" in name else "forward"
-            line, node = str(number), name
-            text = word("advice", f"{phase}_{'input' if 'input' in name else 'output'}")
-            break
-    return f"Line: {line}\nSuspect Nodes: {node}\nExpert Advice: {text}\n"
+    try:
+        return measure_ptdbg(*arrays_of(row, other, dumps, "no_file"))
+    except NotMeasured as error:
+        return message("not_available"), message("not_available"), str(error)

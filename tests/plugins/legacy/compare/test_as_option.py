@@ -52,3 +52,32 @@ def test_a_format_is_refused(dumps: Path, probe: Probe, tmp_path: Path) -> None:
     run = dumps / "hooks_rc3_conv" / "npu.pkl"
     assert probe("compare", run, run, "-o", tmp_path, "--as", "hooks", "--format", "csv") == 2
     assert "Leave one of them out" in probe.err
+
+
+def test_the_workbook_and_the_advice_of_6_0(dumps: Path, probe: Probe, tmp_path: Path) -> None:
+    runs = [next((dumps / "ptdbg60_all" / side).rglob("*.pkl")) for side in ("npu", "bench")]
+    assert probe("compare", *runs, "-o", tmp_path, "--as", "ptdbg") == 0, probe.err
+    assert names_in(tmp_path) == ["advisor_T.txt", "answer_T.json", "compare_result_T.xlsx"]
+    (advice,) = tmp_path.glob("*.txt")
+    assert advice.read_text().startswith("Line: 8\nSuspect Nodes: Torch.sigmoid.0.forward.input.0\n")
+
+
+def test_numbers_of_calls_may_differ(dumps: Path, probe: Probe, tmp_path: Path) -> None:
+    runs = [next((dumps / "ptdbg40_branch" / side).rglob("*.pkl")) for side in ("npu", "bench")]
+    assert probe("compare", *runs, "-o", tmp_path, "--as", "ptdbg", "-f") == 0, probe.err
+    (table,) = tmp_path.glob("*.csv")
+    expected = dumps / "ptdbg40_branch/expected_fuzzy/compare_result.csv"
+    assert table.read_bytes() == expected.read_bytes()
+
+
+def test_shapes_of_hooks_must_match(dumps: Path, probe: Probe, tmp_path: Path) -> None:
+    runs = [dumps / "hooks_50_full_xfmr_fp16" / f"{side}.pkl" for side in ("npu", "cpu")]
+    assert probe("compare", *runs, "-o", tmp_path, "--as", "hooks", "--as-shapes") == 0, probe.err
+    (table,) = tmp_path.glob("*.csv")
+    assert len(table.read_text().splitlines()) == 1 + 3  # of other dtypes the rest
+
+
+def test_shapes_always_match_in_ptdbg(dumps: Path, probe: Probe, tmp_path: Path) -> None:
+    run = dumps / "ptdbg60_summary" / "npu"
+    assert probe("compare", run, run, "-o", tmp_path, "--as", "ptdbg", "--as-shapes") == 2
+    assert "Leave --as-shapes out" in probe.err

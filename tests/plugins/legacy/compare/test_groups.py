@@ -11,6 +11,7 @@ from probe_legacy.compare.groups import (
     Group,
     OldRow,
     OldStack,
+    SameNames,
     aligned,
     groups_by_output,
     groups_by_stack,
@@ -52,21 +53,20 @@ def group(name: str) -> Group:
     return Group([row(name)])
 
 
-def followed(npu: list[str], bench: list[str]) -> list[tuple[str, str | None]]:
+def followed(npu: list[str], bench: list[str], newest_first: bool) -> list[tuple[str, str | None]]:
     """The rule followed to the letter, with two lists that are searched from the front."""
     own: list[str] = []
     other: list[str] = []
     pairs: list[tuple[str, str | None]] = []
     for turn in range(max(len(npu), len(bench))):
-        has, has_other = turn < len(npu), turn < len(bench)
         own += npu[turn : turn + 1]
         other += bench[turn : turn + 1]
-        found = None
-        if has and has_other and own[-1] == other[-1]:
-            found = len(own) - 1, len(other) - 1
-        if found is None and has:
+        if not own or not other:
+            continue
+        found = (len(own) - 1, len(other) - 1) if newest_first and own[-1] == other[-1] else None
+        if found is None:
             found = next(((len(own) - 1, place) for place, name in enumerate(other) if name == own[-1]), None)
-        if found is None and has_other:
+        if found is None:
             found = next(
                 ((place, len(other) - 1) for place, name in enumerate(own) if name == other[-1]), None
             )
@@ -77,12 +77,23 @@ def followed(npu: list[str], bench: list[str]) -> list[tuple[str, str | None]]:
     return pairs + [(name, None) for name in own]
 
 
+class OldestFirst(SameNames):
+    newest_first = False
+
+
 @PROPERTY
-@given(st.lists(st.sampled_from("abcd"), max_size=12), st.lists(st.sampled_from("abcd"), max_size=12))
-def test_alignment_is_the_rule_followed_to_the_letter(npu: list[str], bench: list[str]) -> None:
-    pairs = aligned(map(group, npu), map(group, bench))
+@given(
+    st.lists(st.sampled_from("abcd"), max_size=12),
+    st.lists(st.sampled_from("abcd"), max_size=12),
+    st.booleans(),
+)
+def test_alignment_is_the_rule_followed_to_the_letter(
+    npu: list[str], bench: list[str], newest_first: bool
+) -> None:
+    rule = SameNames() if newest_first else OldestFirst()
+    pairs = aligned(map(group, npu), map(group, bench), rule)
     told = [(one.rows[0].name, two.rows[0].name if two else None) for one, two in pairs]
-    assert told == followed(npu, bench)
+    assert told == followed(npu, bench, newest_first)
 
 
 def test_long_runs_without_a_common_name_take_no_quadratic_time() -> None:

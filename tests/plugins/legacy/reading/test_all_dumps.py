@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import math
-import re
-from collections import Counter
+import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from support.runs.older_dumps import dumps, open_dump  # noqa: F401
+from support.runs.older_dumps_check import Checked, check_folder, main
 
-from probe_core.model import Kind, Mode, Slot
+from probe_core.model import Slot
 from probe_core.model.run import Run
 
 ROWS = {  # rows of values by file, counted by hand
@@ -70,112 +69,72 @@ ROWS = {  # rows of values by file, counted by hand
     "ptdbg60_summary/npu/ptdbg_dump_v6.0/step0/rank120850/api_stack_dump.pkl": 69,
     "ptdbg_att_unit_test_data/npu_test.pkl": 8,
 }
-NAME = re.compile(r"(.*)[._](\d+)[._](forward|backward)[._](input|output)([.\d]*)$")
-NAME_OF_HOOKS = re.compile(r"(?:\d+_)?(.*)()_(forward|backward)_(input|output)([.\d]*)$")
+FOLDERS = sorted({name.partition("/")[0] for name in ROWS})
 
 
 def slots_of(run: Run) -> list[Slot]:
     return [slot for record in run.records() for slot in record.slots]
 
 
-def raw_rows(path: Path) -> list[list[Any]]:
-    rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-    return [row for row in rows if "stack_info" not in row[0]]
-
-
 def test_no_dump_is_left_out(dumps: Path) -> None:
     assert {str(path.relative_to(dumps)) for path in dumps.rglob("*.pkl")} == set(ROWS)
 
 
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_rows_are_those_of_the_files(dumps: Path, folder: str) -> None:
+    checked = check_folder(dumps / folder)
+    counted = [count for name, count in ROWS.items() if name.startswith(f"{folder}/")]
+    assert checked.differences == ()
+    assert (checked.files, checked.rows) == (len(counted), sum(counted))
+
+
 @pytest.mark.parametrize("name", ROWS)
-def test_rows_are_those_of_the_file(dumps: Path, name: str) -> None:
-    path = dumps / name
-    run, raw = open_dump(path), raw_rows(path)
-    slots = slots_of(run)
-    assert len(slots) == len(raw) == ROWS[name] == run.starts[-1]
-    assert not run.header.unfinished
-    is_hooks = name.startswith("hooks")
-    assert Counter(map(told, slots)) == Counter(expected(row, is_hooks) for row in raw)
-    assert len({slot.name for slot in slots}) == len(slots)
-    run.close()
+def test_a_run_has_as_many_values_as_its_file_has_rows(dumps: Path, name: str) -> None:
+    run = open_dump(dumps / name)
+    assert len(slots_of(run)) == ROWS[name] == run.starts[-1]
 
 
-def told(slot: Slot) -> tuple[Any, ...]:
-    """A slot in the words of the files: op, phase, side, position, dtype, shape."""
-    *parts, side, _ = slot.name[: len(slot.name) - len(slot.path)].split(".")
-    key = ".".join(parts)
-    module = re.match(r"Module\.(.*)\.(forward|backward)\.\d+$", key)
-    api = re.match(r"(.*)\.(\d+)\.(forward|backward)$", key)
-    match = module or api
-    assert match is not None and side == slot.side.value
-    op, phase = (module[1], module[2]) if module else (api[1], api[3])  # type: ignore[index]
-    return op.replace(".", "_"), phase, side, slot.path, slot.value.dtype, slot.value.extent
+def test_the_table_of_all_folders(dumps: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(dumps) == 0
+    head, *lines, total = capsys.readouterr().out.splitlines()
+    assert head.split() == ["folder", "tool", "and", "version", "files", "rows", "stacks", "differences"]
+    assert total == "0 differences"
+    assert {line.split()[0] for line in lines} == {path.name for path in dumps.iterdir() if path.is_dir()}
+    assert "ptdbg40_branch               ptdbg_ascend 4.0.T2          2   772      0           0" in lines
 
 
-def expected(row: list[Any], is_hooks: bool) -> tuple[Any, ...]:
-    match = (NAME_OF_HOOKS if is_hooks else NAME).match(row[0])
-    assert match is not None
-    op, _, phase, side, path = match.groups()
-    if is_hooks and phase == "backward":
-        side = {"input": "output", "output": "input"}[side]
-    if len(row) == 2:
-        dtype, extent = f"<class '{type(row[1]).__name__}'>", "[]"
-    else:
-        dtype, extent = row[-2:] if is_hooks else row[3:5]
-    op = op.removeprefix("Module_").replace(".", "_")
-    return op, phase, side, path.strip(".") or "0", dtype, str(extent)
+def other_statistics(file: Path) -> None:
+    first, *rest = file.read_text().splitlines()
+    row = json.loads(first)
+    row[5] = [9.0, 0.0, 0.0]
+    file.write_text("\n".join([json.dumps(row), *rest]))
 
 
-@pytest.mark.parametrize("name", [name for name in ROWS if name.startswith("ptdbg")])
-def test_statistics_are_those_of_the_file_and_data_those_beside_it(dumps: Path, name: str) -> None:
-    path = dumps / name
-    run = open_dump(path)
-    raw = {row[0]: row for row in raw_rows(path)}
-    assert (run.mode is Mode.TENSOR) is path.with_suffix("").is_dir()
-    unseen = set(raw)
-    for slot in slots_of(run):
-        value = slot.value
-        if value.kind is Kind.SCALAR:
-            continue
-        assert value.data_name is not None
-        own = value.data_name.removesuffix(".npy")
-        unseen.discard(own)
-        given = raw[own][5] if len(raw[own]) == 6 else []
-        wanted = [None if item in ([], "Nan") else item for item in given] + [None] * (4 - len(given))
-        for read, item in zip(value.statistics, wanted):
-            assert read == item or (isinstance(item, float) and math.isnan(item) and math.isnan(read)), own
-        if run.mode is Mode.TENSOR:
-            array = run.tensor(value)
-            assert np.array_equal(array, np.load(path.with_suffix("") / f"{own}.npy"), equal_nan=True)
-            assert str(list(array.shape)) == value.extent
-            if array.size and array.dtype.kind == "f" and wanted[0] is not None and np.isfinite(array).all():
-                assert wanted[:2] == [array.max(), array.min()]
-                assert wanted[2] == pytest.approx(array.mean(), rel=1e-4, abs=1e-6)
-    assert all(raw[own][3].startswith("<class") for own in unseen)
+def other_tensor(file: Path) -> None:
+    path = sorted(file.with_suffix("").iterdir())[0]
+    np.save(path, np.load(path) + 1)
 
 
-@pytest.mark.parametrize("name", [name for name in ROWS if name.startswith("hooks")])
-def test_values_are_those_in_the_rows(dumps: Path, name: str) -> None:
-    path = dumps / name
-    run, raw = open_dump(path), [row for row in raw_rows(path) if len(row) == 4]
-    assert run.mode is (Mode.STATISTICS if "sample" in name else Mode.TENSOR)
-    slots = {slot.value.data_name: slot for slot in slots_of(run) if slot.value.data_name}
-    by_offset = [
-        slot.value for _, slot in sorted((int(name.split("@")[1]), slot) for name, slot in slots.items())
-    ]
-    assert len(by_offset) == len(raw)
-    for value, row in zip(by_offset, raw):
-        if run.mode is Mode.STATISTICS:
-            assert (
-                list(value.statistics[:3]) == pytest.approx(row[1][-3:], rel=1e-6)
-                and value.statistics.norm is None
-            )
-            continue
-        assert value.data_name is not None and value.data_name.startswith(row[0])
-        assert np.array_equal(run.tensor(value).reshape(-1), np.array(row[1], np.float32), equal_nan=True)
-        if row[1] and all(map(math.isfinite, row[1])):
-            assert value.statistics.max == np.float32(max(row[1]))
-            assert value.statistics.norm == pytest.approx(math.hypot(*map(float, row[1])), rel=1e-5)
+def twice(file: Path) -> None:
+    file.write_text(file.read_text() * 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (other_statistics, "are not those of the tensor"),
+        (other_tensor, "are not those of the tensor"),
+        (twice, "are not read"),
+    ],
+)
+def test_the_check_finds_what_differs(
+    dumps: Path, tmp_path: Path, change: Callable[[Path], None], said: str
+) -> None:
+    source = dumps / "ptdbg23_conv_all/bench/ptdbg_dump_v2.3/rank0"
+    shutil.copytree(source, tmp_path / "ptdbg23", copy_function=shutil.copyfile)
+    change(tmp_path / "ptdbg23" / "bench_dump.pkl")
+    checked: Checked = check_folder(tmp_path / "ptdbg23")
+    assert any(said in text for text in checked.differences)
 
 
 def test_what_is_known_of_single_dumps(dumps: Path) -> None:

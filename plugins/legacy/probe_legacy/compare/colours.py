@@ -1,0 +1,100 @@
+"""The rows that ptdbg_ascend 6.0 coloured in its workbook: overflows, and outputs worse than their inputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from probe_core.model import Colour
+from probe_legacy.compare.dump import Cells
+from probe_legacy.compare.words import word
+
+ROWS = ("max", "min", "mean", "l2norm", "diff")
+"""The last words of the columns of numbers."""
+LARGEST = ("MaxAbsErr", "Max diff")
+
+
+def colours_of(columns: Sequence[str], rows: Sequence[Cells]) -> Mapping[int, Colour]:
+    """Return the colours of the rows of one group, by their index.
+
+    Red are rows of the NPU with NaN or infinities and rows of very large differences; red or yellow are
+    outputs whose differences are larger than those of an input of their call.
+
+    Args:
+        columns: The columns of the table.
+        rows: The rows of the group.
+    """
+    largest = next((name for name in LARGEST if name in columns), None)
+    if largest is None:
+        return {}
+    limits = word("later", "colours")
+    told = [dict(zip(columns, row)) for row in rows]
+    colours: dict[int, Colour] = {}
+    for place, row in enumerate(told):
+        is_overflow = any(not _is_finite(row[f"NPU {name}"]) for name in ("max", "min"))
+        if is_overflow or (_is_number(row[largest]) and row[largest] > limits["most_difference"]):
+            colours[place] = Colour.RED
+    compared = [(place, row) for place, row in enumerate(told) if _is_compared(row, largest)]
+    inputs = [row for _, row in compared if _call_of(row)[1] == "input"]
+    for place, row in compared:
+        call, side = _call_of(row)
+        if place in colours or side == "input":
+            continue
+        own = [given for given in inputs if _call_of(given)[0] == call]
+        found = {colour for given in own for colour in _worse(given, row, largest, limits)}
+        if found:
+            colours[place] = Colour.RED if Colour.RED in found else Colour.YELLOW
+    return colours
+
+
+def _call_of(row: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the name of the call of a row, and its side."""
+    side = "input" if "input" in row["NPU Name"] else "output"
+    return row["NPU Name"].partition(side)[0], side
+
+
+def _worse(
+    given: Mapping[str, Any], row: Mapping[str, Any], largest: str, limits: Mapping[str, float]
+) -> set[Colour]:
+    """Return the colours of an output beside one of the inputs of its call."""
+    found: set[Colour] = set()
+    if _orders(row[largest]) - _orders(given[largest]) >= limits["orders"]:
+        found.add(Colour.YELLOW)
+    if largest == LARGEST[0]:
+        share, share_of_input = (side["One Thousandth Err Ratio"] for side in (row, given))
+        if _is_number(share) and _is_number(share_of_input):
+            if share_of_input > limits["share_of_input"] and share < limits["share_of_output"]:
+                found.add(Colour.RED)
+            elif share_of_input - share > limits["share_lost"]:
+                found.add(Colour.YELLOW)
+        cosine, cosine_of_input = (side["Cosine"] for side in (row, given))
+        is_told = _is_number(cosine) and _is_number(cosine_of_input)
+        if is_told and cosine_of_input - cosine > limits["cosine_lost"]:
+            found.add(Colour.YELLOW)
+    else:
+        relative, of_input = (
+            abs(side[largest] / max(limits["least_bench"], side["Bench max"])) for side in (row, given)
+        )
+        if relative > limits["relative_red"]:
+            found.add(Colour.RED)
+        elif relative > limits["relative_of_output"] and of_input < limits["relative_of_input"]:
+            found.add(Colour.YELLOW)
+    return found
+
+
+def _orders(difference: float) -> float:
+    """Return the order of magnitude of a difference; those below 1 are of the same."""
+    return math.log10(abs(difference)) if abs(difference) >= 1 else 0.0
+
+
+def _is_compared(row: Mapping[str, Any], largest: str) -> bool:
+    return all(_is_number(row[name]) for name in ("NPU max", "Bench max", largest))
+
+
+def _is_number(cell: object) -> bool:
+    return isinstance(cell, int | float)
+
+
+def _is_finite(cell: object) -> bool:
+    return not _is_number(cell) or math.isfinite(float(str(cell)))

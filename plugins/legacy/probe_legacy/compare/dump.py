@@ -1,0 +1,164 @@
+"""A file of ptdbg_ascend as its ``compare`` read it, the release that wrote it, and the table on two."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from probe_recording import Tensors, load_npy, tensors_in
+
+from probe_core.errors import UnreadableTensor
+from probe_core.model import Colour, Kind, Value
+from probe_legacy.compare.groups import Group, OldRow, OldStack, groups_by_output, groups_by_stack
+from probe_legacy.compare.words import message, word
+from probe_legacy.reading.lines import DamagedRow, read_lines
+from probe_legacy.reading.values import text_of_name
+
+Cells = list[object]
+STACKS = "api_stack"
+STATISTICS = 3
+"""Number of statistics in a row of 2.x and 3.x; later releases add the norm."""
+_DOTTED = re.compile(r"\.(?:forward|backward)\.(?:input|output)(?:[.\d]*)$")
+
+
+class Release(IntEnum):
+    """A release of ptdbg_ascend whose table differs from the one before it."""
+
+    V2, V3, V4, V6 = 2, 3, 4, 6
+
+
+class Table(NamedTuple):
+    """A table: its columns and its rows.
+
+    Attributes:
+        columns: The names of the columns.
+        rows: The cells.
+        release: The release of ptdbg_ascend that wrote such tables.
+        colours: The colours of rows in a workbook, by their index.
+    """
+
+    columns: list[str]
+    rows: list[Cells]
+    release: Release = Release.V2
+    colours: Mapping[int, Colour] = {}
+
+    @property
+    def is_judged(self) -> bool:
+        """True if its rows have verdicts; tables of statistics before 6.0 have none."""
+        return not {*word("ptdbg", "verdict"), word("later", "result")}.isdisjoint(self.columns)
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of its file: 6.0 wrote workbooks."""
+        return ".xlsx" if self.release >= Release.V6 else ".csv"
+
+
+class Dump(NamedTuple):
+    """A file of ptdbg_ascend, ready to be compared.
+
+    Attributes:
+        directory: The directory of its tensors.
+        tensors: The tensors in it.
+        rows: Its rows in order.
+        has_stacks: True for a file of mode api_stack.
+        release: The release that wrote it, as far as tables go.
+    """
+
+    directory: Path
+    tensors: Tensors
+    rows: Sequence[OldRow | OldStack]
+    has_stacks: bool
+    release: Release
+
+    def groups(self) -> Iterator[Group]:
+        """Return the groups of its rows."""
+        return groups_by_stack(self.rows) if self.has_stacks else groups_by_output(self.rows)
+
+    @property
+    def has_statistics(self) -> bool:
+        """True if a row has statistics."""
+        return any(isinstance(row, OldRow) and row.statistics for row in self.rows)
+
+    @property
+    def has_checksums(self) -> bool:
+        """True if a row has a checksum."""
+        return any(isinstance(row, OldRow) and row.checksum for row in self.rows)
+
+    def array(self, row: OldRow) -> Any:
+        """Return the tensor of a row.
+
+        Raises:
+            UnreadableTensor: There is none, or it cannot be read.
+        """
+        return self.tensors(Value(Kind.TENSOR, "", "", data_name=file_of(row)))
+
+
+def file_of(row: OldRow) -> str:
+    """Return the name of the file with the tensor of a row."""
+    return f"{row.name}.npy"
+
+
+def open_dump(path: Path) -> Dump:
+    """Return a file with its rows.
+
+    Raises:
+        UserError: The file cannot be read.
+    """
+    rows: list[OldRow | OldStack] = []
+    releases: list[Release] = []
+
+    def keep(row: Any, begin: int) -> None:
+        name = text_of_name(row)
+        if "stack_info" in name:
+            rows.append(OldStack(name, row[1]))
+        elif not 5 <= len(row) <= 6:
+            raise DamagedRow("has neither 5 nor 6 fields")
+        else:
+            given = row[5] if len(row) == 6 and isinstance(row[5], list) else []
+            checksum = row[2] if isinstance(row[2], str) else ""
+            rows.append(OldRow(name, str(row[3]), row[4], given, begin, checksum))
+            releases.append(_release(row))
+
+    read_lines(path, keep)
+    directory = path.with_suffix("")
+    tensors = tensors_in(directory, load_npy)
+    return Dump(directory, tensors, rows, path.name.startswith(STACKS), max(releases, default=Release.V2))
+
+
+def _release(row: Sequence[Any]) -> Release:
+    """Return the release that wrote a row: names with dots, four statistics and the flag tell it."""
+    if _DOTTED.search(row[0]):
+        return Release.V6
+    given = row[5] if len(row) == 6 and isinstance(row[5], list) else []
+    if len(given) > STATISTICS:
+        return Release.V4
+    return Release.V3 if row[1] == 0 and type(row[1]) is int else Release.V2
+
+
+class NotMeasured(Exception):
+    """Two tensors of which one cannot be read; the text is the message of their row."""
+
+
+def arrays_of(own: OldRow, other: OldRow, dumps: tuple[Dump, Dump], no_file: str) -> tuple[Any, Any]:
+    """Return the tensors of two rows.
+
+    Args:
+        own: The row of the NPU.
+        other: The row of the bench.
+        dumps: Both files.
+        no_file: The name of the message on a file that is missing.
+
+    Raises:
+        NotMeasured: One of them cannot be read.
+    """
+    arrays = []
+    for dump, row in zip(dumps, (own, other)):
+        try:
+            arrays.append(dump.array(row))
+        except UnreadableTensor as error:
+            path = dump.directory / file_of(row)
+            raise NotMeasured(message(no_file, path=path) if error.missing else str(error)) from None
+    return arrays[0], arrays[1]

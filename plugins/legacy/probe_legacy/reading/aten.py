@@ -1,0 +1,53 @@
+"""Aten operators and the API operators that call them (docs/legacy.md#aten-operators)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from importlib import resources
+from typing import Any
+
+ATEN = "Aten"
+"""The scope of Aten operators."""
+
+
+@lru_cache(maxsize=4096)
+def operators_of(aten: str) -> Sequence[str]:
+    """Return the API operators that an Aten operator may stand for.
+
+    Args:
+        aten: The name of the Aten operator, with or without an overload such as ``.Tensor``.
+    """
+    name = aten.partition(".")[0]
+    table = _table()
+    if (listed := table["operators"].get(name)) is not None:
+        found: list[str] = listed
+        return found
+    stripped = _stripped(name, table["parts"])
+    return [name] if stripped == name else [name, *table["operators"].get(stripped, [stripped])]
+
+
+def _stripped(name: str, parts: dict[str, list[str]]) -> str:
+    """Return a name without the parts that tell how it is carried out; ``__and__`` and its like stay."""
+    if name.startswith("__"):
+        return name
+    is_changed = True
+    while is_changed:
+        is_changed = False
+        for part in parts["before"]:
+            if name.startswith(part) and len(name) > len(part):
+                name, is_changed = name.removeprefix(part), True
+        for part in parts["after"]:
+            if name.endswith(part) and len(name) > len(part):
+                name, is_changed = name.removesuffix(part), True
+    return name
+
+
+@lru_cache(maxsize=1)
+def _table() -> dict[str, Any]:
+    import yaml
+
+    loaded: dict[str, Any] = yaml.safe_load(
+        resources.files(__package__).joinpath("aten.yaml").read_text("utf-8")
+    )
+    return loaded
