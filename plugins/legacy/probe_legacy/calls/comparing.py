@@ -14,6 +14,7 @@ from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, write_text
 
 KEYS = ("npu_pkl_path", "bench_pkl_path", "npu_dump_data_dir", "bench_dump_data_dir")
+OPTIONS = ("stack_mode", "auto_analyze", "fuzzy_match")
 STACKS = "api_stack"
 _RANK = re.compile(r"rank(\d+)")
 
@@ -27,6 +28,7 @@ def compare(
     stack_mode: bool = False,
     auto_analyze: bool = True,
     suffix: str = "",
+    fuzzy_match: bool = False,
 ) -> None:
     """Write the table of ptdbg_ascend on two of its dumps, and its advice.
 
@@ -37,12 +39,13 @@ def compare(
         stack_mode: True for files of mode ``api_stack``, False for others.
         auto_analyze: True to write the advice.
         suffix: A part of the names of the files.
+        fuzzy_match: True to pair calls whose names differ in the count alone; for files of 3.0 and later.
 
     Raises:
         UserError: An argument is wrong, or a file cannot be read.
     """
     files = _files(input_parma)
-    _check_flags(output_path, stack_mode=stack_mode, auto_analyze=auto_analyze)
+    _check_flags(output_path, stack_mode=stack_mode, auto_analyze=auto_analyze, fuzzy_match=fuzzy_match)
     for path in files[:2]:
         if path.name.startswith(STACKS) is not stack_mode:
             raise UserError(
@@ -50,16 +53,16 @@ def compare(
                 "api_stack.",
                 f"Pass stack_mode={not stack_mode}, or two files of one mode.",
             )
-    _write(files, Path(output_path), auto_analyze, suffix)
+    _write(files, Path(output_path), auto_analyze, suffix, fuzzy_match)
 
 
 Files = tuple[Path, Path, Path, Path]
 """The files of both dumps, and the directories of their tensors."""
 
 
-def _write(files: Files, output: Path, advise: bool, suffix: str) -> None:
+def _write(files: Files, output: Path, advise: bool, suffix: str, fuzzy: bool) -> None:
     """Write the table and the advice on two dumps."""
-    from probe_legacy.compare.answer import write_csv
+    from probe_legacy.compare.files import write_csv
     from probe_legacy.compare.ptdbg_table import advice_on, table_of
 
     for flush in before:
@@ -67,7 +70,7 @@ def _write(files: Files, output: Path, advise: bool, suffix: str) -> None:
     with tempfile.TemporaryDirectory(prefix="probe_") as place:
         own = _side_by_side(files[0], files[2], Path(place, "npu"))
         other = _side_by_side(files[1], files[3], Path(place, "bench"))
-        table = table_of(own, other)
+        table = table_of(own, other, fuzzy=fuzzy)
     make_directory(output)
     label = f"_{suffix.removeprefix('_')}" if suffix else ""
     stamp = f"{label}_{datetime.now():%Y%m%d%H%M%S}"
@@ -98,15 +101,13 @@ def compare_distributed(npu_dump_dir: str, bench_dump_dir: str, output_path: str
         npu_dump_dir: The directory that holds ``rank0``, ``rank1`` and so on.
         bench_dump_dir: The same of the other run.
         output_path: The directory of the results.
-        **kwargs: ``stack_mode`` and ``auto_analyze`` of ``compare``.
+        **kwargs: ``stack_mode``, ``auto_analyze`` and ``fuzzy_match`` of ``compare``.
 
     Raises:
         UserError: An argument is wrong, the ranks differ, or a file cannot be read.
     """
-    if unknown := kwargs.keys() - {"stack_mode", "auto_analyze"}:
-        raise UserError(
-            f"compare_distributed takes no {min(unknown)}.", "It takes stack_mode and auto_analyze."
-        )
+    if unknown := kwargs.keys() - OPTIONS:
+        raise UserError(f"compare_distributed takes no {min(unknown)}.", "It takes:", OPTIONS)
     for flush in before:
         flush()
     own, other = _ranks(npu_dump_dir), _ranks(bench_dump_dir)
@@ -170,13 +171,14 @@ def compare_values(
     Raises:
         UserError: An argument is wrong, or a file cannot be read.
     """
-    from probe_legacy.compare.answer import write_csv
+    from probe_legacy.compare.files import write_csv
     from probe_legacy.compare.hooks_table import table_of
 
     _check_flags(output_path, shape_flag=shape_flag)
     for flush in before:
         flush()
-    table = table_of(_path(npu_pkl_path, "npu_pkl_path"), _path(bench_pkl_path, "bench_pkl_path"))
+    files = _path(npu_pkl_path, "npu_pkl_path"), _path(bench_pkl_path, "bench_pkl_path")
+    table = table_of(*files, with_shapes=shape_flag)
     make_directory(Path(output_path).absolute().parent)
     write_csv(Path(output_path), table)
 
