@@ -112,6 +112,8 @@ class PtdbgRows:
                 if is_plain and self.filters:
                     continue
                 array = run.tensor(value)
+                if array.dtype.kind not in "biufc":
+                    array = array.astype(np.float32)  # bfloat16, which .npy files do not have
                 yield self._row(full, value.dtype, value.shape, self._measured(array, is_plain)), array
             elif value.dtype in _NUMBERS and not self.filters:
                 top = value.statistics.max

@@ -76,6 +76,7 @@ def test_calls_are_counted_on_in_later_iterations(ptdbg: Any, dumps: Path, tmp_p
         ptdbg.set_dump_switch("OFF")
     made, wanted = tmp_path / RANK / "d.pkl", dumps / "ptdbg23_modes/two_steps" / RANK / "d.pkl"
     assert shown(rows_of(made)) == shown(rows_of(wanted))
+    assert {path.stem for path in made.with_suffix("").iterdir()} == {row[0] for row in rows_of(made)}
 
 
 def test_calls_are_counted_while_the_switch_is_off(ptdbg: Any, dumps: Path, tmp_path: Path) -> None:

@@ -10,12 +10,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from probe_legacy.calls.recorder import node_of
 from probe_legacy.calls.versions import operators
 from probe_pytorch import compat
+from probe_pytorch.reader import PyTorchReader
+from support.programs.preloaded import run
 from support.runs.older_calls import hooks, ptdbg, rows_of  # noqa: F401
 
 from probe_core.errors import UserError
@@ -138,7 +141,10 @@ def test_a_second_program_replaces_the_files_of_the_first(ptdbg: Any, tmp_path: 
             torch.relu(torch.ones(2))
         ptdbg.set_dump_switch("OFF")
     directory = tmp_path / "ptdbg_dump_v2.3/rank0"
-    assert len(rows_of(directory / "d.pkl")) == len(list((directory / "d").iterdir())) == 2
+    assert [row[0] for row in rows_of(directory / "d.pkl")] == [
+        "Torch_relu_0_forward_input.0", "Torch_relu_0_forward_output",
+    ]  # fmt: skip
+    assert len(list((directory / "d").iterdir())) == 2
 
 
 def test_a_forked_process_writes_nothing(ptdbg: Any, tmp_path: Path) -> None:
@@ -214,3 +220,35 @@ def test_a_path_after_register_hook_is_written_itself(ptdbg: Any, tmp_path: Path
     ptdbg.set_dump_switch("OFF")
     assert rows_of(tmp_path / "ptdbg_dump_v2.3/rank0/first.pkl")[0][0] == "Torch_relu_0_forward_input.0"
     assert rows_of(tmp_path / "other/second.pkl")[0][0] == "Torch_relu_1_forward_input.0"
+
+
+def test_half_precision_is_written_as_float32(ptdbg: Any, tmp_path: Path) -> None:
+    ptdbg.set_dump_path(tmp_path / "d.pkl")
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.acc_cmp_dump)
+    ptdbg.set_dump_switch("ON")
+    torch.relu(torch.tensor([1.5, -2.0], dtype=torch.bfloat16))
+    ptdbg.set_dump_switch("OFF")
+    directory = tmp_path / "ptdbg_dump_v2.3/rank0"
+    row, _ = rows_of(directory / "d.pkl")
+    assert row == ["Torch_relu_0_forward_input.0", 1, [], "torch.bfloat16", [2], [1.5, -2.0, -0.25]]
+    array = np.load(directory / "d/Torch_relu_0_forward_input.0.npy")
+    assert array.dtype == np.float32 and array.tolist() == [1.5, -2.0]
+
+
+def test_a_killed_program_leaves_what_probe_recorded(tmp_path: Path) -> None:
+    code = """
+import os, signal, torch
+from probe_legacy.ptdbg import *
+set_dump_path("d.pkl")
+register_hook(torch.nn.ReLU(), acc_cmp_dump)
+set_dump_switch("ON")
+for _ in range(1100):
+    torch.relu(torch.ones(2))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    done = run([sys.executable, "-c", code], cwd=tmp_path)
+    assert done.returncode == -9
+    (dump,) = tmp_path.glob(".probe_*/step0/rank/dump.json")
+    opened = PyTorchReader().open(dump)
+    assert len(opened.names()) >= 1000
+    assert opened.header.unfinished
