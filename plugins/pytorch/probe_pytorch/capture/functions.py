@@ -23,6 +23,7 @@ from probe_pytorch.capture import collectives
 from probe_pytorch.capture.callers import ORIGINAL, called_from
 from probe_pytorch.capture.callform import as_written, call_form, is_reflected
 from probe_pytorch.capture.calls import Calls
+from probe_pytorch.capture.inside import reached_around
 from probe_pytorch.capture.names import DISPATCHER, Api, Names
 
 HANDLER = handle_torch_function.__code__
@@ -64,6 +65,7 @@ class FunctionCapture(TorchFunctionMode):
         self._by_function = names.by_function
         self._threads = threads
         self._descending: list[Any] = []
+        self._open_names: list[str] = []
 
     # -- installation ----------------------------------------------------------------------
 
@@ -112,7 +114,7 @@ class FunctionCapture(TorchFunctionMode):
             name, frame = hidden, frame.f_back or frame
         if api.recurrent is not None and frame.f_code.co_filename == RECURRENT:
             name = api.recurrent
-        if name is None:
+        if name is None or (self._sees_inside and self._is_part(name, func, frame)):
             return called_from(caller, func)(*args, **kwargs)
         filled = ("out",) if "out" in kwargs else api.filled
         in_place = api.in_place or "out" in kwargs
@@ -152,7 +154,7 @@ class FunctionCapture(TorchFunctionMode):
         written = self._written(frame, func, is_method, args, kwargs, site)
         called = called_from(site, func)
         if self._sees_inside:
-            called = self._opened(self._running(frame, func), types, site) or called
+            called = self._opened(self._running(frame, func), types, site, name) or called
         if name.startswith("Distributed."):
             return collectives.record(calls, self._names, name, called, args, kwargs, stack_of(site), written)
         in_place = bool(api and api.in_place) or kwargs.get("inplace") is True
@@ -207,8 +209,24 @@ class FunctionCapture(TorchFunctionMode):
         opened = self._opened(func, types, site) or called_from(site, func)
         return opened(*args, **kwargs)
 
-    def _opened(self, func: Any, types: Any, site: FrameType) -> Callable[..., Any] | None:
-        """Return a Python function in a form inside which calls are recorded; None if there is none."""
+    def _is_part(self, name: str, func: Any, frame: FrameType) -> bool:
+        """Return True for a call inside of a recorded one that is not one of its own.
+
+        It is of the same name, as the method of C++ that a method of Python calls, or goes around ``torch``.
+        """
+        if self._open_names and self._open_names[-1] == name:
+            return True
+        return name.startswith("Torch.") and func.__name__ in reached_around(frame.f_code)
+
+    def _opened(self, func: Any, types: Any, site: FrameType, name: str = "") -> Callable[..., Any] | None:
+        """Return a Python function in a form inside which calls are recorded; None if there is none.
+
+        Args:
+            func: The function.
+            types: The types of its tensors.
+            site: The frame that calls it.
+            name: The name of its record; empty if it has none.
+        """
         inner = None
         if func not in self._descending and _PLAIN.issuperset(types):
             inner = compat.without_check(getattr(func, ORIGINAL, func))
@@ -217,10 +235,12 @@ class FunctionCapture(TorchFunctionMode):
 
         def run(*args: Any, **kwargs: Any) -> Any:
             self._descending.append(func)
+            self._open_names.append(name)
             try:
                 with self:
                     return called_from(site, inner)(*args, **kwargs)
             finally:
                 self._descending.pop()
+                self._open_names.pop()
 
         return run

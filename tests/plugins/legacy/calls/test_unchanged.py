@@ -252,3 +252,17 @@ os.kill(os.getpid(), signal.SIGKILL)
     opened = PyTorchReader().open(dump)
     assert len(opened.names()) >= 1000
     assert opened.header.unfinished
+
+
+def test_a_call_is_recorded_once_however_torch_reaches_it(ptdbg: Any, tmp_path: Path) -> None:
+    """Methods of Python call those of C++ of their name; dropout reaches torch.dropout by another object."""
+    ptdbg.set_dump_path(tmp_path / "d.pkl")
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.acc_cmp_dump)
+    ptdbg.set_dump_switch("ON")
+    F.dropout(torch.ones(2, 6).unflatten(-1, (2, 3)))
+    torch.dropout(torch.ones(2), 0.5, True)
+    ptdbg.set_dump_switch("OFF")
+    names = [row[0] for row in rows_of(tmp_path / "ptdbg_dump_v2.3/rank0/d.pkl")]
+    assert [name for name in names if name.endswith("output")] == [
+        "Tensor_unflatten_0_forward_output", "Functional_dropout_0_forward_output", "Torch_dropout_0_forward_output",
+    ]  # fmt: skip
