@@ -37,7 +37,7 @@ UNNAMED = Path("anonymous.pkl")
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """What is recorded between two switches.
+    """A period between two switches.
 
     Attributes:
         selection: The calls.

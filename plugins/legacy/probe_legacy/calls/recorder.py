@@ -41,12 +41,22 @@ class NodeCalls(Calls):
         session: The session.
         threads: The state of the threads.
         tuples: A set for the names of the records whose result is a tuple of one.
+        recurrent: The recurrent layers that are recorded.
     """
 
-    def __init__(self, session: Session, threads: Threads, tuples: set[str]) -> None:
+    def __init__(
+        self, session: Session, threads: Threads, tuples: set[str], recurrent: frozenset[str]
+    ) -> None:
         super().__init__(session, threads)
         self._tuples = tuples
+        self._recurrent = recurrent
         self._recorded: set[str] = set()
+
+    def begin(self, prefix: str, *args: Any, **kwargs: Any) -> Call | None:
+        """Record the inputs of a call; leave out a recurrent layer that the tool did not wrap."""
+        if prefix.startswith("VF.") and prefix not in self._recurrent:
+            return None
+        return super().begin(prefix, *args, **kwargs)
 
     def end(self, call: Call, result: Any) -> None:
         """Record the outputs of a call, and register for the gradients of its node."""
@@ -127,6 +137,7 @@ class OldRecorder(Recorder):
         self.calls: NodeCalls | None = None
         self._counts: Counts = defaultdict(int)
         self._selection = Selection(version)
+        self._recurrent = version.recurrent
 
     @property
     def directory(self) -> Path:
@@ -162,5 +173,5 @@ class OldRecorder(Recorder):
 
     def new_calls(self, session: Session) -> Calls:
         """Return a new recorder of calls into a session."""
-        self.calls = NodeCalls(session, self._threads, self.tuples)
+        self.calls = NodeCalls(session, self._threads, self.tuples, self._recurrent)
         return self.calls

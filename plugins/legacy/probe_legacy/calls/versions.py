@@ -30,6 +30,7 @@ class Version:
         stacks_first: The modes in which the row of a call stack precedes those of the values.
         takes_directory: True if ``set_dump_path`` is given a directory; the files are then called dump.
         sides: True if ``dump_mode`` also selects inputs and outputs.
+        recurrent: The recurrent layers that are recorded.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Version:
     stacks_first: frozenset[str] = frozenset(NESTED)
     takes_directory: bool = False
     sides: bool = False
+    recurrent: frozenset[str] = frozenset({"VF.lstm"})
 
 
 PTDBG = {
@@ -47,7 +49,7 @@ PTDBG = {
     "4.0": Version("4.0", False, 0, True, False, frozenset(), True, True),
 }
 """The versions of ptdbg_ascend."""
-HOOKS = Version("3.0.rc3", filters=False)
+HOOKS = Version("3.0.rc3", filters=False, recurrent=frozenset())
 """The version of torch_npu.hooks."""
 
 

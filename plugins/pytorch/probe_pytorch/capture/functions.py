@@ -33,6 +33,9 @@ LOGGER = "torch/distributed/c10d_logger.py"
 DTENSOR = "/torch/distributed/tensor/"
 """The directory of DTensor's implementation, whose own operators on shards are not recorded."""
 
+METHODS = torch._tensor.__file__
+"""The file of Tensor's methods in Python; operators such as ``**`` call a function ``wrapped`` there."""
+
 SEEDS = seeds.__file__
 """The file of the functions that ``rm_dropout`` puts around dropout, which do not count as callers."""
 
@@ -215,6 +218,8 @@ class FunctionCapture(TorchFunctionMode):
         It is of the same name, as the method of C++ that a method of Python calls, or goes around ``torch``.
         """
         if self._open_names and self._open_names[-1] == name:
+            return True
+        if frame.f_code.co_name == "wrapped" and frame.f_code.co_filename == METHODS:
             return True
         return name.startswith("Torch.") and func.__name__ in reached_around(frame.f_code)
 

@@ -21,7 +21,7 @@ ROUND = ["synchronize", "init_dump", "set_dump", "synchronize", "finalize_dump"]
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the device was asked for, and the calls that ran meanwhile."""
+    """The requests to the device, a stand-in."""
     told: list[str] = []
     module = types.ModuleType("torch_npu")
     module.npu = types.SimpleNamespace(  # type: ignore[attr-defined]
