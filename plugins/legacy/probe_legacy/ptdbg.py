@@ -19,8 +19,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from probe_pytorch import seed_all as _seed_all
-
 from probe_core.errors import UserError
 from probe_legacy.calls import checks, comparing
 from probe_legacy.calls.comparing import compare, compare_distributed, parse
@@ -49,7 +47,9 @@ comparing.before.append(_dumping.flush)
 
 def seed_all(seed: int = 1234, mode: bool = False) -> None:
     """Set all random seeds; ``mode`` True asks for deterministic algorithms."""
-    _seed_all(seed, mode)
+    import probe_pytorch
+
+    probe_pytorch.seed_all(seed, mode)
 
 
 def set_version(version: str) -> None:

@@ -16,9 +16,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-import torch
-from probe_pytorch import seed_all as _seed_all
-
 from probe_core.errors import UserError
 from probe_legacy.calls import checks, comparing
 from probe_legacy.calls.comparing import compare_values as compare
@@ -40,7 +37,10 @@ comparing.before.append(_dumping.flush)
 
 def seed_all(seed: int = 1234) -> None:
     """Set all random seeds."""
-    _seed_all(seed, torch.are_deterministic_algorithms_enabled())
+    import probe_pytorch
+    import torch
+
+    probe_pytorch.seed_all(seed, torch.are_deterministic_algorithms_enabled())
 
 
 def set_dump_path(fpath: str | os.PathLike[str] | None = None) -> None:

@@ -193,6 +193,17 @@ def test_importing_the_calls_imports_no_command_line(tmp_path: Path) -> None:
     assert done.stdout == "set()\n"
 
 
+@pytest.mark.parametrize("module", ["ptdbg", "hooks"])
+def test_a_missing_recorder_is_named_with_its_package(tmp_path: Path, module: str) -> None:
+    code = f"import sys; sys.modules['probe_pytorch'] = None; import probe_legacy.{module}"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        "ImportError: The calls of the older tools record with probe-pytorch, which is not installed: "
+        'pip install "probe-legacy[calls]"'
+    )
+
+
 @pytest.mark.parametrize("path", ["", None, "directory", "without_suffix"])
 def test_a_path_that_names_no_file_is_refused(ptdbg: Any, tmp_path: Path, path: Any) -> None:
     (tmp_path / "directory").mkdir()
