@@ -23,6 +23,7 @@ from probe_core.model import Kind, Record, Side, Slot, Value
 from probe_core.model.plan import Plan
 from probe_core.model.run import Construct, Run, signature
 from probe_core.plugins.manager import Manager
+from probe_legacy.aten_view import in_common_names
 from probe_legacy.reading.run import LegacyRun
 
 INNER = "inner"
@@ -30,6 +31,7 @@ INNER = "inner"
 DEEPEST = 8
 """Limit on the calls after an inner call among which the one around it is looked for."""
 ALONE = "unpaired"
+ATEN_NOTE = "Aten operators are compared with the operators that call them, by their tensors"
 
 
 class OlderDump:
@@ -39,12 +41,15 @@ class OlderDump:
         """Check nothing; no file of the plan is used."""
 
     def views(self, plan: Plan, manager: Manager, target: Run, golden: Run) -> Views | None:
-        """Return both runs in common names; None for two older dumps, or none, or with a mapping file."""
+        """Return both runs in common names; None for runs of one tool and level, or with a mapping file."""
         is_older = [isinstance(run, LegacyRun) for run in (target, golden)]
-        if plan.maps_names or is_older[0] is is_older[1] or target.is_debug or golden.is_debug:
+        if plan.maps_names or not any(is_older) or target.is_debug or golden.is_debug:
             return None
         if target.header.framework != golden.header.framework:
             return None
+        if all(is_older):
+            common = in_common_names(target, golden, has_places=False)
+            return Views(*common, plan.matcher or "exact", (ATEN_NOTE,)) if common else None
         views = [Placed(run, side) for run, side in ((target, "target"), (golden, "golden"))]
         views[0].settle(views[1])
         views[1].settle(views[0])
@@ -53,6 +58,8 @@ class OlderDump:
         notes = [f"the {name} was recorded by an older tool; its calls are numbered as today's recorders do"]
         if older.inner:
             notes.append(f"{older.inner} call(s) that others made inside are not compared")
+        if common := in_common_names(*views, has_places=True):
+            return Views(*common, plan.matcher or "exact", (*notes, ATEN_NOTE))
         return Views(views[0], views[1], plan.matcher or "exact", tuple(notes))
 
 

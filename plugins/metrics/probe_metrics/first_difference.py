@@ -124,9 +124,11 @@ class FirstDifference:
         return _differs(f"checksum {target.checksum} against {golden.checksum}")
 
     def _by_floats(self, target: Value, golden: Value) -> Verdict | None:
-        """Return the verdict by eight finite floats, without a mask among them; None for other statistics."""
+        """Return the verdict by finite floats without a mask among them; None for other statistics."""
         high, low, mean, norm = target.statistics
         ref_high, ref_low, ref_mean, ref_norm = golden.statistics
+        if norm is ref_norm is None:  # as in dumps of older tools
+            norm = ref_norm = 0.0
         if not (
             type(high) is type(low) is type(mean) is type(norm) is float
             and type(ref_high) is type(ref_low) is type(ref_mean) is type(ref_norm) is float

@@ -39,7 +39,10 @@ class StatisticsDifference:
                     differences.append(Measurement(apart))
                     relatives.append(Measurement(share))
                     continue
-            difference, relative = _difference(number, reference)
+            if number is reference is None:
+                difference = relative = NO_NUMBER
+            else:
+                difference, relative = _difference(number, reference)
             differences.append(difference)
             relatives.append(relative)
         return differences + relatives

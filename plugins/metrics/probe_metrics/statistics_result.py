@@ -85,7 +85,11 @@ class StatisticsResult:
         """Return True for tensors whose statistics are floats that hardly differ, as nearly all are."""
         if target.kind is not Kind.TENSOR or golden.kind is not Kind.TENSOR or is_exact(target):
             return False
+        if target.statistics.max is None:
+            return False
         for number, reference in zip(target.statistics, golden.statistics):
+            if number is reference is None:  # as the norm in dumps of older tools
+                continue
             if not (type(number) is type(reference) is float and reference):
                 return False
             if not abs((number - reference) / reference) <= self._relative:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +10,7 @@ import torch
 import torch.nn.functional as F
 from support.probe import Probe
 from support.runs.older_dumps import dumps, open_dump  # noqa: F401
-from support.runs.recording import Recording
-
-from probe_core.model import Kind
+from support.runs.today import Net, floating_tensors, paired, record
 
 RANK = "ptdbg23_conv_all/bench/ptdbg_dump_v2.3/rank0"
 CALLS = {  # today's call: that of ptdbg_ascend, which also counts calls inside of others
@@ -35,22 +32,6 @@ OTHERS = {
 """Tensors that differ though they are the same ones."""
 
 
-class Net(torch.nn.Module):
-    """The small convolutional model of the dumps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1 = torch.nn.Conv2d(1, 4, 3, padding=1)
-        self.bn = torch.nn.BatchNorm2d(4)
-        self.conv2 = torch.nn.Conv2d(4, 6, 3, stride=2)
-        self.fc = torch.nn.Linear(6, 5)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = F.relu(self.bn(self.conv1(x)))
-        x = torch.relu(self.conv2(F.max_pool2d(x, 2)))
-        return F.log_softmax(self.fc(x.flatten(1)), dim=-1)
-
-
 @pytest.fixture
 def recorded(dumps: Path, tmp_path: Path) -> Path:
     """Record the program with the weights and the input of the dump."""
@@ -66,40 +47,26 @@ def recorded(dumps: Path, tmp_path: Path) -> Path:
             assert module.bias is not None
             module.bias.copy_(saved(f"Functional_{name}_forward_input.2"))
     labels = saved("Functional_nll_loss_0_backward_output.0").argmin(1)
-    recording = Recording(tmp_path / "today", task="tensor", level="L1", rank=[], step=[])
-    recording.start(model)
-    F.nll_loss(model(saved("Functional_conv2d_0_forward_input.0")), labels).backward()
-    recording.stop()
-    recording.finish()
-    return recording.directory()
+    given = saved("Functional_conv2d_0_forward_input.0")
+    return record(tmp_path / "today", model, lambda: F.nll_loss(model(given), labels))
 
 
 def wanted_pairs(dumps: Path, today: Path) -> dict[str, str]:
     """The names of today's floating tensors that the dump holds as well, with their names in the dump."""
-    from probe_pytorch.reader import PyTorchReader
-
     held = {
         slot.value.data_name: slot
         for record in open_dump(dumps / RANK / "bench_dump.pkl").records()
         for slot in record.slots
     }
     pairs: dict[str, str] = {}
-    for record in PyTorchReader().open(today / "dump.json").records():
-        call, _, phase = record.key.rpartition(".")
-        for slot in record.slots:
-            if (
-                call in CALLS
-                and slot.value.kind is Kind.TENSOR
-                and "float" in slot.value.dtype
-                and slot.value.shape
-            ):
-                name = f"{record.key}.{slot.side.value}.{slot.path}"
-                place = f"{slot.side.value}.{slot.path}"
-                raw = f"{CALLS[call]}_{phase}_{place}"
-                if phase == "forward" and place == "output.0":
-                    raw = raw.removesuffix(".0")
-                if f"{raw}.npy" in held:
-                    pairs[name] = held[f"{raw}.npy"].name
+    for call, phase, slot in floating_tensors(today):
+        if call in CALLS:
+            place = f"{slot.side.value}.{slot.path}"
+            raw = f"{CALLS[call]}_{phase}_{place}"
+            if phase == "forward" and place == "output.0":
+                raw = raw.removesuffix(".0")
+            if f"{raw}.npy" in held:
+                pairs[f"{call}.{phase}.{place}"] = held[f"{raw}.npy"].name
     return pairs
 
 
@@ -107,18 +74,11 @@ def wanted_pairs(dumps: Path, today: Path) -> dict[str, str]:
 def test_calls_pair_and_none_wrongly(
     dumps: Path, recorded: Path, probe: Probe, tmp_path: Path, way: tuple[str, ...]
 ) -> None:
-    file, out = dumps / RANK / "bench_dump.pkl", tmp_path / "out"
-    assert probe("compare", file, recorded, "-o", out, "--format", "csv", *way) == 0, probe.err
-    (table,) = out.glob("compare_result_*.csv")
-    with table.open(newline="", encoding="utf-8-sig") as lines:
-        rows = list(csv.DictReader(lines))
-    both = {row["Bench Name"]: row for row in rows if "N/A" not in (row["NPU Name"], row["Bench Name"])}
+    both = paired(probe, dumps / RANK / "bench_dump.pkl", recorded, tmp_path / "out", *way)
     wanted = wanted_pairs(dumps, recorded)
     assert len(wanted) >= 50
-    told = {golden: row["NPU Name"] for golden, row in both.items()}
-    wrong = {golden: target for golden, target in told.items() if wanted.get(golden) != target}
+    wrong = {golden: target for golden, (target, _) in both.items() if wanted.get(golden) != target}
     assert wrong == {}
-    assert len(told) >= 0.95 * len(wanted)
-    far = {golden: row["Cosine"] for golden, row in both.items() if not float(row["Cosine"]) >= 0.9999}
-    assert far.keys() <= OTHERS
+    assert len(both) >= 0.95 * len(wanted)
+    assert {golden for golden, (_, cosine) in both.items() if not cosine >= 0.9999} <= OTHERS
     assert "its calls are numbered as today's recorders do" in probe.out + probe.err

@@ -88,3 +88,15 @@ def test_a_run_that_was_cut_off_is_unfinished(probe: Probe, tmp_path: Path) -> N
     assert probe("compare", target, golden, "-o", tmp_path / "out", "--format", "csv") == 0, probe.err
     assert "the target is unfinished" in probe.out + probe.err
     assert "line 3 of a.pkl is cut off or damaged" in probe.out + probe.err
+
+
+def test_metrics_of_the_older_tools_are_ordinary_metrics(dumps: Path, probe: Probe, tmp_path: Path) -> None:
+    runs = [dumps / "hooks_rc3_conv" / f"{side}.pkl" for side in ("npu", "cpu")]
+    metrics = ("--metric", "rmse", "--metric", "mape")
+    assert probe("compare", *runs, "-o", tmp_path, "--format", "csv", *metrics) == 0, probe.err
+    with (dumps / "hooks_rc3_conv/result.csv").open(newline="") as file:
+        old = next(row for row in csv.DictReader(file) if row["Name"] == "Functional_conv2d_forward_output")
+    (row,) = [row for row in rows_in(tmp_path) if row["NPU Name"] == "Functional.conv2d.0.forward.output.0"]
+    assert float(row["RMSE"]) == pytest.approx(float(old["RMSE"]), rel=1e-5)
+    assert 100 * float(row["MAPE"]) == pytest.approx(float(old["MAPE"].rstrip("%")), rel=1e-3)
+    assert 0.5 + 0.5 * float(row["Cosine"]) == pytest.approx(float(old["Cosine"]), abs=1e-6)

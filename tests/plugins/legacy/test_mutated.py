@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 from probe_legacy.compare import hooks_table, ptdbg_table
-from probe_legacy.compare.files import write_csv
+from probe_legacy.compare.files import write_csv, write_workbook
 from probe_legacy.parse_command import lines_of_rows
 from probe_legacy.reading.lines import HOOKS, PTDBG, format_of
 from support.runs.older_dumps import dumps, open_dump  # noqa: F401
 
 from probe_core.errors import UnreadableTensor, UserError
+from probe_core.plugins.manager import Manager
 
 SOURCES = (
     "hooks_300_sample_conv/cpu.pkl",
@@ -27,6 +28,7 @@ SOURCES = (
     "ptdbg23_conv_api_stack/npu/ptdbg_dump_v2.3/rank0/api_stack_npu_dump.pkl",
     "ptdbg23_overflow/n3_filter_off/ptdbg_dump_v2.3/rank0/Overflow_info_20261120_215202_2.pkl",
     "ptdbg60_module/d/ptdbg_dump_v6.0/step0/rank122062/dump.pkl",
+    "ptdbg60_all/npu/ptdbg_dump_v6.0/step0/rank120514/api_stack_dump.pkl",
     "ptdbg60_summary/npu/ptdbg_dump_v6.0/step0/rank120850/api_stack_dump.pkl",
 )
 STRANGE: list[Any] = [
@@ -34,6 +36,7 @@ STRANGE: list[Any] = [
     {"a": [1]}, "torch.float32", "<class 'int'>", "[]", [-1], [1.5], [0], 10**400,
 ]  # fmt: skip
 MOST_MEMORY = 100 << 20
+MANAGER = Manager()
 
 
 def in_bytes(data: bytes, random_: random.Random) -> bytes:
@@ -104,8 +107,12 @@ def use(path: Path, sound: Path, out: Path) -> str:
                         continue
         run.close()
         if format_of(path) == PTDBG:
-            write_csv(out, ptdbg_table.table_of(path, sound))
-            ptdbg_table.advice_on(ptdbg_table.table_of(sound, path))
+            table = ptdbg_table.table_of(path, sound)
+            write_csv(out, table)
+            write_workbook(out, table, MANAGER)
+            table = ptdbg_table.table_of(sound, path, fuzzy=True)
+            if table.is_judged:
+                ptdbg_table.advice_on(table)
             list(lines_of_rows(path, ""))
         elif format_of(path) == HOOKS:
             write_csv(out, hooks_table.table_of(sound, path))

@@ -29,7 +29,7 @@ def colours_of(columns: Sequence[str], rows: Sequence[Cells]) -> Mapping[int, Co
     if largest is None:
         return {}
     limits = word("later", "colours")
-    told = [dict(zip(columns, row)) for row in rows]
+    told = [dict(zip(columns, map(as_number, row))) for row in rows]
     colours: dict[int, Colour] = {}
     for place, row in enumerate(told):
         is_overflow = any(not _is_finite(row[f"NPU {name}"]) for name in ("max", "min"))
@@ -92,9 +92,22 @@ def _is_compared(row: Mapping[str, Any], largest: str) -> bool:
     return all(_is_number(row[name]) for name in ("NPU max", "Bench max", largest))
 
 
+def as_float(cell: Any) -> float:
+    """Return a number as float64; one beyond its range is infinite."""
+    try:
+        return float(cell)
+    except OverflowError:
+        return math.inf if cell > 0 else -math.inf
+
+
+def as_number(cell: object) -> object:
+    """Return a cell, whole numbers as float64."""
+    return as_float(cell) if isinstance(cell, int) else cell
+
+
 def _is_number(cell: object) -> bool:
     return isinstance(cell, int | float)
 
 
 def _is_finite(cell: object) -> bool:
-    return not _is_number(cell) or math.isfinite(float(str(cell)))
+    return not isinstance(cell, float) or math.isfinite(cell)

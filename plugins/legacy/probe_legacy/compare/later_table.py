@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from probe_core.model import Colour
-from probe_legacy.compare.colours import ROWS, colours_of
+from probe_legacy.compare.colours import ROWS, as_float, colours_of
 from probe_legacy.compare.dump import Cells, Dump, NotMeasured, Release, Table, arrays_of
 from probe_legacy.compare.groups import Group, OldRow, aligned
 from probe_legacy.compare.later_measures import Measured, accuracy_later, all_of, measure_later
@@ -14,6 +14,8 @@ from probe_legacy.compare.later_rule import LikeTensors
 from probe_legacy.compare.words import message, word
 
 Dumps = tuple[Dump, Dump]
+WIDEST = 64
+"""Bits of the widest whole number of a dtype."""
 Rows = Sequence[tuple[OldRow, OldRow | None]]
 
 
@@ -148,8 +150,11 @@ class _OfStatistics(_Kind):
         is_far = False
         for one, two in zip(both, both[self.count :]):
             if isinstance(one, int | float) and isinstance(two, int | float):
-                differences.append(one - two)
-                is_far |= abs(one - two) / (max(abs(one), abs(two)) + 1e-10) > word("later", "order")
+                differences.append(_difference(one, two))
+                own, other_one = as_float(one), as_float(two)
+                is_far |= abs(own - other_one) / (max(abs(own), abs(other_one)) + 1e-10) > word(
+                    "later", "order"
+                )
             else:
                 differences.append(message("not_available"))
         if not self._judges:
@@ -182,6 +187,13 @@ def _kind_of(dumps: Dumps) -> type[_Kind]:
     return _OfTensors if all(dump.directory.is_dir() for dump in dumps) else _OfStatistics
 
 
+def _difference(one: float, two: float) -> float:
+    """Return the difference of two statistics, exact for whole numbers of a dtype."""
+    if isinstance(one, int) and isinstance(two, int) and max(one.bit_length(), two.bit_length()) <= WIDEST:
+        return one - two
+    return as_float(one) - as_float(two)
+
+
 def _as_columns(columns: Sequence[str], rows: Sequence[Cells]) -> None:
     """Write whole numbers as floating-point ones in columns that hold nothing but numbers, as pandas did."""
     for place, name in enumerate(columns):
@@ -189,4 +201,4 @@ def _as_columns(columns: Sequence[str], rows: Sequence[Cells]) -> None:
             cells: list[Any] = [row[place] for row in rows]
             if {int, float} == set(map(type, cells)):
                 for row in rows:
-                    row[place] = float(str(row[place]))
+                    row[place] = as_float(row[place])

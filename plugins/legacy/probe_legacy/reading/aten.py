@@ -27,6 +27,24 @@ def operators_of(aten: str) -> Sequence[str]:
     return [name] if stripped == name else [name, *table["operators"].get(stripped, [stripped])]
 
 
+def place_of(aten: str, operator: str, path: str) -> str | None:
+    """Return the place of an argument among those of the API operator; None if it has none there.
+
+    Args:
+        aten: The name of the Aten operator, with or without an overload.
+        operator: The API operator.
+        path: The place among the arguments of the Aten operator, such as ``0`` or ``1.0``.
+    """
+    name = aten.partition(".")[0]
+    places: dict[int, int] | None = _table()["arguments"].get(name)
+    if places is None or operator == name:
+        return path
+    first, _, rest = path.partition(".")
+    if not first.isdigit() or int(first) not in places:
+        return None
+    return f"{places[int(first)]}.{rest}".rstrip(".")
+
+
 def _stripped(name: str, parts: dict[str, list[str]]) -> str:
     """Return a name without the parts that tell how it is carried out; ``__and__`` and its like stay."""
     if name.startswith("__"):

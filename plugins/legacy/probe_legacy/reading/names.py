@@ -17,9 +17,10 @@ from probe_core.model import Side
 
 STACK = "stack_info"
 """The place of the rows of call stacks."""
-_TAIL = re.compile(r"[._](input|output|stack_info)((?:\.\d{1,9}){0,50})$")
+_ROW = re.compile(r"(.+)[._](input|output|stack_info)((?:\.\d{1,9}){0,50})", re.DOTALL)
 _CALL = re.compile(r"(.+)([._])(\d{1,9})\2(forward|backward)$", re.DOTALL)
-_CALL_OF_HOOKS = re.compile(r"(?:\d{1,12}_)?(.+)_(forward|backward)$", re.DOTALL)
+_CALL_OF_HOOKS = re.compile(r"(.+)_(forward|backward)$", re.DOTALL)
+_RUNNING = re.compile(r"\d{1,12}_(?=.)", re.DOTALL)
 
 
 class CallName(NamedTuple):
@@ -53,9 +54,12 @@ RowName = tuple[CallName, str]
 
 def ptdbg_name(name: str) -> RowName | None:
     """Return the parts of a row's name in a file of ptdbg_ascend; None if it has another form."""
-    tail = _TAIL.search(name)
-    call = _ptdbg_call(name[: tail.start()]) if tail else None
-    return (call, _place(tail[1], tail[2])) if tail and call else None
+    parts = _ROW.fullmatch(name)
+    if parts is None:
+        return None
+    text, side, path = parts.groups()
+    call = _ptdbg_call(text)
+    return (call, _place(side, path)) if call else None
 
 
 def hooks_name(name: str) -> RowName | None:
@@ -63,14 +67,17 @@ def hooks_name(name: str) -> RowName | None:
 
     The tool calls the gradients of inputs ``input``; they are results of the backward call: its output.
     """
-    tail = _TAIL.search(name)
-    call = _hooks_call(name[: tail.start()]) if tail else None
-    if tail is None or call is None:
+    parts = _ROW.fullmatch(name)
+    if parts is None:
         return None
-    side: str = tail[1]
+    text, side, path = parts.groups()
+    running = _RUNNING.match(text)
+    call = _hooks_call(text[running.end() :] if running else text)
+    if call is None:
+        return None
     if call.phase == "backward":
         side = {"input": "output", "output": "input"}.get(side, side)
-    return call, _place(side, tail[2])
+    return call, _place(side, path)
 
 
 @lru_cache(maxsize=1024)

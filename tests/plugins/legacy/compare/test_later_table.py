@@ -11,6 +11,8 @@ from probe_legacy.compare import ptdbg_table
 from probe_legacy.compare.dump import Release, Table, open_dump
 from support.runs.older_dumps import dumps, write_rows  # noqa: F401
 
+from probe_core.model import Colour
+
 IN, OUT = "Torch_relu_{}_forward_input.0", "Torch_relu_{}_forward_output"
 
 
@@ -70,6 +72,14 @@ def test_statistics_of_6_warn_of_large_differences(tmp_path: Path) -> None:
         ["", ""], ["", ""], ["Warning", "Need double check api accuracy."], ["Nan", "No bench data matched."],
     ]  # fmt: skip
     assert ptdbg_table.advice_on(made).startswith("Line: 6\nSuspect Nodes: Torch.relu.2.forward.input.0\n")
+
+
+def test_whole_numbers_beyond_all_dtypes_are_infinite(tmp_path: Path) -> None:
+    name, most = "Torch.relu.0.forward.output", 10**4000
+    npu, bench = (calls([row(name, value, 1, 2**63, 1.0)]) for value in (most, -most))
+    made = table(tmp_path, npu, bench)
+    assert made.rows[0][6:10] == [float("inf"), 0, 0, 0.0]
+    assert made.colours == {0: Colour.RED, 1: Colour.RED}
 
 
 def test_checksums_of_6(tmp_path: Path) -> None:
