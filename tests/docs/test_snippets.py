@@ -28,6 +28,7 @@ RUN_BY = {
     "merging.md yaml": "plugins/reporters/test_merge_command.py",
     "metric-plugin.md python": "test_pages.py",
     "metric-plugin.md toml": "test_pages.py",
+    "legacy.md python": "test_legacy_page.py",
     "mindspore.md python": HERE,
     "pairing.md yaml": HERE,
     "plugins.md json": "test_plugins_page.py",

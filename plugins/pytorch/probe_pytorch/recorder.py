@@ -18,7 +18,7 @@ from probe_pytorch import compat
 from probe_pytorch.capture.aten import AtenCapture
 from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.functions import FunctionCapture
-from probe_pytorch.capture.kernel_dump import KernelDump
+from probe_pytorch.capture.kernel_dump import KernelDump, load_gradient
 from probe_pytorch.capture.ladder import LadderCapture
 from probe_pytorch.capture.modules import ModuleCapture, named_modules
 from probe_pytorch.capture.names import Names, Patch, load_names
@@ -36,8 +36,12 @@ class Recorder(probe_recording.Recorder[Session]):
     Args:
         config: The settings of the recording.
         finds_models: True to record the modules of any model that is called, if ``start`` is given none.
+
+    Attributes:
+        sees_inside: True to record the calls inside of recorded Python functions as well.
     """
 
+    sees_inside = False
     _modules: ModuleCapture
 
     def __init__(self, config: Config, finds_models: bool = False) -> None:
@@ -145,17 +149,25 @@ class Recorder(probe_recording.Recorder[Session]):
             self._patches.remove()
 
     def _see_functions(self, session: Session) -> None:
+        self._install(self.new_calls(session))
+
+    def _install(self, calls: Calls) -> None:
+        """Pass the calls of all functions to ``calls``."""
         if self._names is None:
             self._names = load_names(self.config.wrap_ops, self.config.risk_level)
         if self._functions is None:
-            self._functions = FunctionCapture(self._names, self._threads)
+            self._functions = FunctionCapture(self._names, self._threads, self.sees_inside)
             self._patches = Patches(self._names, self._threads)
             for patch in self._custom:
                 self._patches.add(patch)
         assert self._patches is not None
-        self._functions.calls = self._patches.calls = Calls(session, self._threads)
+        self._functions.calls = self._patches.calls = calls
         self._functions.install()
         self._patches.install()
+
+    def new_calls(self, session: Session) -> Calls:
+        """Return a new recorder of calls into a session."""
+        return Calls(session, self._threads)
 
     def _see_operators(self, session: Session) -> None:
         if self.config.acl_config or "torch_npu" in sys.modules:
@@ -178,7 +190,14 @@ class Recorder(probe_recording.Recorder[Session]):
         dump = KernelDump(sys.modules.get("torch_npu"), session.kernels, acl, session.failed)
         self._see_functions(session)
         assert self._functions is not None and self._functions.calls is not None
-        self._functions.calls.dump_kernels(names[0], dump)
+        given = self.config.backward_input
+        if len(given) > 1:
+            raise UserError(
+                f"Level L2 runs the backward of one API, but backward_input names {len(given)} gradients.",
+                'Name that of its first result: "backward_input": ["conv2d.1.backward.input.0.pt"].',
+            )
+        gradient = load_gradient(Path(given[0])) if given else None
+        self._functions.calls.dump_kernels(names[0], dump, gradient)
 
     def _force_eager(self) -> None:
         """Make compiled code run uncompiled until stop."""

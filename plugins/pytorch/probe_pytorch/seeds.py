@@ -51,7 +51,8 @@ def seed_all(seed: int = 1234, mode: bool = False, rm_dropout: bool = False) -> 
     torch.backends.cudnn.enabled = False
     torch.backends.cudnn.benchmark = False
     torch.backends.cudnn.deterministic = True
-    torch.use_deterministic_algorithms(mode)
+    if mode or torch.are_deterministic_algorithms_enabled():
+        torch.use_deterministic_algorithms(mode)  # which imports torch's compiler
     os.environ["HCCL_DETERMINISTIC"] = str(mode)
     if mode:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"

@@ -53,7 +53,7 @@ SECTION_FIELDS: dict[str, frozenset[str]] = {
     "overflow_check": frozenset({"overflow_nums", "check_mode"}),
 }  # fmt: skip
 SECTION_FIELDS["nan_check"] = SECTION_FIELDS["overflow_check"]
-ELSEWHERE = frozenset({"backward_input", "online_run_ut", "nfs_path", "host", "port", "tls_path",
+ELSEWHERE = frozenset({"online_run_ut", "nfs_path", "host", "port", "tls_path",
                        "online_run_ut_recompute", "slice", "request_id", "file_format"})  # fmt: skip
 """Fields of msprobe that probe does not use; each causes a warning if it is set to something."""
 
@@ -101,6 +101,7 @@ class Config:
         overflow_count: Number of overflowing records after which the search stops; -1 for never.
         store: ``packed`` for one tensor file per rank and step, ``files`` for one file per tensor.
         compile: ``eager`` to run compiled code uncompiled while it is recorded, ``tap`` to keep it compiled.
+        backward_input: Files of gradients, with which level L2 on an NPU runs the backward of ``names``.
         wrap_ops: A yaml file that names the APIs to record; None for the built-in list.
         ladder: True to write the phases of each training step to ``ladder.json``.
         path: The file itself, read again at each start for ``dump_enable``.
@@ -131,6 +132,7 @@ class Config:
     overflow_count: int = 1
     store: str = "packed"
     compile: str = "eager"
+    backward_input: tuple[str, ...] = ()
     wrap_ops: Path | None = None
     ladder: bool = True
     path: Path | None = None
@@ -219,7 +221,7 @@ def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
         f'it belongs in the section "{section_name}"',
     )
     section.warn_unknown(SECTION_FIELDS[section_name], TOP_FIELDS, "it belongs outside of the section")
-    section.warn_unused(ELSEWHERE)
+    section.warn_unused(ELSEWHERE if level == "L2" else ELSEWHERE | {"backward_input"})
     directions, sides, gradients = _data_mode(section)
     config = Config(
         dump_path=_dump_path(reader),
@@ -247,6 +249,7 @@ def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
         overflow_count=_overflow_count(section),
         store=reader.choice("store", STORES, "packed"),
         compile=reader.choice("compile", COMPILES, "eager"),
+        backward_input=section.names("backward_input") if level == "L2" else (),
         wrap_ops=Path(ops) if (ops := reader.text("support_wrap_ops", "")) else None,
         ladder=reader.flag("ladder", True),
     )

@@ -126,3 +126,30 @@ def test_overflow_by_the_flags_of_a_device_that_saturates(npu: Any, tmp_path: Pa
         found.stop()
     assert list(found.records()) == (["Torch.exp.1.forward"] if saturates else ["Torch.exp.2.forward"])
     assert len(cleared) == saturates
+
+
+def test_the_kernels_of_a_backward_are_dumped_with_a_given_gradient(npu: Any, tmp_path: Path) -> None:
+    """The call runs on copies of its inputs, so no gradient of it reaches the program."""
+    torch.save(torch.full((3,), 2.0), tmp_path / "gradient.pt")
+    section = {"list": ["Functional.gelu.0.backward"], "backward_input": [str(tmp_path / "gradient.pt")]}
+    x = torch.randn(3, requires_grad=True)
+    with recording(tmp_path / "run", level="L2", task="tensor", tensor=section) as found:
+        found.start()
+        y = F.gelu(x)
+        assert npu.told[-1] == "finalize_dump" and x.grad is None
+        during = len(npu.told)
+        y.sum().backward()
+        found.stop()
+    assert len(npu.told) == during and x.grad is not None
+
+
+@pytest.mark.parametrize(
+    ("files", "words"), [(["a.pt", "b.pt"], "names 2 gradients"), (["missing.pt"], "cannot be read")]
+)
+def test_a_wrong_gradient_is_named(npu: Any, tmp_path: Path, files: list[str], words: str) -> None:
+    section = {"list": ["Functional.gelu.0.backward"], "backward_input": files}
+    with (
+        recording(tmp_path / "run", level="L2", task="tensor", tensor=section) as found,
+        pytest.raises(UserError, match=words),
+    ):
+        found.start()

@@ -22,11 +22,18 @@ OPTIMIZER, CLIPPING = "/torch/optim/", "/torch/nn/utils/clip_grad.py"
 class Calls(probe_recording.Calls[Session]):
     """A recorder of torch calls into a session."""
 
-    _kernels: tuple[str, KernelDump] | None = None
+    _kernels: tuple[str, KernelDump, torch.Tensor | None] | None = None
 
-    def dump_kernels(self, name: str, dump: KernelDump) -> None:
-        """Dump the device's kernels of the one call whose record is ``name``."""
-        self._kernels = name, dump
+    def dump_kernels(self, name: str, dump: KernelDump, gradient: torch.Tensor | None = None) -> None:
+        """Dump the device's kernels of the one call whose record is ``name``.
+
+        Args:
+            name: The name of the record.
+            dump: The dump.
+            gradient: For a backward record, the gradient of the call's first result, with which its backward
+                runs at once; None to dump the backward of the program itself.
+        """
+        self._kernels = name, dump, gradient
 
     def record(
         self,
@@ -70,11 +77,15 @@ class Calls(probe_recording.Calls[Session]):
         self, call: Call, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Run the call; on an NPU at level L2 dump the kernels of the selected call or of its backward."""
-        name, dump = self._kernels or ("", None)
+        name, dump, gradient = self._kernels or ("", None, None)
         if dump is None or not name.startswith(f"{call.name}."):
             return function(*args, **kwargs)
         if name.endswith(".forward"):
             return dump.run(lambda: function(*args, **kwargs))
+        if gradient is not None:
+            with self.session.quiet():
+                dump.replay(self._threads.outermost(function), args, kwargs, gradient)
+            return function(*args, **kwargs)
         result = function(*args, **kwargs)
         for tensor in tensors_in(result if isinstance(result, tuple) else (result,))[:1]:
             if tensor.grad_fn is not None:

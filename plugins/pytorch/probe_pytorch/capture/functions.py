@@ -3,13 +3,14 @@
 The mode lies at the bottom of the stack of modes, so that leaving a mode of the user does not remove it, and
 so that it can be removed while others stay. Calls made inside a recorded call are not seen, because torch
 turns the mode off there. A function that is written in Python and not recorded itself is run from a copy
-inside which the mode stays on.
+inside which the mode stays on. So are recorded ones for a recorder that asks for the calls inside them.
 """
 
 from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -22,6 +23,7 @@ from probe_pytorch.capture import collectives
 from probe_pytorch.capture.callers import ORIGINAL, called_from
 from probe_pytorch.capture.callform import as_written, call_form, is_reflected
 from probe_pytorch.capture.calls import Calls
+from probe_pytorch.capture.inside import reached_around
 from probe_pytorch.capture.names import DISPATCHER, Api, Names
 
 HANDLER = handle_torch_function.__code__
@@ -30,6 +32,9 @@ LOGGER = "torch/distributed/c10d_logger.py"
 
 DTENSOR = "/torch/distributed/tensor/"
 """The directory of DTensor's implementation, whose own operators on shards are not recorded."""
+
+METHODS = torch._tensor.__file__
+"""The file of Tensor's methods in Python; operators such as ``**`` call a function ``wrapped`` there."""
 
 SEEDS = seeds.__file__
 """The file of the functions that ``rm_dropout`` puts around dropout, which do not count as callers."""
@@ -49,18 +54,21 @@ class FunctionCapture(TorchFunctionMode):
     Args:
         names: The names of everything that is recorded.
         threads: The state of the threads.
+        sees_inside: True to record the calls inside of recorded Python functions as well.
 
     Attributes:
         calls: The recorder of calls; None to record nothing.
     """
 
-    def __init__(self, names: Names, threads: Threads) -> None:
+    def __init__(self, names: Names, threads: Threads, sees_inside: bool = False) -> None:
         super().__init__()
+        self._sees_inside = sees_inside
         self.calls: Calls | None = None
         self._names = names
         self._by_function = names.by_function
         self._threads = threads
         self._descending: list[Any] = []
+        self._open_names: list[str] = []
 
     # -- installation ----------------------------------------------------------------------
 
@@ -109,7 +117,7 @@ class FunctionCapture(TorchFunctionMode):
             name, frame = hidden, frame.f_back or frame
         if api.recurrent is not None and frame.f_code.co_filename == RECURRENT:
             name = api.recurrent
-        if name is None:
+        if name is None or (self._sees_inside and self._is_part(name, func, frame)):
             return called_from(caller, func)(*args, **kwargs)
         filled = ("out",) if "out" in kwargs else api.filled
         in_place = api.in_place or "out" in kwargs
@@ -148,6 +156,8 @@ class FunctionCapture(TorchFunctionMode):
         is_method = name.startswith("Tensor.")
         written = self._written(frame, func, is_method, args, kwargs, site)
         called = called_from(site, func)
+        if self._sees_inside:
+            called = self._opened(self._running(frame, func), types, site, name) or called
         if name.startswith("Distributed."):
             return collectives.record(calls, self._names, name, called, args, kwargs, stack_of(site), written)
         in_place = bool(api and api.in_place) or kwargs.get("inplace") is True
@@ -160,12 +170,17 @@ class FunctionCapture(TorchFunctionMode):
         """Return the arguments as the line of ``site`` wrote them."""
         if is_operator(site, ""):
             return args, kwargs
-        function = inspect.unwrap(func)
-        if getattr(function, "__code__", None) is not frame.f_code:
-            function = frame.f_globals.get(frame.f_code.co_name)
-            if getattr(function, "__code__", None) is not frame.f_code:
-                return args, kwargs
+        function = self._running(frame, func)
+        if function is None:
+            return args, kwargs
         return as_written(function, call_form(site), is_method, args, kwargs)
+
+    def _running(self, frame: FrameType, func: Any) -> Any:
+        """Return the Python function that runs in ``frame`` and passed on ``func``; None if it is unknown."""
+        for function in (inspect.unwrap(func), frame.f_globals.get(frame.f_code.co_name)):
+            if getattr(function, "__code__", None) is frame.f_code:
+                return function
+        return None
 
     def _unnamed(
         self, calls: Calls, called: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
@@ -194,14 +209,43 @@ class FunctionCapture(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any], site: FrameType
     ) -> Any:
         """Run a Python function that has no record of its own so that the calls inside it are recorded."""
+        opened = self._opened(func, types, site) or called_from(site, func)
+        return opened(*args, **kwargs)
+
+    def _is_part(self, name: str, func: Any, frame: FrameType) -> bool:
+        """Return True for a call inside of a recorded one that is not one of its own.
+
+        It is of the same name, as the method of C++ that a method of Python calls, or goes around ``torch``.
+        """
+        if self._open_names and self._open_names[-1] == name:
+            return True
+        if frame.f_code.co_name == "wrapped" and frame.f_code.co_filename == METHODS:
+            return True
+        return name.startswith("Torch.") and func.__name__ in reached_around(frame.f_code)
+
+    def _opened(self, func: Any, types: Any, site: FrameType, name: str = "") -> Callable[..., Any] | None:
+        """Return a Python function in a form inside which calls are recorded; None if there is none.
+
+        Args:
+            func: The function.
+            types: The types of its tensors.
+            site: The frame that calls it.
+            name: The name of its record; empty if it has none.
+        """
         inner = None
         if func not in self._descending and _PLAIN.issuperset(types):
             inner = compat.without_check(getattr(func, ORIGINAL, func))
         if inner is None:
-            return called_from(site, func)(*args, **kwargs)
-        self._descending.append(func)
-        try:
-            with self:
-                return called_from(site, inner)(*args, **kwargs)
-        finally:
-            self._descending.pop()
+            return None
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            self._descending.append(func)
+            self._open_names.append(name)
+            try:
+                with self:
+                    return called_from(site, inner)(*args, **kwargs)
+            finally:
+                self._descending.pop()
+                self._open_names.pop()
+
+        return run

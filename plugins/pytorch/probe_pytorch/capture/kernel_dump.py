@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import torch
+from torch.utils._pytree import tree_leaves, tree_map
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, write_text
@@ -95,7 +99,64 @@ class KernelDump:
         finally:
             self.end()
 
+    def replay(
+        self, function: Callable[..., Any], args: Any, kwargs: Any, gradient: torch.Tensor | None = None
+    ) -> None:
+        """Run a call a second time on copies of its inputs, with the device's dump turned on.
+
+        The random state stays as it was, and no gradient reaches the program.
+
+        Args:
+            function: The function.
+            args: Its positional arguments.
+            kwargs: Its keyword arguments.
+            gradient: The gradient of the first result; the kernels of the backward are dumped then, and
+                those of the forward are not. None to dump the forward.
+        """
+        args, kwargs = tree_map(_copy, (args, kwargs))
+        devices = {leaf.device for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)}
+        others = sorted({device.type for device in devices} - {"cpu"})
+        with ExitStack() as stack:
+            for kind in others or ["cuda"]:
+                indices = [device.index or 0 for device in devices if device.type == kind]
+                stack.enter_context(torch.random.fork_rng(indices, device_type=kind))
+            if gradient is None:
+                self.run(lambda: function(*args, **kwargs))
+                return
+            stack.enter_context(torch.enable_grad())
+            result = function(*args, **kwargs)
+            first = next((leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)), None)
+            if first is not None and first.requires_grad:
+                self.run(lambda: first.backward(gradient.to(first.device)))
+
     def attach(self, node: Any) -> None:
         """Dump the kernels of a node of the autograd graph when it runs."""
         node.register_prehook(lambda _: self.begin())
         node.register_hook(lambda *_: self.end())
+
+
+def _copy(value: Any) -> Any:
+    """Return a copy of a tensor that is cut off from the graph, and other values as they are."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.detach().clone().requires_grad_(value.requires_grad)
+
+
+def load_gradient(path: Path) -> torch.Tensor:
+    """Return the gradient in a .pt or .npy file.
+
+    Raises:
+        UserError: The file cannot be read.
+    """
+    try:
+        if path.suffix == ".npy":
+            return torch.from_numpy(np.load(path, allow_pickle=False))
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+        if isinstance(loaded, torch.Tensor):
+            return loaded
+        problem = f"holds {type(loaded).__name__} in place of a tensor"
+    except Exception as error:  # torch raises many kinds of errors for a damaged file
+        problem = f"cannot be read: {error!s:.200}"
+    raise UserError(
+        f"The gradient {path} {problem}.", "Give a .pt or .npy file of an earlier dump, one tensor a file."
+    )

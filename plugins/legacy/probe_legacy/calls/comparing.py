@@ -1,0 +1,206 @@
+"""``compare``, ``compare_distributed`` and ``parse`` of ptdbg_ascend, and ``compare`` of torch_npu.hooks."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from probe_core.errors import UserError
+from probe_core.files.atomic import make_directory, write_text
+
+KEYS = ("npu_pkl_path", "bench_pkl_path", "npu_dump_data_dir", "bench_dump_data_dir")
+OPTIONS = ("stack_mode", "auto_analyze", "fuzzy_match")
+STACKS = "api_stack"
+_RANK = re.compile(r"rank(\d+)")
+
+before: list[Callable[[], None]] = []
+"""Functions that write what is still being recorded, to be called before files are read."""
+
+
+def compare(
+    input_parma: Mapping[str, Any],
+    output_path: str,
+    stack_mode: bool = False,
+    auto_analyze: bool = True,
+    suffix: str = "",
+    fuzzy_match: bool = False,
+) -> None:
+    """Write the table of ptdbg_ascend on two of its dumps, and its advice.
+
+    Args:
+        input_parma: ``npu_pkl_path``, ``bench_pkl_path`` and the directories of their tensors,
+            ``npu_dump_data_dir`` and ``bench_dump_data_dir``.
+        output_path: The directory of the result.
+        stack_mode: True for files of mode ``api_stack``, False for others.
+        auto_analyze: True to write the advice.
+        suffix: A part of the names of the files.
+        fuzzy_match: True to pair calls whose names differ in the count alone; for files of 3.0 and later.
+
+    Raises:
+        UserError: An argument is wrong, or a file cannot be read.
+    """
+    files = _files(input_parma)
+    _check_flags(output_path, stack_mode=stack_mode, auto_analyze=auto_analyze, fuzzy_match=fuzzy_match)
+    for path in files[:2]:
+        if path.name.startswith(STACKS) is not stack_mode:
+            raise UserError(
+                f"stack_mode is {stack_mode}, and {path.name} is {'no' if stack_mode else 'a'} file of mode "
+                "api_stack.",
+                f"Pass stack_mode={not stack_mode}, or two files of one mode.",
+            )
+    _write(files, Path(output_path), auto_analyze, suffix, fuzzy_match)
+
+
+Files = tuple[Path, Path, Path, Path]
+"""The files of both dumps, and the directories of their tensors."""
+
+
+def _write(files: Files, output: Path, advise: bool, suffix: str, fuzzy: bool) -> None:
+    """Write the table and the advice on two dumps."""
+    from probe_legacy.compare.files import write_csv
+    from probe_legacy.compare.ptdbg_table import advice_on, table_of
+
+    for flush in before:
+        flush()
+    with tempfile.TemporaryDirectory(prefix="probe_") as place:
+        own = _side_by_side(files[0], files[2], Path(place, "npu"))
+        other = _side_by_side(files[1], files[3], Path(place, "bench"))
+        table = table_of(own, other, fuzzy=fuzzy)
+    make_directory(output)
+    label = f"_{suffix.removeprefix('_')}" if suffix else ""
+    stamp = f"{label}_{datetime.now():%Y%m%d%H%M%S}"
+    write_csv(output / f"compare_result{stamp}.csv", table)
+    print(f"The table was written to {output / f'compare_result{stamp}.csv'}.")
+    if advise:
+        advice = advice_on(table)
+        write_text(output / f"advisor{stamp}.txt", advice)
+        print(advice)
+
+
+def _side_by_side(path: Path, data: Path, place: Path) -> Path:
+    """Return a file whose tensors are in the directory of its stem: the file itself, or a link to it."""
+    if not path.is_file():
+        raise UserError(f"There is no dump {path}.", "Check the path.")
+    if data.resolve() == path.with_suffix("").resolve():
+        return path
+    place.mkdir()
+    (place / path.name).symlink_to(path.resolve())
+    (place / path.stem).symlink_to(data.resolve())
+    return place / path.name
+
+
+def compare_distributed(npu_dump_dir: str, bench_dump_dir: str, output_path: str, **kwargs: Any) -> None:
+    """Write the tables of ptdbg_ascend on all ranks of two runs, which are paired by their numbers.
+
+    Args:
+        npu_dump_dir: The directory that holds ``rank0``, ``rank1`` and so on.
+        bench_dump_dir: The same of the other run.
+        output_path: The directory of the results.
+        **kwargs: ``stack_mode``, ``auto_analyze`` and ``fuzzy_match`` of ``compare``.
+
+    Raises:
+        UserError: An argument is wrong, the ranks differ, or a file cannot be read.
+    """
+    if unknown := kwargs.keys() - OPTIONS:
+        raise UserError(f"compare_distributed takes no {min(unknown)}.", "It takes:", OPTIONS)
+    for flush in before:
+        flush()
+    own, other = _ranks(npu_dump_dir), _ranks(bench_dump_dir)
+    if own.keys() != other.keys():
+        raise UserError(
+            f"{npu_dump_dir} holds the ranks {sorted(own)}, and {bench_dump_dir} the ranks {sorted(other)}.",
+            "Give two runs of the same ranks, or compare two ranks with compare().",
+        )
+    for number in sorted(own):
+        files = _dump_in(own[number]), _dump_in(other[number])
+        runs = dict(zip(KEYS, (*files, *[file.with_suffix("") for file in files])))
+        compare(runs, output_path, suffix=f"rank{number}-rank{number}", **kwargs)
+
+
+def _ranks(directory: Any) -> dict[int, Path]:
+    root = _path(directory, "The directory of the ranks")
+    found = {
+        int(match[1]): path for path in (root.iterdir() if root.is_dir() else ())
+        if (match := _RANK.fullmatch(path.name)) and path.is_dir()
+    }  # fmt: skip
+    if not found:
+        raise UserError(f"{root} holds no directories rank0, rank1 and so on.", "Check the path.")
+    return found
+
+
+def _dump_in(directory: Path) -> Path:
+    files = sorted(directory.glob("*.pkl"))
+    if len(files) != 1:
+        raise UserError(
+            f"{directory} holds {len(files)} files .pkl, and one is compared.",
+            "Compare single files with compare().",
+        )
+    return files[0]
+
+
+def parse(pkl_file: str, module_name_prefix: str) -> None:
+    """Print statistics and call stacks of the rows of a dump whose names begin with a prefix.
+
+    Raises:
+        UserError: The file cannot be read.
+    """
+    from probe_legacy.parse_command import lines_of_rows
+
+    for flush in before:
+        flush()
+    for line in lines_of_rows(_path(pkl_file, "pkl_file"), module_name_prefix):
+        print(line)
+
+
+def compare_values(
+    npu_pkl_path: str, bench_pkl_path: str, output_path: str, shape_flag: bool = False
+) -> None:
+    """Write the table of torch_npu.hooks on two of its dumps.
+
+    Args:
+        npu_pkl_path: The first dump.
+        bench_pkl_path: The second dump.
+        output_path: The csv file to write.
+        shape_flag: True to pair only calls whose values have the same dtypes and shapes.
+
+    Raises:
+        UserError: An argument is wrong, or a file cannot be read.
+    """
+    from probe_legacy.compare.files import write_csv
+    from probe_legacy.compare.hooks_table import table_of
+
+    _check_flags(output_path, shape_flag=shape_flag)
+    for flush in before:
+        flush()
+    files = _path(npu_pkl_path, "npu_pkl_path"), _path(bench_pkl_path, "bench_pkl_path")
+    table = table_of(*files, with_shapes=shape_flag)
+    make_directory(Path(output_path).absolute().parent)
+    write_csv(Path(output_path), table)
+
+
+def _files(given: Any) -> Files:
+    if not isinstance(given, Mapping):
+        raise UserError("The first argument of compare must be a dict.", "Give these keys:", KEYS)
+    for key in KEYS:
+        if key not in given:
+            raise UserError(f"compare needs {key}.", "Give these keys:", KEYS)
+    npu, bench, npu_data, bench_data = (_path(given[key], key) for key in KEYS)
+    return npu, bench, npu_data, bench_data
+
+
+def _path(value: Any, name: str) -> Path:
+    if not isinstance(value, (str, os.PathLike)) or not os.fspath(value):
+        raise UserError(f"{name} must be a path, not {value!r:.40}.", "Give it as a text.")
+    return Path(value)
+
+
+def _check_flags(output_path: Any, **flags: Any) -> None:
+    _path(output_path, "output_path")
+    for name, value in flags.items():
+        if not isinstance(value, bool):
+            raise UserError(f"{name} must be True or False, not {value!r:.40}.", "Pass a bool.")

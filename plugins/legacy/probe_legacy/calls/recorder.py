@@ -1,0 +1,177 @@
+"""Probe's recorder of PyTorch, asked for what the older tools recorded.
+
+It records the same calls under the same numbers, and the gradients as they leave the node of a call's first
+result, in the order of that node. Calls are counted from ``register_hook`` on, also while the switch is off.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from probe_pytorch.capture.calls import Calls
+from probe_pytorch.recorder import Recorder
+from probe_pytorch.session import Session
+from probe_recording import Call, Config, StepDirectory, Threads, stack_of
+
+from probe_legacy.calls.selection import Early, Selection
+from probe_legacy.calls.versions import Version
+
+Counts = defaultdict[str, int]
+
+
+def node_of(result: Any) -> Any:
+    """Return the graph node of the first result of a call, as torch's hooks of modules find it; or None."""
+    if isinstance(result, torch.Tensor):
+        return result.grad_fn
+    if isinstance(result, dict):
+        result = [value for value in result.values() if isinstance(value, torch.Tensor)]
+    return node_of(result[0]) if isinstance(result, (list, tuple)) and result else None
+
+
+class NodeCalls(Calls):
+    """A recorder of calls whose gradients are those of one node.
+
+    Args:
+        session: The session.
+        threads: The state of the threads.
+        tuples: A set for the names of the records whose result is a tuple of one.
+        recurrent: The recurrent layers that are recorded.
+    """
+
+    def __init__(
+        self, session: Session, threads: Threads, tuples: set[str], recurrent: frozenset[str]
+    ) -> None:
+        super().__init__(session, threads)
+        self._tuples = tuples
+        self._recurrent = recurrent
+        self._recorded: set[str] = set()
+
+    def begin(self, prefix: str, *args: Any, **kwargs: Any) -> Call | None:
+        """Record the inputs of a call; leave out a recurrent layer that the tool did not wrap."""
+        if prefix.startswith("VF.") and prefix not in self._recurrent:
+            return None
+        return super().begin(prefix, *args, **kwargs)
+
+    def end(self, call: Call, result: Any) -> None:
+        """Record the outputs of a call, and register for the gradients of its node."""
+        if isinstance(result, tuple) and len(result) == 1:
+            self._tuples.add(f"{call.name}.forward")
+        super().end(call, result)
+
+    def _take_sources(self, call: Call, values: tuple[Any, ...]) -> None:
+        """Note nothing: the node of the result is enough."""
+
+    def _expect_gradients(self, call: Call, outputs: tuple[Any, ...]) -> None:
+        node = node_of(outputs)
+        if node is not None:
+            node.register_hook(partial(self._passed, f"{call.name}.backward"))
+
+    def _passed(self, key: str, gradients: tuple[Any, ...], incoming: tuple[Any, ...]) -> None:
+        """Record the gradients that came to a node and those that it passed on."""
+        session = self.session
+        if not session.active or key in self._recorded or not session.filter.api(key):
+            return
+        self._recorded.add(key)
+        try:
+            fields: dict[str, Any] = {}
+            with session.quiet():
+                save = session.save_for(key, True)
+                for side, values in (("input", incoming), ("output", gradients)):
+                    if session.wants("backward", side):
+                        fields[side] = session.collector.arguments(values, f"{key}.{side}", save)
+            stack = stack_of(sys._getframe(1)) if session.config.extra_info else None
+            session.add(key, fields, stack)
+        except Exception as error:  # the training must go on whatever the recorder's error
+            session.failed("backward", key, error)
+
+
+class Counting(Calls):
+    """A counter of calls, in place of their recorder while nothing is recorded."""
+
+    def __init__(self, counts: Counts) -> None:
+        self._counts = counts
+        self.session = cast(Session, Active())
+
+    def record(
+        self, prefix: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+        *_: Any, **__: Any,
+    ) -> Any:  # fmt: skip
+        """Run ``function`` and count the call."""
+        self._counts[prefix] += 1
+        return function(*args, **kwargs)
+
+    def begin(self, prefix: str, *_: Any, **__: Any) -> None:
+        """Count a call."""
+        self._counts[prefix] += 1
+
+
+class Active:
+    """A session that takes every call, for captures that write nothing into it."""
+
+    active = True
+
+
+class OldRecorder(Recorder):
+    """A recorder for the formats of an older tool.
+
+    Args:
+        version: The version of the tool.
+        scratch: The directory for probe's own files while they are being recorded.
+        operators: The list of operators to record.
+
+    Attributes:
+        tuples: The names of the records whose result is a tuple of one.
+        calls: The recorder of calls; None before the first start.
+    """
+
+    def __init__(self, version: Version, scratch: Path, operators: Path) -> None:
+        self.sees_inside = version.sees_inside
+        super().__init__(Config(dump_path=scratch, wrap_ops=operators, ladder=False, shown_path=str(scratch)))
+        self.tuples: set[str] = set()
+        self.calls: NodeCalls | None = None
+        self._counts: Counts = defaultdict(int)
+        self._selection = Selection(version)
+        self._recurrent = version.recurrent
+
+    @property
+    def directory(self) -> Path:
+        """The directory of probe's files of the current period."""
+        return self.config.dump_path / f"step{self._step}" / self._label()
+
+    def begin(self, model: Any, selection: Selection, config: Config) -> None:
+        """Record what ``selection`` takes, from now on."""
+        self._selection, self.config = selection, config
+        self.tuples.clear()
+        self.start(model, None)
+
+    def rest(self) -> None:
+        """Count calls and record nothing; a period that was under way must have ended by ``step``."""
+        self.calls = None
+        self._install(Counting(self._counts))
+
+    def check(self, calls: Callable[[Threads], Calls]) -> None:
+        """Pass all calls to a capture of another kind."""
+        self._install(calls(self._threads))
+
+    def finish(self) -> None:
+        """End the recording and remove everything that it installed."""
+        super().finish()
+        self._blind()
+
+    def new_session(self, directory: StepDirectory, shown: str) -> Session:
+        """Return a new session that goes on counting where the last one ended."""
+        session = super().new_session(directory, shown)
+        session._counts = self._counts
+        session.filter = cast(Any, Early(self._selection))
+        return session
+
+    def new_calls(self, session: Session) -> Calls:
+        """Return a new recorder of calls into a session."""
+        self.calls = NodeCalls(session, self._threads, self.tuples, self._recurrent)
+        return self.calls

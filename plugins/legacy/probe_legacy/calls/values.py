@@ -1,0 +1,106 @@
+"""The state of torch_npu.hooks' calls in a process: the file that values are written to, and from when."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from probe_recording import interrupts_deferred
+
+from probe_core.files.atomic import make_directory
+from probe_core.store.files import FILES
+from probe_legacy.calls.modules import LeafModules
+from probe_legacy.calls.recorder import OldRecorder
+from probe_legacy.calls.rows import HooksRows, opened
+from probe_legacy.calls.selection import Selection
+from probe_legacy.calls.versions import HOOKS, write_operators
+
+
+class ValueDumping:
+    """The recording of one process.
+
+    Everything is recorded from the moment when both a file and a model are known, to the end of the process.
+
+    Attributes:
+        path: The file to write; None before ``set_dump_path``.
+        rows: The writer of rows; None before a model is known.
+    """
+
+    def __init__(self) -> None:
+        self.path: Path | None = None
+        self.rows: HooksRows | None = None
+        self._models: list[Any] = []
+        self._hooks: list[LeafModules] = []
+        self._recorder: OldRecorder | None = None
+        self._process = 0
+        atexit.register(self.finish)
+
+    def set_path(self, path: Path) -> None:
+        """Write to another file from now on; rows are appended to what it holds."""
+        self.finish()
+        self.path = path
+        if self.rows is not None:
+            if self.rows.is_numbered:
+                path.unlink(missing_ok=True)
+            self._begin()
+
+    def register(self, model: Any, rows: HooksRows) -> None:
+        """Record a model as well."""
+        self.finish()
+        self._models.append(model)
+        self.rows = rows
+        if self.path is not None:
+            self._begin()
+
+    def _begin(self) -> None:
+        """Start a recording to ``path``."""
+        assert self.path is not None and self.rows is not None
+        scratch = self.path.absolute().parent / f".probe_{os.getpid()}"
+        make_directory(scratch)
+        operators = scratch / "operators.json"
+        write_operators(HOOKS, operators)
+        self._process = os.getpid()
+        recorder = self._recorder = OldRecorder(HOOKS, scratch, operators)
+        self.rows.number, self.rows.tuples = 0, recorder.tuples
+        if not self.rows.is_numbered:  # 3.0.0 recorded no modules
+            self._hooks = [LeafModules(model, recorder) for model in self._models]
+        self._resume(recorder)
+
+    def _resume(self, recorder: OldRecorder) -> None:
+        config = replace(recorder.config, task="tensor", extra_info=False)
+        recorder.begin(self._models, Selection(HOOKS), config)
+
+    def flush(self) -> None:
+        """Write what was recorded so far, and go on."""
+        if self._recorder is not None and os.getpid() == self._process:
+            self._write(self._recorder)
+            self._resume(self._recorder)
+
+    @interrupts_deferred()
+    def finish(self) -> None:
+        """Write everything and end the recording; ``set_path`` starts another."""
+        recorder, self._recorder = self._recorder, None
+        if recorder is None or os.getpid() != self._process:
+            return  # a forked process, whose recorder has let go
+        self._write(recorder)
+        for hooks in self._hooks:
+            hooks.remove()
+        self._hooks = []
+        recorder.finish()
+        shutil.rmtree(recorder.config.dump_path, ignore_errors=True)
+
+    def _write(self, recorder: OldRecorder) -> None:
+        part = recorder.directory
+        recorder.step()
+        recorder.calls = None
+        if self.path is None or self.rows is None or not (part / FILES[0]).is_file():
+            return
+        run = opened(part)
+        with self.path.open("a", encoding="utf-8") as lines:
+            self.rows.write(run, lines)
+        run.close()
+        shutil.rmtree(part.parent, ignore_errors=True)

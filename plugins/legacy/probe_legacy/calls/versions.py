@@ -1,0 +1,94 @@
+"""The versions of the older tools that can be written, and the operators that each of them wrapped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from probe_core.errors import UserError
+from probe_core.files.atomic import write_text
+
+NESTED = ("list", "range")
+"""Modes that record parts of a program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of an older tool, as far as its files depend on it.
+
+    Attributes:
+        name: The number of the version, as in the names of its directories.
+        sees_inside: True if calls inside of a recorded call are recorded as well.
+        flag: The second field of a row.
+        has_norm: True if the statistics end with the norm.
+        filters: True if only floating tensors with a dimension and an element are recorded by default.
+        stacks_first: The modes in which the row of a call stack precedes those of the values.
+        takes_directory: True if ``set_dump_path`` is given a directory; the files are then called dump.
+        sides: True if ``dump_mode`` also selects inputs and outputs.
+        recurrent: The recurrent layers that are recorded.
+    """
+
+    name: str
+    sees_inside: bool = True
+    flag: int = 1
+    has_norm: bool = False
+    filters: bool = True
+    stacks_first: frozenset[str] = frozenset(NESTED)
+    takes_directory: bool = False
+    sides: bool = False
+    recurrent: frozenset[str] = frozenset({"VF.lstm"})
+
+
+PTDBG = {
+    "2.3": Version("2.3"),
+    "4.0": Version("4.0", False, 0, True, False, frozenset(), True, True),
+}
+"""The versions of ptdbg_ascend."""
+HOOKS = Version("3.0.rc3", filters=False, recurrent=frozenset())
+"""The version of torch_npu.hooks."""
+
+
+def version_of(name: str) -> Version:
+    """Return a version of ptdbg_ascend.
+
+    Raises:
+        UserError: It cannot be written.
+    """
+    if name not in PTDBG:
+        raise UserError(
+            f"ptdbg_ascend {name!s:.20} cannot be written.", "Choose one of these versions:", list(PTDBG)
+        )
+    return PTDBG[name]
+
+
+def write_operators(version: Version, path: Path) -> None:
+    """Write the operators that a version wrapped, in the form of ``support_wrap_ops.yaml``."""
+    write_text(path, json.dumps(operators(version.name)))
+
+
+def operators(version: str) -> dict[str, list[str]]:
+    """Return the names of the operators that a version wrapped, by families."""
+    differences = _yaml(__package__, "ops.yaml")[version]
+    today = _yaml("probe_pytorch.capture", "support_wrap_ops.yaml")
+    return {family: _applied(names or [], differences.get(family, {})) for family, names in today.items()}
+
+
+def _applied(names: list[str], difference: Mapping[str, list[str]]) -> list[str]:
+    if "only" in difference:
+        return difference["only"]
+    less = difference.get("less", [])
+    begins = tuple(name.removesuffix("*") for name in less if name.endswith(".*"))
+    kept = [name for name in names if name not in less and not (begins and name.startswith(begins))]
+    return [*kept, *difference.get("more", [])]
+
+
+@lru_cache(maxsize=4)
+def _yaml(package: str, name: str) -> Any:
+    import yaml
+
+    return yaml.safe_load(resources.files(package).joinpath(name).read_text("utf-8"))
