@@ -55,7 +55,7 @@ def probe_commands() -> list[CommandSpec]:
     """Return the commands ``parse`` and ``convert``."""
     return [
         CommandSpec(
-            "parse", "Print statistics and call stacks of one dump.", "probe_legacy.parse_command:parse"
+            "parse", "Print statistics and call stacks of one dump.", "probe_legacy.parse.group:parse"
         ),
         CommandSpec(
             "convert", "Convert ACL dumps of an NPU to .npy files.", "probe_legacy.convert_command:convert"

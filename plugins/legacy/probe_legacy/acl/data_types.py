@@ -97,7 +97,8 @@ def _coded(codes: Array, code: str, bits: int) -> Array:
         return codes.astype(np.float32).view(np.complex64)
     if code == "signed":
         return (codes << (8 - bits)).view(np.int8) >> (8 - bits)
-    return _table(code)[codes]
+    values: Array = _table(code)[codes]
+    return values
 
 
 @lru_cache(maxsize=16)

@@ -66,8 +66,10 @@ def _new(data: memoryview) -> Report:
     every = (*names, *statuses)
     if len(data) - size < 8 * len(every):
         raise DamagedDump(f"holds a report of {len(data)} bytes, too short for the fields of {unit}")
-    head["magic"] = hex(head["magic"])
-    return {"head": head, unit: _named(every, _integers(data, size, len(every)))}
+    return {
+        "head": {**head, "magic": hex(head["magic"])},
+        unit: _named(every, _integers(data, size, len(every))),
+    }
 
 
 def _integers(data: memoryview, place: int, count: int, size: int = 8) -> list[int]:

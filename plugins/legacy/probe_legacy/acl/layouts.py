@@ -111,7 +111,8 @@ def _kept(array: Array, layout: str, host: Shapes) -> Placed:
 
 
 def _permuted(array: Array, have: str, want: str) -> Array:
-    return array.transpose([have.index(letter) for letter in want])
+    turned: Array = array.transpose([have.index(letter) for letter in want])
+    return turned
 
 
 def _sizes(host: Shapes, known: tuple[str, ...]) -> Iterator[tuple[str, dict[str, int]]]:
