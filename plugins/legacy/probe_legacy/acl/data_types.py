@@ -96,7 +96,8 @@ def _coded(codes: Array, code: str, bits: int) -> Array:
     if code == "complex32":
         return codes.astype(np.float32).view(np.complex64)
     if code == "signed":
-        return (codes << (8 - bits)).view(np.int8) >> (8 - bits)
+        signed: Array = (codes << (8 - bits)).view(np.int8) >> (8 - bits)
+        return signed
     values: Array = _table(code)[codes]
     return values
 

@@ -16,7 +16,7 @@ from probe_legacy.acl.wire import Budget, DamagedDump, Field, fields, numbers
 
 LARGEST_HEADER = 16 << 20
 """Limit on the bytes of a header; that of an operator with 100 inputs has about 10,000."""
-MOST_SECTIONS = 10_000
+MOST_SECTIONS = 2_000
 """Limit on the inputs, outputs, buffers and workspaces of a file."""
 MOST_DIMENSIONS = 64
 LONGEST_NAME = 1000

@@ -18,6 +18,8 @@ from probe_legacy.acl.data_types import Array
 PLAIN = ("NCHW", "NHWC", "HWCN", "CHWN")
 PLAIN_3D = ("NCDHW", "NDHWC", "DHWCN", "DHWNC")
 """Layouts of the program for four and for five dimensions, the more frequent first."""
+OTHERS = ("ND", "NC", "CN", "NCL")
+"""Further layouts of the device without padding."""
 HOST, DEVICE = "host", "device"
 
 
@@ -77,7 +79,8 @@ def place(array: Array, layout: str, host: Shapes, wanted: str = HOST) -> Placed
     if wanted in (DEVICE, layout):
         return Placed(array, layout)
     if host.shape is None:
-        placed = Placed(array, layout, "the header has no shape of the program")
+        is_plain = layout in (*PLAIN, *PLAIN_3D, *OTHERS)
+        placed = Placed(array, layout, "" if is_plain else "the header has no shape of the program")
     elif layout in _BLOCKED:
         placed = _BLOCKED[layout](array, layout, host)
     else:

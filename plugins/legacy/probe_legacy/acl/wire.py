@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Union
 
-MOST_FIELDS = 200_000
+MOST_FIELDS = 50_000
 """Limit on the fields of a header; a header of 100 tensors has about 2,000."""
 LONGEST_NUMBER = 10
 """Largest number of bytes of an integer of 64 bits, seven bits a byte."""
