@@ -90,7 +90,8 @@ def _coded(codes: Array, code: str, bits: int) -> Array:
     if code in ("", "raw", "unsigned"):
         return codes
     if code == "truth":
-        return codes != 0
+        truths: Array = codes != 0
+        return truths
     if code == "bfloat16":
         return (codes.astype(np.uint32) << 16).view(np.float32)
     if code == "complex32":

@@ -38,7 +38,7 @@ class Placed(NamedTuple):
 
 
 class Shapes(NamedTuple):
-    """What the header says about the shape of a tensor in the program.
+    """The shape of a tensor in the program, as far as the header has it.
 
     Attributes:
         shape: The shape; None if not recorded.

@@ -23,11 +23,40 @@ COMPARED = Path("parse_data", "compare_result")
 """Directories that the tool wrote to."""
 _path = partial(click.Path, path_type=Path)
 _script: Callable[[Any], Any] = option(
-    "-asc", "-cmp_path", "script", hidden=True, help="Path of msaccucmp, which is not needed."
+    "-asc",
+    "script",
+    hidden=True,
+    help="Path of msaccucmp, which is not needed.",
+    silent=("-cmp_path", "--msaccucmp_path", "--ascend_path"),
 )
 _overwrite: Callable[[Any], Any] = option(
     "--overwrite", is_flag=True, help="Replace files of an earlier conversion."
 )
+
+
+def _my(name: str, text: str) -> Callable[[Any], Any]:
+    """Return the option of the dump that is converted or judged."""
+    made: Callable[[Any], Any] = option(
+        "-m", "--my", name, also=("--my_dump_path",), required=True, type=_path(), help=text
+    )
+    return made
+
+
+def _golden(text: str) -> Callable[[Any], Any]:
+    """Return the option of the golden."""
+    made: Callable[[Any], Any] = option(
+        "-g", "--golden", also=("--golden_dump_path",), required=True, type=_path(), help=text
+    )
+    return made
+
+
+def _output(default: Path, text: str) -> Callable[[Any], Any]:
+    """Return the option of the directory to write to."""
+    made: Callable[[Any], Any] = option(
+        "-o", "--output", also=("-out", "--output_path"), default=default, show_default=True, type=_path(),
+        help=text,
+    )  # fmt: skip
+    return made
 
 
 @click.command(cls=Command)
@@ -65,8 +94,8 @@ def pt(ctx: click.Context, file: Path, no_text: bool) -> int:
 
 
 @click.command(cls=Command)
-@option("-m", "--my", "mine", required=True, type=_path(), help="A .npy, or a tensor file of a run.")
-@option("-g", "--golden", "golden", required=True, type=_path(), help="The same of the golden.")
+@_my("mine", "A .npy, or a tensor file of a run.")
+@_golden("The same of the golden.")
 @option("-p", "--print", "count", default=20, show_default=True, type=click.IntRange(0, 10_000),
     help="Number of values in a table.")  # fmt: skip
 @option("-s", "--save", is_flag=True, help="Write the values of both to text files beside them.")
@@ -113,8 +142,7 @@ def cn(
 @option("-n", "--name", "source", required=True, type=_path(), help="A dump, or a directory of them.")
 @option("-f", "--format", "layout", type=click.Choice(LAYOUTS), default="device", show_default=True,
     help="Layout to write: device is the recorded one, host that of the program.")  # fmt: skip
-@option("-out", "--output", "-o", "output", default=CONVERTED, show_default=True, type=_path(),
-    help="Directory of the files; created if absent.")  # fmt: skip
+@_output(CONVERTED, "Directory of the files; created if absent.")
 @_overwrite
 @_script
 def dc(source: Path, layout: str, output: Path, overwrite: bool, script: str | None) -> int:
@@ -129,9 +157,8 @@ def dc(source: Path, layout: str, output: Path, overwrite: bool, script: str | N
 
 
 @click.command(cls=Command)
-@option("-m", "--my", "source", required=True, type=_path(), help="A directory of dumps.")
-@option("-out", "--output", "-o", "output", default=BY_OPERATOR, show_default=True, type=_path(),
-    help="Directory of the files; created if absent.")  # fmt: skip
+@_my("source", "A directory of dumps.")
+@_output(BY_OPERATOR, "Directory of the files; created if absent.")
 @_script
 def cad(source: Path, output: Path, script: str | None) -> int:
     """Convert a directory of ACL dumps, and sort the files by operator.
@@ -154,10 +181,9 @@ def cad(source: Path, output: Path, script: str | None) -> int:
 
 
 @click.command(cls=Command)
-@option("-m", "--my", "mine", required=True, type=_path(), help="A directory of dumps, or of converted ones.")
-@option("-g", "--golden", "golden", required=True, type=_path(), help="The same of the golden.")
-@option("-out", "--output", "-o", "output", default=COMPARED, show_default=True, type=_path(),
-    help="Directory of the table; created if absent.")  # fmt: skip
+@_my("mine", "A directory of dumps, or of converted ones.")
+@_golden("The same of the golden.")
+@_output(COMPARED, "Directory of the table; created if absent.")
 @_script
 def vc(mine: Path, golden: Path, output: Path, script: str | None) -> int:
     """Compare two directories of ACL dumps, array by array.

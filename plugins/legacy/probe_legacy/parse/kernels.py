@@ -20,7 +20,7 @@ from probe_core.spreadsheet_text import neutralise
 from probe_legacy.acl.convert import problem_of
 from probe_legacy.acl.dump import Dump, parts_of
 from probe_legacy.acl.header import INPUT, OUTPUT, Section
-from probe_legacy.acl.layouts import HOST
+from probe_legacy.acl.layouts import DEVICE, HOST
 from probe_legacy.acl.tree import dumps_in
 from probe_legacy.acl.wire import DamagedDump
 
@@ -32,6 +32,8 @@ COLUMNS = (
 _CONVERTED = re.compile(r"(?P<dump>.+)\.(?P<place>(?:input|output)\.\d{1,6})\.npy")
 ALONE = "no partner on the other side"
 
+Arrays = Mapping[str, Callable[[str], Array]]
+"""Functions that return an array of a call in a layout, by its place, such as ``input.0``."""
 Operator = tuple[str, str]
 """The type and the name of an operator."""
 
@@ -47,7 +49,7 @@ class Kernel(NamedTuple):
 
     time: int
     name: str
-    arrays: Callable[[], Mapping[str, Callable[[], Array]]]
+    arrays: Callable[[], Arrays]
 
 
 @dataclass
@@ -126,14 +128,14 @@ def _add(
     found: dict[Operator, list[Kernel]],
     name: str,
     path: Path,
-    arrays: Callable[[], Mapping[str, Callable[[], Array]]],
+    arrays: Callable[[], Arrays],
 ) -> None:
     parts = parts_of(name)
     operator = (parts.type, parts.name) if parts else ("", name)
     found.setdefault(operator, []).append(Kernel(int(parts.time) if parts else 0, path.name, arrays))
 
 
-def _of_dump(path: Path) -> Mapping[str, Callable[[], Array]]:
+def _of_dump(path: Path) -> Arrays:
     dump = Dump(path)
     if dump.is_debug:
         return {}
@@ -144,17 +146,22 @@ def _of_dump(path: Path) -> Mapping[str, Callable[[], Array]]:
     }
 
 
-def _array_of(dump: Dump, section: Section) -> Array:
-    return dump.array(section, HOST).array
+def _array_of(dump: Dump, section: Section, layout: str) -> Array:
+    return dump.array(section, layout).array
 
 
-def _of_files(files: Mapping[str, Path]) -> Mapping[str, Callable[[], Array]]:
-    return {place: partial(load_npy, path) for place, path in files.items()}
+def _of_files(files: Mapping[str, Path]) -> Arrays:
+    return {place: partial(_loaded, path) for place, path in files.items()}
+
+
+def _loaded(path: Path, layout: str) -> Array:
+    """Return a converted array, which is in the layout that it was converted to."""
+    return load_npy(path)
 
 
 def _rows(pair: Sequence[Kernel | None], result: Result) -> Iterator[Sequence[object]]:
     """Yield the rows of a pair of calls, one of which may be missing."""
-    opened: list[Mapping[str, Callable[[], Array]]] = []
+    opened: list[Arrays] = []
     for kernel in pair:
         try:
             opened.append({} if kernel is None else kernel.arrays())
@@ -172,7 +179,9 @@ def _rows(pair: Sequence[Kernel | None], result: Result) -> Iterator[Sequence[ob
             continue
         result.pairs += 1
         try:
-            arrays = [own[place]() for own in opened]
+            arrays = [own[place](HOST) for own in opened]
+            if arrays[0].shape != arrays[1].shape:  # one may have been converted in the layout of the device
+                arrays = [own[place](DEVICE) for own in opened]
         except (DamagedDump, UnreadableTensor, OSError) as error:
             result.problems.append(problem_of(Path(names[0]), error))
             yield *names, "", "", "", "", "", printable(str(error))

@@ -29,7 +29,7 @@ def table(out: Path) -> list[dict[str, str]]:
 
 
 @pytest.mark.parametrize("layout", ["device", "host"])
-def test_the_dumps_of_another_encoder(acl_dumps: Path, probe: Probe, tmp_path: Path, layout: str) -> None:  # noqa: F811
+def test_the_dumps_of_another_encoder(acl_dumps: Path, probe: Probe, tmp_path: Path, layout: str) -> None:
     """All files equal the expected ones to the bit; of a layout in blocks, the expected one is that of the device."""
     assert probe("convert", acl_dumps / "output", "-o", tmp_path / "o", "--layout", layout) == 0, probe.err
     found = files(tmp_path / "o")
@@ -45,17 +45,20 @@ def test_the_dumps_of_another_encoder(acl_dumps: Path, probe: Probe, tmp_path: P
         assert found[name].read_bytes() == path.read_bytes(), name
     assert "wrote 17 file(s) of 8 dump(s)" in probe.out
     assert found[f"{blocked}.l1buffer.0.bin"].read_bytes() == b"\x01\x02\x03\x04"
-    assert found["Add.Add.45.0.1675157077183551.input.0.npy"].parent == tmp_path / "o" / "20230131172437" / "1" / "0"
+    assert (
+        found["Add.Add.45.0.1675157077183551.input.0.npy"].parent
+        == tmp_path / "o" / "20230131172437" / "1" / "0"
+    )
 
 
-def test_reports_are_explained_and_name_the_operator(acl_dumps: Path, probe: Probe, tmp_path: Path) -> None:  # noqa: F811
+def test_reports_are_explained_and_name_the_operator(acl_dumps: Path, probe: Probe, tmp_path: Path) -> None:
     assert probe("convert", acl_dumps / "output", "-o", tmp_path) == 0
     lines = [line for line in probe.out.splitlines() if line.startswith("Opdebug.")]
     assert len(lines) == 2 and all("Task 45 is Add.Add.45.0.1675157077183551." in line for line in lines)
     assert all("AI Core reports an overflow in task 45 of stream 514 (model 1" in line for line in lines)
 
 
-def test_the_table(acl_dumps: Path, probe: Probe, tmp_path: Path) -> None:  # noqa: F811
+def test_the_table(acl_dumps: Path, probe: Probe, tmp_path: Path) -> None:
     assert probe("convert", acl_dumps / "output", "-o", tmp_path) == 0
     rows = {row["File"]: row for row in table(tmp_path)}
     row = rows["TransData.trans_TransData_3.37.0.1675157077169473.output.0.npy"]
@@ -82,20 +85,25 @@ def test_one_file_and_wanted_layout(probe: Probe, tmp_path: Path) -> None:
     assert np.array_equal(np.load(tmp_path / "o" / f"{acl.NAME}.input.0.npy"), values.transpose(0, 2, 3, 1))
 
 
-def test_nothing_is_replaced_without_being_asked_to(acl_dumps: Path, probe: Probe, tmp_path: Path) -> None:  # noqa: F811
+def test_nothing_is_replaced_without_being_asked_to(acl_dumps: Path, probe: Probe, tmp_path: Path) -> None:
     assert probe("convert", acl_dumps / "output", "-o", tmp_path) == 0
     one = files(tmp_path)["Add.Add.45.0.1675157077183551.output.0.npy"]
     one.write_bytes(b"mine")
     before = sorted(path.name for path in tmp_path.rglob("*"))
     assert probe("convert", acl_dumps / "output", "-o", tmp_path) == 2
-    assert "exists, and nothing is replaced without being asked to." in probe.err and "--overwrite" in probe.err
+    assert (
+        "exists, and nothing is replaced without being asked to." in probe.err and "--overwrite" in probe.err
+    )
     assert one.read_bytes() == b"mine" and sorted(path.name for path in tmp_path.rglob("*")) == before
     assert probe("convert", acl_dumps / "output", "-o", tmp_path, "--overwrite") == 0
     assert np.load(one).shape == (2, 3)
 
 
 def test_a_file_is_complete_or_not_there(
-    acl_dumps: Path, probe: Probe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+    acl_dumps: Path,
+    probe: Probe,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An interruption in the middle of a file leaves earlier files, and no part of this one."""
     write, calls = np.lib.format.write_array, 0
@@ -119,7 +127,10 @@ def test_damaged_dumps_are_named_and_the_others_converted(probe: Probe, tmp_path
     acl.write(tmp_path / "d" / "Add.Cut.2.0.12", sound[:-1])
     acl.write(tmp_path / "d" / "Add.Bad.3.0.13", b"no dump at all")
     acl.write(tmp_path / "d" / "Add.Long.4.0.14", sound + b"!")
-    acl.write(tmp_path / "d" / "Opdebug.Node_OpDebug.5.0.15", acl.dump(acl.tensor("output", b"?", 4, 2, (1,)), name=b"x"))
+    acl.write(
+        tmp_path / "d" / "Opdebug.Node_OpDebug.5.0.15",
+        acl.dump(acl.tensor("output", b"?", 4, 2, (1,)), name=b"x"),
+    )
     (tmp_path / "d" / "notes.txt").write_text("not a dump")
     (tmp_path / "d" / "notes").write_text("not a dump either")
     assert probe("convert", tmp_path / "d", "-o", tmp_path / "o") == 3
@@ -150,7 +161,9 @@ def test_many_problems_are_counted(probe: Probe, tmp_path: Path) -> None:
 
 
 def test_what_is_kept_as_the_device_had_it_is_said(probe: Probe, tmp_path: Path) -> None:
-    content = acl.dump(acl.tensor("input", b"1234", 3, 28, (4,), (2, 2)), acl.tensor("input", b"1234", 99, 2, (4,)))
+    content = acl.dump(
+        acl.tensor("input", b"1234", 3, 28, (4,), (2, 2)), acl.tensor("input", b"1234", 99, 2, (4,))
+    )
     path = acl.write(tmp_path / acl.NAME, content)
     assert probe("convert", path, "-o", tmp_path / "o") == 0
     assert "2 array(s) are not in the wanted shape; the column Message says why" in probe.out
@@ -203,7 +216,7 @@ def test_formulas_and_control_characters_in_names(probe: Probe, tmp_path: Path) 
     assert row["Op type"] == "'=1+1" and "\x1b" not in str(row) and "\x1b" not in probe.out + probe.err
 
 
-def test_links_are_not_followed_out_of_the_directory(acl_dumps: Path, probe: Probe, tmp_path: Path) -> None:  # noqa: F811
+def test_links_are_not_followed_out_of_the_directory(acl_dumps: Path, probe: Probe, tmp_path: Path) -> None:
     shutil.copytree(acl_dumps / "output", tmp_path / "d")
     (tmp_path / "d" / "loop").symlink_to(tmp_path / "d")
     assert probe("convert", tmp_path / "d", "-o", tmp_path / "o") == 0

@@ -17,7 +17,9 @@ UNITS = {
 
 
 def told(data: bytes, **dumps: list[str]) -> list[str]:
-    return list(sentences(report_of(memoryview(data)), {"45": [], **{key[1:]: names for key, names in dumps.items()}}))
+    return list(
+        sentences(report_of(memoryview(data)), {"45": [], **{key[1:]: names for key, names in dumps.items()}})
+    )
 
 
 @pytest.mark.parametrize(("unit", "name"), list(enumerate(["DHA Atomic Add", "L2 Atomic Add", "AI Core"])))

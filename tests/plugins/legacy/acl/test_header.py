@@ -60,7 +60,14 @@ def test_sections_lie_in_the_order_of_the_format_not_of_the_header(tmp_path: Pat
 
 
 def test_unknown_fields_of_every_kind_are_skipped() -> None:
-    more = acl.entry(99, 7) + acl.entry(98, b"x") + acl.varint(97 * 8 + 1) + b"8bytes!!" + acl.varint(96 * 8 + 5) + b"four"
+    more = (
+        acl.entry(99, 7)
+        + acl.entry(98, b"x")
+        + acl.varint(97 * 8 + 1)
+        + b"8bytes!!"
+        + acl.varint(96 * 8 + 5)
+        + b"four"
+    )
     header = parse_header(section(4, acl.entry(5, 4), more) + more, 0)
     assert [s.size for s in header.sections] == [4]
 
@@ -74,8 +81,14 @@ HOSTILE = {
     "nothing": (b"", "has no header"),
     "a cut length": (b"\x04\0\0", "has no header"),
     "no header": (bytes(8) + b"abc", "has no header"),
-    "a header beyond the file": (struct.pack("<Q", 100) + b"abc", "promises a header of 100 bytes and holds 3"),
-    "a header of 2**63": (struct.pack("<Q", 1 << 63) + b"abc", "promises a header of 9223372036854775808 bytes"),
+    "a header beyond the file": (
+        struct.pack("<Q", 100) + b"abc",
+        "promises a header of 100 bytes and holds 3",
+    ),
+    "a header of 2**63": (
+        struct.pack("<Q", 1 << 63) + b"abc",
+        "promises a header of 9223372036854775808 bytes",
+    ),
     "a header of -1": (struct.pack("<q", -1) + b"abc", "promises a header of 18446744073709551615 bytes"),
     "a header that is too large": (
         struct.pack("<Q", (16 << 20) + 1) + bytes((16 << 20) + 1),
@@ -85,7 +98,10 @@ HOSTILE = {
     "a number without end": (with_length(b"\xff" * 8), "ends within a number"),
     "a number of 11 bytes": (with_length(b"\x08" + b"\xff" * 11), "a number of more than 64 bits"),
     "a number of 70 bits": (with_length(b"\x10" + b"\xff" * 9 + b"\x7f"), "a number of more than 64 bits"),
-    "a field that is too long": (with_length(acl.varint(8 * 4 + 2) + acl.varint(99) + b"a"), "field 4 is longer"),
+    "a field that is too long": (
+        with_length(acl.varint(8 * 4 + 2) + acl.varint(99) + b"a"),
+        "field 4 is longer",
+    ),
     "a field of 2**63 bytes": (with_length(acl.varint(8 * 4 + 2) + acl.varint(1 << 63)), "field 4 is longer"),
     "a field of -1 bytes": (with_length(acl.varint(8 * 4 + 2) + acl.varint(-1)), "field 4 is longer"),
     "a cut number of 8 bytes": (with_length(acl.varint(8 * 4 + 1) + b"1234567"), "field 4 is longer"),
@@ -146,14 +162,18 @@ def test_messages_nested_deeply_are_not_followed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("size", HUGE)
 def test_sizes_beyond_the_file(tmp_path: Path, size: int) -> None:
     content = acl.dump(
-        acl.tensor("input", b"abcd", 3, 2, (4,)), acl.tensor("input", b"", 3, 2, (4,), size=size), acl.tensor("output", b"x")
+        acl.tensor("input", b"abcd", 3, 2, (4,)),
+        acl.tensor("input", b"", 3, 2, (4,), size=size),
+        acl.tensor("output", b"x"),
     )
     dump = Dump(acl.write(tmp_path / "a", content))
     assert dump.problem.startswith("is cut off: its header promises")
     whole, cut, after = dump.header.sections
     assert dump.array(whole, "host").array.tobytes() == b"abcd"
     for part in (cut, after):
-        with pytest.raises(DamagedDump, match=f"ends before the {part.size} bytes of {part.side} {part.index}"):
+        with pytest.raises(
+            DamagedDump, match=f"ends before the {part.size} bytes of {part.side} {part.index}"
+        ):
             dump.array(part, "host")
 
 
@@ -174,8 +194,16 @@ def test_shapes_that_the_bytes_do_not_have(
 
 @pytest.mark.parametrize("host", [*((size,) for size in HUGE), (1,) * 60, (0, 1 << 63)], ids=str)
 def test_shapes_of_the_program_that_none_has(tmp_path: Path, host: tuple[int, ...]) -> None:
-    for layout, shape in ((2, (4,)), (3, (1, 1, 1, 1, 4)), (29, (1, 1, 1, 4)), (4, (1, 1, 1, 4)), (32, (1, 1, 1, 1, 1, 4))):
-        dump = Dump(acl.write(tmp_path / "a", acl.dump(acl.tensor("input", b"12345678", 5, layout, shape, host))))
+    for layout, shape in (
+        (2, (4,)),
+        (3, (1, 1, 1, 1, 4)),
+        (29, (1, 1, 1, 4)),
+        (4, (1, 1, 1, 4)),
+        (32, (1, 1, 1, 1, 1, 4)),
+    ):
+        dump = Dump(
+            acl.write(tmp_path / "a", acl.dump(acl.tensor("input", b"12345678", 5, layout, shape, host)))
+        )
         placed = dump.array(dump.header.sections[0], "host")
         assert placed.array.shape == shape and placed.array.tobytes() == b"12345678"
 
@@ -192,7 +220,9 @@ def test_unknown_data_types_and_layouts(tmp_path: Path, number: int) -> None:
     dump = Dump(acl.write(tmp_path / "a", acl.dump(acl.tensor("input", b"1234", number, 2, (2,), (2,)))))
     placed = dump.array(dump.header.sections[0], "host")
     assert placed.array.tobytes() == b"1234" and placed.note == f"its data type {number} is not known"
-    dump = Dump(acl.write(tmp_path / "a", acl.dump(acl.tensor("input", b"1234", 3, number + 300, (4,), (2, 2)))))
+    dump = Dump(
+        acl.write(tmp_path / "a", acl.dump(acl.tensor("input", b"1234", 3, number + 300, (4,), (2, 2))))
+    )
     placed = dump.array(dump.header.sections[0], "host")
     assert placed.array.tolist() == list(b"1234") and "unknown layout" in placed.note
 
@@ -265,7 +295,7 @@ def test_names_of_files(name: str, parts: tuple[str, ...] | None) -> None:
     assert parts_of(name) == parts
 
 
-def test_the_dumps_of_another_encoder(acl_dumps: Path) -> None:  # noqa: F811
+def test_the_dumps_of_another_encoder(acl_dumps: Path) -> None:
     paths = [path for path in (acl_dumps / "output").rglob("*") if path.is_file()]
     assert len(paths) == 8
     for path in paths:

@@ -34,7 +34,14 @@ def numbered(*shape: int) -> Any:
 
 
 @settings(max_examples=30, deadline=None)
-@given(n=SIZES, c=st.integers(1, 20), h=SIZES, w=SIZES, block=st.sampled_from([4, 16]), order=st.sampled_from([*ORDERS]))
+@given(
+    n=SIZES,
+    c=st.integers(1, 20),
+    h=SIZES,
+    w=SIZES,
+    block=st.sampled_from([4, 16]),
+    order=st.sampled_from([*ORDERS]),
+)
 def test_blocks_of_channels(
     tmp_path_factory: pytest.TempPathFactory, n: int, c: int, h: int, w: int, block: int, order: str
 ) -> None:
@@ -58,7 +65,12 @@ def test_blocks_of_channels_with_depth(
 
 
 @settings(max_examples=30, deadline=None)
-@given(lead=st.lists(st.integers(1, 3), max_size=3), h=st.integers(1, 40), w=st.integers(1, 40), wide=st.sampled_from([16, 32]))
+@given(
+    lead=st.lists(st.integers(1, 3), max_size=3),
+    h=st.integers(1, 40),
+    w=st.integers(1, 40),
+    wide=st.sampled_from([16, 32]),
+)
 def test_tiles_of_matrices(
     tmp_path_factory: pytest.TempPathFactory, lead: list[int], h: int, w: int, wide: int
 ) -> None:
@@ -79,7 +91,9 @@ def test_weights_of_a_convolution(
     tmp_path_factory: pytest.TempPathFactory, n: int, c: int, h: int, w: int
 ) -> None:
     values = numbered(n, c, h, w)
-    placed = read(tmp_path_factory.mktemp("d"), acl.weights(values, 16, 16), 4, host=values.shape, host_layout=0)
+    placed = read(
+        tmp_path_factory.mktemp("d"), acl.weights(values, 16, 16), 4, host=values.shape, host_layout=0
+    )
     assert (placed.layout, placed.note) == ("NCHW", "") and np.array_equal(placed.array, values)
 
 
@@ -93,7 +107,12 @@ def test_without_a_recorded_layout_the_shapes_decide(tmp_path: Path) -> None:
     assert read(tmp_path, device, 3, host=(2, 5, 3, 4), host_layout=1).layout == "NCHW", "the shape disagrees"
     square = read(tmp_path, acl.five_dimensions(numbered(2, 3, 3, 3), 16), 3, host=(2, 3, 3, 3))
     assert square.layout == "NCHW"
-    assert read(tmp_path, acl.five_dimensions(numbered(2, 3, 3, 3), 16), 3, host=(2, 3, 3, 3), host_layout=1).layout == "NHWC"
+    assert (
+        read(
+            tmp_path, acl.five_dimensions(numbered(2, 3, 3, 3), 16), 3, host=(2, 3, 3, 3), host_layout=1
+        ).layout
+        == "NHWC"
+    )
 
 
 def test_channels_of_a_vector(tmp_path: Path) -> None:

@@ -53,7 +53,9 @@ def in_the_header(data: bytes, random_: random.Random) -> bytes:
     return struct.pack("<Q", len(header)) + header + data[8 + length :]
 
 
-def mutate(acl_root: Path, text_root: Path, room: Path, probe: Probe, seeds: range) -> Counter[tuple[str, int]]:
+def mutate(
+    acl_root: Path, text_root: Path, room: Path, probe: Probe, seeds: range
+) -> Counter[tuple[str, int]]:
     """Use a mutated file for each seed, and return how often each command ended with each code."""
     sources = sorted(path for path in (acl_root / "output").rglob("*") if path.is_file())
     arrays = sorted((acl_root / "expected").glob("*.npy"))
@@ -65,7 +67,10 @@ def mutate(acl_root: Path, text_root: Path, room: Path, probe: Probe, seeds: ran
         sound = random_.choice(sources)
         match seed % 4:
             case 0 | 1:
-                path = acl.write(room / "d" / sound.name, random_.choice([changed, in_the_header])(sound.read_bytes(), random_))
+                path = acl.write(
+                    room / "d" / sound.name,
+                    random_.choice([changed, in_the_header])(sound.read_bytes(), random_),
+                )
                 commands = [
                     ("convert", room / "d", "-o", room / "o", "--layout", random_.choice(LAYOUTS)),
                     ("parse", "vc", "-m", room / "d", "-g", sound.parent, "-out", room / "v"),
@@ -82,7 +87,9 @@ def mutate(acl_root: Path, text_root: Path, room: Path, probe: Probe, seeds: ran
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 code = probe(*command)
-            assert code in (0, 2, 3) and "Traceback" not in probe.err, f"seed {seed}, {command}, {code}\n{probe.err}"
+            assert code in (0, 2, 3) and "Traceback" not in probe.err, (
+                f"seed {seed}, {command}, {code}\n{probe.err}"
+            )
             assert code == 0 or "error: " in probe.err or "warning: " in probe.err, f"seed {seed}, {command}"
             assert not list(room.rglob("*.part")), f"seed {seed}: a part of a file is left"
             found[" ".join(map(str, command[: 1 + (command[0] == "parse")])), code] += 1
@@ -90,7 +97,7 @@ def mutate(acl_root: Path, text_root: Path, room: Path, probe: Probe, seeds: ran
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(2000, marks=pytest.mark.slow)])
-def test_mutated_files(acl_dumps: Path, dumps: Path, tmp_path: Path, probe: Probe, count: int) -> None:  # noqa: F811
+def test_mutated_files(acl_dumps: Path, dumps: Path, tmp_path: Path, probe: Probe, count: int) -> None:
     tracemalloc.start()
     try:
         found = mutate(acl_dumps, dumps, tmp_path / "room", probe, range(count))
@@ -98,5 +105,7 @@ def test_mutated_files(acl_dumps: Path, dumps: Path, tmp_path: Path, probe: Prob
     finally:
         tracemalloc.stop()
     assert peak < MOST_MEMORY, f"{peak >> 20} MiB"
-    assert {("convert", 0), ("convert", 2), ("parse pk", 0), ("parse pt", 0), ("parse pt", 2)} <= set(found), found
+    assert {("convert", 0), ("convert", 2), ("parse pk", 0), ("parse pt", 0), ("parse pt", 2)} <= set(
+        found
+    ), found
     assert ("convert", 3) in found or count < 1000, found

@@ -20,14 +20,14 @@ BOX = re.compile(r"[╭╮╰╯│┃┏┓┗┛┡┩└┘├┤┬┴┳╇
 
 
 @pytest.fixture
-def old(dumps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:  # noqa: F811
+def old(dumps: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory with the dumps of the recorded session, in which commands may write."""
     shutil.copytree(dumps / "ptdbg23_conv_api_stack", tmp_path / "ptdbg23_conv_api_stack")
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
-def session(dumps: Path) -> tuple[list[list[str]], str]:  # noqa: F811
+def session(dumps: Path) -> tuple[list[list[str]], str]:
     """Return the commands of the session that the old tool ran, and what it printed, without its boxes."""
     folder = dumps / "parse_output"
     commands = (folder / "v40_parse_tool_session_commands.txt").read_text().splitlines()
@@ -40,7 +40,7 @@ def words(text: str) -> str:
     return " ".join(BOX.sub(" ", rounded).split())
 
 
-def test_the_session_of_the_old_tool(dumps: Path, old: Path, probe: Probe) -> None:  # noqa: F811
+def test_the_session_of_the_old_tool(dumps: Path, old: Path, probe: Probe) -> None:
     """Each command prints what the tool printed, apart from boxes and the last digits of cosine and means."""
     commands, printed = session(dumps)
     pk, pt, cn, missing, run = commands
@@ -62,7 +62,7 @@ def test_the_session_of_the_old_tool(dumps: Path, old: Path, probe: Probe) -> No
     assert probe("parse", *run) == 2 and "hi" not in probe.out, "no other program is run"
 
 
-def test_pk_is_the_same_as_parse(dumps: Path, probe: Probe, runs: Any) -> None:  # noqa: F811
+def test_pk_is_the_same_as_parse(dumps: Path, probe: Probe, runs: Any) -> None:
     today = runs("stat_L1_datamap") / "npu_dump" / "step0" / "rank" / "dump.json"
     for file, prefix in ((dumps / f"{RANK.format('bench')}.pkl", "Torch_relu"), (today, "Torch.")):
         assert probe("parse", file, "-n", prefix) == 0 and (expected := probe.out)
@@ -103,7 +103,10 @@ def test_tensors_of_every_kind(old: Path, probe: Probe, array: Any, lines: int) 
 
 def test_tensors_of_a_run_of_today(probe: Probe, runs: Any, tmp_path: Path) -> None:
     """Files of any format are read by the reader of their run."""
-    sides = [shutil.copytree(runs("tensor_L1_datamap") / side, tmp_path / side) for side in ("npu_dump", "bench_dump")]
+    sides = [
+        shutil.copytree(runs("tensor_L1_datamap") / side, tmp_path / side)
+        for side in ("npu_dump", "bench_dump")
+    ]
     files = [next(iter(sorted(side.rglob("*.pt")))) for side in sides]
     assert probe("parse", "pt", "-n", files[0]) == 0, probe.err
     assert "[Shape: (" in probe.out and files[0].with_name(f"{files[0].name}.txt").is_file()
@@ -134,11 +137,17 @@ def test_a_shorter_tensor_ends_with_zeros(old: Path, probe: Probe) -> None:
     np.save("g.npy", np.ones(3, np.float32))
     assert probe("parse", "cn", "-m", "m.npy", "-g", "g.npy") == 0
     assert "The shapes [2, 2] and [3] differ" in probe.err
-    assert "NumCnt:   4" in probe.out and "ErrorPer: 0.25 " in probe.out and "3      1.0   0.0    1.0" in probe.out
+    assert (
+        "NumCnt:   4" in probe.out
+        and "ErrorPer: 0.25 " in probe.out
+        and "3      1.0   0.0    1.0" in probe.out
+    )
     assert float(re.findall(r"CosSim: +(\S+)", probe.out)[0]) == pytest.approx(3 / np.sqrt(12))
 
 
-def test_large_tensors_are_compared_in_blocks(old: Path, probe: Probe, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_tensors_are_compared_in_blocks(
+    old: Path, probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from probe_legacy.parse import elements
 
     random = np.random.default_rng(0)
@@ -168,7 +177,7 @@ def test_texts_and_objects_are_refused(old: Path, probe: Probe) -> None:
     assert probe("parse", "pt", "-n", "c.pt") == 2 and "no dump.json" in probe.err
 
 
-def test_dc_converts_in_the_layout_of_the_device(acl_dumps: Path, old: Path, probe: Probe) -> None:  # noqa: F811
+def test_dc_converts_in_the_layout_of_the_device(acl_dumps: Path, old: Path, probe: Probe) -> None:
     name = "TransData.trans_TransData_3.37.0.1675157077169473"
     file = next((acl_dumps / "output").rglob(name))
     assert probe("parse", "dc", "-n", file) == 0, probe.err
@@ -179,8 +188,10 @@ def test_dc_converts_in_the_layout_of_the_device(acl_dumps: Path, old: Path, pro
     assert np.load(old / "other" / written.name).shape == (1, 3, 2, 2)
 
 
-def test_cad_sorts_by_operator_and_time(acl_dumps: Path, old: Path, probe: Probe) -> None:  # noqa: F811
-    acl.write(old / "d" / "Add.NoStream.45.1675157077183551", acl.dump(acl.tensor("input", b"abcd", 3, 2, (4,))))
+def test_cad_sorts_by_operator_and_time(acl_dumps: Path, old: Path, probe: Probe) -> None:
+    acl.write(
+        old / "d" / "Add.NoStream.45.1675157077183551", acl.dump(acl.tensor("input", b"abcd", 3, 2, (4,)))
+    )
     shutil.copytree(acl_dumps / "output", old / "d" / "o")
     assert probe("parse", "cad", "-m", "d") == 0, probe.err
     found = sorted((old / "parse_data" / "acl_batch_convert").rglob("*.npy"))

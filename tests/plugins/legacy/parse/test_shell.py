@@ -131,7 +131,12 @@ def test_completion(line: str, offered: set[str], tmp_path: Path, monkeypatch: p
 
 
 def test_completion_in_a_terminal(tmp_path: Path) -> None:
-    environment = {**os.environ, "_PROBE_COMPLETE": "bash_complete", "COMP_WORDS": "probe parse c", "COMP_CWORD": "2"}
+    environment = {
+        **os.environ,
+        "_PROBE_COMPLETE": "bash_complete",
+        "COMP_WORDS": "probe parse c",
+        "COMP_CWORD": "2",
+    }
     done = subprocess.run(
         [sys.executable, "-m", "probe_core.cli"], env=environment, capture_output=True, text=True, check=True
     )
