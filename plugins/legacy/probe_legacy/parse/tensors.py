@@ -31,11 +31,12 @@ def load(path: Path, manager: Manager) -> Array:
         UserError: It cannot be read, or holds no numbers.
     """
     try:
-        if path.suffix == ".npy":
+        record = next((file for name in RECORD_FILES if (file := path.parent.parent / name).is_file()), None)
+        if path.suffix == ".npy" and (path.exists() or record is None):
             check_regular(path)
             array = load_npy(path)
-        else:
-            array = _of_run(path, manager)
+        else:  # of another format, or in the packed file of a run
+            array = _of_run(path, record, manager)
     except (OSError, UnreadableTensor) as error:
         reason = getattr(error, "strerror", None) or error
         raise UserError(
@@ -46,9 +47,8 @@ def load(path: Path, manager: Manager) -> Array:
     return array.astype(np.float32) if array.dtype.kind == "V" else array
 
 
-def _of_run(path: Path, manager: Manager) -> Array:
-    """Return the tensor in a file below a run, read by the reader of the run."""
-    record = next((file for name in RECORD_FILES if (file := path.parent.parent / name).is_file()), None)
+def _of_run(path: Path, record: Path | None, manager: Manager) -> Array:
+    """Return the tensor that a run lists under a file's name, read by the reader of the run."""
     if record is None:
         raise UserError(
             f"{path} is no .npy file, and there is no dump.json in the directory above it.",
