@@ -13,6 +13,7 @@ from support.probe import Probe
 from support.runs import acl_dumps as acl
 from support.runs.acl_dumps import acl_dumps  # noqa: F401
 from support.runs.older_dumps import dumps  # noqa: F401
+from support.runs.packed import write_packed
 from support.runs.recorded import write_tensor_run
 
 RANK = "ptdbg23_conv_api_stack/{0}/ptdbg_dump_v2.3/rank0/api_stack_{0}_dump"
@@ -115,6 +116,20 @@ def test_tensors_of_a_run_of_today(probe: Probe, runs: Any, tmp_path: Path) -> N
     run = write_tensor_run(tmp_path / "ms", {"Cell.a.ReLU.forward.0": ([np.arange(4.0)], [np.ones(4)])})
     tensor = next((Path(run).parent if Path(run).is_file() else Path(run)).rglob("*input.0.npy"))
     assert probe("parse", "pt", "-n", tensor) == 0 and "0.0 1.0 2.0 3.0" in probe.out
+
+
+def test_tensors_in_a_packed_file_of_a_run(probe: Probe, tmp_path: Path) -> None:
+    run = write_tensor_run(tmp_path, {"Cell.a.ReLU.forward.0": ([np.arange(4.0)], [np.ones(4)])})
+    folder = next(tmp_path.rglob("*.npy")).parent
+    files = {path: np.load(path) for path in folder.glob("*.npy")}
+    write_packed(folder, {path.stem: array for path, array in files.items()})
+    for path in files:
+        path.unlink()
+    assert run and len(files) == 2
+    tensor = next(path for path in files if ".input." in path.name)
+    assert probe("parse", "pt", "-n", tensor, "--no-text") == 0, probe.err
+    assert "0.0 1.0 2.0 3.0" in probe.out
+    assert probe("parse", "pt", "-n", folder / "none.npy") == 2 and "lists no tensor none.npy" in probe.err
 
 
 def test_errors_count_as_the_options_say(old: Path, probe: Probe) -> None:
