@@ -67,12 +67,11 @@ def run_conversion(dumps: Sequence[Found], output: Path, layout: str, overwrite:
         result = converted(dumps, output, stamp, layout, place)
     for sentence in result.explained:
         console.show(sentence)
-    for problem in result.problems[:TOLD]:
+    problems = [*result.problems, *result.notes]
+    for problem in problems[:TOLD]:
         console.warn(problem)
-    if len(result.problems) > TOLD:
-        console.warn(
-            f"{len(result.problems) - TOLD} more problems are not shown; mend or remove those files."
-        )
+    if len(problems) > TOLD:
+        console.warn(f"{len(problems) - TOLD} more problems are not shown; mend or remove those files.")
     console.show(f"  wrote {result.files} file(s) of {result.dumps} dump(s) to {output}")
     if result.kept:
         console.show(f"  {result.kept} array(s) are not in the wanted shape; the column Message says why")

@@ -49,6 +49,7 @@ class Result:
         files: The number of files that were written, without the table.
         kept: The number of arrays that are not in the wanted shape, for a reason in the table.
         problems: A sentence on each dump that could not be converted as a whole.
+        notes: A sentence on each dump that was converted as a whole and has more bytes than it should.
         explained: Sentences on overflows, each with the name of its dump.
         table: The table.
     """
@@ -57,6 +58,7 @@ class Result:
     files: int = 0
     kept: int = 0
     problems: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     explained: list[str] = field(default_factory=list)
     table: Path | None = None
 
@@ -128,7 +130,8 @@ def convert(
             for cells in _write_sections(dump, found, out / place(found), layout, result):
                 writer.writerow([neutralise(cell) for cell in cells])
             if dump.problem:
-                result.problems.append(f"{found.path} {dump.problem}.")
+                told = result.problems if dump.is_cut else result.notes
+                told.append(f"{found.path} {dump.problem}.")
         if not result.dumps:
             raise UserError(
                 f"No dump could be read; the first problem: {result.problems[0]}",

@@ -71,6 +71,11 @@ class Dump:
             raise DamagedDump("has a header without inputs and outputs")
 
     @property
+    def is_cut(self) -> bool:
+        """True if the file is shorter than its header promises."""
+        return self.header.size < self.header.end
+
+    @property
     def is_debug(self) -> bool:
         """True for a report of overflows."""
         return self.path.name.startswith(DEBUG_START) or self.header.name == DEBUG_NAME

@@ -152,6 +152,13 @@ def test_damaged_dumps_are_named_and_the_others_converted(probe: Probe, tmp_path
     assert messages["output.0"]["File"] == "" and "ends before" in messages["output.0"]["Message"]
 
 
+def test_more_bytes_than_promised_lose_nothing(probe: Probe, tmp_path: Path) -> None:
+    path = acl.write(tmp_path / acl.NAME, acl.dump(acl.tensor("input", b"abcd", 3, 2, (4,))) + b"new")
+    assert probe("convert", path, "-o", tmp_path / "o") == 0
+    assert "has 3 bytes more than its header promises." in probe.err
+    assert np.load(tmp_path / "o" / f"{acl.NAME}.input.0.npy").tobytes() == b"abcd"
+
+
 def test_many_problems_are_counted(probe: Probe, tmp_path: Path) -> None:
     acl.write(tmp_path / "d" / "Add.Good.1.0.11", acl.dump(acl.tensor("input", b"", 3, 2, (0,))))
     for number in range(30):
