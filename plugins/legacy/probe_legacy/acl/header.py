@@ -22,6 +22,8 @@ MOST_DIMENSIONS = 64
 LONGEST_NAME = 1000
 LENGTH = 8
 """Number of bytes of the header's length."""
+SMALL_DEVICE = b"ZZZZ"
+"""The beginning of another format, which has no header of this kind."""
 
 INPUT, OUTPUT, BUFFER, SPACE = "input", "output", "buffer", "space"
 SIDES = (INPUT, OUTPUT, BUFFER, SPACE)
@@ -105,6 +107,8 @@ def read_header(path: Path) -> Header:
         file.seek(0)
         start = file.read(LENGTH)
         length = int.from_bytes(start, "little")
+        if start.startswith(SMALL_DEVICE):
+            raise DamagedDump("begins with 0x5a5a5a5a, as dumps of small devices do, which are not read")
         if len(start) < LENGTH or not length:
             raise DamagedDump("has no header")
         if length > size - LENGTH:

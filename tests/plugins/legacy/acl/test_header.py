@@ -81,6 +81,10 @@ HOSTILE = {
     "nothing": (b"", "has no header"),
     "a cut length": (b"\x04\0\0", "has no header"),
     "no header": (bytes(8) + b"abc", "has no header"),
+    "the format of small devices": (
+        b"ZZZZ" + bytes(60),
+        "begins with 0x5a5a5a5a, as dumps of small devices do",
+    ),
     "a header beyond the file": (
         struct.pack("<Q", 100) + b"abc",
         "promises a header of 100 bytes and holds 3",
