@@ -37,7 +37,7 @@ DATA = DOCS.parent / "tests" / "data"
 HEAD = "<!-- Made by docs/make_reference.py; change the code, or that file, and run it again. -->\n"
 OURS = {
     "core", "matching", "precheck", "diagnosis", "pytorch", "mindspore", "metrics", "reporters", "page",
-    "explain",
+    "explain", "legacy",
 }  # fmt: skip
 
 PRECHECK = {
@@ -120,6 +120,11 @@ def commands(manager: Manager) -> list[str]:
             terminal_width=110, max_content_width=110,
         )  # fmt: skip
         lines += [f"### {title}", "", "```text", command.get_help(context), "```", ""]
+        for part, below in (
+            sorted(command.commands.items()) if name and isinstance(command, click.Group) else ()
+        ):
+            inner = click.Context(below, context, part, terminal_width=110, max_content_width=110)
+            lines += [f"#### {title} {part}", "", "```text", below.get_help(inner), "```", ""]
     lines += ["## Exit codes", "", "| code | meaning |", "|---|---|"]
     return [*lines, *(f"| {code} | {meaning} |" for code, meaning in EXIT_CODES.items()), ""]
 

@@ -28,6 +28,10 @@ def room(runs: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
         file.extractall(room, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     with tarfile.open(DATA / "legacy.tar.xz") as file:
         file.extractall(room, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    with tarfile.open(DATA / "acl.tar.xz") as file:
+        file.extractall(room, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    for name in ("acl_dump", "acl_dump_again"):
+        (room / name).symlink_to(room / "acl_synthetic" / "output")
     for name in ("npu", "bench"):
         (room / name).symlink_to(room / "legacy" / "ptdbg23_conv_all" / name)
     for name in ("ms_new", "ms_old", "ms_run"):

@@ -10,11 +10,13 @@ import resource
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support import DATA
 from support.faults.full_disk import ERRORS, full_disk, nothing_unraisable
 from support.runs.details_csv import output, row, write
 from support.runs.recorded import forward, tensor, write_run, write_tensor_run
@@ -70,6 +72,12 @@ def judged(home: Path) -> list[Any]:
     return ["api_precision_compare", "-npu", sides[0], "-gpu", sides[1]]
 
 
+def converted(home: Path) -> list[Any]:
+    with tarfile.open(DATA / "acl.tar.xz") as file:
+        file.extractall(home, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    return ["convert", home / "acl_synthetic" / "output"]
+
+
 COMMANDS: dict[str, Command] = {
     "xlsx": ranks(1),
     "csv": ranks(1, "--format", "csv"),
@@ -83,13 +91,18 @@ COMMANDS: dict[str, Command] = {
     "merged as csv": merged("csv"),
     "merged as jsonl": merged("jsonl"),
     "judged details": judged,
+    "converted dumps": converted,
 }
 
 
 @pytest.fixture(autouse=True)
 def _one_second(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give the result files the same names in each run of a command."""
-    for module in ("probe_core.library", "probe_precheck.cli.api_precision_compare"):
+    for module in (
+        "probe_core.library",
+        "probe_precheck.cli.api_precision_compare",
+        "probe_legacy.convert_command",
+    ):
         monkeypatch.setattr(f"{module}.time_stamp", lambda: STAMP)
 
 

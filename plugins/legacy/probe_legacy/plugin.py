@@ -57,11 +57,14 @@ def probe_answers() -> list[AnswerSpec]:
 
 @hookimpl
 def probe_commands() -> list[CommandSpec]:
-    """Return the command ``parse``."""
+    """Return the commands ``parse`` and ``convert``."""
     return [
         CommandSpec(
-            "parse", "Print statistics and call stacks of one dump.", "probe_legacy.parse_command:parse"
-        )
+            "parse", "Print statistics and call stacks of one dump.", "probe_legacy.parse.group:parse"
+        ),
+        CommandSpec(
+            "convert", "Convert ACL dumps of an NPU to .npy files.", "probe_legacy.convert_command:convert"
+        ),
     ]
 
 

@@ -38,7 +38,7 @@ LARGEST_CONFIG = 1 << 20
     default=DEFAULT_OUTPUT, type=click.Path(path_type=Path),
     help="Directory of the merged result; created if absent.  [default: ./output]")  # fmt: skip
 @option("--config", also=["-config", "--config_path"], type=click.Path(path_type=Path),
-    help="YAML file with the lists api (of APIs; required) and compare_index (of metrics; default: all).")  # fmt: skip
+    help="YAML file with the list api, and the list compare_index of metrics (default: all).")  # fmt: skip
 @option("--format", "format_", type=click.Choice(("xlsx", "csv", "jsonl")), default="xlsx", show_default=True,
     help="One workbook, or a file for each metric.")  # fmt: skip
 @click.pass_context

@@ -1,0 +1,200 @@
+"""Layouts of the device, turned back into the shapes of the program without their padding.
+
+The device stores channels in blocks of C0, and matrices in tiles. The last block is filled up with zeros. The
+header has the shape in the program, but its layout only for some outputs; otherwise the shapes decide: the
+first of NCHW, NHWC, HWCN and CHWN that agrees with both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib import resources
+from math import prod
+from typing import NamedTuple
+
+from probe_legacy.acl.data_types import Array
+
+PLAIN = ("NCHW", "NHWC", "HWCN", "CHWN")
+PLAIN_3D = ("NCDHW", "NDHWC", "DHWCN", "DHWNC")
+"""Layouts of the program for four and for five dimensions, the more frequent first."""
+OTHERS = ("ND", "NC", "CN", "NCL")
+"""Further layouts of the device without padding."""
+HOST, DEVICE = "host", "device"
+
+
+class Placed(NamedTuple):
+    """Values in a layout.
+
+    Attributes:
+        array: The values.
+        layout: The name of the layout; that of the device if ``note`` says why it stayed.
+        note: The reason why the layout of the device stayed; empty if it did not have to.
+    """
+
+    array: Array
+    layout: str
+    note: str = ""
+
+
+class Shapes(NamedTuple):
+    """The shape of a tensor in the program, as far as the header has it.
+
+    Attributes:
+        shape: The shape; None if not recorded.
+        layout: The name of its layout; empty if not recorded.
+        groups: The number of groups of a convolution's weights.
+    """
+
+    shape: tuple[int, ...] | None
+    layout: str = ""
+    groups: int = 0
+
+
+@lru_cache(maxsize=512)
+def format_name(number: int) -> str:
+    """Return the name of a layout by its number."""
+    return _formats().get(number, f"unknown layout {number}")
+
+
+@lru_cache(maxsize=1)
+def _formats() -> dict[int, str]:
+    import yaml
+
+    names: dict[int, str] = yaml.safe_load(
+        resources.files(__package__).joinpath("formats.yaml").read_text("utf-8")
+    )
+    return names
+
+
+def place(array: Array, layout: str, host: Shapes, wanted: str = HOST) -> Placed:
+    """Return values in the wanted layout.
+
+    Args:
+        array: The values in the shape of the device.
+        layout: The layout of the device.
+        host: The shape in the program.
+        wanted: ``host``, ``device``, ``ND`` (as the program had it) or one of ``PLAIN``.
+    """
+    if wanted in (DEVICE, layout):
+        return Placed(array, layout)
+    if host.shape is None:
+        is_plain = layout in (*PLAIN, *PLAIN_3D, *OTHERS)
+        placed = Placed(array, layout, "" if is_plain else "the header has no shape of the program")
+    elif layout in _BLOCKED:
+        placed = _BLOCKED[layout](array, layout, host)
+    else:
+        placed = _plain(array, layout, host)
+    if placed.note or wanted in (HOST, "ND", placed.layout):
+        return placed
+    if sorted(placed.layout) != sorted(wanted):
+        return placed._replace(note=f"{placed.layout} cannot be turned into {wanted}")
+    return Placed(_permuted(placed.array, placed.layout, wanted), wanted)
+
+
+def _plain(array: Array, layout: str, host: Shapes) -> Placed:
+    shape = host.shape
+    if array.shape == shape:
+        return Placed(array, layout)
+    if sorted(layout) == sorted(host.layout) and len(layout) == array.ndim:
+        turned = _permuted(array, layout, host.layout)
+        if turned.shape == shape:
+            return Placed(turned, host.layout)
+    if layout == "ND" and shape is not None and prod(shape) == array.size:
+        return Placed(array.reshape(shape), layout)
+    return _kept(array, layout, host)
+
+
+def _kept(array: Array, layout: str, host: Shapes) -> Placed:
+    return Placed(
+        array,
+        layout,
+        f"the shape {list(array.shape)} in {layout} does not agree with {list(host.shape or ())}",
+    )
+
+
+def _permuted(array: Array, have: str, want: str) -> Array:
+    turned: Array = array.transpose([have.index(letter) for letter in want])
+    return turned
+
+
+def _sizes(host: Shapes, known: tuple[str, ...]) -> Iterator[tuple[str, dict[str, int]]]:
+    """Yield the layouts that the program may have had, with the size of each dimension."""
+    shape = host.shape or ()
+    for layout in sorted(known, key=lambda name: name != host.layout):
+        if len(layout) == len(shape):
+            yield layout, dict(zip(layout, shape))
+
+
+def _fills(size: int, blocks: int, block: int) -> bool:
+    """Return True if ``size`` values need exactly so many blocks."""
+    return (blocks - 1) * block < size <= blocks * block or size == blocks == 0
+
+
+def _channels(array: Array, layout: str, host: Shapes) -> Placed:
+    """Join blocks of channels: N C1 H W C0, and N D C1 H W C0."""
+    inner, known = ("NHW", PLAIN) if layout.startswith("NC1") else ("NDHW", PLAIN_3D)
+    if array.ndim != len(inner) + 2 or host.shape is None:
+        return _kept(array, layout, host)
+    at = 1 if inner == "NHW" else 2
+    blocks, block = array.shape[at], array.shape[-1]
+    outer = [axis for axis in range(array.ndim - 1) if axis != at]
+    sizes = dict(zip(inner, (array.shape[axis] for axis in outer)))
+    joined = array.transpose(0, at, array.ndim - 1, *outer[1:]).reshape(
+        sizes["N"], blocks * block, *(sizes[letter] for letter in inner[1:])
+    )
+    base = known[0]
+    for found, wanted in _sizes(host, known):
+        if _fills(wanted["C"], blocks, block) and all(sizes[letter] == wanted[letter] for letter in inner):
+            return Placed(_permuted(joined[:, : wanted["C"]], base, found), found)
+    others = prod(sizes.values())
+    channels = prod(host.shape) // others if others else 0
+    if (
+        len(host.shape) < len(base)
+        and channels * others == prod(host.shape)
+        and _fills(channels, blocks, block)
+    ):
+        return Placed(joined[:, :channels].reshape(host.shape), "ND")
+    return _kept(array, layout, host)
+
+
+def _weights(array: Array, layout: str, host: Shapes) -> Placed:
+    """Join the tiles of a convolution's weights: C1 H W, N1, Ni, C0."""
+    if host.groups > 1:
+        return Placed(array, layout, f"it holds the weights of {host.groups} groups")
+    if array.ndim == 4:
+        rows, tiles, tile, block = array.shape
+        for found, wanted in _sizes(host, PLAIN):
+            around = wanted["H"] * wanted["W"]
+            blocks = rows // around if around else 0
+            fits = blocks * around == rows and _fills(wanted["C"], blocks, block)
+            if fits and _fills(wanted["N"], tiles, tile):
+                apart = array.reshape(blocks, wanted["H"], wanted["W"], tiles * tile, block)
+                joined = apart.transpose(3, 0, 4, 1, 2).reshape(
+                    tiles * tile, blocks * block, wanted["H"], wanted["W"]
+                )
+                return Placed(_permuted(joined[: wanted["N"], : wanted["C"]], "NCHW", found), found)
+    return _kept(array, layout, host)
+
+
+def _matrices(array: Array, layout: str, host: Shapes) -> Placed:
+    """Join the tiles of matrices: …, W1, H1, H0, W0."""
+    if array.ndim < 4 or not host.shape:
+        return _kept(array, layout, host)
+    *lead, across, down, high, wide = array.shape
+    *outer, height, width = host.shape if len(host.shape) > 1 else (1, *host.shape)
+    if prod(outer) != prod(lead) or not (_fills(height, down, high) and _fills(width, across, wide)):
+        return _kept(array, layout, host)
+    apart = array.reshape(prod(lead), across, down, high, wide).transpose(0, 2, 3, 1, 4)
+    joined = apart.reshape(prod(lead), down * high, across * wide)[:, :height, :width]
+    return Placed(joined.reshape(host.shape), host.layout or "ND")
+
+
+_BLOCKED = {
+    "NC1HWC0": _channels,
+    "NC1HWC0_C04": _channels,
+    "NDC1HWC0": _channels,
+    "FRACTAL_Z": _weights,
+    "FRACTAL_NZ": _matrices,
+}
+"""The layouts of the device that are turned back, with the function that does it."""

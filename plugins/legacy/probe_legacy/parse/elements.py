@@ -1,0 +1,95 @@
+"""Two tensors compared value by value, as the command ``cn`` of the old tool did."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from probe_legacy.parse.tensors import Array
+
+BLOCK = 1 << 20
+"""Number of values that are compared at a time."""
+Line = tuple[int, object, object, object]
+"""A line of a table: the number of the value, both values, the absolute difference."""
+
+
+@dataclass
+class Compared:
+    """The result of comparing two tensors.
+
+    Attributes:
+        total: The number of values.
+        all_close: True if no value is wrong.
+        cosine: The cosine similarity, as float32; NaN if a tensor is zero.
+        error_ratio: The share of wrong values.
+        wrong: The first wrong values.
+        first: The first values.
+    """
+
+    total: int = 0
+    all_close: bool = True
+    cosine: object = np.float32("nan")
+    error_ratio: float = 0.0
+    wrong: list[Line] = field(default_factory=list)
+    first: list[Line] = field(default_factory=list)
+
+
+def compare(left: Array, right: Array, absolute: float, relative: float, count: int) -> Compared:
+    """Return the differences of two tensors, whose values are taken as float32 (complex ones as complex64).
+
+    Args:
+        left: The tensor to judge.
+        right: The golden.
+        absolute: The absolute error that is accepted.
+        relative: The error relative to the golden that is accepted.
+        count: The number of values in a table.
+    """
+    result = Compared(total=max(left.size, right.size))
+    dtype = np.complex64 if "c" in (left.dtype.kind, right.dtype.kind) else np.float32
+    flat = left.reshape(-1), right.reshape(-1)
+    wrong, dot = 0, 0.0
+    squares = [0.0, 0.0]
+    with np.errstate(all="ignore"):
+        for begin in range(0, result.total, BLOCK):
+            one, two = (_block(array, begin, min(BLOCK, result.total - begin), dtype) for array in flat)
+            difference = np.abs(one - two)
+            is_close = (difference <= absolute + relative * np.abs(two)) | (one == two)
+            is_close &= np.isfinite(two) | (one == two)
+            (places,) = np.nonzero(~is_close)
+            wrong += len(places)
+            for place in places[: count - len(result.wrong)]:
+                result.wrong.append((begin + int(place), one[place], two[place], difference[place]))
+            if not begin:
+                result.first = [(n, one[n], two[n], difference[n]) for n in range(min(count, len(one)))]
+            wide = np.complex128 if dtype is np.complex64 else np.float64
+            one, two = one.astype(wide), two.astype(wide)
+            dot += float(np.vdot(two, one).real)
+            squares = [squares[0] + float(np.vdot(one, one).real), squares[1] + float(np.vdot(two, two).real)]
+        if result.total:
+            result.cosine = np.float32(
+                np.float64(dot) / np.sqrt(np.float64(squares[0])) / np.sqrt(squares[1])
+            )
+            result.error_ratio = wrong / result.total
+    result.all_close = not wrong
+    return result
+
+
+def _block(array: Array, begin: int, count: int, dtype: type) -> Array:
+    """Return ``count`` values from ``begin`` on, those behind the end as zeros."""
+    block: Array = np.zeros(count, dtype)
+    part = array[begin : begin + count]
+    block[: len(part)] = part
+    return block
+
+
+def lines_of(compared: Compared) -> Iterator[str]:
+    """Yield the lines of both tables."""
+    for title, rows in (("Error Item Table", compared.wrong), ("Top Item Table", compared.first)):
+        cells = [("Index", "Left", "Right", "Diff"), *(tuple(map(str, row)) for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*cells)]
+        yield title
+        for row in cells:
+            yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip()
+        yield ""
