@@ -14,11 +14,12 @@ import pytest
 pytest.importorskip("transformers")
 
 import torch
-from faults.cases import Case, Cause, Line
+from faults.cases import Case, Cause, Line, Program
 from faults.listed import CASES, chosen
 from faults.record import record
 from faults.score import Score, cause_of, first_lines, score
 from faults.truth import Recorded, distance, falsehoods
+from torch import nn
 
 FAULTS = [*(f"F{number:02}" for number in range(1, 28, 2)), *(f"T{number:02}" for number in range(1, 18, 2))]
 FAULTS += [
@@ -30,7 +31,10 @@ FAULTS += [
     "sound-state",
 ]
 CONTROLS = 21
-FROZEN = [f"W{number:02}" for number in range(1, 7)]
+PUT_ASIDE = {
+    "frozen": [f"W{number:02}" for number in range(1, 7)],
+    "held": [f"X{number:02}" for number in range(1, 7)],
+}
 
 
 @pytest.fixture(scope="module")
@@ -54,16 +58,55 @@ def test_the_list_is_complete() -> None:
         assert any((line.op, line.place, line.row, line.text)), "a line that any cause matches"
 
 
-def test_cases_put_aside_are_chosen_by_name_alone() -> None:
-    assert chosen([]) == list(CASES) and not {case.name for case in CASES} & set(FROZEN)
-    assert [case.name for case in chosen(["frozen"])] == FROZEN
-    assert [case.name for case in chosen(["W02", "F01"])] == ["F01", "W02"]
-    with pytest.raises(SystemExit, match="No case is called W99"):
-        chosen(["W99"])
-    for line in (line for case in chosen(["frozen"]) for line in case.right):
+@pytest.mark.parametrize("name", PUT_ASIDE)
+def test_cases_put_aside_are_chosen_by_name_alone(name: str) -> None:
+    names = PUT_ASIDE[name]
+    assert chosen([]) == list(CASES) and not {case.name for case in CASES} & set(names)
+    assert [case.name for case in chosen([name])] == names
+    assert [case.name for case in chosen([names[1], "F01"])] == ["F01", names[1]]
+    for line in (line for case in chosen([name]) for line in case.right):
         for pattern in (line.op, line.place, line.row, line.text):
             re.compile(pattern)
         assert any((line.op, line.place, line.row, line.text)), "a line that any cause matches"
+
+
+def test_cases_put_aside_are_chosen_together() -> None:
+    assert [case.name for case in chosen(["held", "W02"])] == ["W02", *PUT_ASIDE["held"]]
+    with pytest.raises(SystemExit, match="No case is called W99"):
+        chosen(["W99"])
+
+
+class Unrecorded:
+    """A recorder that keeps the model of the program alone."""
+
+    model: nn.Module
+
+    def start(self, model: nn.Module) -> None:
+        self.model = model
+
+    def stop(self) -> None:
+        pass
+
+
+def left_by(program: Program) -> dict[str, torch.Tensor]:
+    """The parameters, buffers and gradients that a program leaves."""
+    recorder = Unrecorded()
+    program.run(recorder)
+    parameters = dict(recorder.model.named_parameters())
+    gradients = {f"{name}.grad": one.grad for name, one in parameters.items() if one.grad is not None}
+    left = {**parameters, **dict(recorder.model.named_buffers()), **gradients}
+    return {name: one.detach() for name, one in left.items()}
+
+
+@pytest.mark.parametrize("name", PUT_ASIDE["held"])
+def test_faults_put_aside_change_more_than_rounding_does(name: str) -> None:
+    (case,) = chosen([name])
+    golden, again, target = (left_by(case.build(wrong)) for wrong in (False, False, True))
+    assert golden.keys() == again.keys() == target.keys()
+    assert all(torch.equal(golden[key], again[key]) for key in golden)
+    moved = [key for key, one in golden.items() if one.is_floating_point() and one.any()]
+    changed = [float((golden[key] - target[key]).norm() / golden[key].norm()) for key in moved]
+    assert max(changed) > 0.05
 
 
 @pytest.mark.parametrize("task", ["tensor", "statistics"])

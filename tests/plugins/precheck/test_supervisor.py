@@ -408,6 +408,14 @@ def notes(tmp_path: Path) -> Path:
     return directory
 
 
+def wait_until_started(notes: Path, count: int) -> None:
+    """Wait until so many processes have noted that they started, which takes long where others compute."""
+    end = time.monotonic() + LONG
+    while len(started(notes)) < count and time.monotonic() < end:
+        time.sleep(0.01)
+    time.sleep(0.2)  # they begin their jobs
+
+
 def read_lines(process: subprocess.Popen[str], count: int) -> None:
     assert process.stdout is not None
     for _ in range(count):
@@ -432,7 +440,7 @@ def test_a_program_needs_no_guard(method: str, notes: Path) -> None:
 def test_ctrl_c_ends_all_at_once(method: str, notes: Path) -> None:
     with script(notes, *HANGING, workers=2, method=method) as run:
         read_lines(run, 3)
-        time.sleep(0.2)
+        wait_until_started(notes, 2)
         start = time.monotonic()
         os.killpg(run.pid, signal.SIGINT)
         _, err = run.communicate(timeout=LONG)
@@ -455,7 +463,7 @@ def test_ctrl_c_while_processes_start_is_told_once(notes: Path) -> None:
 def test_a_parent_that_is_killed_leaves_nothing(method: str, notes: Path) -> None:
     with script(notes, *HANGING, workers=2, method=method) as run:
         read_lines(run, 3)
-        time.sleep(0.2)
+        wait_until_started(notes, 2)
         run.kill()
         pids = started(notes)
         assert len(pids) == 2 and gone(pids)
