@@ -1,4 +1,4 @@
-"""What msprobe names: the marked rows of its table, and the nodes of ``-da``, as causes."""
+"""Causes in the results of msprobe: the marked rows of its table, and the nodes of ``-da``."""
 
 from __future__ import annotations
 

@@ -165,10 +165,10 @@ def compare(worker: Worker, runs: Path, number: int, output: Path, *options: str
 
 @dataclass
 class Named:
-    """What a tool names in a case recorded in one way.
+    """The calls that a tool names in a case recorded in one way.
 
     Attributes:
-        causes: The calls that it names in the first step in which it names any.
+        causes: Those of the first step in which it names any.
         failed: The last line of its error.
         seconds: Duration of its commands.
     """
