@@ -35,7 +35,7 @@ BLOCK = "Module.m.Block.forward.0"
 STACK = [
     "File /env/site-packages/torch/nn/modules/linear.py, line 134, in forward, \n return F.linear(input)",
     "File /env/site-packages/msprobe/pytorch/hook.py, line 1, in hook, \n return run()",
-    "File /work/net.py, line 7, in turned, \n x = self.key(x)",
+    "File /model/net.py, line 7, in turned, \n x = self.key(x)",
 ]
 ROWS = [
     (f"{LINEAR}.input.0", "pass", "[]", str(STACK)),
@@ -94,13 +94,13 @@ def test_marked_rows_name_their_calls_in_the_order_of_the_table(tmp_path: Path, 
     assert errors[0].modules == (NORM, BLOCK)
     both = marked(tmp_path / "t.csv", step, {"error", "warning"})
     assert [one.op for one in both] == [LINEAR, MUL, NORM]
-    assert both[0].where == "File /work/net.py, line 7, in turned, x = self.key(x)" and not both[1].where
+    assert both[0].where == "File /model/net.py, line 7, in turned, x = self.key(x)" and not both[1].where
 
 
 def test_nodes_of_the_analysis(tmp_path: Path, step: Step) -> None:
     first, second = analysed(nodes(tmp_path / "d.json", MUL, LINEAR), step)
     assert (first.op, first.row, first.modules) == (MUL, f"{MUL}.input.0", (NORM, BLOCK))
-    assert second.where.startswith("File /work/net.py")
+    assert second.where.startswith("File /model/net.py")
 
 
 def test_the_first_that_is_named_is_scored(tmp_path: Path, step: Step) -> None:
