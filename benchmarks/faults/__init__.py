@@ -11,7 +11,9 @@ rounding or by nothing, and must raise nothing.
     python3 make.py bench faults frozen               # the cases put aside in frozen.py, to be scored once
     python3 make.py bench faults held                 # the cases put aside in held.py, to be scored once
     python3 make.py bench faults --json result.json   # every number, for a program
+    MSPROBES=msprobe/bin/msprobe python3 make.py bench faults    # msprobe on the same cases, too
 
+The last needs a msprobe whose environment has torch and transformers; ``msprobe_score`` tells how it is read.
 Transformers is needed: it is in requirements-dev.txt. A case is *right* if its first cause names the fault,
 *within three* if the second or third does, *silent* if a fault raises no cause; a cause on a control is an
 *alarm*, and a statement that the recorded tensors contradict is a *false reason*.

@@ -21,8 +21,11 @@ os.environ.setdefault("PROBE_PLUGINS", OURS)  # the score is that of probe alone
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
+from compare_runs import msprobes  # noqa: E402
+
 from faults.cases import Case  # noqa: E402
 from faults.listed import chosen  # noqa: E402
+from faults.msprobe_score import MsprobeScore, score_msprobes  # noqa: E402
 from faults.record import TASKS  # noqa: E402
 from faults.score import LOOKED_AT, Score, score  # noqa: E402
 
@@ -38,7 +41,7 @@ def recorder_state() -> str:
     packages = (Path(str(package.__file__)).parent for package in (probe_pytorch, probe_recording))
     for folder in (HERE, *packages):
         for file in sorted(folder.rglob("*.py")):
-            if file.name not in ("score.py", "truth.py", "__main__.py"):
+            if file.name not in ("score.py", "truth.py", "__main__.py") and "msprobe" not in file.name:
                 state.update(file.read_bytes())
     return state.hexdigest()
 
@@ -112,6 +115,12 @@ def plain(one: Score) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def plain_msprobe(version: str, one: MsprobeScore) -> dict[str, Any]:
+    """Return the score of a version of msprobe as plain data."""
+    tool = f"msprobe {version} {one.tool}"
+    return {**plain(one), "tool": tool, "failed": one.failed, "false": None}
+
+
 def main() -> None:
     """Record, compare and score the cases, and print the result."""
     parser = argparse.ArgumentParser(prog="faults", description="Score probe on known numerical faults.")
@@ -123,19 +132,22 @@ def main() -> None:
     given = parser.parse_args()
     if importlib.util.find_spec("transformers") is None:
         sys.exit("The models need transformers, which is not installed: pip install -r requirements-dev.txt")
-    cases = chosen(given.cases)
+    cases, executables = chosen(given.cases), msprobes()
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="probe-faults-") as temporary:
         work = given.work or Path(temporary)
         record_missing(cases, work.resolve())
         recorded = time.perf_counter()
         scores = [found for case in cases for found in score(case, work)]
-    ended = time.perf_counter()
-    report(scores)
-    print(f"minutes     {(ended - begun) / 60:.1f}: recording {(recorded - begun) / 60:.1f}, "
-          f"comparing {sum(one.seconds for one in scores) / 60:.1f}")  # fmt: skip
+        ended = time.perf_counter()
+        report(scores)
+        print(f"minutes     {(ended - begun) / 60:.1f}: recording {(recorded - begun) / 60:.1f}, "
+              f"comparing {sum(one.seconds for one in scores) / 60:.1f}")  # fmt: skip
+        others = score_msprobes(executables, cases, work.resolve())
     if given.json:
-        given.json.write_text(json.dumps([plain(one) for one in scores], indent=1))
+        entries = [plain(one) for one in scores]
+        entries += [plain_msprobe(version, one) for version, found in others.items() for one in found]
+        given.json.write_text(json.dumps(entries, indent=1))
 
 
 if __name__ == "__main__":
