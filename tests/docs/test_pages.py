@@ -225,3 +225,17 @@ def test_the_reference_names_nothing_of_the_plugins_of_the_tests() -> None:
     text = "".join((ROOT / "docs" / name).read_text("utf-8") for name in ("reference.md", "comparing.md"))
     for name in ("few_flips", "sign_flips", "Signs flip", "same_signs", "manifest.json"):
         assert name not in text, name
+
+
+def test_installing_names_every_package_that_the_wheels_need() -> None:
+    page = (ROOT / "docs" / "installing.md").read_text("utf-8")
+    (line,) = re.findall(r'^pip install ("numpy.*)$', page, re.MULTILINE)
+    given = {name.lower() for name in re.findall(r'"([\w-]+)', line)}
+    needed: set[str] = set()
+    for file in (ROOT / "pyproject.toml", *(ROOT / "plugins").glob("*/pyproject.toml")):
+        if file.parent.name not in ("all", "dask"):
+            (listed,) = re.findall(
+                r"^dependencies = \[(.*?)\]", file.read_text("utf-8"), re.MULTILINE | re.DOTALL
+            )
+            needed |= {name.lower() for name in re.findall(r'"([\w-]+)', listed)}
+    assert given == {name for name in needed if not name.startswith("probe-")}

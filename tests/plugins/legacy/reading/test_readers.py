@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from probe_legacy.hooks import probe_readers
+from probe_legacy.plugin import probe_readers
 from probe_legacy.reading import run as run_module
 from probe_legacy.reading.lines import HOOKS, PICKLE, PTDBG, format_of
 from probe_legacy.reading.names import hooks_name, ptdbg_name
