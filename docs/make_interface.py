@@ -9,6 +9,7 @@ import ast
 import json
 import re
 import tempfile
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,7 @@ def markdown(docstring: str) -> list[str]:
     text = docstring.replace("``", "`") + "\n"
     text = re.sub(r"\bdocs/([\w-]+\.md)(#[\w-]+)?", r"[\1](\1\2)", text)
     plain = SECTION.sub("", text).strip()
-    lines = [" ".join(part.split()) for part in plain.split("\n\n")]
+    lines = [line for part in plain.split("\n\n") for line in paragraph(part)]
     for title, body in SECTION.findall(text):
         items = re.findall(r"^ {4}(\S.*(?:\n {8}.*)*)", body, re.MULTILINE)
         joined = [" ".join(item.split()) for item in items]
@@ -119,6 +120,13 @@ def markdown(docstring: str) -> list[str]:
         what = "raises " if title == "Raises" else ""
         lines += [re.sub(r"^([\w, *]+):", rf"- {what}`\1`:", item).replace("`**", "`") for item in joined]
     return lines
+
+
+def paragraph(text: str) -> list[str]:
+    """Return a paragraph of a docstring as one line; an indented block as code."""
+    if text.startswith("    "):
+        return ["", "```python", *textwrap.dedent(text).splitlines(), "```", ""]
+    return [joined] if (joined := " ".join(text.split()).removesuffix("::")) else []
 
 
 def configuration() -> list[str]:
@@ -135,8 +143,10 @@ def configuration() -> list[str]:
     told = set()
     for name, meaning in attributes(ast.get_docstring(defined(CONFIG, "Config")) or ""):
         field = FIELDS.get(name, name)
-        if name not in ("path", "shown_path"):
+        if name not in ("path", "shown_path", "sides", "parameter_gradients"):
             default = "required" if name == "dump_path" else shown(getattr(settings, name))
+            if field == "data_mode":  # one field for three attributes
+                default, meaning = "all", "All, or the phases and the sides of calls that are recorded."
             values = "" if field in told else ", ".join(VALUES.get(field, ()))
             lines.append(f"| `{field}` | {default} | {values} | {meaning} |")
             told.add(field)

@@ -76,9 +76,9 @@ class Config:
     """The settings of one recording: the calls and modules to record, and the directory to write to.
 
     Attributes:
-        dump_path: The directory of the run, absolute.
-        task: One of ``TASKS``.
-        level: One of ``LEVELS``.
+        dump_path: The directory of the run, made absolute.
+        task: The data that is recorded, one of ``TASKS``.
+        level: The calls that are recorded, one of ``LEVELS``.
         ranks: Numbers of the ranks to record; empty for all.
         steps: Numbers of the steps to record; empty for all.
         scope: Names of the first and the last record of a range; empty for no range.
