@@ -150,7 +150,9 @@ def set_dump_switch(
         checks.one_of("mode", mode, MODES)
         count = _dumping.switch_off()
         if mode == "list":
-            print(f"The number of matched dump is {count}")
+            from probe_core.cli import console  # which imports click
+
+            console.show(f"The number of matched dump is {count}")
         return
     selection = Selection(version, checks.mode_of(mode, scope, api_list), scope, api_list)
     _dumping.switch_on(Period(selection, filter_switch == "ON", directions, sides), scope)

@@ -18,6 +18,8 @@ LEAST = 0.95
 WAYS = [(), ("-f",)]
 AFTER_THE_CALL = {"Functional.batch_norm.0.forward.input.1"}
 """The running mean: torch_npu.hooks recorded inputs after the call."""
+CANCELLED = {"Functional.conv2d.0.backward.output.2"}
+"""The gradient of a bias before a batch norm: a sum that cancels, and is all rounding."""
 
 
 class Branch(torch.nn.Module):
@@ -128,4 +130,4 @@ def check(wanted: dict[str, str], told: dict[str, tuple[str, float]]) -> None:
     assert wrong == {}
     assert len(told.keys() & wanted.keys()) >= LEAST * len(wanted)
     far = {name for name, (_, cosine) in told.items() if not cosine >= 0.9999}
-    assert far <= AFTER_THE_CALL
+    assert far <= AFTER_THE_CALL | CANCELLED

@@ -62,6 +62,7 @@ Files = tuple[Path, Path, Path, Path]
 
 def _write(files: Files, output: Path, advise: bool, suffix: str, fuzzy: bool) -> None:
     """Write the table and the advice on two dumps."""
+    from probe_core.cli import console  # which imports click
     from probe_legacy.compare.files import write_csv
     from probe_legacy.compare.ptdbg_table import advice_on, table_of
 
@@ -75,11 +76,11 @@ def _write(files: Files, output: Path, advise: bool, suffix: str, fuzzy: bool) -
     label = f"_{suffix.removeprefix('_')}" if suffix else ""
     stamp = f"{label}_{datetime.now():%Y%m%d%H%M%S}"
     write_csv(output / f"compare_result{stamp}.csv", table)
-    print(f"The table was written to {output / f'compare_result{stamp}.csv'}.")
+    console.show(f"The table was written to {output / f'compare_result{stamp}.csv'}.")
     if advise:
         advice = advice_on(table)
         write_text(output / f"advisor{stamp}.txt", advice)
-        print(advice)
+        console.show(advice, lines=True)
 
 
 def _side_by_side(path: Path, data: Path, place: Path) -> Path:
@@ -149,12 +150,13 @@ def parse(pkl_file: str, module_name_prefix: str) -> None:
     Raises:
         UserError: The file cannot be read.
     """
+    from probe_core.cli import console
     from probe_legacy.parse_command import lines_of_rows
 
     for flush in before:
         flush()
     for line in lines_of_rows(_path(pkl_file, "pkl_file"), module_name_prefix):
-        print(line)
+        console.show(line)
 
 
 def compare_values(
