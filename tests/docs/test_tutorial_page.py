@@ -54,7 +54,7 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
                 ran += 1
         elif language == "text":
             for line in text.splitlines():
-                assert plain(line) in plain(said), (line, said)
+                assert plain(line.removesuffix(" …")) in plain(said), (line, said)
     assert ran == 9
     check_example(tmp_path)
 

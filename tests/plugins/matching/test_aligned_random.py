@@ -223,9 +223,9 @@ def test_many_calls_align_in_seconds(contents: str, tmp_path: Path) -> None:
         counts[name] += 1
         number += 1
     ours, theirs = (large_run(tmp_path / f"{len(data)}.dump.json", data) for data in (target, golden))
-    started = time.monotonic()
+    started = time.process_time()
     matching = Aligned().match(ours, theirs, PLAN)
-    assert time.monotonic() - started < 60
+    assert time.process_time() - started < 60
     found = look(matching, ours, theirs)
     assert found.pairs == wanted
     assert sum(len(one) for one, _ in found.regions) == 1_000
