@@ -44,6 +44,7 @@ if TYPE_CHECKING:
         Replayer,
         ResultOption,
         Runner,
+        SentRunner,
         SoloRule,
         Standard,
         StatusRule,
@@ -70,7 +71,7 @@ if TYPE_CHECKING:
     from probe_precheck.scripts import file_name, literal_of, script_of
     from probe_precheck.settings import RunnerOptions, Settings, missing_device, release_named
     from probe_precheck.specs import ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
-    from probe_precheck.supervisor import Job, Lost, supervise
+    from probe_precheck.supervisor import Job, Lost, Processes, supervise
     from probe_precheck.tables import COMPARE_DETAILS, NUMBERS, Column
     from probe_precheck.written import (
         Measure,
@@ -105,6 +106,7 @@ __all__ = [
     "Outcome",
     "Output",
     "Outputs",
+    "Processes",
     "Range",
     "Recomputed",
     "RecordedCalls",
@@ -118,6 +120,7 @@ __all__ = [
     "Runner",
     "RunnerOptions",
     "RunnerSpec",
+    "SentRunner",
     "Settings",
     "Skipped",
     "SoloRule",
@@ -172,7 +175,7 @@ __getattr__ = exporter(
         "model": "BACKWARD BEYOND_ROUNDING FORWARD NEEDS_NONE NOT_RECORDED Array Call Judged Judgement "
         "Message NotRun Numbers Outcome Output Outputs Results Skipped Status UnusableCell one_line "
         "plain_output unknown_function unlisted",
-        "protocols": "Reference Replayer ResultOption Runner SoloRule Standard StatusRule",
+        "protocols": "Reference Replayer ResultOption Runner SentRunner SoloRule Standard StatusRule",
         "rebuild": "Range Unbuildable Walk arguments_of common_value described_leaves is_recorded "
         "limit_size most_bytes need_finite never_random range_of recorded_array "
         "seed_at value_of",
@@ -181,7 +184,7 @@ __getattr__ = exporter(
         "scripts": "file_name literal_of script_of",
         "settings": "RunnerOptions Settings missing_device release_named",
         "specs": "ReferenceSpec RunnerSpec StandardSpec StatusRuleSpec",
-        "supervisor": "Job Lost supervise",
+        "supervisor": "Job Lost Processes supervise",
         "tables": "COMPARE_DETAILS NUMBERS Column",
         "written": "Measure WrittenCall WrittenCheck WrittenOutput is_result read_check",
     },

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import numpy as np
+
+from probe_core.model import Value
 from probe_core.model.run import Run
 
 if TYPE_CHECKING:
@@ -56,6 +59,26 @@ class Replayer(Runner, Protocol):
         Raises:
             NotRun: Nothing is known to expect of the call, for example because it draws random numbers.
             Unbuildable: An input cannot be rebuilt, for example because its values were not recorded.
+        """
+
+
+@runtime_checkable
+class SentRunner(Runner, Protocol):
+    """Runner that also runs calls which a training sends while it goes on (``probe run-ut --listen``)."""
+
+    def run_sent(self, call: Call, tensors: Callable[[Value], np.ndarray[Any, Any]]) -> tuple[Outcome, Any]:
+        """Run one call on the device and as the reference, from exactly the sent inputs.
+
+        Args:
+            call: The call; it has no backward.
+            tensors: Returns the data of a tensor that the call's records name.
+
+        Returns:
+            The outcome, and the sent outputs in the structure of its forward: arrays and plain values.
+
+        Raises:
+            NotRun: The call is of an API that is not run, or draws random numbers.
+            Unbuildable: An argument cannot be rebuilt, for example because its data were not sent.
         """
 
 
