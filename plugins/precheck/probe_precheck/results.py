@@ -150,8 +150,8 @@ class ResultFiles:
             except OSError as error:
                 raise refused(files.result, error) from None
             try:
-                files._write(files._files[0], csvfile.header(tables.result, language))
-                files._write(files._files[1], csvfile.header(columns, language))
+                append(files._files[0], files.result, csvfile.header(tables.result, language))
+                append(files._files[1], files.details, csvfile.header(columns, language))
             except BaseException:
                 files.remove()
                 raise
@@ -264,27 +264,17 @@ class ResultFiles:
         Raises:
             UserError: The files cannot be written, as on a full disk; earlier rows stay.
         """
-        self._write(
+        append(
             self._files[1],
+            self.details,
             csvfile.lines(
                 csvfile.cells(detail_cells(detail, self._language, self._precision), self._columns)
                 for detail in result.details
             ),
         )
         row = result_cells(result, self._language)
-        self._write(self._files[0], csvfile.lines([csvfile.cells(row, self._tables.result)]))
+        append(self._files[0], self.result, csvfile.lines([csvfile.cells(row, self._tables.result)]))
         self.done.add(cell_name(result.name).strip())
-
-    def _write(self, file: BinaryIO, data: bytes) -> None:
-        start = file.tell()
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[file.write(view) :]
-        except OSError as error:
-            with suppress(OSError):
-                file.truncate(start)
-            raise refused(self.result if file is self._files[0] else self.details, error) from None
 
     def finish(self, order: Sequence[str]) -> None:
         """Sort the rows into the order of the run, and close the files."""
@@ -322,6 +312,23 @@ def opened(path: Path, is_new: bool) -> BinaryIO:
     """Open one of both files for reading and writing; symbolic links are refused."""
     file = os.fdopen(create(path) if is_new else open_file(path, os.O_RDWR), "r+b", buffering=0)
     return cast(BinaryIO, file)
+
+
+def append(file: BinaryIO, path: Path, data: bytes) -> None:
+    """Append bytes to an unbuffered file: all of them, or none.
+
+    Raises:
+        UserError: They cannot be written, as on a full disk.
+    """
+    start = file.tell()
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[file.write(view) :]
+    except OSError as error:
+        with suppress(OSError):
+            file.truncate(start)
+        raise refused(path, error) from None
 
 
 def lock(file: BinaryIO, path: Path) -> None:
