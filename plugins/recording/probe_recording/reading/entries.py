@@ -210,7 +210,8 @@ def array_of(entry: Entry, name: str, memory: Any, start: int, file: str) -> np.
             array: np.ndarray[Any, Any] = np.empty(entry.shape, dtype)
             array.setflags(write=False)
             return array
-        return np.ndarray(entry.shape, dtype, memory, start)
+        array = np.ndarray(entry.shape, dtype, memory, start)
+        return array
     except (ImportError, AttributeError):
         raise UnreadableTensor(
             f"{name} holds {entry.dtype}, which needs the package ml_dtypes (0.5 or later) to be read: "

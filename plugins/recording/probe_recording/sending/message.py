@@ -23,7 +23,7 @@ import xxhash
 from probe_core.errors import printable
 from probe_recording.leaves import quoted
 
-VERSION = 1
+PROTOCOL = 1
 MARK = b"PRB1"
 PREFIX = struct.Struct(">4sB3sIQQ")
 ALIGNED = 64
@@ -38,7 +38,25 @@ Buffer = Union[bytes, bytearray, memoryview]
 
 
 class FrameKind(IntEnum):
-    """Kinds of frames; the sender of a training sends HELLO, CALL, TALLY and END, a receiver the answers."""
+    """Kinds of frames, each with the fields of its head.
+
+    A training's sender begins with HELLO, goes on with CALL and TALLY and ends with END; a receiver answers.
+    Verdicts are numbers of calls by status, each by API: ``{"error": {"Functional.softmax": 1}}``.
+
+    ============== ======================================================================================
+    HELLO          version, session (32 hex digits), rank, framework, versions (an object of texts)
+    WELCOME        version, most_body, window_bytes, window_calls
+    REFUSED        text; neither end goes on with this connection
+    CALL           seq, step, rank, name, fields; only its body is not empty
+    DONE           seqs: these calls are judged and their rows on disk, or skipped; verdicts, if it has any
+    AGAIN          seq: this call arrived damaged
+    TALLY          queued and dropped: numbers of calls by API so far
+    END            the same; the sender has no more calls, and all are acknowledged
+    ENDED          all calls of this sender are judged; verdicts
+    STATUS         nothing
+    STATUS_REPLY   whatever the receiver's status is
+    ============== ======================================================================================
+    """
 
     HELLO = 1
     WELCOME = 2
@@ -182,7 +200,7 @@ def prefix_of(data: Buffer, limits: FrameLimits = FrameLimits()) -> Prefix:  # n
     try:
         kind = FrameKind(number)
     except ValueError:
-        raise FrameError(f"a frame is of the kind {number}, which version {VERSION} does not have") from None
+        raise FrameError(f"a frame is of the kind {number}, which version {PROTOCOL} does not have") from None
     if reserved != bytes(3):
         raise FrameError("a frame sets bytes that version 1 leaves at zero")
     for part, length, most in (("head", head, limits.head), ("body", body, limits.body)):
