@@ -12,12 +12,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from probe_precheck import Job, Lost, Processes, Settings, problem_of
+from probe_recording import SentCall
+
 from probe_core.errors import printable
 from probe_online.files import ResultDirectory
 from probe_online.judging import RowMaker, SentPayload, SentRows, call_name
 from probe_online.ledger import Ledger, api_of_call
-from probe_precheck import Job, Lost, Processes, Settings, problem_of
-from probe_recording import SentCall
 
 Settle = Callable[[bool], None]
 """Function that is called when a call needs nothing more; True if it was judged before it arrived."""

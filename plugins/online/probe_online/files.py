@@ -13,10 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from probe_precheck import Column, Tables, api_of, append, cells, header, lines, opened, read_table
+
 from probe_core.errors import UserError
 from probe_core.files.atomic import refused, replacing
 from probe_online.judging import SentRows
-from probe_precheck import Column, Tables, api_of, append, cells, header, lines, opened, read_table
 
 NAMES = {2: "accuracy_checking_{}_{}_rank{}.csv", 3: "api_precision_compare_{}_{}_rank{}.csv"}
 """Names of the files by the number of parties: result or details, time stamp, rank."""
@@ -147,9 +148,7 @@ class ResultDirectory:
         language: The language of the headers.
     """
 
-    def __init__(
-        self, directory: Path, time_stamp: str, tables: Mapping[int, Tables], language: str
-    ) -> None:
+    def __init__(self, directory: Path, time_stamp: str, tables: Mapping[int, Tables], language: str) -> None:
         self.directory = directory
         self.time_stamp = time_stamp
         self._tables = tables

@@ -6,7 +6,7 @@ from probe_core.plugins.hookspecs import hookimpl
 from probe_core.plugins.specs import Option, OptionSpec
 
 OPTIONS = (
-    Option("listen", ("--listen",), "Judge the calls that trainings send to this address.", "text", "HOST:PORT"),
+    Option("listen", ("--listen",), "Judge calls that trainings send to this address.", "text", "HOST:PORT"),
     Option("watch", ("--watch",), "Judge the calls that trainings write into this shared directory.", "text",
            "DIR"),
     Option("status", ("--status",), "Print the state of the receiver at this address as JSON.", "text",
@@ -16,7 +16,7 @@ OPTIONS = (
     Option("patience", ("--patience",), "Time to wait for a sender that is gone.  [default: 600]", "text",
            "SECONDS"),
     Option("workers", ("--workers",), "Number of processes.  [default: one per device]", "text", "N"),
-    Option("most_body", ("--most-body",), "Largest call that is accepted.  [default: 1 GiB]", "text", "BYTES"),
+    Option("most_body", ("--most-body",), "Largest accepted call.  [default: 1 GiB]", "text", "BYTES"),
     Option("window", ("--window",), "Memory for calls in work.  [default: 1 GiB]", "text", "BYTES"),
 )  # fmt: skip
 
@@ -28,7 +28,7 @@ def probe_options() -> list[OptionSpec]:
         OptionSpec(
             "online",
             "judges the calls of trainings while they run",
-            "probe_online.command:Online",
+            "probe_online.command:ONLINE",
             command="run-ut",
             options=OPTIONS,
         )

@@ -30,6 +30,7 @@ from probe_precheck import (
     Status,
     Tables,
     Unbuildable,
+    beyond_rounding_in,
     cell_text,
     compare_rows,
     compared_cells,
@@ -170,6 +171,14 @@ def own_columns(assignment: Assignment) -> tuple[Column, ...]:
 def worst(statuses: tuple[Status, ...]) -> Status:
     """Return the worst of several statuses; SKIP counts only if all are skipped."""
     return next((status for status in WORST if status in statuses), Status.SKIP)
+
+
+def status_of(row: Mapping[str, str]) -> Status:
+    """Return the verdict that the row of a call in a result file tells."""
+    if beyond_rounding_in(row.get("message", "")):
+        return Status.ERROR
+    text = row["forward"].strip()
+    return next((status for status in Status if status.value == text), Status.SKIP)
 
 
 STEP = Column("step", "步数", "Step")

@@ -1,7 +1,7 @@
 """Ledger of a receiver: what arrived, what became of it, and what is not known, for each rank.
 
-It is kept in the state file ``online_{time stamp}.json``, so that a receiver that is started again goes on with
-it, and is what ``--status`` shows (docs/online.md#status).
+It is kept in the state file ``online_{time stamp}.json``, which a receiver that is started again reads,
+and is what ``--status`` shows (docs/online.md#status).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import xxhash
+from probe_precheck import Status
 
 from probe_core.errors import UserError, printable
 from probe_core.files.atomic import write_text
-from probe_precheck import Status
 
 STATE_NAME = "online_{}.json"
 SCHEMA = 1
@@ -48,6 +48,7 @@ class Sender:
         seen: The time at which it was last connected, on the clock of ``time.monotonic``; None if it is
             connected.
         resumed: True if an earlier receiver knew it.
+        elsewhere: Number of its calls that other receivers of a shared directory settled.
     """
 
     queued: Counter[str] = field(default_factory=Counter)
@@ -56,6 +57,7 @@ class Sender:
     complete: bool = False
     seen: float | None = None
     resumed: bool = False
+    elsewhere: int = 0
     _settled: int = 0
     _next: int = 0
     _beyond: set[int] = field(default_factory=set)
@@ -72,7 +74,7 @@ class Sender:
     @property
     def unknown(self) -> int:
         """Number of calls that it put into its queue and that are not settled."""
-        return 0 if self.complete else max(0, self.queued.total() - self._settled)
+        return 0 if self.complete else max(0, self.queued.total() - self._settled - self.elsewhere)
 
     def settle(self, seq: int) -> None:
         """Count a call once, however often it was sent."""
@@ -176,6 +178,12 @@ class Ledger:
             sender.ended = sender.ended or ended
             if ended and sender.seen is None:
                 sender.seen = time.monotonic()
+
+    def elsewhere(self, rank: int, session: str, number: int) -> None:
+        """Note the number of calls of a sender that other receivers settled."""
+        with self._lock:
+            sender = self._sender(rank, session)
+            sender.elsewhere = max(sender.elsewhere, number)
 
     def complete(self, rank: int, session: str) -> None:
         """Note that a sender has no more calls, and that all of them are judged."""
@@ -400,4 +408,4 @@ def _rank_state(rank: int, found: RankLedger) -> dict[str, Any]:
 
 
 def _key(rank: int, step: int, name: str) -> int:
-    return xxhash.xxh3_128_intdigest(f"{rank}/{step}/{name}")
+    return xxhash.xxh3_128_intdigest(f"{rank}/{step}/{name}".encode())

@@ -15,12 +15,9 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from probe_core.errors import UserError, printable
-from probe_online.desk import Desk
-from probe_online.judging import SentPayload
-from probe_online.settings import Receiving
 from probe_recording import (
     PREFIX,
+    PROTOCOL,
     DamagedFrame,
     Frame,
     FrameError,
@@ -33,10 +30,15 @@ from probe_recording import (
     frame_of,
     number_in,
     prefix_of,
+    sentence_of,
     text_in,
 )
 
-VERSION = 1
+from probe_core.errors import UserError, printable
+from probe_online.desk import Desk
+from probe_online.judging import SentPayload
+from probe_online.settings import Receiving
+
 MOST_CONNECTIONS = 256
 GREETING = 15.0
 """Seconds in which a connection must have said who it is."""
@@ -105,8 +107,8 @@ class Server:
         self.window: Window
         self.address: tuple[str, int] = ("", 0)
 
-    def start(self) -> tuple[str, int]:
-        """Listen; return the address and the port.
+    def start(self) -> str:
+        """Listen; return the address and the port as text.
 
         Raises:
             UserError: The address cannot be listened at.
@@ -120,7 +122,8 @@ class Server:
                 f"{self._problem.strerror or self._problem}.",
                 "Give an address of this machine and a free port.",
             )
-        return self.address
+        host, port = self.address
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def stop(self) -> None:
         """Close all connections, and end the thread."""
@@ -162,7 +165,9 @@ class Server:
                 await asyncio.sleep(0.2)
                 continue
             if len(open_ones) >= MOST_CONNECTIONS:
-                self.desk.hear(f"More than {MOST_CONNECTIONS} connections at a time; {address[0]} was refused.")
+                self.desk.hear(
+                    f"More than {MOST_CONNECTIONS} connections at a time; {address[0]} was refused."
+                )
                 connection.close()
                 continue
             task = asyncio.create_task(self._serve(connection, address[0]))
@@ -271,15 +276,17 @@ class Talk:
         rank, framework = number_in(hello.head, "rank"), text_in(hello.head, "framework", 40)
         session = text_in(hello.head, "session", 64)
         order, own = self._server.order, self._server.framework
-        if version != VERSION:
-            raise Refusal(f"it speaks version {version}, this receiver version {VERSION}: install one probe on both")
+        if version != PROTOCOL:
+            raise Refusal(
+                f"it speaks version {version}, this receiver version {PROTOCOL}: install one probe on both"
+            )
         if framework != own:
             raise Refusal(f"its calls are of {framework}, this receiver judges those of {own} (--framework)")
         if order.ranks is not None and rank not in order.ranks:
             raise Refusal(f"rank {rank} is not in the receiver's rank_list")
         self._server.greet(self, rank, session)
         welcome = {
-            "version": VERSION,
+            "version": PROTOCOL,
             "most_body": order.most_body,
             "window_bytes": order.window,
             "window_calls": order.calls,
@@ -425,10 +432,4 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 def _sentence(error: Exception) -> str:
-    if isinstance(error, UserError):
-        return error.what.rstrip(".")
-    try:
-        from probe_recording import tls_sentence
-    except ImportError:
-        return printable(str(error) or type(error).__name__, 200)
-    return str(tls_sentence(error))
+    return error.what.rstrip(".") if isinstance(error, UserError) else printable(sentence_of(error), 200)

@@ -84,21 +84,27 @@ def from_options(values: Mapping[str, Any]) -> Receiving:
     """Return the order that the options give.
 
     Raises:
-        UserError: An option has a wrong value, two contradict each other, or consent to plain text is missing.
+        UserError: An option has a wrong value or contradicts another, or consent to plain text is missing.
     """
     if "listen" in values and "watch" in values:
         raise UserError("--listen and --watch exclude each other.", "Give one of them.")
-    patience, body, window = (
-        _number(values, name, default)
-        for name, default in (("patience", PATIENCE), ("most_body", None), ("window", None))
-    )
-    most_body = MOST_BODY if body is None else int(body)
-    return Receiving(
-        _place(values),
-        patience=PATIENCE if patience is None else patience,
-        most_body=most_body,
-        window=max(most_body, MOST_BODY if window is None else int(window)),
-    )
+    return _receiving(_place(values), None, values)
+
+
+def workers(values: Mapping[str, Any], default: int) -> int:
+    """Return the number of processes."""
+    return int(_number(values, "workers", default))
+
+
+def _receiving(place: Place, ranks: frozenset[int] | None, values: Mapping[str, Any]) -> Receiving:
+    most_body = int(_number(values, "most_body", MOST_BODY))
+    window = int(_number(values, "window", max(MOST_BODY, most_body)))
+    if window < most_body:
+        raise UserError(
+            f"--window {window} is less than the largest call, {most_body} bytes.",
+            "Give --most-body as well.",
+        )
+    return Receiving(place, ranks, _number(values, "patience", PATIENCE), most_body, window)
 
 
 def _place(values: Mapping[str, Any]) -> Place:
@@ -124,7 +130,7 @@ def _place(values: Mapping[str, Any]) -> Place:
     return Place(host, port, tls, consent="--insecure" if "insecure" in values else "")
 
 
-def _number(values: Mapping[str, Any], name: str, default: float | None) -> float | None:
+def _number(values: Mapping[str, Any], name: str, default: float) -> float:
     option = f"--{name.replace('_', '-')}"
     if name not in values:
         return default
@@ -132,17 +138,18 @@ def _number(values: Mapping[str, Any], name: str, default: float | None) -> floa
         number = float(values[name])
     except ValueError:
         number = math.nan
-    if not (number > 0 and math.isfinite(number)):
+    if not (number >= (0 if name == "patience" else 1) and math.isfinite(number)):
         raise UserError(f'{option} "{values[name]}" is no number above 0.', f"For example {option} 600.")
     return number
 
 
-def from_config(fields: Mapping[str, Any], what: str) -> Receiving:
+def from_config(fields: Mapping[str, Any], what: str, values: Mapping[str, Any]) -> Receiving:
     """Return the order that the fields of a config.json give, by the documents' rules.
 
     Args:
         fields: The section ``run_ut``.
         what: The subject of messages, such as "The configuration config.json".
+        values: The options of the command line, which give the limits.
 
     Raises:
         UserError: A field has a wrong value.
@@ -152,7 +159,7 @@ def from_config(fields: Mapping[str, Any], what: str) -> Receiving:
         raise UserError(f"{what}: rank_list must be a list of ranks from 0 on.", "For example [0, 1].")
     shared = _text(fields, "nfs_path", what)
     if shared:
-        return Receiving(Place(directory=Path(shared)), frozenset(ranks))
+        return _receiving(Place(directory=Path(shared)), frozenset(ranks), values)
     host, port, tls = _text(fields, "host", what), fields.get("port"), _text(fields, "tls_path", what)
     if not host:
         raise UserError(
@@ -160,7 +167,7 @@ def from_config(fields: Mapping[str, Any], what: str) -> Receiving:
         )
     if type(port) is not int or not 1 <= port <= LARGEST_PORT:
         raise UserError(f"{what}: port must be a whole number from 1 to {LARGEST_PORT}.", "For example 6006.")
-    return Receiving(Place(host, port, Path(tls) if tls else None, consent=what), frozenset(ranks))
+    return _receiving(Place(host, port, Path(tls) if tls else None, consent=what), frozenset(ranks), values)
 
 
 def _text(fields: Mapping[str, Any], key: str, what: str) -> str:

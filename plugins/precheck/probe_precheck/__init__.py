@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         unlisted,
     )
     from probe_precheck.protocols import (
+        Receiver,
         Reference,
         Replayer,
         ResultOption,
@@ -76,6 +77,7 @@ if TYPE_CHECKING:
     from probe_precheck.rules import Rules, package_text
     from probe_precheck.scripts import file_name, literal_of, script_of
     from probe_precheck.settings import (
+        PRECISION,
         RELEASES,
         RunnerOptions,
         Settings,
@@ -86,6 +88,7 @@ if TYPE_CHECKING:
     from probe_precheck.specs import ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
     from probe_precheck.supervisor import Job, Lost, Processes, supervise
     from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, NUMBERS, Column, Tables
+    from probe_precheck.translation import beyond_rounding_in, in_language
     from probe_precheck.written import (
         Measure,
         WrittenCall,
@@ -106,6 +109,7 @@ __all__ = [
     "NOTHING_TO_JUDGE",
     "NOT_RECORDED",
     "NUMBERS",
+    "PRECISION",
     "RELEASES",
     "Array",
     "Assignment",
@@ -127,6 +131,7 @@ __all__ = [
     "Outputs",
     "Processes",
     "Range",
+    "Receiver",
     "Recomputed",
     "RecordedCalls",
     "Reference",
@@ -159,6 +164,7 @@ __all__ = [
     "api_of",
     "append",
     "arguments_of",
+    "beyond_rounding_in",
     "cell_text",
     "cells",
     "check_names",
@@ -169,6 +175,7 @@ __all__ = [
     "detail_cells",
     "file_name",
     "header",
+    "in_language",
     "is_recorded",
     "is_result",
     "limit_size",
@@ -217,16 +224,18 @@ __getattr__ = exporter(
         "model": "BACKWARD BEYOND_ROUNDING FORWARD NEEDS_NONE NOT_RECORDED Array Call Judged Judgement "
         "Message NotRun Numbers Outcome Output Outputs Result Results Skipped Status UnusableCell "
         "one_line plain_output unknown_function unlisted",
-        "protocols": "Reference Replayer ResultOption Runner SentRunner SoloRule Standard StatusRule",
+        "protocols": "Receiver Reference Replayer ResultOption Runner SentRunner SoloRule Standard "
+        "StatusRule",
         "rebuild": "Range Unbuildable Walk arguments_of common_value described_leaves is_recorded limit_size "
         "most_bytes need_finite never_random range_of recorded_array seed_at value_of",
         "replaying": "NOTHING_TO_JUDGE Recomputed Replay",
         "results": "api_of append detail_cells lock opened result_cells",
         "rules": "Rules package_text",
         "scripts": "file_name literal_of script_of",
-        "settings": "RELEASES RunnerOptions Settings check_names missing_device release_named",
+        "settings": "PRECISION RELEASES RunnerOptions Settings check_names missing_device release_named",
         "specs": "ReferenceSpec RunnerSpec StandardSpec StatusRuleSpec",
         "supervisor": "Job Lost Processes supervise",
+        "translation": "beyond_rounding_in in_language",
         "tables": "COMPARE_DETAILS COMPARE_RESULT NUMBERS Column Tables",
         "written": "Measure WrittenCall WrittenCheck WrittenOutput is_result read_check",
     },

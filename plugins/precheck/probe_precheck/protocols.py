@@ -11,10 +11,12 @@ from probe_core.model import Value
 from probe_core.model.run import Run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from probe_core.plugins.manager import Manager
     from probe_precheck.model import Call, Judged, Judgement, Numbers, Outcome, Output, Results
     from probe_precheck.replaying import Replay
-    from probe_precheck.settings import RunnerOptions
+    from probe_precheck.settings import RunnerOptions, Settings
 
 
 class RecordedRun(Run, Protocol):
@@ -148,3 +150,30 @@ class ResultOption(Protocol):
 
     def __call__(self, manager: Manager, results: Results, values: Mapping[str, Any]) -> None:
         """Do the work, and print what it wrote."""
+
+
+@runtime_checkable
+class Receiver(Protocol):
+    """Check of calls that arrive while trainings run, in place of the check of a recorded run.
+
+    It is the factory of the ``OptionSpec`` named ``online``, whose command is ``run-ut``; it is called if one
+    of its options is given, or if the configuration says ``is_online``.
+    """
+
+    def receive(
+        self,
+        manager: Manager,
+        given: Mapping[str, Any],
+        settings: Settings,
+        config: Path | None,
+        values: Mapping[str, Any],
+    ) -> int:
+        """Check calls until the trainings end, and return the exit code.
+
+        Args:
+            manager: The plugin manager.
+            given: The options of the command, by their names in ``CheckPlan``.
+            settings: The contents of the configuration.
+            config: The path of the configuration; None if there is none.
+            values: The options of the plugin that were given.
+        """

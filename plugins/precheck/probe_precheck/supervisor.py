@@ -113,6 +113,7 @@ class Processes:
         method: See ``supervise``.
         preload: See ``supervise``.
         most: The number of jobs that may be put and not finished.
+        eager: True to start all processes before there are jobs, so that a missing device is seen at once.
 
     Raises:
         ValueError: ``workers`` is less than 1.
@@ -127,6 +128,7 @@ class Processes:
         method: str | None = None,
         preload: Sequence[str] = (),
         most: int,
+        eager: bool = False,
     ) -> None:
         if workers < 1:
             raise ValueError("workers must be at least 1")
@@ -138,6 +140,7 @@ class Processes:
         self._context = context
         self._setup = setup
         self._most = most
+        self._eager = eager
         self._unfinished = 0
         self._room = threading.Condition()
         self._is_open = True
@@ -244,7 +247,7 @@ class Processes:
             if worker in self._workers:
                 self._selector.modify(worker.channel, worker.events, worker)
         starting = sum(not worker.is_set_up for worker in self._workers)
-        while self._free and starting < len(self._waiting):
+        while self._free and (starting < len(self._waiting) or (self._eager and self._is_open)):
             starting += self._start(min(self._free))
 
     def _start(self, slot: int) -> bool:

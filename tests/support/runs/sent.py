@@ -38,6 +38,16 @@ def call_frames(dump: Path, *, step: int = 0, rank: int = 0) -> Iterator[bytes]:
         yield b"".join(map(bytes, encode_frame(FrameKind.CALL, head, encode_body(sent))))
 
 
+def with_rank(frame: bytes, rank: int) -> bytes:
+    """Return the frame of the same call on another rank."""
+    from probe_recording import call_of, frame_in
+
+    found = frame_in(frame)
+    call = call_of(found)
+    head = call_head(call.seq, call.step, rank, call.name, json.dumps(call.fields))
+    return b"".join(map(bytes, encode_frame(FrameKind.CALL, head, [found.body])))
+
+
 def payload(frame: bytes) -> Any:
     """Return what the receiver gives a worker of a call's frame."""
     from probe_online.judging import SentPayload
