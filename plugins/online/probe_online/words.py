@@ -124,9 +124,9 @@ class Speaker:
     def began(self, address: str, files: ResultDirectory, earlier: int | None) -> None:
         """Say where calls are expected, and how they travel."""
         place = self._place
-        console.note(f"probe waits for calls at {address}, and writes to {files.directory}")
         if earlier is not None:
-            console.note(f"  it goes on with online_{files.time_stamp}.json: {count(earlier)} judged earlier")
+            console.note(f"probe goes on with online_{files.time_stamp}.json: {count(earlier)} judged earlier")
+        console.note(f"probe waits for calls at {address}, and writes to {files.directory}")
         if place.directory is None and place.tls is None and place.consent:
             console.warn(
                 f"Calls arrive in PLAIN TEXT from anyone who reaches {address} ({place.consent} allows it): "

@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 import torch
 from probe_recording import PREFIX, FrameKind
+from support.probe import Probe
 from support.runs.receiving import Client, receiver, result_rows, send_all
 from support.runs.recording import recording
-from support.runs.sent import call_frames
+from support.runs.sent import call_frames, with_rank
 from torch.nn import functional as F
 
 from probe_core.cli.main import FINISHED, INTERRUPTED, LOST
@@ -186,22 +187,22 @@ def test_what_is_not_known_is_in_the_first_sentence(frames: list[bytes], tmp_pat
     )
 
 
-def test_the_state_of_a_receiver_can_be_asked_for(frames: list[bytes], tmp_path: Path) -> None:
-    from support.probe import probe
-
+def test_the_state_of_a_receiver_can_be_asked_for(
+    frames: list[bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    probe = Probe(capsys)
     with receiver(*LOCAL, "-o", tmp_path) as found:
         client = Client(found.address)
         client.call(frames[0])
         client.wait_for(1)
-        PROBE
+        assert probe("run-ut", "--status", f"127.0.0.1:{found.address[1]}") == FINISHED
+        state = json.loads(probe.out)
         assert state["state"] == "running" and state["ranks"][0]["judged"] == 1
         client.end(1)
         found.end()
 
 
 def test_two_ranks_have_files_of_their_own(frames: list[bytes], tmp_path: Path) -> None:
-    from support.runs.sent import with_rank
-
     with receiver(*LOCAL, "-o", tmp_path, "--workers", "2") as found:
         first, second = Client(found.address), Client(found.address, rank=1)
         for frame in frames:
