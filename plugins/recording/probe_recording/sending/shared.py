@@ -93,7 +93,9 @@ class SharedSender(Transport):
             self._wanted.clear()
             call = self._outbox.take()
             if call is not None:
-                frame = call.frame(self._hello["rank"])
+                frame = self._encoded(call)
+                if not frame:
+                    continue
                 while not self._has_room(sum(memoryview(part).nbytes for part in frame)):
                     if self._stopping.wait(LOOK_AGAIN):
                         return
