@@ -89,7 +89,7 @@ class Receiver:
             if self.context is not None:
                 connection = self.context.wrap_socket(connection, server_side=True)
                 self._connections.append(connection)
-            self._talk(connection, *(manner.split(":") + ["0"])[:2])
+            self._talk(connection, *f"{manner}:0".split(":")[:2])
         except (OSError, EOFError, ValueError) as error:
             self.problems.append(f"{type(error).__name__}: {error}")
         finally:

@@ -84,6 +84,11 @@ class Sender:
         self.steps.append(step)
         self.outbox.begin_step()
 
+    @property
+    def is_complete(self) -> bool:
+        """True if the end was reached and nothing was dropped or left without an answer."""
+        return self.summary is not None and self.summary.is_complete
+
     def abandon(self) -> None:
         """Send nothing from a forked child."""
         self._transport.abandon()

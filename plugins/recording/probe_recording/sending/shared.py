@@ -73,7 +73,7 @@ class SharedSender(Transport):
         self._directory = destination.shared
         self._wanted = threading.Event()
         self._there: dict[str, int] = {}
-        self._tally = ""
+        self._tally = "{}"
         self._tallied = 0.0
 
     def wake(self) -> None:

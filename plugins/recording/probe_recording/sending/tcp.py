@@ -201,7 +201,7 @@ class _Conversation:
         self._answers = answers
         self._pending: deque[memoryview] = deque()
         self._ahead = 0
-        self._tally = ""
+        self._tally = "{}"
         self._tallied = 0.0
         self._has_ended = False
 
