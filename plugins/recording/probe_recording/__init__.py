@@ -54,6 +54,7 @@ if TYPE_CHECKING:
         text_in,
     )
     from probe_recording.sending.sender import Sender
+    from probe_recording.sending.session import Sending
     from probe_recording.sending.shared import SharedName, shared_name
     from probe_recording.sending.tls import is_mutual, receiver_context, sender_context, sentence_of
     from probe_recording.session import Entry, Session
@@ -111,6 +112,7 @@ __all__ = [
     "Running",
     "Save",
     "Sender",
+    "Sending",
     "SentCall",
     "SentTensor",
     "SentTensors",
@@ -189,9 +191,10 @@ __getattr__ = exporter(
         "reading.tensors": "Tensors tensors_in",
         "recorder": "SINGLE Recorder",
         "sending.body": "SentTensor SentTensors encode_body",
-        "sending.message": "PREFIX PROTOCOL DamagedFrame Frame FrameError FrameKind FrameLimits "
-        "Prefix SentCall call_head call_of counts_in encode_frame frame_in frame_of number_in prefix_of text_in",
+        "sending.message": "PREFIX PROTOCOL DamagedFrame Frame FrameError FrameKind FrameLimits Prefix "
+        "SentCall call_head call_of counts_in encode_frame frame_in frame_of number_in prefix_of text_in",
         "sending.sender": "Sender",
+        "sending.session": "Sending",
         "sending.shared": "SharedName shared_name",
         "sending.tls": "is_mutual receiver_context sender_context sentence_of",
         "session": "Entry Session",

@@ -27,6 +27,9 @@ DAMAGED = "damaged"
 FAILED = "recorder error"
 """Reason: the recorder failed on the call; its error log says why."""
 
+UNFINISHED = "unfinished"
+"""Reason: the call had not returned when its step ended."""
+
 OVERHEAD = 4096
 """Bytes counted for a waiting call beside its tensors."""
 MOST_TRIES = 3
@@ -118,11 +121,6 @@ class Outbox:
     def begin_step(self) -> None:
         """Allow the full time of waiting again."""
         self._patience = self._most_wait
-
-    @property
-    def is_full(self) -> bool:
-        """True if not even a small call has room, and the training is not to wait for it."""
-        return self._reserved + OVERHEAD > self.most_memory and not (self._waits and self._patience > 0)
 
     def reserve(self, size: int) -> str | None:
         """Reserve memory for ``size`` bytes before they are copied, waiting for it if that is asked for.
@@ -273,6 +271,14 @@ class Outbox:
         """Return the numbers of calls, by API, that were queued and are neither acknowledged nor dropped."""
         with self._changed:
             return Counter(api_of(call.name) for call in (*self._queue, *self._sent.values()))
+
+    def give_up(self, seq: int, reason: str) -> None:
+        """Drop a call that was taken and cannot be sent."""
+        with self._changed:
+            call = self._sent.pop(seq, None)
+            if call is not None:
+                self._in_flight -= call.size
+                self._drop_queued(call, reason)
 
     def _drop_queued(self, call: Queued, reason: str) -> None:
         self.counts.dropped.setdefault(reason, Counter())[api_of(call.name)] += 1

@@ -6,11 +6,13 @@ import os
 import time
 import uuid
 from collections.abc import Mapping
+from importlib.metadata import version
 from pathlib import Path
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import write_text
 from probe_recording import messages
+from probe_recording.config import Config
 from probe_recording.place import Destination
 from probe_recording.sending.message import PROTOCOL
 from probe_recording.sending.outbox import Outbox
@@ -70,10 +72,22 @@ class Sender:
             )
         self._transport.start()
 
+    @classmethod
+    def of(cls, config: Config, label: str, framework: str, versions: Mapping[str, str]) -> Sender:
+        """Return the sender of the process whose directories are called ``label``, such as ``rank0``."""
+        assert config.online is not None
+        rank = int("".join(filter(str.isdecimal, label)) or 0)
+        return cls(config.online, rank, framework, {"probe": version("probe-core"), **versions})
+
     def begin_step(self, step: int) -> None:
         """Note a new step, in which the training may wait again."""
         self.steps.append(step)
         self.outbox.begin_step()
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the end was reached and nothing was dropped or left without an answer."""
+        return self.summary is not None and self.summary.is_complete
 
     def abandon(self) -> None:
         """Send nothing from a forked child."""

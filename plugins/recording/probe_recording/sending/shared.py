@@ -73,7 +73,7 @@ class SharedSender(Transport):
         self._directory = destination.shared
         self._wanted = threading.Event()
         self._there: dict[str, int] = {}
-        self._tally = ""
+        self._tally = "{}"
         self._tallied = 0.0
 
     def wake(self) -> None:
@@ -93,7 +93,9 @@ class SharedSender(Transport):
             self._wanted.clear()
             call = self._outbox.take()
             if call is not None:
-                frame = call.frame(self._hello["rank"])
+                frame = self._encoded(call)
+                if not frame:
+                    continue
                 while not self._has_room(sum(memoryview(part).nbytes for part in frame)):
                     if self._stopping.wait(LOOK_AGAIN):
                         return

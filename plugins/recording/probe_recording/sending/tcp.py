@@ -28,7 +28,7 @@ from probe_recording.sending.message import (
     prefix_of,
     text_in,
 )
-from probe_recording.sending.outbox import Outbox
+from probe_recording.sending.outbox import Outbox, Queued
 from probe_recording.sending.tls import sender_context
 from probe_recording.sending.transport import Refused, Transport
 
@@ -174,11 +174,9 @@ class TcpSender(Transport):
         """The queue of calls."""
         return self._outbox
 
-    @property
-    def rank(self) -> int:
-        """The rank of this process."""
-        rank: int = self._hello["rank"]
-        return rank
+    def encoded(self, call: Queued) -> list[Buffer]:
+        """Return the frame of a call; an empty list if it cannot be sent."""
+        return self._encoded(call)
 
     @property
     def wanted(self) -> socket.socket:
@@ -203,7 +201,7 @@ class _Conversation:
         self._answers = answers
         self._pending: deque[memoryview] = deque()
         self._ahead = 0
-        self._tally = ""
+        self._tally = "{}"
         self._tallied = 0.0
         self._has_ended = False
 
@@ -227,7 +225,7 @@ class _Conversation:
     def _fill(self) -> None:
         """Encode the next calls, the tally or the end, as far as the window allows."""
         while self._ahead < AHEAD and (call := self._outbox.take()) is not None:
-            self._add(call.frame(self._sender.rank))
+            self._add(self._sender.encoded(call))
         if self._has_ended:
             return
         if self._outbox.is_closed and self._outbox.is_empty:

@@ -12,8 +12,8 @@ from typing import Any
 from probe_core.errors import UserError, printable
 from probe_recording import messages
 from probe_recording.place import Destination
-from probe_recording.sending.message import FrameError
-from probe_recording.sending.outbox import Outbox
+from probe_recording.sending.message import Buffer, FrameError
+from probe_recording.sending.outbox import FAILED, Outbox, Queued
 from probe_recording.sending.tls import sentence_of
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
@@ -108,6 +108,15 @@ class Transport(ABC):
             pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**self._attempts)
             self._attempts = min(self._attempts + 1, 20)
             self._stopping.wait(pause * random.uniform(0.8, 1.2))  # many ranks must not return all at once
+
+    def _encoded(self, call: Queued) -> list[Buffer]:
+        """Return the frame of a call; an empty list, after dropping the call, if it cannot be encoded."""
+        try:
+            return call.frame(self._hello["rank"])
+        except Exception as error:  # one call that cannot be sent must not keep back the others
+            messages.note(f"probe: {call.name} of step {call.step} cannot be sent: {error}")
+            self._outbox.give_up(call.seq, FAILED)
+            return []
 
     def _welcome(self) -> None:
         self._attempts = 0
