@@ -145,9 +145,16 @@ class Ledger:
     # -- senders -----------------------------------------------------------------------------------
 
     def greet(self, rank: int, session: str) -> None:
-        """Note that a sender is connected."""
+        """Note that a sender is connected.
+
+        Raises:
+            UserError: The state file cannot be written, which must name each sender before its calls.
+        """
         with self._lock:
+            is_new = session not in self._rank(rank).senders
             self._sender(rank, session).seen = None
+        if is_new:
+            self.write()
 
     def leave(self, rank: int, session: str) -> None:
         """Note that a sender is no longer connected."""
@@ -178,6 +185,15 @@ class Ledger:
             sender.ended = sender.ended or ended
             if ended and sender.seen is None:
                 sender.seen = time.monotonic()
+
+    def settled(self) -> dict[tuple[int, str], int]:
+        """Return the number of settled calls by rank and session."""
+        with self._lock:
+            return {
+                (rank, session): sender.settled
+                for rank, found in self.ranks.items()
+                for session, sender in found.senders.items()
+            }
 
     def elsewhere(self, rank: int, session: str, number: int) -> None:
         """Note the number of calls of a sender that other receivers settled."""
@@ -321,10 +337,11 @@ class Ledger:
         Raises:
             UserError: It cannot be written.
         """
-        text = json.dumps(self.state(what), ensure_ascii=False, indent=1)
-        if text != self._written:
-            write_text(self.path, text)
-            self._written = text
+        with self._lock:
+            text = json.dumps(self.state(what), ensure_ascii=False, indent=1)
+            if text != self._written:
+                write_text(self.path, text)
+                self._written = text
 
     def load(self, state: Mapping[str, Any], rows: Iterable[tuple[int, int, str, Status]]) -> int:
         """Take over the state of an earlier receiver and the calls in its files; return their number.
@@ -347,10 +364,10 @@ class Ledger:
         for rank, step, name, status in rows:
             self.judged(rank, step, name, status)
             count += 1
-        before = {int(one["rank"]): int(one["judged"]) for one in state["ranks"]}
-        for rank, found in self.ranks.items():
-            for sender in list(found.senders.values())[-1:]:  # rows written after the state was
-                sender.settled += max(0, found.judged - before.get(rank, 0))
+        for found in self.ranks.values():  # rows may have been written after the state was
+            *before, last = found.senders.values() or [Sender()]
+            settled = found.judged + found.left_out.total() - sum(sender.settled for sender in before)
+            last.settled = max(last.settled, settled)
         return count
 
     def _load(self, state: Mapping[str, Any]) -> None:

@@ -199,7 +199,11 @@ class Server:
             transport.abort() if talk.is_broken else transport.close()
 
     def greet(self, talk: Talk, rank: int, session: str) -> None:
-        """Note the sender of a connection; an older connection of the same is closed."""
+        """Note the sender of a connection; an older connection of the same is closed.
+
+        Raises:
+            UserError: The state file cannot be written.
+        """
         older = self._talks.get((rank, session))
         self._talks[rank, session] = talk
         talk.sender = rank, session
@@ -255,6 +259,9 @@ class Talk:
         except FrameError as error:
             desk.hear(f"{self._who} was refused: {error}.")
             await self._refuse(str(error))
+        except UserError as error:  # the training may try again later
+            desk.hear(error.what)
+            self.is_broken = True
         except (OSError, asyncio.IncompleteReadError, asyncio.TimeoutError, EOFError):
             self.is_broken = True
 

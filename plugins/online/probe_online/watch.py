@@ -76,7 +76,6 @@ class Watcher:
         self._read: dict[str, tuple[int, int]] = {}
         self._foreign: dict[str, float] = {}
         self._damaged: dict[str, int] = {}
-        self._settled: dict[tuple[str, int], int] = {}
         self._told: dict[tuple[str, int], int] = {}
 
     def start(self) -> str:
@@ -230,7 +229,6 @@ class Watcher:
                     claimed.rename(self._directory / name)
                 self._doubt(name, str(error))
                 return True
-            place = parsed.session, parsed.rank
 
             def settle(earlier: bool) -> None:
                 with suppress(OSError):
@@ -239,7 +237,6 @@ class Watcher:
                 with self._lock:
                     self._calls -= 1
                     self._bytes -= size
-                    self._settled[place] = self._settled.get(place, 0) + 1
 
             payload = SentPayload(call, memoryview(content)[PREFIX.size :], prefix_of(content).head)
             payload = payload._replace(content=bytes(payload.content))
@@ -311,9 +308,9 @@ class Watcher:
 
     def _tell(self) -> None:
         """Tell other receivers of this directory how many calls were settled here."""
-        with self._lock:
-            changed = {place: n for place, n in self._settled.items() if self._told.get(place) != n}
-        for (session, rank), number in changed.items():
+        for (rank, session), number in self._desk.ledger.settled().items():
+            if self._told.get((session, rank)) == number or (session, rank) not in self._senders:
+                continue
             path = self._directory / f".{session}.r{rank}.{self._own}.settled"
             write_text(path, str(number))
             self._told[session, rank] = number

@@ -125,7 +125,9 @@ class Speaker:
         """Say where calls are expected, and how they travel."""
         place = self._place
         if earlier is not None:
-            console.note(f"probe goes on with online_{files.time_stamp}.json: {count(earlier)} judged earlier")
+            console.note(
+                f"probe goes on with online_{files.time_stamp}.json: {count(earlier)} judged earlier"
+            )
         console.note(f"probe waits for calls at {address}, and writes to {files.directory}")
         if place.directory is None and place.tls is None and place.consent:
             console.warn(

@@ -11,50 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
-import torch
 from probe_recording import PREFIX, FrameKind
 from support.probe import Probe
-from support.runs.receiving import Client, receiver, result_rows, send_all
-from support.runs.recording import recording
-from support.runs.sent import call_frames, with_rank
-from torch.nn import functional as F
+from support.runs.receiving import RESULTS, Client, names_in, receiver, result_rows, send_all
+from support.runs.sent import with_rank
 
 from probe_core.cli.main import FINISHED, INTERRUPTED, LOST
 
 LOCAL = ("--listen", "127.0.0.1:0", "--lang", "en")
-RESULTS = ("accuracy_checking_result_rank{}.csv", "api_precision_compare_result_rank{}.csv")
-
-
-@pytest.fixture(scope="module")
-def frames(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
-    """Calls of a training, the output of one of which is wrong."""
-    path = tmp_path_factory.mktemp("recorded")
-    with recording(path, task="tensor", level="L1", step=[0]) as found:
-        found.start()
-        torch.manual_seed(1)
-        x = torch.randn(6, 8)
-        for _ in range(4):
-            y = torch.matmul(x, torch.randn(8, 8))
-            y = F.softmax(y, dim=-1)
-            x = F.relu(torch.mul(y, 3.0) - 0.2)
-        found.stop()
-    dump = found.directory() / "dump.json"
-    _spoil(dump, "Functional.softmax.2.forward")
-    return list(call_frames(dump))
-
-
-def _spoil(dump: Path, name: str) -> None:
-    """Let a record name the output of another call as its own."""
-    document = json.loads(dump.read_text())
-    other = document["data"]["Torch.matmul.2.forward"]["output"]
-    document["data"][name]["output"] = other
-    dump.write_text(json.dumps(document))
-
-
-def names_in(rows: dict[str, list[dict[str, str]]], rank: int = 0) -> list[tuple[str, str]]:
-    """Return step and name of all calls with a row."""
-    files = [rows.get(name.format(rank), []) for name in RESULTS]
-    return [(row["Step"], row.get("API name") or row["API Name"]) for file in files for row in file]
 
 
 def test_a_training_over_tcp_and_what_is_said_of_it(frames: list[bytes], tmp_path: Path) -> None:

@@ -16,7 +16,10 @@ from typing import Any
 
 from probe_recording import PREFIX, Frame, FrameKind, FrameLimits, encode_frame, frame_of, prefix_of
 
-SLOW = 60.0
+from support.programs.preloaded import PreloadedPopen
+
+RESULTS = ("accuracy_checking_result_rank{}.csv", "api_precision_compare_result_rank{}.csv")
+SLOW = 120.0
 _ADDRESS = re.compile(r"waits for calls at (\S+), and")
 
 
@@ -29,7 +32,7 @@ class Receiver:
 
     def __init__(self, *options: object) -> None:
         command = [sys.executable, "-m", "probe_core.cli", "run-ut", "-d", "cpu", *map(str, options)]
-        self.process = subprocess.Popen(
+        self.process = PreloadedPopen(
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
         )
         self.said: list[str] = []
@@ -164,3 +167,9 @@ def result_rows(directory: Path) -> dict[str, list[dict[str, str]]]:
         with path.open(encoding="utf-8-sig", newline="") as file:
             found[re.sub(r"_\d{14}_", "_", path.name)] = list(csv.DictReader(file))
     return found
+
+
+def names_in(rows: dict[str, list[dict[str, str]]], rank: int = 0) -> list[tuple[str, str]]:
+    """Return step and name of all calls with a row."""
+    files = [rows.get(name.format(rank), []) for name in RESULTS]
+    return [(row["Step"], row.get("API name") or row["API Name"]) for file in files for row in file]
