@@ -89,7 +89,7 @@ class Sender:
 
 @dataclass(slots=True)
 class RankLedger:
-    """What is known of one rank.
+    """Account of one rank.
 
     Attributes:
         senders: Its runs by their sessions; a training that is started again has another one.

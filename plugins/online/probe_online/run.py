@@ -42,7 +42,7 @@ STATE_EVERY = 1.0
 
 
 class Voice(Protocol):
-    """What a person sees while the receiver runs."""
+    """Display of a running receiver to a person."""
 
     def began(self, address: str, files: ResultDirectory, earlier: int | None) -> None:
         """Say where calls are expected; ``earlier`` calls were judged before, if it goes on with a state."""
