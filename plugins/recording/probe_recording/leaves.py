@@ -97,7 +97,7 @@ def number(value: Number) -> str:
     if value is None:
         return "null"
     kind = type(value)
-    if kind is int or (kind is float and value - value == 0.0):  # type: ignore[operator]
+    if kind is int or (kind is float and value - value == 0.0):
         return repr(value)
     return _dumps(value)
 
