@@ -17,11 +17,9 @@ MEMORY = 1 << 30
 DISK = 16 << 30
 WAIT = 60
 DRAIN = 600
-FIELDS = frozenset(
-    {"online_run_ut", "nfs_path", "host", "port", "tls_path",
-     "online_memory", "online_policy", "online_wait", "online_drain", "online_disk"}
-)  # fmt: skip
-"""Fields of the section ``tensor`` that are read here; the first five are msprobe's."""
+OWN = frozenset({"online_memory", "online_policy", "online_wait", "online_drain", "online_disk"})
+FIELDS = frozenset({"online_run_ut", "nfs_path", "host", "port", "tls_path"}) | OWN
+"""Fields of the section ``tensor`` that are read here; those in ``OWN`` are probe's own, not msprobe's."""
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}

@@ -30,6 +30,12 @@ FAILED = "recorder error"
 UNFINISHED = "unfinished"
 """Reason: the call had not returned when its step ended."""
 
+GATHERED, GATHERING = 64 << 20, 1.0
+"""Bytes, and seconds, of calls that are gathered before they are sent while the training makes calls.
+
+Sending needs the interpreter, which the training would have to wait for more often if each call went at once.
+"""
+
 OVERHEAD = 4096
 """Bytes counted for a waiting call beside its tensors."""
 MOST_TRIES = 3
@@ -111,10 +117,13 @@ class Outbox:
         self._next = 0
         self._queue: deque[Queued] = deque()
         self._sent: dict[int, Queued] = {}
-        self._in_flight = 0
+        self._in_flight = self._queued = 0
         self._most_body = most_memory
         self._window = (most_memory, 1 << 30)
         self._closed = False
+        self._ended = threading.Event()
+        self._resting = True
+        self._since = 0.0
 
     # -- the training's side -------------------------------------------------------------------
 
@@ -165,21 +174,27 @@ class Outbox:
             size: Bytes reserved for them.
         """
         with self._changed:
+            before, self._resting = self.delay, False
+            if not self._queue:
+                self._since = time.monotonic()
             self._queue.append(Queued(self._next, step, name, fields, tensors, size))
             self._next += 1
+            self._queued += size
             self.counts.queued[api_of(name)] += 1
-        self.on_change()
+            is_due = before is None or (before > 0 and self.delay == 0)
+        if is_due:
+            self.on_change()
 
     def drop(self, name: str, reason: str) -> None:
         """Count a call that will not be sent."""
         with self._changed:
             self.counts.dropped.setdefault(reason, Counter())[api_of(name)] += 1
-        self.on_change()
 
     def close(self) -> None:
         """Note that nothing more will be queued."""
         with self._changed:
             self._closed = True
+            self._ended.set()
             self._changed.notify_all()
         self.on_change()
 
@@ -189,6 +204,24 @@ class Outbox:
             return self._changed.wait_for(lambda: not self._queue and not self._sent, timeout)
 
     # -- the transport's side ------------------------------------------------------------------
+
+    def rest(self) -> None:
+        """Note that the training makes no calls for now, so that those that are queued are sent at once."""
+        self._resting = True
+        self.on_change()
+
+    @property
+    def delay(self) -> float | None:
+        """Seconds after which the queued calls are to be sent; 0 for now, None if there are none."""
+        if not self._queue:
+            return None
+        if self._resting or self._closed or self._queued >= min(GATHERED, self.most_memory // 4):
+            return 0.0
+        return max(0.0, self._since + GATHERING - time.monotonic())
+
+    def wait_for_end(self, timeout: float) -> None:
+        """Wait until nothing more will be queued, or the time is over."""
+        self._ended.wait(timeout)
 
     @property
     def is_closed(self) -> bool:
@@ -218,12 +251,14 @@ class Outbox:
             while self._queue:
                 call = self._queue[0]
                 if call.size > self._most_body:
+                    self._queued -= call.size
                     self._drop_queued(self._queue.popleft(), TOO_LARGE)
                     continue
                 size, calls = self._window
                 if self._sent and (self._in_flight + call.size > size or len(self._sent) >= calls):
                     return None
                 self._queue.popleft()
+                self._queued -= call.size
                 self._sent[call.seq] = call
                 self._in_flight += call.size
                 call.tries += 1
@@ -254,12 +289,14 @@ class Outbox:
                 self._drop_queued(call, DAMAGED)
             else:
                 self._queue.appendleft(call)
+                self._queued += call.size
 
     def reconnected(self) -> None:
         """Queue everything that was sent and not acknowledged once more, in its old order."""
         with self._changed:
             self._queue.extendleft(sorted(self._sent.values(), key=lambda call: -call.seq))
             self._sent.clear()
+            self._queued += self._in_flight
             self._in_flight = 0
 
     def totals(self) -> dict[str, dict[str, int]]:

@@ -148,7 +148,8 @@ class Sending(Session):
     # -- writing ---------------------------------------------------------------------------
 
     def flush(self, although_empty: bool = False) -> None:
-        """Write nothing."""
+        """Write nothing, and have everything sent that was queued."""
+        self.outbox.rest()
 
     def close(self) -> int:
         """End the step; calls that have not returned by now are counted as dropped."""

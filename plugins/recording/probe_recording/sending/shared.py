@@ -91,7 +91,8 @@ class SharedSender(Transport):
         welcome()
         while not self._stopping.is_set():
             self._wanted.clear()
-            call = self._outbox.take()
+            delay = self._outbox.delay
+            call = self._outbox.take() if delay == 0 else None
             if call is not None:
                 frame = self._encoded(call)
                 if not frame:
@@ -106,7 +107,7 @@ class SharedSender(Transport):
                 return
             else:
                 self._write_tally(FrameKind.TALLY)
-                self._wanted.wait(TALLY_EVERY)
+                self._wanted.wait(delay or TALLY_EVERY)
 
     def _write_tally(self, kind: FrameKind) -> None:
         totals = self._outbox.totals()

@@ -79,10 +79,10 @@ class Summary:
             shown = ", ".join(f"{counts.total():,} {status}" for status, counts in self.verdicts.items())
             yield f"probe: the receiver's verdicts on rank {self.rank}: {shown}."
         for reason, by_api in counts.dropped.items():
-            yield f"probe: {by_api.total():,} calls were dropped ({reason}), not judged: {most(by_api)}."
+            yield f"probe: calls dropped and not judged ({reason}): {by_api.total():,} ({most(by_api)})."
         if self.waiting:
             why = f" {self.destination} {self.problem}." if self.problem else ""
             yield (
-                f"probe: {self.waiting.total():,} calls were not acknowledged, so it is not known whether "
-                f"they were judged: {most(self.waiting)}.{why}"
+                "probe: calls that were not acknowledged, so that it is not known whether they were judged: "
+                f"{self.waiting.total():,} ({most(self.waiting)}).{why}"
             )

@@ -41,6 +41,8 @@ AHEAD = 1 << 20
 """Bytes that are encoded before they can be written."""
 PIECE = 1 << 18
 """Largest piece given to TLS at a time, in bytes."""
+GATHERING = 0.02
+"""Seconds for which answers are gathered while no calls are due."""
 BUFFERS = 64
 """Largest number of buffers in one system call."""
 
@@ -212,19 +214,23 @@ class _Conversation:
         selector.register(sender.wanted, selectors.EVENT_READ)
         while not sender.is_stopping:
             sender.sleep(is_asleep=True)  # before looking, so that no change is missed
-            self._fill()
+            delay = self._outbox.delay
+            if delay == 0 or self._outbox.is_closed or not self._pending:
+                self._fill(delay == 0)
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._pending else 0)
             selector.modify(connection, events)
-            ready = {key.fileobj: mask for key, mask in selector.select(TALLY_EVERY)}
+            ready = {key.fileobj for key, _ in selector.select(delay or TALLY_EVERY)}
             sender.sleep(is_asleep=False)
-            if self._pending:
-                self._write()
+            if connection in ready and not self._pending and delay != 0:
+                self._outbox.wait_for_end(GATHERING)
             if connection in ready and self._read():
                 return
+            if self._pending:
+                self._write()
 
-    def _fill(self) -> None:
-        """Encode the next calls, the tally or the end, as far as the window allows."""
-        while self._ahead < AHEAD and (call := self._outbox.take()) is not None:
+    def _fill(self, is_due: bool) -> None:
+        """Encode the next calls if they are due, as far as the window allows, and the tally or the end."""
+        while is_due and self._ahead < AHEAD and (call := self._outbox.take()) is not None:
             self._add(self._sender.encoded(call))
         if self._has_ended:
             return

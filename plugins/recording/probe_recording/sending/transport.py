@@ -49,6 +49,7 @@ class Transport(ABC):
         self._abandoned = False
         self._told = False
         self._attempts = 0
+        self._chance = random.Random()  # the training's own random numbers stay as they are
         self._thread = threading.Thread(target=self._run, name="probe-sender", daemon=True)
         self.done = threading.Event()
         self.refused: str | None = None
@@ -107,7 +108,9 @@ class Transport(ABC):
             self._outbox.reconnected()
             pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**self._attempts)
             self._attempts = min(self._attempts + 1, 20)
-            self._stopping.wait(pause * random.uniform(0.8, 1.2))  # many ranks must not return all at once
+            self._stopping.wait(
+                pause * self._chance.uniform(0.8, 1.2)
+            )  # many ranks must not return all at once
 
     def _encoded(self, call: Queued) -> list[Buffer]:
         """Return the frame of a call; an empty list, after dropping the call, if it cannot be encoded."""
