@@ -1,4 +1,4 @@
-"""TCP server of a receiver: frames in, acknowledgements out (docs/online.md#lan).
+"""TCP server of a receiver: frames in, acknowledgements out (docs/online.md#in-a-network).
 
 It runs in a thread of its own. Before a frame's body is read, its bytes are taken from the window that all
 senders share; they are given back when the call's rows are written. So memory is bounded, and a receiver that

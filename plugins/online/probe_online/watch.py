@@ -1,4 +1,4 @@
-"""Shared directory of a receiver: files of calls in, nothing out (docs/online.md#shared).
+"""Shared directory of a receiver: files of calls in, nothing out (docs/online.md#with-a-shared-directory).
 
 A file is claimed by renaming it, so that several receivers may share one directory, and removed when its rows
 are written. Nothing here relies on locks, on the clocks of other machines, or on a current listing: a
