@@ -102,6 +102,8 @@ class Outbox:
         most_wait: Seconds that the training may wait in a step.
 
     Attributes:
+        most_memory: Bytes that may be reserved at a time.
+        most_body: The largest body that the receiver accepts, in bytes.
         on_change: A function that wakes the transport; it must return at once.
         counts: Numbers of calls so far.
     """
@@ -118,7 +120,7 @@ class Outbox:
         self._queue: deque[Queued] = deque()
         self._sent: dict[int, Queued] = {}
         self._in_flight = self._queued = 0
-        self._most_body = most_memory
+        self.most_body = most_memory
         self._window = (most_memory, 1 << 30)
         self._closed = False
         self._ended = threading.Event()
@@ -138,7 +140,7 @@ class Outbox:
             None, or the reason for which there is no room.
         """
         with self._changed:
-            if size + OVERHEAD > self.most_memory or size > self._most_body:
+            if size + OVERHEAD > self.most_memory or size > self.most_body:
                 return TOO_LARGE
             if self._reserved + size > self.most_memory and not self._wait_for(size):
                 return FULL
@@ -242,7 +244,7 @@ class Outbox:
             window_calls: Calls that may be sent and not acknowledged.
         """
         with self._changed:
-            self._most_body = most_body
+            self.most_body = most_body
             self._window = window_bytes, window_calls
 
     def take(self) -> Queued | None:
@@ -250,7 +252,7 @@ class Outbox:
         with self._changed:
             while self._queue:
                 call = self._queue[0]
-                if call.size > self._most_body:
+                if call.size > self.most_body:
                     self._queued -= call.size
                     self._drop_queued(self._queue.popleft(), TOO_LARGE)
                     continue

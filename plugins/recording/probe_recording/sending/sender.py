@@ -24,6 +24,8 @@ from probe_recording.sending.transport import Transport
 
 QUIET = 1.0
 """Seconds of waiting at the end of the process before a line says so."""
+CONFIRMING = 10.0
+"""Seconds that the receiver may take to confirm the end after it has acknowledged everything."""
 POLL = 0.2
 
 
@@ -126,6 +128,8 @@ class Sender:
             passed = time.monotonic() - begin
             if passed > self._destination.drain or transport.refused:
                 return
+            if passed > CONFIRMING and self.outbox.is_empty:
+                return  # everything is acknowledged; only the receiver's last word is missing
             if passed > QUIET and not told:
                 told = True
                 messages.note(

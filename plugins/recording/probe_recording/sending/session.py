@@ -21,19 +21,20 @@ DISTRIBUTED = "Distributed."
 
 @dataclass(slots=True)
 class _Held:
-    """What was copied of a call that is not complete.
+    """The copies of a call that is not complete.
 
     Attributes:
         tensors: The copies.
         size: Bytes reserved for them.
         dropped: The reason for which the call is not sent; None while it is to be sent.
-        seen: Copies by the place and layout of the tensor, either of inputs or of outputs.
+        seen: Copies by the place and layout of the tensor, either of inputs or of outputs; with the tensor
+            itself, so that its memory is not used for another one meanwhile.
     """
 
     tensors: list[SentTensor] = field(default_factory=list)
     size: int = 0
     dropped: str | None = None
-    seen: dict[Hashable, SentTensor] = field(default_factory=dict)
+    seen: dict[Hashable, tuple[SentTensor, Any]] = field(default_factory=dict)
 
 
 class Sending(Session):
@@ -93,9 +94,8 @@ class Sending(Session):
             identity, size, dtype = self.described(tensor)
             if dtype not in SIZES:
                 return None
-            same = held.seen.get(identity)
-            if same is not None:
-                held.tensors.append(same._replace(name=name))
+            if identity in held.seen:
+                held.tensors.append(held.seen[identity][0]._replace(name=name))
                 return name + self.suffix
             held.dropped = self.outbox.reserve(size)
             if held.dropped:
@@ -107,8 +107,9 @@ class Sending(Session):
             held.dropped = held.dropped or FAILED  # without this tensor the call would be judged wrongly
             self._forget(held)
             raise
-        held.seen[identity] = SentTensor(name, dtype, shape, data)
-        held.tensors.append(held.seen[identity])
+        sent = SentTensor(name, dtype, shape, data)
+        held.seen[identity] = sent, tensor
+        held.tensors.append(sent)
         return name + self.suffix
 
     def add(

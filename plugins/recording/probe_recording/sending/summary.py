@@ -17,7 +17,7 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """What became of the calls of one rank.
+    """The end of one rank's calls: acknowledged, dropped, or without an answer.
 
     Attributes:
         destination: The receiver.

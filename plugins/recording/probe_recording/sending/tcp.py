@@ -256,7 +256,7 @@ class _Conversation:
         connection = self._connection
         try:
             while self._pending:
-                if isinstance(connection, ssl.SSLSocket):
+                if isinstance(connection, ssl.SSLSocket) or not hasattr(connection, "sendmsg"):
                     count = connection.send(self._pending[0][:PIECE])
                 else:
                     count = connection.sendmsg([*self._pending][:BUFFERS])

@@ -12,12 +12,13 @@ from typing import Any
 from probe_core.errors import UserError, printable
 from probe_recording import messages
 from probe_recording.place import Destination
-from probe_recording.sending.message import Buffer, FrameError
-from probe_recording.sending.outbox import FAILED, Outbox, Queued
+from probe_recording.sending.message import Buffer, FrameError, FrameLimits
+from probe_recording.sending.outbox import FAILED, TOO_LARGE, Outbox, Queued
 from probe_recording.sending.tls import sentence_of
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 """Seconds between two attempts, doubled after each failure."""
+LARGEST_HEAD = FrameLimits().head
 
 
 class Refused(Exception):
@@ -115,7 +116,12 @@ class Transport(ABC):
     def _encoded(self, call: Queued) -> list[Buffer]:
         """Return the frame of a call; an empty list, after dropping the call, if it cannot be encoded."""
         try:
-            return call.frame(self._hello["rank"])
+            frame = call.frame(self._hello["rank"])
+            body = sum(memoryview(part).nbytes for part in frame[1:])
+            if body > self._outbox.most_body or len(frame[0]) > LARGEST_HEAD:
+                self._outbox.give_up(call.seq, TOO_LARGE)  # the receiver would end the connection
+                return []
+            return frame
         except Exception as error:  # one call that cannot be sent must not keep back the others
             messages.note(f"probe: {call.name} of step {call.step} cannot be sent: {error}")
             self._outbox.give_up(call.seq, FAILED)
