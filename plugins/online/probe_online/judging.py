@@ -114,7 +114,7 @@ class RowMaker:
     ) -> None:
         self._judge = judge
         self._assignment = assignment
-        self._columns = tables.details + own_columns(assignment)
+        self._columns = (*tables.details, *Tables().details, *own_columns(assignment))
         self._language = language
         self._precision = precision
 
