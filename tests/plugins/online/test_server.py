@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import resource
 import socket
 import struct
 import time
@@ -16,7 +17,7 @@ from support.probe import Probe
 from support.runs.receiving import RESULTS, Client, names_in, receiver, result_rows, send_all
 from support.runs.sent import with_rank
 
-from probe_core.cli.main import FINISHED, INTERRUPTED, LOST
+from probe_core.cli.main import FINISHED, INTERRUPTED, LOST, MISTAKE
 
 LOCAL = ("--listen", "127.0.0.1:0", "--lang", "en")
 
@@ -182,3 +183,31 @@ def test_two_ranks_have_files_of_their_own(frames: list[bytes], tmp_path: Path) 
     rows = result_rows(tmp_path)
     for rank in (0, 1):
         assert len(set(names_in(rows, rank))) == len(frames)
+
+
+def test_a_full_disk_ends_the_receiver_and_not_the_training(frames: list[bytes], tmp_path: Path) -> None:
+    with receiver(*LOCAL, "-o", tmp_path) as found:
+        client = Client(found.address)
+        client.call(frames[0])
+        client.wait_for(1)
+        size = max(path.stat().st_size for path in tmp_path.iterdir()) + 200
+        resource.prlimit(found.process.pid, resource.RLIMIT_FSIZE, (size, size))
+        for frame in frames[1:]:
+            client.call(frame)
+        with pytest.raises(EOFError):
+            client.wait_for(len(frames))
+        code, _ = found.end()
+    assert code == MISTAKE
+    assert "cannot be written" in "".join(found.said), found.said
+    left = [frame for seq, frame in enumerate(frames) if seq not in client.done]
+    assert left
+    with receiver(*LOCAL, "-o", tmp_path) as found:
+        again = Client(found.address, session=client.session)
+        for frame in left:
+            again.call(frame)
+        again.wait_for(len(left))
+        again.end(len(frames))
+        code, printed = found.end()
+    assert code == FINISHED, (found.said, printed)
+    names = names_in(result_rows(tmp_path))
+    assert len(names) == len(set(names)) == len(frames)
