@@ -39,7 +39,8 @@ from probe_online.desk import Desk
 from probe_online.judging import SentPayload
 from probe_online.settings import Receiving
 
-MOST_CONNECTIONS = 256
+MOST_STRANGERS = 256
+"""Connections that have not said who they are; if there is one more, the oldest of them is closed."""
 GREETING = 15.0
 """Seconds in which a connection must have said who it is."""
 STALLED = 120.0
@@ -103,6 +104,8 @@ class Server:
         self._problem: OSError | None = None
         self._stopping: asyncio.Event | None = None
         self._talks: dict[tuple[int, str], Talk] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._strangers: dict[asyncio.Task[None], None] = {}
         self.loop: asyncio.AbstractEventLoop
         self.window: Window
         self.address: tuple[str, int] = ("", 0)
@@ -157,22 +160,24 @@ class Server:
             await asyncio.gather(accepting, *tasks, return_exceptions=True)
 
     async def _accept(self, listener: socket.socket) -> None:
-        open_ones: set[asyncio.Task[None]] = set()
         while True:
             try:
                 connection, address = await self.loop.sock_accept(listener)
             except OSError:  # too many open files
                 await asyncio.sleep(0.2)
                 continue
-            if len(open_ones) >= MOST_CONNECTIONS:
+            if len(self._strangers) >= MOST_STRANGERS:
+                oldest = next(iter(self._strangers))
+                del self._strangers[oldest]
+                oldest.cancel()
                 self.desk.hear(
-                    f"More than {MOST_CONNECTIONS} connections at a time; {address[0]} was refused."
+                    f"More than {MOST_STRANGERS} connections did not say who they are; some were closed."
                 )
-                connection.close()
-                continue
             task = asyncio.create_task(self._serve(connection, address[0]))
-            open_ones.add(task)
-            task.add_done_callback(open_ones.discard)
+            self._strangers[task] = None
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(lambda done: self._strangers.pop(done, None))
 
     async def _serve(self, connection: socket.socket, host: str) -> None:
         """Talk with one connection until it ends; nothing that it does reaches others."""
@@ -189,6 +194,9 @@ class Server:
             connection.close()
             self.desk.hear(f"{host} was not let in: {_sentence(error)}.")
             return
+        except asyncio.CancelledError:
+            connection.close()
+            raise
         talk = Talk(self, reader, asyncio.StreamWriter(transport, protocol, reader, self.loop), host)
         try:
             await talk.run()
@@ -204,6 +212,9 @@ class Server:
         Raises:
             UserError: The state file cannot be written.
         """
+        task = asyncio.current_task()
+        assert task is not None
+        self._strangers.pop(task, None)
         older = self._talks.get((rank, session))
         self._talks[rank, session] = talk
         talk.sender = rank, session
@@ -430,7 +441,7 @@ def _listener(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(MOST_CONNECTIONS)
+        listener.listen(MOST_STRANGERS)
         listener.setblocking(False)
     except OSError:
         listener.close()
