@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import signal
 import subprocess
 import sys
@@ -218,6 +219,37 @@ def test_and_when_the_receiver_dies_in_mid_run(tmp_path: Path, capfd: Any) -> No
     assert capfd.readouterr().err.count("The training goes on") == 1
     summary = json.loads((tmp_path / "run/online_rank0.json").read_text())
     assert not summary["complete"] and sum(summary["not_acknowledged"].values()) > 0
+
+
+def test_and_when_the_receiver_is_killed_and_restarted_many_times(tmp_path: Path) -> None:
+    name = NAMES[0]
+    chance = random.Random(3)
+    ends = [Receiver()]
+    stop = threading.Event()
+
+    def kill() -> None:
+        while len(ends) <= 20 and not stop.is_set():
+            deadline = time.monotonic() + chance.uniform(0.02, 0.2)
+            while time.monotonic() < deadline or (not ends[-1].calls and not stop.is_set()):
+                time.sleep(0.002)
+            ends[-1].close()
+            time.sleep(chance.uniform(0, 0.05))
+            ends.append(Receiver(port=ends[0].port))
+
+    killer = threading.Thread(target=kill)
+    with recording(tmp_path / "run", **online(ends[0], online_drain=60)) as found:
+        killer.start()
+        outcome = training.run(*CASES[name], recorder=found)
+        while found.debugger._recorder.sender.outbox.unacknowledged():
+            time.sleep(0.05)
+        stop.set()
+        killer.join()
+    ends[-1].close()
+    assert training.differences(bare(name), outcome) == []
+    summary = json.loads((tmp_path / "run/online_rank0.json").read_text())
+    assert summary["complete"]
+    received = {(call.step, call.name): call.seq for end in ends for call, _ in end.calls}
+    assert len(received) == sum(summary["queued"].values()) == len(set(received.values()))
 
 
 def test_a_full_queue_drops_before_copying_and_counts(

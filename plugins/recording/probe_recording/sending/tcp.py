@@ -7,8 +7,8 @@ import socket
 import ssl
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from probe_core.errors import printable
@@ -45,6 +45,8 @@ GATHERING = 0.02
 """Seconds for which answers are gathered while no calls are due."""
 BUFFERS = 64
 """Largest number of buffers in one system call."""
+
+TLS_ALERT = b"\x15\x03"
 
 _ANSWERS = FrameLimits(head=1 << 20, body=0)
 _WANTS = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -92,10 +94,11 @@ class TcpSender(Transport):
         self._socket = connection
         try:
             answers = _Answers()
-            connection.settimeout(WELCOMING)
-            for part in encode_frame(FrameKind.HELLO, self._hello):
-                connection.sendall(part)
-            self._greet(connection, answers)
+            with self._beginning():
+                connection.settimeout(WELCOMING)
+                for part in encode_frame(FrameKind.HELLO, self._hello):
+                    connection.sendall(part)
+                self._greet(connection, answers)
             welcome()
             connection.setblocking(False)
             with selectors.DefaultSelector() as selector:
@@ -116,11 +119,25 @@ class TcpSender(Transport):
                 if hasattr(socket, name):
                     connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
             if context is not None:
-                return context.wrap_socket(connection, server_hostname=self._destination.host)
+                with self._beginning():
+                    return context.wrap_socket(connection, server_hostname=self._destination.host)
             return connection
         except BaseException:
             connection.close()
             raise
+
+    @contextmanager
+    def _beginning(self) -> Iterator[None]:
+        """Say what a connection that ends before the welcome may mean."""
+        try:
+            yield
+        except (ConnectionError, ssl.SSLEOFError):
+            wants = "TLS (tls_path, --tls DIR)"
+            if self._destination.tls is not None:
+                wants = "plain text, or a certificate of this end (client.key, client.crt)"
+            raise ConnectionError(
+                0, f"it closed the connection at once; it may expect {wants}, or be no receiver of probe"
+            ) from None
 
     def _greet(self, connection: socket.socket, answers: _Answers) -> None:
         """Read the receiver's first answer and keep to its limits."""
@@ -128,7 +145,10 @@ class TcpSender(Transport):
         while (frame := answers.next()) is None:
             if time.monotonic() > deadline:
                 raise TimeoutError
-            answers.feed(_received(connection))
+            data = _received(connection)
+            if data[:2] == TLS_ALERT and self._destination.tls is None:
+                raise FrameError("it expects TLS, and this end sends plain text (tls_path, or --tls DIR)")
+            answers.feed(data)
         if frame.kind is FrameKind.REFUSED:
             raise Refused(text_in(frame.head, "text"))
         if frame.kind is not FrameKind.WELCOME:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -278,7 +279,66 @@ def test_ends_that_do_not_fit(which: str, certificates: Path, make: Make, tmp_pa
     text = capfd.readouterr().err
     if which == "another certificate":
         assert "the certificate is not accepted: self-signed certificate" in text
+    if which == "TLS to plain text":
+        assert "it may expect plain text" in text or "does not speak TLS" in text
+    if which == "plain text to TLS":
+        assert "expects TLS, and this end" in text or "it may expect TLS (tls_path, --tls DIR)" in text
     assert text.count("The training goes on") == 1 and not end.calls
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A certificate for this machine that an authority signed, and one that has expired."""
+    path = tmp_path_factory.mktemp("authority")
+    certificate(path, "ca")
+    for name, days in (("good", "2"), ("expired", "0")):
+        (path / name).mkdir()
+        request = ["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=127.0.0.1", "-addext",
+                   "subjectAltName=IP:127.0.0.1", "-keyout", str(path / name / "server.key"),
+                   "-out", str(path / "request")]  # fmt: skip
+        sign = ["openssl", "x509", "-req", "-in", str(path / "request"), "-CA", str(path / "ca.crt"), "-CAkey",
+                str(path / "ca.key"), "-CAcreateserial", "-days", days, "-copy_extensions", "copy",
+                "-out", str(path / name / "server.crt")]  # fmt: skip
+        for command in (request, sign):
+            subprocess.run(command, check=True, capture_output=True)
+        (path / name / "server.key").chmod(0o600)
+    time.sleep(1.1)
+    return path
+
+
+def test_an_authority_signs_for_a_host(authority: Path, make: Make, tmp_path: Path, capfd: Any) -> None:
+    trusting = directory(tmp_path / "sender", authority / "ca.crt")
+    with receiver(context=receiver_context(authority / "good")) as end:
+        sender = make(end, tls=trusting)
+        put(sender)
+        assert finish(sender, tmp_path).is_complete
+        other = Sender(Destination("localhost", end.port, trusting, drain=0.5), 0, "pytorch", {})
+        put(other)
+        assert not finish(other, tmp_path).is_complete
+    assert "Hostname mismatch" in capfd.readouterr().err
+    with receiver(context=receiver_context(authority / "expired")) as end:
+        sender = make(end, tls=trusting, drain=0.5)
+        put(sender)
+        assert not finish(sender, tmp_path).is_complete
+    assert "the certificate is not accepted: certificate has expired" in capfd.readouterr().err
+
+
+def test_a_certificate_that_is_replaced_while_the_training_runs(
+    certificates: Path, make: Make, tmp_path: Path
+) -> None:
+    mine = directory(tmp_path / "sender", certificates / "receiver/server.crt")
+    with receiver(context=receiver_context(certificates / "receiver")) as first:
+        sender = make(first, tls=mine)
+        put(sender, NAMES[:10])
+        assert sender.outbox.wait_until_empty(10)
+        port = first.port
+    put(sender, NAMES[10:])
+    with receiver(port=port, context=receiver_context(certificates / "other")) as second:
+        time.sleep(0.3)
+        assert not second.calls  # the old certificate is trusted, and no other
+        shutil.copy(certificates / "other/server.crt", mine / "server.crt")
+        assert finish(sender, tmp_path).is_complete
+    assert second.names == NAMES[10:]
 
 
 def test_files_of_certificates_are_checked(certificates: Path, tmp_path: Path) -> None:
