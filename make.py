@@ -238,11 +238,11 @@ def lint() -> None:
 
 
 def bench() -> None:
-    """Run all benchmarks or one: ``kernel compare ranks check record faults page older``."""
+    """Run all benchmarks or one: ``kernel compare ranks check record online faults page older``."""
     scripts = {
         "kernel": "kernel.py", "compare": "compare_runs.py", "ranks": "many_ranks.py",
-        "check": "check_calls.py", "record": "record_steps.py", "faults": "faults", "page": "page.py",
-        "older": "older_dumps.py",
+        "check": "check_calls.py", "record": "record_steps.py", "online": "online.py", "faults": "faults",
+        "page": "page.py", "older": "older_dumps.py",
     }  # fmt: skip
     chosen = sys.argv[2:3] if sys.argv[2:3] and sys.argv[2] in scripts else list(scripts)
     for name in chosen:

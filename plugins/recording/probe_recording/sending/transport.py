@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from probe_recording.sending.tls import sentence_of
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 """Seconds between two attempts, doubled after each failure."""
+MOMENT = 1.0
 LARGEST_HEAD = FrameLimits().head
 
 
@@ -109,9 +111,14 @@ class Transport(ABC):
             self._outbox.reconnected()
             pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**self._attempts)
             self._attempts = min(self._attempts + 1, 20)
-            self._stopping.wait(
-                pause * self._chance.uniform(0.8, 1.2)
-            )  # many ranks must not return all at once
+            self._rest(pause * self._chance.uniform(0.8, 1.2))  # many ranks must not return all at once
+
+    def _rest(self, pause: float) -> None:
+        """Wait before the next attempt; at the end of the process no longer than a moment."""
+        end = time.monotonic() + pause
+        while (left := end - time.monotonic()) > 0 and not self._stopping.wait(min(left, MOMENT)):
+            if self._outbox.is_closed:
+                return
 
     def _encoded(self, call: Queued) -> list[Buffer]:
         """Return the frame of a call; an empty list, after dropping the call, if it cannot be encoded."""

@@ -129,6 +129,20 @@ def test_a_receiver_that_is_killed_and_comes_back(make: Make, tmp_path: Path, ca
     assert sum("calls are sent to" in line for line in lines) == 1
 
 
+def test_pauses_are_short_at_the_end(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transport, "FIRST_PAUSE", 100.0)
+    monkeypatch.setattr(transport, "LONGEST_PAUSE", 100.0)
+    with receiver() as first:
+        port = first.port
+    sender = make(port)
+    put(sender)
+    while sender._transport.problem is None:
+        time.sleep(0.01)
+    with receiver(port=port) as end:
+        assert finish(sender, tmp_path).is_complete
+    assert end.names == NAMES
+
+
 def test_nobody_listens(make: Make, tmp_path: Path, capfd: Any) -> None:
     with receiver() as end:
         port = end.port
