@@ -135,11 +135,34 @@ class RowMaker:
         else:
             of_sender = replace(outcome, forward=Outputs(own.bench, sent))
         result = self._judge.result(call, of_sender)
+        if parties == 2:
+            result = self._by_standard(result)
         if parties == 2 or not result.details:
             return self._first_stage(parties, result)
         receiver = result if isinstance(own, Skipped) else self._judge.result(call, outcome)
         found = compare_rows(self._details(result), self._details(receiver), self._assignment, self._language)
         return self._second_stage(call.name, found)
+
+    def _by_standard(self, result: Result) -> Result:
+        """Return a result of two parties, in error if the standard says so and the first stage does not.
+
+        The standards of two parties judge the numbers of one comparison, so the rows stand for both machines.
+        """
+        if result.forward is Status.ERROR:
+            return result
+        rows = self._details(result)
+        found = compare_rows(rows, rows, self._assignment, self._language)
+        wrong = {row.name: row.judgement for row in found.rows if row.judgement.status is Status.ERROR}
+        if not wrong:
+            return result
+        details = tuple(
+            replace(detail, messages=(*detail.messages, *wrong[detail.name].messages))
+            if detail.name in wrong
+            else detail
+            for detail in result.details
+        )
+        messages = next(iter(wrong.values())).messages
+        return replace(result, forward=Status.ERROR, messages=(*result.messages, *messages), details=details)
 
     def _first_stage(self, parties: int, result: Result) -> SentRows:
         cells = tuple(detail_cells(detail, self._language, self._precision) for detail in result.details)

@@ -21,12 +21,12 @@ from probe_recording import (
 )
 
 
-def call_frames(dump: Path, *, step: int = 0, rank: int = 0) -> Iterator[bytes]:
-    """Yield the frame of each forward record in a ``dump.json``, in its order."""
+def call_frames(dump: Path, *, step: int = 0, rank: int = 0, first: int = 0) -> Iterator[bytes]:
+    """Yield the frame of each forward record in a ``dump.json``, in its order; they are counted from ``first`` on."""
     records = json.loads(dump.read_text("utf-8"))["data"]
     tensors = tensors_in(dump.parent / "dump_tensor_data", load_any)
     for seq, (name, fields) in enumerate(
-        (name, fields) for name, fields in records.items() if name.endswith(".forward")
+        ((name, fields) for name, fields in records.items() if name.endswith(".forward")), first
     ):
         sent = []
         for leaf in described_leaves([fields[key] for key in fields if key.startswith(("input", "output"))]):
