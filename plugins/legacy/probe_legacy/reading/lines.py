@@ -107,7 +107,7 @@ MOST_DAMAGED = 100
 
 
 BLANK = object()
-"""What stands for the value of a blank line."""
+"""Stand-in for the value of a blank line."""
 
 
 def _values(file: Any) -> Iterator[tuple[int, Any]]:
