@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from probe_recording.reading.leaves import leaf_of
     from probe_recording.reading.memory import Memory, check_unchanged, memory_of
     from probe_recording.reading.npy import load_npy
-    from probe_recording.reading.run import DumpRun
+    from probe_recording.reading.run import DumpRun, collection_paused
     from probe_recording.reading.sniff import confidence
     from probe_recording.reading.tensors import Tensors, tensors_in
     from probe_recording.recorder import SINGLE, Recorder
@@ -86,6 +86,7 @@ __all__ = [
     "Walk",
     "belongs_to_recorder",
     "check_unchanged",
+    "collection_paused",
     "confidence",
     "files_of",
     "flat",
@@ -125,7 +126,7 @@ __getattr__ = exporter(
         "reading.leaves": "leaf_of",
         "reading.memory": "Memory check_unchanged memory_of",
         "reading.npy": "load_npy",
-        "reading.run": "DumpRun",
+        "reading.run": "DumpRun collection_paused",
         "reading.sniff": "confidence",
         "reading.tensors": "Tensors tensors_in",
         "recorder": "SINGLE Recorder",
