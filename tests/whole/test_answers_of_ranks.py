@@ -16,7 +16,8 @@ CASES = {"tensor_L1_dist2": "8.3.3", "stat_mix_dist2": "26.2.0", "md5_L1_dist2":
 
 
 def said(text: str) -> list[str]:
-    """The lines of the verdict: all that is printed before the first file is named."""
+    """The lines of the verdict: all that is printed before the first file is named, without time stamps."""
+    text = re.sub(r"_\d{14}\b", "", text)
     return re.split(r"^  wrote ", text, maxsplit=1, flags=re.M)[0].splitlines()
 
 

@@ -70,7 +70,7 @@ def test_another_argument(tmp_path: Path) -> None:
     (cause,) = found.answer.causes if found.answer else ()
     assert cause.reason.code == "argument" and cause.row == "Torch.mul.0.forward.output.0"
     assert cause.evidence["argument"] == "Torch.mul.0.forward.input.1"
-    assert "(other (input.1): 0.0625 against 0.25) and returns values that differ" in cause.reason.detail
+    assert "(other, input.1: 0.0625 against 0.25) and returns values that differ" in cause.reason.detail
 
 
 def test_a_gradient_noted_early_hides_no_forward_call(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def differing(runs: Runs, op: str, golden_op: str) -> list[Argument]:
 def said(arguments: list[Argument]) -> str:
     """Return differing arguments as text."""
     return "; ".join(
-        f"{one.name} ({one.place}): {one.text}" if one.name else f"{one.place}: {one.text}"
+        f"{one.name}, {one.place}: {one.text}" if one.name else f"{one.place}: {one.text}"
         for one in arguments
     )
 
