@@ -8,7 +8,7 @@ from probe_core.model import Kind, Side, Slot, Value
 from probe_core.model.dtypes import kind, same
 from probe_core.model.run import Run
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.facts import is_module
+from probe_diagnosis.difference.facts import is_module, shown_scalar
 
 
 class Argument(NamedTuple):
@@ -107,4 +107,4 @@ def _text(value: Value | None) -> str:
         return "None"
     if value.kind is Kind.TENSOR:
         return f"a tensor of {value.dtype}"
-    return f"{value.statistics.max!r:.40}"
+    return shown_scalar(value)

@@ -47,10 +47,10 @@ def test_a_backward_call_names_the_other_argument_of_its_forward_call(tmp_path: 
     (cause,) = found.causes
     assert cause.op == backward
     assert cause.reason.detail.startswith(
-        "belongs to a call with a different argument (input.1: 'True' against 'False') and returns values "
+        "belongs to a call with a different argument (input.1: True against False) and returns values "
         "that differ, although its inputs agree (output.0: off by "
     )
-    assert cause.evidence["argument_of_forward_call"] == "input.1: 'True' against 'False'"
+    assert cause.evidence["argument_of_forward_call"] == "input.1: True against False"
     within = answer(tmp_path / "within", wrong | {backward: back(Y, Y)}, right)
     assert within.outcome.value == "AGREE" and [one.op for one in within.causes] == [forward]
 

@@ -71,7 +71,9 @@ def test_the_order_of_two_values_is_explained_once(capsys: pytest.CaptureFixture
     ],
 )
 def test_a_row_is_named_with_its_file(capsys: pytest.CaptureFixture[str], table: str, row: str) -> None:
-    show(Answer(Outcome.DIVERGED, "DIVERGED: a", (CAUSE,), Coverage(1, 1)), None, lambda _: table, brief=False)
+    show(
+        Answer(Outcome.DIVERGED, "DIVERGED: a", (CAUSE,), Coverage(1, 1)), None, lambda _: table, brief=False
+    )
     assert f"Torch.a.0.forward  {row}\n" in capsys.readouterr().out
 
 
@@ -89,7 +91,9 @@ def test_one_and_several_are_told_apart(capsys: pytest.CaptureFixture[str]) -> N
     )  # fmt: skip
     out = printed(capsys, Answer(Outcome.DIVERGED, "DIVERGED: a", (cause,), Coverage(1, 1)))
     assert "        values differ in 1 later call: Torch.b.0.forward\n" in out
-    assert "        the same argument differs in 2 other calls; the first of them is Torch.a.1.forward\n" in out
+    assert (
+        "        the same argument differs in 2 other calls; the first of them is Torch.a.1.forward\n" in out
+    )
 
 
 def test_a_brief_answer_is_its_verdict_and_its_file(capsys: pytest.CaptureFixture[str]) -> None:
