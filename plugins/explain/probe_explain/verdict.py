@@ -199,7 +199,8 @@ def _concluded(
         (measured.times, f"{name}.{measured.name}") for name, found in judged.items() for measured in found
     ]
     times, name = max(values)
-    rest = f"; {recorded - len(judged):,} records were not" if recorded > len(judged) else ""
+    left = recorded - len(judged)
+    rest = ("; 1 record was not" if left == 1 else f"; {left:,} records were not") if left else ""
     return Outcome.WITHIN, (
         f"rounding explains all {len(values):,} results of the {len(judged):,} records that were computed "
         f"again{rest} (closest to its limit: {name}, {times:.2g} times what rounding explains)"
