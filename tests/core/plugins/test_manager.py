@@ -152,9 +152,9 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.mark.parametrize(
     "plugins, command, missing, install",
     [
-        ("pytorch,metrics", "compare NPU BENCH -o OUT", 'The reporter "xlsx" comes with probe-reporters', "./plugins/reporters"),
+        ("pytorch,metrics", "compare NPU BENCH -o OUT", 'The format "xlsx" comes with probe-reporters', "./plugins/reporters"),
         ("pytorch,reporters", "compare NPU BENCH -o OUT", 'The policy "accuracy" comes with probe-metrics', "./plugins/metrics"),
-        pytest.param("pytorch,metrics", "demo OUT", 'The reporter "xlsx" comes with probe-reporters', "./plugins/reporters",
+        pytest.param("pytorch,metrics", "demo OUT", 'The format "xlsx" comes with probe-reporters', "./plugins/reporters",
                      marks=pytest.mark.slow),
         ("metrics,reporters", "compare NPU BENCH -o OUT", 'The reader "pytorch" comes with probe-pytorch',
          "./plugins/pytorch ./plugins/recording"),
