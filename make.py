@@ -28,7 +28,7 @@ PYTHON = BIN / "python"
 MINDSPORE_PYTHONS = ((3, 10), (3, 11))
 LOWEST_PYTHONS = ((3, 10), (3, 11))
 KITS = ("recording", "matching", "precheck", "diagnosis")
-PLUGINS = ("pytorch", "mindspore", "metrics", "reporters", "page", "explain", "legacy")
+PLUGINS = ("pytorch", "mindspore", "metrics", "reporters", "page", "explain", "online", "legacy")
 OURS = [".", *(f"plugins/{name}" for name in (*KITS, *PLUGINS))]
 ALL = "--all"
 DASK = "plugins/dask"
@@ -239,11 +239,11 @@ def lint() -> None:
 
 
 def bench() -> None:
-    """Run all benchmarks or one: ``kernel compare ranks check record faults page older``."""
+    """Run all benchmarks or one: ``kernel compare ranks check record online faults page older``."""
     scripts = {
         "kernel": "kernel.py", "compare": "compare_runs.py", "ranks": "many_ranks.py",
-        "check": "check_calls.py", "record": "record_steps.py", "faults": "faults", "page": "page.py",
-        "older": "older_dumps.py",
+        "check": "check_calls.py", "record": "record_steps.py", "online": "online.py", "faults": "faults",
+        "page": "page.py", "older": "older_dumps.py",
     }  # fmt: skip
     chosen = sys.argv[2:3] if sys.argv[2:3] and sys.argv[2] in scripts else list(scripts)
     for name in chosen:

@@ -17,6 +17,7 @@ from typing import Any
 from probe_diagnosis.answer.file import SCHEMA, write_answer
 from probe_diagnosis.difference.reasons import Cause
 from probe_recording import config
+from probe_recording.place import POLICIES, Destination
 
 from probe_core.model.answers import Answer, Coverage, Finding, Outcome
 from probe_core.model.plan import Plan
@@ -48,6 +49,12 @@ FIELDS = {
     "deterministic": "is_deterministic", "overflow_count": "overflow_nums", "wrap_ops": "support_wrap_ops",
 }  # fmt: skip
 """Attributes of ``Config`` whose field in ``config.json`` has another name."""
+PLACE = "plugins/recording/probe_recording/place.py"
+SENDING = {
+    "host": "host", "port": "port", "tls": "tls_path", "shared": "nfs_path", "memory": "online_memory",
+    "disk": "online_disk", "policy": "online_policy", "wait": "online_wait", "drain": "online_drain",
+}  # fmt: skip
+"""Attributes of ``Destination``, which the attribute ``online`` of ``Config`` holds, and their fields."""
 VALUES = {
     "task": config.TASKS, "level": config.LEVELS, "summary_mode": config.SUMMARIES,
     "data_mode": ("all", *config.DATA_MODES), "risk_level": config.RISK_LEVELS, "store": config.STORES,
@@ -143,7 +150,15 @@ def configuration() -> list[str]:
     told = set()
     for name, meaning in attributes(ast.get_docstring(defined(CONFIG, "Config")) or ""):
         field = FIELDS.get(name, name)
-        if name not in ("path", "shown_path", "sides", "parameter_gradients"):
+        if name == "online":
+            lines.append("| `online_run_ut` | false | | True to send forward calls to a receiver. |")
+            for part, words in attributes(ast.get_docstring(defined(PLACE, "Destination")) or ""):
+                if part in SENDING:
+                    default = shown(getattr(Destination(), part)) if part != "port" else "none"
+                    values = ", ".join(POLICIES) if part == "policy" else ""
+                    lines.append(f"| `{SENDING[part]}` | {default} | {values} | {words} |")
+            told |= {"online_run_ut", *SENDING.values()}
+        elif name not in ("path", "shown_path", "sides", "parameter_gradients"):
             default = "required" if name == "dump_path" else shown(getattr(settings, name))
             if field == "data_mode":  # one field for three attributes
                 default, meaning = "all", "All, or the phases and the sides of calls that are recorded."

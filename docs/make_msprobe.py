@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import click
 from probe_recording import config
+from probe_recording.place import OWN
 from probe_reporters.tables import COLUMNS
 
 from probe_core.cli.extending import extended
@@ -159,7 +160,7 @@ def grouped(texts: list[str], accepted: dict[str, str]) -> dict[str, list[str]]:
 
 def fields() -> list[str]:
     """Return tables of the fields of ``config.json``, and of its tasks."""
-    own = {"store", "compile", "support_wrap_ops", "ladder"}
+    own = {"store", "compile", "support_wrap_ops", "ladder", *OWN}
     sections = set().union(*config.SECTION_FIELDS.values())
     used = sorted((config.TOP_FIELDS | sections) - config.ELSEWHERE - own - {"check_mode"})
     ignored = sorted(config.ELSEWHERE | {"check_mode"})

@@ -17,6 +17,7 @@ OWN_TEST = {
     "metric-plugin.md": "test_pages.py",
     "plugins.md": "test_plugins_page.py",
     "recorder-plugin.md": "test_pages.py",
+    "online.md": "test_online_page.py",
     "recording.md": "test_recording_page.py",
     "runner-plugin.md": "test_pages.py",
     "tutorial.md": "test_tutorial_page.py",

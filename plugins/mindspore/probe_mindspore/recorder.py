@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Union
 
+import mindspore
 import probe_recording
 from mindspore import communication, nn
 from probe_recording import Config, StepDirectory
@@ -13,7 +14,7 @@ from probe_mindspore import compat
 from probe_mindspore.capture.calls import Calls
 from probe_mindspore.capture.cells import Cells, named_cells
 from probe_mindspore.capture.functions import Functions, Patch
-from probe_mindspore.session import Session
+from probe_mindspore.session import SendingSession, Session
 
 Models = Union[nn.Cell, Sequence[nn.Cell], None]
 
@@ -75,9 +76,15 @@ class Recorder(probe_recording.Recorder[Session]):
 
     # -- sessions --------------------------------------------------------------------------
 
+    @property
+    def versions(self) -> dict[str, str]:
+        """The version of MindSpore."""
+        return {"mindspore": mindspore.__version__}
+
     def new_session(self, directory: StepDirectory, shown: str) -> Session:
         """Return a session that records a step of MindSpore."""
-        return Session(self.config, directory, shown, self._threads)
+        kind = Session if self.config.online is None else SendingSession
+        return kind(self.config, directory, shown, self._threads)
 
     def _group(self) -> tuple[int, int] | None:
         if not communication.GlobalComm.INITED:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import probe_recording
 from mindspore import Tensor
-from probe_recording import CHECKSUMS, Array, Config, NpyStore, StepDirectory, Threads, belongs_to_recorder
+from probe_recording import (
+    CHECKSUMS,
+    Array,
+    Config,
+    NpyStore,
+    Sending,
+    StepDirectory,
+    Threads,
+    belongs_to_recorder,
+)
 
 from probe_mindspore import compat
 from probe_mindspore.values import Collector
@@ -29,7 +39,7 @@ class Session(probe_recording.Session):
     def __init__(self, config: Config, directory: StepDirectory, shown: str, threads: Threads) -> None:
         super().__init__(config, directory, shown)
         self._threads = threads
-        measured = config.task != "structure"
+        measured = config.task != "structure" and config.online is None
         self.collector = Collector(self.failed, CHECKSUMS.get(config.summary), measured)
 
     def quiet(self) -> AbstractContextManager[None]:
@@ -58,3 +68,17 @@ class Session(probe_recording.Session):
         """Return a copy, because the array may share its memory with a tensor."""
         copied: Array = tensor.copy()
         return copied
+
+
+class SendingSession(Sending, Session):
+    """Session whose forward calls are sent to a receiver; nothing is measured and nothing is written."""
+
+    def described(self, tensor: Array) -> tuple[Hashable, int, str]:
+        """Return the memory and layout of an array, its number of bytes and the name of its dtype."""
+        place = tensor.__array_interface__["data"][0], tensor.shape, tensor.strides, tensor.dtype.name
+        return place, tensor.nbytes, tensor.dtype.name
+
+    def host_copy(self, tensor: Array) -> tuple[memoryview, tuple[int, ...]]:
+        """Return the bytes of a copy, and the shape."""
+        flat: Any = np.array(tensor, order="C", copy=True).reshape(-1).view(np.uint8)
+        return memoryview(flat), tensor.shape

@@ -54,11 +54,12 @@ class Collector(probe_recording.Collector):
             save: Saves the values; None to save nothing.
         """
         leaf = TensorLeaf(TENSOR, str(tensor.dtype), [int(size) for size in tensor.shape], None)
-        if not self._measured or 0 in leaf.shape or getattr(tensor, "has_init", False):
+        if not (self._measured or save) or 0 in leaf.shape or getattr(tensor, "has_init", False):
             return leaf
         array = array_of(tensor)
         values = widened(array) if leaf.dtype == "BFloat16" else array
-        leaf.statistics = measure(values)
+        if self._measured:
+            leaf.statistics = measure(values)
         if self._checksum is not None:
             leaf.checksum = self._checksum(array)
         if save is not None:

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING
 from probe_core.exports import exporter
 
 if TYPE_CHECKING:
-    from probe_precheck.calls import RecordedCalls, rerunnable
-    from probe_precheck.checking import runner_of
+    from probe_precheck.assignment import Assignment
+    from probe_precheck.calls import RecordedCalls, problem_of, rerunnable
+    from probe_precheck.checking import INTERNAL, rule_of, runner_of, tables_of
+    from probe_precheck.comparison import Compared, compare_rows, compared_cells
+    from probe_precheck.csvfile import cell_text, cells, header, lines, read_table
     from probe_precheck.fitting import Given, rule_for, size_of
+    from probe_precheck.judging import Judge
     from probe_precheck.model import (
         BACKWARD,
         BEYOND_ROUNDING,
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
         Outcome,
         Output,
         Outputs,
+        Result,
         Results,
         Skipped,
         Status,
@@ -40,10 +45,12 @@ if TYPE_CHECKING:
         unlisted,
     )
     from probe_precheck.protocols import (
+        Receiver,
         Reference,
         Replayer,
         ResultOption,
         Runner,
+        SentRunner,
         SoloRule,
         Standard,
         StatusRule,
@@ -66,12 +73,22 @@ if TYPE_CHECKING:
         value_of,
     )
     from probe_precheck.replaying import NOTHING_TO_JUDGE, Recomputed, Replay
+    from probe_precheck.results import api_of, append, detail_cells, lock, opened, result_cells
     from probe_precheck.rules import Rules, package_text
     from probe_precheck.scripts import file_name, literal_of, script_of
-    from probe_precheck.settings import RunnerOptions, Settings, missing_device, release_named
+    from probe_precheck.settings import (
+        PRECISION,
+        RELEASES,
+        RunnerOptions,
+        Settings,
+        check_names,
+        missing_device,
+        release_named,
+    )
     from probe_precheck.specs import ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
-    from probe_precheck.supervisor import Job, Lost, supervise
-    from probe_precheck.tables import COMPARE_DETAILS, NUMBERS, Column
+    from probe_precheck.supervisor import Job, Lost, Processes, supervise
+    from probe_precheck.tables import COMPARE_DETAILS, COMPARE_RESULT, NUMBERS, Column, Tables
+    from probe_precheck.translation import beyond_rounding_in, in_language
     from probe_precheck.written import (
         Measure,
         WrittenCall,
@@ -85,16 +102,23 @@ __all__ = [
     "BACKWARD",
     "BEYOND_ROUNDING",
     "COMPARE_DETAILS",
+    "COMPARE_RESULT",
     "FORWARD",
+    "INTERNAL",
     "NEEDS_NONE",
     "NOTHING_TO_JUDGE",
     "NOT_RECORDED",
     "NUMBERS",
+    "PRECISION",
+    "RELEASES",
     "Array",
+    "Assignment",
     "Call",
     "Column",
+    "Compared",
     "Given",
     "Job",
+    "Judge",
     "Judged",
     "Judgement",
     "Lost",
@@ -105,19 +129,23 @@ __all__ = [
     "Outcome",
     "Output",
     "Outputs",
+    "Processes",
     "Range",
+    "Receiver",
     "Recomputed",
     "RecordedCalls",
     "Reference",
     "ReferenceSpec",
     "Replay",
     "Replayer",
+    "Result",
     "ResultOption",
     "Results",
     "Rules",
     "Runner",
     "RunnerOptions",
     "RunnerSpec",
+    "SentRunner",
     "Settings",
     "Skipped",
     "SoloRule",
@@ -126,38 +154,58 @@ __all__ = [
     "Status",
     "StatusRule",
     "StatusRuleSpec",
+    "Tables",
     "Unbuildable",
     "UnusableCell",
     "Walk",
     "WrittenCall",
     "WrittenCheck",
     "WrittenOutput",
+    "api_of",
+    "append",
     "arguments_of",
+    "beyond_rounding_in",
+    "cell_text",
+    "cells",
+    "check_names",
     "common_value",
+    "compare_rows",
+    "compared_cells",
     "described_leaves",
+    "detail_cells",
     "file_name",
+    "header",
+    "in_language",
     "is_recorded",
     "is_result",
     "limit_size",
+    "lines",
     "literal_of",
+    "lock",
     "missing_device",
     "most_bytes",
     "need_finite",
     "never_random",
     "one_line",
+    "opened",
     "package_text",
     "plain_output",
+    "problem_of",
     "range_of",
     "read_check",
+    "read_table",
     "recorded_array",
     "release_named",
     "rerunnable",
+    "result_cells",
     "rule_for",
+    "rule_of",
     "runner_of",
     "script_of",
     "seed_at",
     "size_of",
     "supervise",
+    "tables_of",
     "unknown_function",
     "unlisted",
     "value_of",
@@ -166,23 +214,29 @@ __all__ = [
 __getattr__ = exporter(
     __name__,
     {
-        "calls": "RecordedCalls rerunnable",
-        "checking": "runner_of",
+        "assignment": "Assignment",
+        "calls": "RecordedCalls problem_of rerunnable",
+        "checking": "INTERNAL rule_of runner_of tables_of",
+        "comparison": "Compared compare_rows compared_cells",
+        "csvfile": "cell_text cells header lines read_table",
         "fitting": "Given rule_for size_of",
+        "judging": "Judge",
         "model": "BACKWARD BEYOND_ROUNDING FORWARD NEEDS_NONE NOT_RECORDED Array Call Judged Judgement "
-        "Message NotRun Numbers Outcome Output Outputs Results Skipped Status UnusableCell one_line "
-        "plain_output unknown_function unlisted",
-        "protocols": "Reference Replayer ResultOption Runner SoloRule Standard StatusRule",
-        "rebuild": "Range Unbuildable Walk arguments_of common_value described_leaves is_recorded "
-        "limit_size most_bytes need_finite never_random range_of recorded_array "
-        "seed_at value_of",
+        "Message NotRun Numbers Outcome Output Outputs Result Results Skipped Status UnusableCell "
+        "one_line plain_output unknown_function unlisted",
+        "protocols": "Receiver Reference Replayer ResultOption Runner SentRunner SoloRule Standard "
+        "StatusRule",
+        "rebuild": "Range Unbuildable Walk arguments_of common_value described_leaves is_recorded limit_size "
+        "most_bytes need_finite never_random range_of recorded_array seed_at value_of",
         "replaying": "NOTHING_TO_JUDGE Recomputed Replay",
+        "results": "api_of append detail_cells lock opened result_cells",
         "rules": "Rules package_text",
         "scripts": "file_name literal_of script_of",
-        "settings": "RunnerOptions Settings missing_device release_named",
+        "settings": "PRECISION RELEASES RunnerOptions Settings check_names missing_device release_named",
         "specs": "ReferenceSpec RunnerSpec StandardSpec StatusRuleSpec",
-        "supervisor": "Job Lost supervise",
-        "tables": "COMPARE_DETAILS NUMBERS Column",
+        "supervisor": "Job Lost Processes supervise",
+        "translation": "beyond_rounding_in in_language",
+        "tables": "COMPARE_DETAILS COMPARE_RESULT NUMBERS Column Tables",
         "written": "Measure WrittenCall WrittenCheck WrittenOutput is_result read_check",
     },
 )

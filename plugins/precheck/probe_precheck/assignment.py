@@ -117,6 +117,10 @@ class Assignment:
         tables = (chosen.spec.columns for name, chosen in self._chosen.items() if name in names)
         return tuple(dict.fromkeys(column for columns in tables for column in columns))
 
+    def listed(self, api: str) -> str:
+        """Return the name of the standard in whose list an API is; empty if it is in none."""
+        return self._by_api.get(api, "")
+
     def of(self, api: str, dtype: str) -> Chosen | None:
         """Return the standard for outputs of an API; None if none judges them.
 

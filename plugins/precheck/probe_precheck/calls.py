@@ -118,18 +118,10 @@ class RecordedCalls:
 
     def _problem(self, name: str, settings: Settings) -> str:
         """Return the message of a call that is not run; empty if it is run."""
-        parts = name.split(".")
-        if parts[0] in NOT_RUN:
-            return f"{parts[0]} APIs are not supported for run ut. SKIP."
-        if parts[0] == CELL:
-            return f"A {CELL} is not run alone: the APIs that it calls are checked one by one. SKIP."
-        if len(parts) not in (3, 4) or not parts[-1].isdecimal():
-            return f"API {printable(name)} not support for run ut. SKIP."
-        if not settings.lets_through(bare_name(name)):
-            return unlisted(name)
-        if name not in self._forward:
+        problem = problem_of(name, settings)
+        if not problem and name not in self._forward:
             return f"API {name} has a backward record and no forward record. SKIP."
-        return ""
+        return problem
 
     def distinct(self) -> Iterator[int]:
         """Yield the indices of calls that repeat no earlier call of their API (``-f``)."""
@@ -145,6 +137,20 @@ class RecordedCalls:
             if signature not in seen:
                 seen.add(signature)
                 yield index
+
+
+def problem_of(name: str, settings: Settings) -> str:
+    """Return the message of a call that its name keeps from being run; empty if it may be run."""
+    parts = name.split(".")
+    if parts[0] in NOT_RUN:
+        return f"{parts[0]} APIs are not supported for run ut. SKIP."
+    if parts[0] == CELL:
+        return f"A {CELL} is not run alone: the APIs that it calls are checked one by one. SKIP."
+    if len(parts) not in (3, 4) or not parts[-1].isdecimal():
+        return f"API {printable(name)} not support for run ut. SKIP."
+    if not settings.lets_through(bare_name(name)):
+        return unlisted(name)
+    return ""
 
 
 def _bare(value: Any) -> Any:

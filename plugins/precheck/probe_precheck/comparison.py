@@ -78,9 +78,23 @@ def compare_details(npu: Path, gpu: Path, assignment: Assignment) -> Compared:
     """
     columns = (*DETAILS, *(Column(*names) for names in assignment.own_columns()))
     npu_table, gpu_table = (_read(path, columns) for path in (npu, gpu))
-    gpu_rows = {row["name"].strip(): row for row in gpu_table.rows}
-    compared = Compared(language=npu_table.language)
-    for name, row in _grouped(npu_table.rows):
+    return compare_rows(npu_table.rows, gpu_table.rows, assignment, npu_table.language)
+
+
+def compare_rows(
+    npu: Iterable[Mapping[str, str]], gpu: Iterable[Mapping[str, str]], assignment: Assignment, language: str
+) -> Compared:
+    """Judge rows of details by those of the same names.
+
+    Args:
+        npu: The rows of the device under test, as a csv file holds them: texts by column key.
+        gpu: The same of the trusted device.
+        assignment: The standards.
+        language: The language of the messages in the rows.
+    """
+    gpu_rows = {row["name"].strip(): row for row in gpu}
+    compared = Compared(language=language)
+    for name, row in _grouped(npu):
         gpu_row = gpu_rows.get(name, {} if not _split(name)[1] else None)
         if gpu_row is None:
             compared.missing.append(name)
@@ -110,9 +124,9 @@ def _read(path: Path, columns: Sequence[Column]) -> Table:
     return table
 
 
-def _grouped(rows: Iterable[dict[str, str]]) -> Iterator[tuple[str, dict[str, str]]]:
+def _grouped(rows: Iterable[Mapping[str, str]]) -> Iterator[tuple[str, Mapping[str, str]]]:
     """Yield names and rows, those of one API call together, in the order of its first row."""
-    groups: dict[str, list[tuple[str, dict[str, str]]]] = {}
+    groups: dict[str, list[tuple[str, Mapping[str, str]]]] = {}
     for row in rows:
         name = row["name"].strip()
         groups.setdefault(_split(name)[0], []).append((name, row))
@@ -222,6 +236,18 @@ def write_compared(found: Compared, directory: Path, time_stamp: str, language: 
     language = language or found.language
     found.result = directory / RESULT_NAME.format(time_stamp)
     found.details = directory / DETAILS_NAME.format(time_stamp)
+    results, details = compared_cells(found, language)
+    _write(found.details, COMPARE_DETAILS, details, language)
+    _write(found.result, COMPARE_RESULT, results, language)
+
+
+def compared_cells(found: Compared, language: str) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """Return the cells of both files by column key: a row for each API call, and one for each output.
+
+    Args:
+        found: The comparison.
+        language: The language of messages, ``zh`` or ``en``.
+    """
     results = [
         {
             "name": api,
@@ -235,8 +261,7 @@ def write_compared(found: Compared, directory: Path, time_stamp: str, language: 
     if language != found.language:
         for cells in (*details, *results):  # messages of the input are copied
             cells["message"] = in_language(cells["message"], language)
-    _write(found.details, COMPARE_DETAILS, details, language)
-    _write(found.result, COMPARE_RESULT, results, language)
+    return results, details
 
 
 def _cells(row: JudgedRow, language: str) -> dict[str, str]:

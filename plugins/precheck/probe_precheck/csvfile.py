@@ -63,13 +63,16 @@ def message_text(messages: Iterable[Message], language: str) -> str:
     return " ".join(dict.fromkeys(message.text(language).strip() for message in messages))
 
 
+def cell_text(text: str) -> str:
+    """Return the text of a cell as a file holds it: no formula for a spreadsheet, and one blank if empty."""
+    return neutralise(text).replace("\r", " ") if text.strip() else BLANK
+
+
 def lines(rows: Iterable[Sequence[str]]) -> bytes:
     """Return rows of texts as csv in which no cell is a formula for a spreadsheet."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerows(
-        [neutralise(cell).replace("\r", " ") if cell.strip() else BLANK for cell in row] for row in rows
-    )
+    writer.writerows([cell_text(cell) for cell in row] for row in rows)
     return text.getvalue().encode("utf-8")
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
+import numpy as np
+
+from probe_core.model import Value
 from probe_core.model.run import Run
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from probe_core.plugins.manager import Manager
     from probe_precheck.model import Call, Judged, Judgement, Numbers, Outcome, Output, Results
     from probe_precheck.replaying import Replay
-    from probe_precheck.settings import RunnerOptions
+    from probe_precheck.settings import RunnerOptions, Settings
 
 
 class RecordedRun(Run, Protocol):
@@ -56,6 +61,26 @@ class Replayer(Runner, Protocol):
         Raises:
             NotRun: Nothing is known to expect of the call, for example because it draws random numbers.
             Unbuildable: An input cannot be rebuilt, for example because its values were not recorded.
+        """
+
+
+@runtime_checkable
+class SentRunner(Runner, Protocol):
+    """Runner that also runs calls which a training sends while it goes on (``probe run-ut --listen``)."""
+
+    def run_sent(self, call: Call, tensors: Callable[[Value], np.ndarray[Any, Any]]) -> tuple[Outcome, Any]:
+        """Run one call on the device and as the reference, from exactly the sent inputs.
+
+        Args:
+            call: The call; it has no backward.
+            tensors: Returns the data of a tensor that the call's records name.
+
+        Returns:
+            The outcome, and the sent outputs in the structure of its forward: arrays and plain values.
+
+        Raises:
+            NotRun: The call is of an API that is not run, or draws random numbers.
+            Unbuildable: An argument cannot be rebuilt, for example because its data were not sent.
         """
 
 
@@ -125,3 +150,30 @@ class ResultOption(Protocol):
 
     def __call__(self, manager: Manager, results: Results, values: Mapping[str, Any]) -> None:
         """Do the work, and print what it wrote."""
+
+
+@runtime_checkable
+class Receiver(Protocol):
+    """Check of calls that arrive while trainings run, in place of the check of a recorded run.
+
+    It is the factory of the ``OptionSpec`` named ``online``, whose command is ``run-ut``; it is called if one
+    of its options is given, or if the configuration says ``is_online``.
+    """
+
+    def receive(
+        self,
+        manager: Manager,
+        given: Mapping[str, Any],
+        settings: Settings,
+        config: Path | None,
+        values: Mapping[str, Any],
+    ) -> int:
+        """Check calls until the trainings end, and return the exit code.
+
+        Args:
+            manager: The plugin manager.
+            given: The options of the command, by their names in ``CheckPlan``.
+            settings: The contents of the configuration.
+            config: The path of the configuration; None if there is none.
+            values: The options of the plugin that were given.
+        """

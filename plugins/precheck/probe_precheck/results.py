@@ -48,6 +48,39 @@ def cell_name(name: str) -> str:
     return neutralise(printable(name, sys.maxsize))
 
 
+def result_cells(result: Result, language: str) -> dict[str, str]:
+    """Return the cells of a call's row by column key, with messages in ``zh`` or ``en``."""
+    return {
+        "name": cell_name(result.name),
+        "forward": result.forward.value,
+        "backward": BLANK if result.backward is None else result.backward.value,
+        "message": message_text(result.messages, language) or BLANK,
+        "standard": BLANK if result.standard is None else result.standard.value,
+    }
+
+
+def detail_cells(detail: Detail, language: str, precision: int) -> dict[str, str]:
+    """Return the cells of an output's row by column key.
+
+    Args:
+        detail: The row.
+        language: The language of messages, ``zh`` or ``en``.
+        precision: Digits after the point of numbers.
+    """
+    cells = {key: number_text(value, precision) for key, value in detail.numbers.items()}
+    cells.update(
+        name=cell_name(detail.name),
+        bench_dtype=detail.bench_dtype or BLANK,
+        device_dtype=detail.device_dtype or BLANK,
+        shape=detail.shape or BLANK,
+        status=detail.status.value,
+        message=message_text(detail.messages, language) or BLANK,
+        standard=BLANK if detail.standard is None else detail.standard.value,
+        standard_message=message_text(detail.standard_messages, language) or BLANK,
+    )
+    return cells
+
+
 def _may_be_of(api: str, tail: str) -> bool:
     """Return True if a row of the details that begins with ``tail`` may belong to the API call."""
     start = f"{api}."
@@ -117,8 +150,8 @@ class ResultFiles:
             except OSError as error:
                 raise refused(files.result, error) from None
             try:
-                files._write(files._files[0], csvfile.header(tables.result, language))
-                files._write(files._files[1], csvfile.header(columns, language))
+                append(files._files[0], files.result, csvfile.header(tables.result, language))
+                append(files._files[1], files.details, csvfile.header(columns, language))
             except BaseException:
                 files.remove()
                 raise
@@ -169,10 +202,10 @@ class ResultFiles:
         return files
 
     def _open(self, *, is_new: bool) -> None:
-        self._files = [_opened(self.result, is_new)]
+        self._files = [opened(self.result, is_new)]
         try:
-            _lock(self._files[0], self.result)
-            self._files.append(_opened(self.details, is_new))
+            lock(self._files[0], self.result)
+            self._files.append(opened(self.details, is_new))
         except BaseException:
             self.close()
             if is_new:
@@ -212,10 +245,10 @@ class ResultFiles:
 
     def _reopen(self, number: int, path: Path) -> None:
         """Continue with the file that replaced one of the two."""
-        file = _opened(path, is_new=False)
+        file = opened(path, is_new=False)
         file.seek(0, os.SEEK_END)
         if number == 0:
-            _lock(file, path)
+            lock(file, path)
         self._files[number].close()
         self._files[number] = file
 
@@ -231,44 +264,17 @@ class ResultFiles:
         Raises:
             UserError: The files cannot be written, as on a full disk; earlier rows stay.
         """
-        self._write(
+        append(
             self._files[1],
-            csvfile.lines(csvfile.cells(self._detail(detail), self._columns) for detail in result.details),
+            self.details,
+            csvfile.lines(
+                csvfile.cells(detail_cells(detail, self._language, self._precision), self._columns)
+                for detail in result.details
+            ),
         )
-        row = {
-            "name": cell_name(result.name),
-            "forward": result.forward.value,
-            "backward": BLANK if result.backward is None else result.backward.value,
-            "message": message_text(result.messages, self._language) or BLANK,
-            "standard": BLANK if result.standard is None else result.standard.value,
-        }
-        self._write(self._files[0], csvfile.lines([csvfile.cells(row, self._tables.result)]))
+        row = result_cells(result, self._language)
+        append(self._files[0], self.result, csvfile.lines([csvfile.cells(row, self._tables.result)]))
         self.done.add(cell_name(result.name).strip())
-
-    def _detail(self, detail: Detail) -> Mapping[str, str]:
-        cells = {key: number_text(value, self._precision) for key, value in detail.numbers.items()}
-        cells.update(
-            name=cell_name(detail.name),
-            bench_dtype=detail.bench_dtype or BLANK,
-            device_dtype=detail.device_dtype or BLANK,
-            shape=detail.shape or BLANK,
-            status=detail.status.value,
-            message=message_text(detail.messages, self._language) or BLANK,
-            standard=BLANK if detail.standard is None else detail.standard.value,
-            standard_message=message_text(detail.standard_messages, self._language) or BLANK,
-        )
-        return cells
-
-    def _write(self, file: BinaryIO, data: bytes) -> None:
-        start = file.tell()
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[file.write(view) :]
-        except OSError as error:
-            with suppress(OSError):
-                file.truncate(start)
-            raise refused(self.result if file is self._files[0] else self.details, error) from None
 
     def finish(self, order: Sequence[str]) -> None:
         """Sort the rows into the order of the run, and close the files."""
@@ -302,13 +308,30 @@ class ResultFiles:
                 file.close()
 
 
-def _opened(path: Path, is_new: bool) -> BinaryIO:
+def opened(path: Path, is_new: bool) -> BinaryIO:
     """Open one of both files for reading and writing; symbolic links are refused."""
     file = os.fdopen(create(path) if is_new else open_file(path, os.O_RDWR), "r+b", buffering=0)
     return cast(BinaryIO, file)
 
 
-def _lock(file: BinaryIO, path: Path) -> None:
+def append(file: BinaryIO, path: Path, data: bytes) -> None:
+    """Append bytes to an unbuffered file: all of them, or none.
+
+    Raises:
+        UserError: They cannot be written, as on a full disk.
+    """
+    start = file.tell()
+    view = memoryview(data)
+    try:
+        while view:
+            view = view[file.write(view) :]
+    except OSError as error:
+        with suppress(OSError):
+            file.truncate(start)
+        raise refused(path, error) from None
+
+
+def lock(file: BinaryIO, path: Path) -> None:
     """Lock the file against other pre-checks, if the system can."""
     try:
         import fcntl

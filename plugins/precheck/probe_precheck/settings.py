@@ -29,7 +29,7 @@ SECTIONS = ("run_ut", "acc_check")
 FIELDS = ("white_list", "black_list", "error_data_path", "precision")
 ONLINE = frozenset({"is_online", "nfs_path", "host", "port", "rank_list", "tls_path", "master_ip",
                     "master_port", "is_golden", "quantization_api_list"})  # fmt: skip
-"""Fields of msprobe's configuration files that concern the online pre-check alone; they are ignored."""
+"""Fields of msprobe's configuration files that concern the online pre-check alone; others ignore them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +87,14 @@ class Settings:
         black_list: Bare names of APIs not to run.
         error_data_path: The directory in which the directory of the error data is made.
         precision: Digits after the point of the numbers in the csv files.
+        online: The fields if they ask for the online pre-check (``is_online``); else None.
     """
 
     white_list: frozenset[str] = frozenset()
     black_list: frozenset[str] = frozenset()
     error_data_path: Path = Path()
     precision: int = PRECISION
+    online: Mapping[Any, Any] | None = None
 
     def lets_through(self, api: str) -> bool:
         """Return True if the lists let the API run; both a white and a black list may exclude it."""
@@ -163,11 +165,9 @@ def parse_settings(fields: Mapping[Any, Any], what: str) -> Settings:
                 f"Did you mean {close}? Known fields:" if close else "Known fields:",
                 FIELDS,
             )
-    if fields.get("is_online") not in (None, False):
-        raise UserError(
-            f"{what} asks for the online pre-check, which probe does not have.",
-            "Set is_online to false, record the run, and check its dump.json with probe run_ut.",
-        )
+    is_online = fields.get("is_online")
+    if is_online is not None and not isinstance(is_online, bool):
+        raise UserError(f"{what}: is_online must be true or false.", "For example false.")
     path = fields.get("error_data_path", "./")
     if not isinstance(path, str):
         raise UserError(f"{what}: error_data_path must be a path.", 'For example "./".')
@@ -177,7 +177,11 @@ def parse_settings(fields: Mapping[Any, Any], what: str) -> Settings:
             f"{what}: precision must be a whole number from 0 to {MOST_DIGITS}.", "For example 14."
         )
     return Settings(
-        _names(fields, "white_list", what), _names(fields, "black_list", what), Path(path or "."), digits
+        _names(fields, "white_list", what),
+        _names(fields, "black_list", what),
+        Path(path or "."),
+        digits,
+        fields if is_online else None,
     )
 
 

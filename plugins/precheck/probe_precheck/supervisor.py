@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import multiprocessing
 import pickle
 import selectors
+import socket
+import threading
 import time
 from collections import deque
 from collections.abc import Generator, Sequence
@@ -85,45 +89,141 @@ def supervise(
     """
     if workers < 1:
         raise ValueError("workers must be at least 1")
-    method = method or processes.start_method()
-    context: Any = multiprocessing.get_context(method)
-    if method == "forkserver":
-        processes.mark_temporary()
-        context.set_forkserver_preload([serve.__module__, *preload])
-    run = _Run(context, setup, jobs, workers, timeout)
-    try:
-        yield from run.results()
+    most = max(1, len(jobs))
+    with Processes(setup, min(workers, most), timeout, method=method, preload=preload, most=most) as run:
+        for job in sorted(jobs, key=lambda job: -job.cost):
+            run.put(job)
+        run.close()
+        while not run.is_done:
+            yield from run.finished()
         run.end(PATIENCE)
-    finally:
-        run.end()
 
 
-class _Run:
-    """State of a run: waiting jobs, workers, and workers that were dismissed."""
+class Processes:
+    """Processes that run jobs, which may be put while earlier ones run.
 
-    def __init__(self, context: Any, setup: Setup, jobs: Sequence[Job], workers: int, timeout: float) -> None:
+    Jobs are run in the order in which they are put. Only ``put``, ``close`` and ``wake`` may be called by
+    other threads than the one that calls ``finished``. As a context manager, it kills all processes at the
+    end, with those that they started.
+
+    Args:
+        setup: See ``supervise``.
+        workers: The number of processes at a time, at least 1.
+        timeout: The seconds of one job, after which its process is killed.
+        method: See ``supervise``.
+        preload: See ``supervise``.
+        most: The number of jobs that may be put and not finished.
+        eager: True to start all processes before there are jobs, so that a missing device is seen at once.
+
+    Raises:
+        ValueError: ``workers`` is less than 1.
+    """
+
+    def __init__(
+        self,
+        setup: Setup,
+        workers: int,
+        timeout: float,
+        *,
+        method: str | None = None,
+        preload: Sequence[str] = (),
+        most: int,
+        eager: bool = False,
+    ) -> None:
+        if workers < 1:
+            raise ValueError("workers must be at least 1")
+        method = method or processes.start_method()
+        context: Any = multiprocessing.get_context(method)
+        if method == "forkserver":
+            processes.mark_temporary()
+            context.set_forkserver_preload([serve.__module__, *preload])
         self._context = context
         self._setup = setup
-        self._waiting = deque(sorted(jobs, key=lambda job: -job.cost))
-        self._free = set(range(min(workers, len(jobs))))
+        self._most = most
+        self._eager = eager
+        self._unfinished = 0
+        self._room = threading.Condition()
+        self._is_open = True
+        self._waiting: deque[Job] = deque()
+        self._free = set(range(workers))
         self._failed_starts = dict.fromkeys(self._free, 0)
         self._timeout = timeout
         self._start_timeout = max(START_TIME, START_FACTOR * timeout)
         self._variables = processes.our_variables()
         self._selector = selectors.DefaultSelector()
+        self._bell, self._woken = socket.socketpair()
+        for end in (self._bell, self._woken):
+            end.setblocking(False)
+        self._selector.register(self._woken, selectors.EVENT_READ)
         self._workers: list[Worker] = []
         self._dismissed: list[Worker] = []
         self._finished: list[Finished] = []
 
-    def results(self) -> Generator[Finished, None, None]:
-        """Yield every job with its result, or with ``Lost``."""
-        while self._waiting or any(worker.job for worker in self._workers):
-            self._fill_slots()
-            for worker in self._ready():
-                self._attend(worker)
-            self._end_silent()
-            finished, self._finished = self._finished, []
-            yield from finished
+    def __enter__(self) -> Processes:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
+    # -- for any thread ----------------------------------------------------------------------------
+
+    def put(self, job: Job, wait: float | None = None) -> bool:
+        """Add a job, once fewer than ``most`` are unfinished.
+
+        Args:
+            job: The job.
+            wait: The seconds to wait for that; None for any time.
+
+        Returns:
+            True if it was added; False if there was no room in time, or no more jobs are taken.
+        """
+        with self._room:
+            self._room.wait_for(lambda: self._unfinished < self._most or not self._is_open, wait)
+            if self._unfinished >= self._most or not self._is_open:
+                return False
+            self._unfinished += 1
+            self._waiting.append(job)
+        self.wake()
+        return True
+
+    def close(self) -> None:
+        """Take no more jobs: processes end when those that wait are done."""
+        with self._room:
+            self._is_open = False
+            self._room.notify_all()
+        self.wake()
+
+    def wake(self) -> None:
+        """Let ``finished`` return early."""
+        with contextlib.suppress(OSError):  # it has ended, or has not yet seen many calls of this
+            self._bell.send(b"\0")
+
+    # -- for the thread that waits -----------------------------------------------------------------
+
+    @property
+    def is_done(self) -> bool:
+        """True if no more jobs are taken, and all results were returned."""
+        with self._room:
+            return not self._is_open and not self._unfinished
+
+    def finished(self, within: float = math.inf) -> list[Finished]:
+        """Return the jobs that finished since the last call, each with its result or with ``Lost``.
+
+        Args:
+            within: The seconds to wait for one, at most; it may return nothing earlier.
+
+        Raises:
+            UserError: ``setup`` raised it, or no process can be set up.
+        """
+        self._fill_slots()
+        for worker in self._ready(within):
+            self._attend(worker)
+        self._end_silent()
+        finished, self._finished = self._finished, []
+        with self._room:
+            self._unfinished -= len(finished)
+            self._room.notify_all()
+        return finished
 
     def end(self, patience: float = 0.0) -> None:
         """End all processes: dismissed ones get ``patience`` seconds in all, others are killed at once."""
@@ -133,14 +233,21 @@ class _Run:
         for worker in self._dismissed + self._workers:
             worker.end(max(0.0, until - time.monotonic()))
         self._dismissed, self._workers = [], []
+        self.close()
         self._selector.close()
+        self._bell.close()
+        self._woken.close()
 
     # -- workers come and go -----------------------------------------------------------------------
 
     def _fill_slots(self) -> None:
-        """Start workers while more jobs wait than workers are starting."""
+        """Give waiting jobs to idle workers, and start workers while more jobs wait than are starting."""
+        for worker in [worker for worker in self._workers if worker.is_set_up and not worker.job]:
+            self._occupy(worker)
+            if worker in self._workers:
+                self._selector.modify(worker.channel, worker.events, worker)
         starting = sum(not worker.is_set_up for worker in self._workers)
-        while self._free and starting < len(self._waiting):
+        while self._free and (starting < len(self._waiting) or (self._eager and self._is_open)):
             starting += self._start(min(self._free))
 
     def _start(self, slot: int) -> bool:
@@ -200,13 +307,17 @@ class _Run:
 
     # -- what workers say --------------------------------------------------------------------------
 
-    def _ready(self) -> list[Worker]:
-        """Wait for news of workers or the next deadline, and return the workers with news."""
-        if not self._workers:
-            return []
-        left = min(worker.deadline for worker in self._workers) - time.monotonic()
+    def _ready(self, within: float) -> list[Worker]:
+        """Wait for news of workers, the next deadline or a new job, and return the workers with news."""
+        if self._finished or (not self._workers and not self._is_open):
+            within = 0.0
+        left = min((worker.deadline for worker in self._workers), default=math.inf) - time.monotonic()
         ready: dict[Worker, None] = {}
-        for key, _ in self._selector.select(min(max(left, 0.0), LONGEST_WAIT)):
+        for key, _ in self._selector.select(max(min(left, within, LONGEST_WAIT), 0.0)):
+            if key.data is None:
+                with contextlib.suppress(BlockingIOError):
+                    self._woken.recv(4096)
+                continue
             worker: Worker = key.data
             ready[worker] = None
             if key.fileobj is not worker.channel:
@@ -244,7 +355,7 @@ class _Run:
         worker.job = None
 
     def _occupy(self, worker: Worker) -> None:
-        """Give a worker the next job; dismiss it if none is left."""
+        """Give a worker the next job; if none waits, let it wait as well, or dismiss it if none will come."""
         while self._waiting:
             job = self._waiting.popleft()
             try:
@@ -253,6 +364,9 @@ class _Run:
                 self._finished.append((job, Lost(f"{raised(error)}, when it was sent")))
                 continue
             worker.begin(job, payload, self._timeout)
+            return
+        if self._is_open:
+            worker.deadline = math.inf
             return
         self._forget(worker)
         self._dismissed.append(worker)

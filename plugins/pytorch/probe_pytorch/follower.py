@@ -39,16 +39,20 @@ class Follower:
         self.recorder.start(None, None)
         self._handle = register_optimizer_step_post_hook(self._stepped)
 
-    @interrupts_deferred()
     def end(self) -> None:
-        """Stop recording and complete the run."""
+        """Stop recording and complete the run; calls that are sent are waited for."""
+        self._end()
+        self.recorder.finish()
+        atexit.unregister(self.recorder.finish)
+
+    @interrupts_deferred()
+    def _end(self) -> None:
         if self._environment is None:
             os.environ.pop(NO_COMPILE, None)
         if self._handle is not None:
             self._handle.remove()
             self._handle = None
-        self.recorder.finish()
-        atexit.unregister(self.recorder.finish)
+        self.recorder.complete()
 
     @property
     def has_stepped(self) -> bool:

@@ -26,7 +26,7 @@ from probe_pytorch.capture.patches import Patches
 from probe_pytorch.capture.roots import RootFinder
 from probe_pytorch.capture.steps import StepCapture
 from probe_pytorch.capture.tap import TapCapture
-from probe_pytorch.session import Session
+from probe_pytorch.session import SendingSession, Session
 from probe_pytorch.storage.tensors import HEADER_ROOM
 
 
@@ -206,9 +206,16 @@ class Recorder(probe_recording.Recorder[Session]):
 
     # -- sessions --------------------------------------------------------------------------
 
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of torch and of a device's package beside it."""
+        modules = {name: sys.modules.get(name) for name in ("torch", "torch_npu")}
+        return {name: str(getattr(module, "__version__", "")) for name, module in modules.items() if module}
+
     def new_session(self, directory: StepDirectory, shown: str) -> Session:
         """Return a new session."""
-        return Session(self.config, directory, shown, self._room)
+        kind = Session if self.config.online is None else SendingSession
+        return kind(self.config, directory, shown, self._room)
 
     def _close_last(self) -> None:
         """Remove the taps and the hooks of optimizers, which stay in place between steps."""

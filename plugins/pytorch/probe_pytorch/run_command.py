@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from probe_recording import LEVELS, STAND_IN, TASKS, Config, load_config, parse_steps, spans
+from probe_recording import (
+    LEVELS,
+    STAND_IN,
+    TASKS,
+    Config,
+    destination_to,
+    load_config,
+    parse_steps,
+    spans,
+    with_destination,
+)
 
 from probe_core.cli import console
 from probe_core.cli.main import FINISHED, INTERRUPTED, LOST
@@ -37,6 +47,13 @@ DEFAULT_STEPS = "0-2"
     help="Modules (L0), APIs (L1), both (mix), aten operators (L2).  [default: mix]")  # fmt: skip
 @option("--step", help=f"Steps to record, such as 0,5-7, or all.  [default: {DEFAULT_STEPS}]")
 @option("--seed", type=int, help="Set all seeds to this, and use deterministic algorithms.")
+@option("--send-to", metavar="HOST:PORT|DIR", help="Send each forward call to a receiver that checks it "
+    "while the script runs, or to a directory that both machines share; no tensors are written.")  # fmt: skip
+@option("--tls", type=click.Path(file_okay=False, exists=True), metavar="DIR",
+    help="Directory with the receiver's server.crt, for --send-to.")  # fmt: skip
+@option("--insecure", is_flag=True, help="Allow --send-to to another machine in plain text.")
+@option("--send-memory", metavar="SIZE",
+    help="Memory for calls that wait to be sent or judged.  [default: 1GiB]")  # fmt: skip
 @option("-m", "--module", is_flag=True, help="SCRIPT is the name of a module, as in python -m.")
 @click.argument("script")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
@@ -47,6 +64,10 @@ def run(
     level: str | None,
     step: str | None,
     seed: int | None,
+    send_to: str | None,
+    tls: str | None,
+    insecure: bool,
+    send_memory: str | None,
     module: bool,
     script: str,
     arguments: tuple[str, ...],
@@ -55,9 +76,19 @@ def run(
 
     A step ends when the script's first optimizer has stepped. The script runs as with python, with
     its ARGUMENTS, and probe exits with its exit code; with 3 if that is 0 and a part of the recording
-    could not be written.
+    could not be written or sent.
     """
+    if send_to is not None:
+        task, level = task or "tensor", level or (None if config else "L1")
     settings = _config(dump_path, config, task, level, step)
+    if send_to is not None:
+        settings = with_destination(
+            settings, destination_to(send_to, tls, insecure, send_memory), "--send-to"
+        )
+    elif tls or insecure or send_memory:
+        raise UserError(
+            "--tls, --insecure and --send-memory belong to --send-to.", "Give --send-to HOST:PORT."
+        )
     if not module and not Path(script).is_file():
         raise UserError(
             f'There is no script "{script}".',
@@ -106,7 +137,9 @@ def run(
             raise
     with suppress(OSError):  # the disk of the terminal's log may be full, too
         _report(settings, follower.recorder, follower.has_stepped, step is None and config is None)
-    return code or (LOST if follower.recorder.lost else FINISHED)
+    recorder = follower.recorder
+    is_whole = recorder.lost is None and (recorder.sender is None or recorder.sender.is_complete)
+    return code or (FINISHED if is_whole else LOST)
 
 
 def _has_module(name: str) -> bool:
@@ -199,6 +232,14 @@ def _report(config: Config, recorder: Recorder, stepped: bool, default: bool) ->
         stepped: True if an optimizer has stepped.
         default: True if the steps were not chosen, but are those that are recorded by default.
     """
+    if config.online is not None:
+        if recorder.sender is None:
+            console.warn("nothing was sent: the script reached none of the selected steps.")
+        elif not stepped:
+            console.warn("no optimizer of torch stepped, so everything the script did is in step 0.")
+        if default:
+            console.note(f"Steps {DEFAULT_STEPS} are the default; others with --step, such as --step all.")
+        return
     lost = recorder.lost
     steps = recorder.whole
     if lost is not None:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import probe_recording
 import torch
-from probe_recording import Config, Entry, StepDirectory, TensorLeaf, Tree, belongs_to_recorder
+from probe_recording import Config, Entry, Sending, StepDirectory, TensorLeaf, Tree, belongs_to_recorder
 from torch.utils.hooks import unserializable_hook
 
 from probe_pytorch import compat
 from probe_pytorch.overflow import device_flags
 from probe_pytorch.statistics import from_results
-from probe_pytorch.storage.bytes import CHECKSUMS
+from probe_pytorch.storage.bytes import CHECKSUMS, on_host
 from probe_pytorch.storage.tensors import (
     HEADER_ROOM,
     SUFFIX,
@@ -47,7 +47,7 @@ class Session(probe_recording.Session):
             CHECKSUMS.get(config.summary),
             None if config.task == "overflow_check" else self.keep,
             wide=config.precision == "high",
-            measured=config.task != "structure",
+            measured=config.task != "structure" and config.online is None,
             failed=self.failed,
         )
 
@@ -100,3 +100,22 @@ class Session(probe_recording.Session):
             for four, (_, leaf) in zip(values, group):
                 leaf.statistics = from_results(four, getattr(torch, leaf.dtype.removeprefix("torch.")))
         del self._on_device[: len(kept)]  # last, so that an interrupt does not lose them
+
+
+class SendingSession(Sending, Session):
+    """A session whose forward calls are sent to a receiver; nothing is measured and nothing is written."""
+
+    def described(self, tensor: torch.Tensor) -> tuple[Hashable, int, str]:
+        """Return the memory and layout of a tensor, its number of bytes and the name of its dtype."""
+        name = str(tensor.dtype).removeprefix("torch.")
+        bits = tensor.is_conj(), tensor.is_neg()
+        place = tensor.device, tensor.data_ptr(), tuple(tensor.shape), tensor.stride(), name, bits
+        return place, tensor.numel() * tensor.element_size(), name
+
+    def host_copy(self, tensor: torch.Tensor) -> tuple[memoryview, tuple[int, ...]]:
+        """Return the bytes of a copy in host memory, and the shape; a device is waited for."""
+        host = on_host(tensor)
+        if host.untyped_storage().data_ptr() == tensor.untyped_storage().data_ptr():
+            host = host.clone()
+        flat: Any = host.reshape(-1).view(torch.uint8).numpy()
+        return memoryview(flat), tuple(tensor.shape)

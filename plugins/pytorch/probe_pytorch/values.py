@@ -27,7 +27,7 @@ class Collector(probe_recording.Collector):
         checksum: A function that returns the checksum of a tensor's bytes; None for no checksums.
         keep: A function that keeps the statistics on a device, with their leaf, until they are fetched.
         wide: True to accumulate statistics on devices in float64.
-        measured: False to record shapes and types only.
+        measured: False to compute no statistics; data are saved all the same.
         failed: A callback for exceptions of values: stage, name and exception.
     """
 
@@ -77,9 +77,10 @@ class Collector(probe_recording.Collector):
         if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized or tensor.is_meta:
             return self._unusual(TensorLeaf(TENSOR, text, _shape(tensor), tensor.requires_grad), tensor)
         leaf = TensorLeaf(TENSOR, text, list(tensor.shape), tensor.requires_grad)
-        if not self._measured or compat.is_transformed(tensor) or compat.is_freed(tensor):
+        if not (self._measured or save) or compat.is_transformed(tensor) or compat.is_freed(tensor):
             return leaf
-        leaf.statistics = measure(tensor, self._keep, leaf, self._wide)
+        if self._measured:
+            leaf.statistics = measure(tensor, self._keep, leaf, self._wide)
         if leaf.shape and not tensor.numel():
             return leaf
         if self._checksum is not None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from probe_recording.leaves import NOTHING, Four, Json, Plain, Save, TensorLeaf, Tree, scalar
     from probe_recording.loss import spans
     from probe_recording.module_hooks import ModuleHooks, Running
+    from probe_recording.place import Destination, bytes_of, destination_to, is_loopback, with_destination
     from probe_recording.reading.leaves import leaf_of
     from probe_recording.reading.memory import Memory, check_unchanged, memory_of
     from probe_recording.reading.npy import load_npy
@@ -31,6 +32,31 @@ if TYPE_CHECKING:
     from probe_recording.reading.sniff import confidence
     from probe_recording.reading.tensors import Tensors, tensors_in
     from probe_recording.recorder import SINGLE, Recorder
+    from probe_recording.sending.body import SentTensor, SentTensors, encode_body
+    from probe_recording.sending.message import (
+        PREFIX,
+        PROTOCOL,
+        DamagedFrame,
+        Frame,
+        FrameError,
+        FrameKind,
+        FrameLimits,
+        Prefix,
+        SentCall,
+        call_head,
+        call_of,
+        counts_in,
+        encode_frame,
+        frame_in,
+        frame_of,
+        number_in,
+        prefix_of,
+        text_in,
+    )
+    from probe_recording.sending.sender import Sender
+    from probe_recording.sending.session import Sending
+    from probe_recording.sending.shared import SharedName, shared_name
+    from probe_recording.sending.tls import is_mutual, receiver_context, sender_context, sentence_of
     from probe_recording.session import Entry, Session
     from probe_recording.sites import (
         STAND_IN,
@@ -49,6 +75,8 @@ __all__ = [
     "CHECKSUMS",
     "LEVELS",
     "NOTHING",
+    "PREFIX",
+    "PROTOCOL",
     "SCALARS",
     "SINGLE",
     "STAND_IN",
@@ -61,10 +89,16 @@ __all__ = [
     "Collector",
     "Config",
     "ConfigWarning",
+    "DamagedFrame",
     "Debugger",
+    "Destination",
     "DumpRun",
     "Entry",
     "Four",
+    "Frame",
+    "FrameError",
+    "FrameKind",
+    "FrameLimits",
     "Gathering",
     "Json",
     "Ladder",
@@ -72,11 +106,18 @@ __all__ = [
     "ModuleHooks",
     "NpyStore",
     "Plain",
+    "Prefix",
     "Recorder",
     "Rung",
     "Running",
     "Save",
+    "Sender",
+    "Sending",
+    "SentCall",
+    "SentTensor",
+    "SentTensors",
     "Session",
+    "SharedName",
     "Stack",
     "StepDirectory",
     "TensorLeaf",
@@ -85,13 +126,24 @@ __all__ = [
     "Tree",
     "Walk",
     "belongs_to_recorder",
+    "bytes_of",
+    "call_head",
+    "call_of",
     "check_unchanged",
     "collection_paused",
     "confidence",
+    "counts_in",
+    "destination_to",
+    "encode_body",
+    "encode_frame",
     "files_of",
     "flat",
+    "frame_in",
+    "frame_of",
     "frames_of",
     "interrupts_deferred",
+    "is_loopback",
+    "is_mutual",
     "is_operator",
     "leaf_of",
     "lines_of",
@@ -99,12 +151,20 @@ __all__ = [
     "load_npy",
     "measure",
     "memory_of",
+    "number_in",
     "of_the_process",
     "parse_steps",
+    "prefix_of",
+    "receiver_context",
     "scalar",
+    "sender_context",
+    "sentence_of",
+    "shared_name",
     "spans",
     "stack_of",
     "tensors_in",
+    "text_in",
+    "with_destination",
 ]
 
 __getattr__ = exporter(
@@ -123,6 +183,7 @@ __getattr__ = exporter(
         "leaves": "NOTHING Four Json Plain Save TensorLeaf Tree scalar",
         "loss": "spans",
         "module_hooks": "ModuleHooks Running",
+        "place": "Destination bytes_of destination_to is_loopback with_destination",
         "reading.leaves": "leaf_of",
         "reading.memory": "Memory check_unchanged memory_of",
         "reading.npy": "load_npy",
@@ -130,6 +191,13 @@ __getattr__ = exporter(
         "reading.sniff": "confidence",
         "reading.tensors": "Tensors tensors_in",
         "recorder": "SINGLE Recorder",
+        "sending.body": "SentTensor SentTensors encode_body",
+        "sending.message": "PREFIX PROTOCOL DamagedFrame Frame FrameError FrameKind FrameLimits Prefix "
+        "SentCall call_head call_of counts_in encode_frame frame_in frame_of number_in prefix_of text_in",
+        "sending.sender": "Sender",
+        "sending.session": "Sending",
+        "sending.shared": "SharedName shared_name",
+        "sending.tls": "is_mutual receiver_context sender_context sentence_of",
         "session": "Entry Session",
         "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of",
         "threads": "Threads",

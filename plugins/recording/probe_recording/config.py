@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError, meant
+from probe_core.errors import UserError
 from probe_core.files.given import read_given
+from probe_recording.fields import LARGEST, Fields, warn
+from probe_recording.fields import ConfigWarning as ConfigWarning
+from probe_recording.place import FIELDS, Destination, destination_of, with_destination
 
 TASKS = ("statistics", "tensor", "structure", "overflow_check")
 LEVELS = ("L0", "L1", "mix", "L2", "debug")
@@ -47,28 +49,20 @@ SECTION_FIELDS: dict[str, frozenset[str]] = {
     "statistics": frozenset({"scope", "list", "tensor_list", "data_mode", "summary_mode", "file_format",
                              "slice", "request_id"}),
     "tensor": frozenset({"scope", "list", "data_mode", "summary_mode", "file_format", "backward_input",
-                         "slice", "request_id", "online_run_ut", "nfs_path", "host", "port", "tls_path",
-                         "online_run_ut_recompute"}),
+                         "slice", "request_id", "online_run_ut_recompute"}) | FIELDS,
     "structure": frozenset({"scope", "list", "data_mode"}),
     "overflow_check": frozenset({"overflow_nums", "check_mode"}),
 }  # fmt: skip
 SECTION_FIELDS["nan_check"] = SECTION_FIELDS["overflow_check"]
-ELSEWHERE = frozenset({"online_run_ut", "nfs_path", "host", "port", "tls_path",
-                       "online_run_ut_recompute", "slice", "request_id", "file_format"})  # fmt: skip
+ELSEWHERE = frozenset({"online_run_ut_recompute", "slice", "request_id", "file_format"})
 """Fields of msprobe that probe does not use; each causes a warning if it is set to something."""
 
-LARGEST = 1_000_000
-_RANGE = re.compile(r"(\d+)-(\d+)")
 _API = re.compile(
     r"(Distributed|Functional|Torch|Tensor|Mint|MintFunctional|Primitive|Aten|VF|NPU|MindSpeed|Jit|\w+)"
     r"\..+\.\d+\.(forward|backward)"
 )
 _MODULE = re.compile(r"(Cell|Module)\..+\.(forward|backward)\.\d+")
 _PATH = re.compile(r"[A-Za-z0-9_./-]+")
-
-
-class ConfigWarning(UserWarning):
-    """A warning about a configuration that works, though perhaps not as its author meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +98,7 @@ class Config:
         backward_input: Files of gradients, with which level L2 on an NPU runs the backward of ``names``.
         wrap_ops: A yaml file that names the APIs to record; None for the built-in list.
         ladder: True to write the phases of each training step to ``ladder.json``.
+        online: The receiver that forward calls are sent to instead of being written; None to write them.
         path: The file itself, read again at each start for ``dump_enable``.
         shown_path: ``dump_path`` as the user wrote it.
     """
@@ -135,6 +130,7 @@ class Config:
     backward_input: tuple[str, ...] = ()
     wrap_ops: Path | None = None
     ladder: bool = True
+    online: Destination | None = None
     path: Path | None = None
     shown_path: str = ""
 
@@ -210,7 +206,7 @@ def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
     Raises:
         UserError: A field has a wrong value, or two fields contradict each other.
     """
-    reader = _Fields(fields, what)
+    reader = Fields(fields, what)
     task = reader.choice("task", TASKS, "statistics", SYNONYMS, OTHER_TASKS)
     level = reader.choice("level", LEVELS, "L1")
     section_name = next((n for n in ("nan_check", task) if n in fields and SYNONYMS.get(n, n) == task), task)
@@ -253,7 +249,8 @@ def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
         wrap_ops=Path(ops) if (ops := reader.text("support_wrap_ops", "")) else None,
         ladder=reader.flag("ladder", True),
     )
-    return _consistent(config, what)
+    online = destination_of(section) if task == "tensor" else None
+    return _consistent(with_destination(config, online, what), what)
 
 
 def parse_steps(text: str) -> list[int | str]:
@@ -266,7 +263,7 @@ def parse_steps(text: str) -> list[int | str]:
 def _consistent(config: Config, what: str) -> Config:
     """Return the configuration after checks across fields, which refuse it or correct it with a warning."""
     if config.task == "structure" and config.level not in ("L0", "mix"):
-        _warn(f'{what}: task "structure" needs level L0 or mix; mix is used.')
+        warn(f'{what}: task "structure" needs level L0 or mix; mix is used.')
         config = replace(config, level="mix")
     if config.scope:
         if len(config.scope) != 2:
@@ -306,143 +303,7 @@ def _consistent(config: Config, what: str) -> Config:
     return config
 
 
-class _Fields:
-    """The fields of one JSON object, each checked when it is read.
-
-    Args:
-        fields: The JSON object.
-        what: The subject that error messages begin with.
-    """
-
-    def __init__(self, fields: Mapping[str, Any], what: str) -> None:
-        self._fields = fields
-        self._what = what
-
-    def section(self, name: str) -> _Fields:
-        """Return the section ``name``; an empty one if it is left out."""
-        value = self._fields.get(name) or {}
-        if not isinstance(value, Mapping):
-            raise self._wrong(name, "must be an object", f'For example "{name}": {{}}.')
-        return _Fields(value, f'{self._what}: section "{name}"')
-
-    def warn_unknown(self, known: Set[str], others: Set[str], place: str) -> None:
-        """Warn about unknown fields, with the known field of a similar name if there is one.
-
-        Args:
-            known: The fields that are allowed here.
-            others: The fields that are allowed elsewhere.
-            place: The words that say where those belong.
-        """
-        for name in self._fields:
-            if name not in known:
-                close = meant(name, sorted(known))
-                hint = f"; {place}" if name in others else f'; did you mean "{close}"?' if close else ""
-                _warn(f'{self._what}: unknown field "{name}" is ignored{hint}')
-
-    def warn_unused(self, names: frozenset[str]) -> None:
-        """Warn about those of ``names`` that are set, because probe does not support them."""
-        for name in sorted(names & self._fields.keys()):
-            if self._fields[name] not in ("", [], {}, None, False, "npy"):
-                _warn(f'{self._what}: "{name}" is not supported by probe and is ignored')
-
-    def choice(
-        self,
-        name: str,
-        choices: tuple[str, ...],
-        default: str,
-        synonyms: Mapping[str, str] | None = None,
-        elsewhere: Mapping[str, str] | None = None,
-    ) -> str:
-        """Return one of ``choices``, in whatever case the user wrote it.
-
-        Args:
-            name: The field.
-            choices: The values allowed.
-            default: The value of an empty or missing field.
-            synonyms: Other spellings of the choices.
-            elsewhere: Values that msprobe knows and probe does not record, each with the reason.
-        """
-        value = self._fields.get(name, default)
-        if value in ("", None):
-            return default
-        spelt = {choice.lower(): choice for choice in choices}
-        if isinstance(value, str):
-            value = (synonyms or {}).get(value.lower(), value)
-            if value.lower() in spelt:
-                return spelt[value.lower()]
-            if elsewhere and value in elsewhere:
-                raise self._wrong(
-                    name,
-                    f'is "{value}", which records nothing here: {elsewhere[value]}',
-                    "Choose one of:",
-                    choices,
-                )
-        raise self._wrong(name, f"must be one of the choices below, not {value!r:.60}", "", choices)
-
-    def flag(self, name: str, default: Any) -> Any:
-        """Return a field that is true or false."""
-        value = self._fields.get(name, default)
-        if value is not default and not isinstance(value, bool):
-            raise self._wrong(
-                name, f"must be true or false, not {value!r:.40}", "Write true or false without quotes."
-            )
-        return value
-
-    def text(self, name: str, default: str) -> str:
-        """Return a field that is a text."""
-        value = self._fields.get(name, default)
-        if not isinstance(value, str):
-            raise self._wrong(name, "must be a text", "Put it in quotes.")
-        return value
-
-    def number(self, name: str, low: int, high: int, default: int = 0) -> int:
-        """Return a field that is a whole number from ``low`` to ``high``."""
-        value = self._fields.get(name, default)
-        if type(value) is not int or not low <= value <= high:
-            raise self._wrong(
-                name,
-                f"must be a whole number from {low} to {high}, not {value!r:.40}",
-                f'For example "{name}": {default}.',
-            )
-        return value
-
-    def numbers(self, name: str) -> frozenset[int]:
-        """Return a field that lists whole numbers and ranges such as ``"2-5"``, both ends included."""
-        value = self._fields.get(name)
-        if value is None:
-            return frozenset()
-        if not isinstance(value, list):
-            raise self._wrong(name, "must be a list", f'For example "{name}": [0, "2-5"].')
-        numbers: set[int] = set()
-        for item in value:
-            first = last = item
-            if isinstance(item, str) and (match := _RANGE.fullmatch(item.strip())):
-                first, last = int(match[1]), int(match[2])
-            if type(first) is not int or type(last) is not int or not 0 <= first <= last <= LARGEST:
-                raise self._wrong(
-                    name,
-                    f'holds {item!r:.40}, neither a number from 0 on nor a range such as "2-5"',
-                    f"Numbers go up to {LARGEST}.",
-                )
-            numbers.update(range(first, last + 1))
-        return frozenset(numbers)
-
-    def names(self, name: str, example: str = "relu") -> tuple[str, ...]:
-        """Return a field that lists names, none of them empty."""
-        value = self._fields.get(name)
-        if value is None:
-            return ()
-        if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
-            raise self._wrong(
-                name, "must be a list of names, none of them empty", f'For example "{name}": ["{example}"].'
-            )
-        return tuple(value)
-
-    def _wrong(self, name: str, problem: str, fix: str, choices: tuple[str, ...] = ()) -> UserError:
-        return UserError(f'{self._what}: "{name}" {problem}.', fix, choices)
-
-
-def _data_mode(section: _Fields) -> tuple[frozenset[str], frozenset[str], bool]:
+def _data_mode(section: Fields) -> tuple[frozenset[str], frozenset[str], bool]:
     """Return the directions and sides to record, and True if parameters' gradients are recorded too.
 
     The rules are those of docs/configuration.md#data-mode.
@@ -450,14 +311,14 @@ def _data_mode(section: _Fields) -> tuple[frozenset[str], frozenset[str], bool]:
     modes = set(section.names("data_mode", "forward")) or {"all"}
     if "all" in modes:
         if len(modes) > 1:
-            raise section._wrong(
+            raise section.wrong(
                 "data_mode",
                 'combines "all" with other modes, which it includes',
                 'Write "data_mode": ["all"], or leave "all" out.',
             )
         modes = set()
     if unknown := modes - set(DATA_MODES):
-        raise section._wrong(
+        raise section.wrong(
             "data_mode", f'holds the unknown mode "{min(unknown)}"', "Choose from:", ("all", *DATA_MODES)
         )
     directions = modes & {"forward", "backward"} or {"forward", "backward"}
@@ -465,10 +326,10 @@ def _data_mode(section: _Fields) -> tuple[frozenset[str], frozenset[str], bool]:
     return frozenset(directions), frozenset(sides), "backward" in directions
 
 
-def _dump_path(reader: _Fields) -> Path:
+def _dump_path(reader: Fields) -> Path:
     text = reader.text("dump_path", "")
     if not text:
-        raise reader._wrong(
+        raise reader.wrong(
             "dump_path",
             "is missing, so there is no directory to write the run to",
             'For example "dump_path": "dump".',
@@ -476,7 +337,7 @@ def _dump_path(reader: _Fields) -> Path:
     path = Path(text).absolute()
     if not _PATH.fullmatch(str(path)):
         bad = next(c for c in str(path) if not _PATH.fullmatch(c))
-        raise reader._wrong(
+        raise reader.wrong(
             "dump_path",
             f'is "{path}" in full, which holds {bad!r}, a character that the path of a run cannot have',
             "Use only letters, digits, _ - . and /, also in the name of the working directory.",
@@ -484,16 +345,12 @@ def _dump_path(reader: _Fields) -> Path:
     return path
 
 
-def _overflow_count(section: _Fields) -> int:
+def _overflow_count(section: Fields) -> int:
     count = section.number("overflow_nums", -1, LARGEST, 1)
     if count == 0:
-        raise section._wrong(
+        raise section.wrong(
             "overflow_nums",
             "must not be 0",
             "Write the number of overflows to stop after, or -1 to never stop.",
         )
     return count
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, ConfigWarning, stacklevel=2)

@@ -94,8 +94,10 @@ def encode(tree: Tree) -> str:
 
 def number(value: Number) -> str:
     """Return a statistic as JSON; NaN and infinities as Python's ``json`` writes them."""
+    if value is None:
+        return "null"
     kind = type(value)
-    if kind is int or (kind is float and value - value == 0.0):  # type: ignore[operator]
+    if kind is int or (kind is float and value - value == 0.0):
         return repr(value)
     return _dumps(value)
 

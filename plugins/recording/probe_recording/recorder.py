@@ -7,8 +7,8 @@ import json
 import os
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import Any, Generic, Protocol, TypeVar
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import refused
@@ -27,49 +27,20 @@ from probe_recording.directory import (
 )
 from probe_recording.interrupts import interrupts_deferred
 from probe_recording.loss import Failure, Loss, failure_of, tell
+from probe_recording.modules import Modules, NoModules
+from probe_recording.sending.sender import Sender
+from probe_recording.sending.session import Sending
 from probe_recording.session import Session
 from probe_recording.threads import Threads
 from probe_recording.variables import save_variable
 
 S = TypeVar("S", bound=Session)
-C = TypeVar("C", bound=Session, contravariant=True)
 
 SINGLE = "rank"
 """The name of the directory of a process that runs alone."""
 
-
-class Modules(Protocol[C]):
-    """A capture of modules by hooks, for level L0 and ``module_dump``.
-
-    Attributes:
-        paused: True to record nothing although the hooks stay in place.
-    """
-
-    paused: bool
-
-    def begin_step(self, session: C) -> None:
-        """Record into ``session`` from now on."""
-
-    def install(self, named: Iterable[tuple[str, Any]], gradients: bool) -> None:
-        """Hook the modules, given as pairs of a name ``{path}.{Class}`` and a module."""
-
-    def remove(self) -> None:
-        """Remove all hooks."""
-
-
-class NoModules:
-    """A capture that records nothing, for a framework without modules."""
-
-    paused = False
-
-    def begin_step(self, session: Any) -> None:
-        """Record nothing."""
-
-    def install(self, named: Iterable[tuple[str, Any]], gradients: bool) -> None:
-        """Hook nothing."""
-
-    def remove(self) -> None:
-        """Remove nothing."""
+ERRORS = "online"
+"""The directory in ``dump_path`` for error logs of calls that are sent."""
 
 
 class Recorder(ABC, Generic[S]):
@@ -83,6 +54,7 @@ class Recorder(ABC, Generic[S]):
         config: The settings of the recording.
         recorded: The number of records of each step that was written completely.
         lost: The failed write that ended the recording; None if there was none.
+        sender: The sender of calls, once one is needed; None if they are written.
     """
 
     rank_variable, size_variable = "RANK", "WORLD_SIZE"
@@ -94,6 +66,7 @@ class Recorder(ABC, Generic[S]):
         self.config = config
         self.recorded: dict[int, int] = {}
         self.lost: Loss | None = None
+        self.sender: Sender | None = None
         self._has_begun = False
         self._step = 0
         self._first = 0
@@ -127,6 +100,11 @@ class Recorder(ABC, Generic[S]):
     def new_modules(self) -> Modules[S]:
         """Return a new capture of modules."""
         return NoModules()
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """Versions of the framework and its devices' packages, for the receiver of calls."""
+        return {}
 
     @abstractmethod
     def register(self, holder: Any, attribute: str, name: str) -> None:
@@ -285,8 +263,14 @@ class Recorder(ABC, Generic[S]):
         if not self._locks:  # a resumed training keeps the recorded steps before this one
             self._first = step
 
-    @interrupts_deferred()
     def finish(self) -> None:
+        """Write everything and release the run, or wait until everything sent is acknowledged."""
+        self.complete()
+        if self.sender is not None:
+            self.sender.finish(self.config.dump_path)
+
+    @interrupts_deferred()
+    def complete(self) -> None:
         """Write everything and release the run; called at the end of the process."""
         if self._finished:
             return
@@ -303,9 +287,11 @@ class Recorder(ABC, Generic[S]):
             return
         for lock in self._locks.values():
             lock.let_go()
+        if self.sender is not None:
+            self.sender.abandon()
         if self._session is not None:
             self._session.active = False
-        self._session = None
+        self._session = self.sender = None
         self._finished = True
 
     @interrupts_deferred()
@@ -388,13 +374,19 @@ class Recorder(ABC, Generic[S]):
         if self._session is None:
             if label not in self._locks:
                 self._locks[label] = Lock(self.config.dump_path, label)
-                self._remove_last_run(label)
-            directory = StepDirectory(self.config.dump_path, self._step, label)
+                if self.config.online is None:
+                    self._remove_last_run(label)
+            root = self.config.dump_path / ("" if self.config.online is None else ERRORS)
+            directory = StepDirectory(root, self._step, label)
             shown = f"{self.config.shown_path.rstrip('/')}/step{self._step}/{label}"
             session = self.new_session(directory, shown)
             session.overflows_left = self._overflows_left
             session.on_last_overflow = self._last_overflow
             session.on_loss = self._lose
+            if isinstance(session, Sending):
+                self.sender = self.sender or Sender.of(self.config, label, session.framework, self.versions)
+                session.send_into(self.sender.outbox, self._step)
+                self.sender.begin_step(self._step)
             self._session = session
         return self._session
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 import pytest
-from probe_precheck import csvfile
+from probe_precheck import csvfile, results
 from probe_precheck.model import Detail, Message, Result, Status
 from probe_precheck.results import ResultFiles, api_of
 from probe_precheck.tables import DETAILS, RESULT
@@ -60,13 +60,13 @@ def names_in(path: Path) -> list[str]:
 def test_rows_are_written_at_once_and_details_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = create(tmp_path)
     seen: list[tuple[list[str], list[str]]] = []
-    write = files._write
+    write = results.append
 
-    def watched(file: BinaryIO, data: bytes) -> None:
-        write(file, data)
+    def watched(file: BinaryIO, path: Path, data: bytes) -> None:
+        write(file, path, data)
         seen.append((names_in(files.result), names_in(files.details)))
 
-    monkeypatch.setattr(files, "_write", watched)
+    monkeypatch.setattr(results, "append", watched)
     files.append(result_of(ORDER[0]))
     details = [f"{ORDER[0]}.forward.output.{i}" for i in range(2)]
     assert seen == [([], details), ([ORDER[0]], details)]

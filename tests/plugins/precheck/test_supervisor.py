@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from typing import Any
 
 import pytest
 from probe_precheck import supervisor
-from probe_precheck.supervisor import Job, Lost, supervise
+from probe_precheck.supervisor import Job, Lost, Processes, supervise
 from support import TESTS
 from support.programs import supervised
 from support.programs.supervised import plain
@@ -497,3 +498,46 @@ def test_whatever_jobs_do_each_is_told_once(seed: int) -> None:
             assert result == deed[1] or isinstance(result, int), deed
         else:
             assert isinstance(result, Lost), deed
+
+
+# -- jobs that arrive while it runs ----------------------------------------------------------------
+
+
+def test_jobs_may_arrive_while_others_run_and_no_more_than_the_limit_wait() -> None:
+    refused = threading.Event()
+
+    def feed(run: Processes) -> None:
+        for number in range(3):
+            run.put(Job(number, ("give", number)))
+        assert not run.put(Job(9, ("give", 9)), wait=0.05)  # three are unfinished
+        refused.set()
+        for number in range(3, 20):
+            assert run.put(Job(number, ("give", number)))
+        time.sleep(0.1)  # so that all processes are idle once
+        run.put(Job(20, ("killed", None)))
+        run.put(Job(21, ("give", 21)))
+        run.close()
+        assert not run.put(Job(22, ("give", 22)))
+
+    found: dict[int, Any] = {}
+    with Processes(plain, 2, LONG, most=3) as run:
+        feeder = threading.Thread(target=feed, args=(run,))
+        feeder.start()
+        assert refused.wait(LONG)
+        while not run.is_done:
+            for job, result in run.finished(LONG):
+                assert job.key not in found
+                found[job.key] = result
+        feeder.join()
+    lost = found.pop(20)
+    assert isinstance(lost, Lost) and "signal 9" in lost.reason
+    assert found == {number: number for number in [*range(20), 21]}
+
+
+def test_waiting_for_jobs_ends_in_time_and_when_woken() -> None:
+    with Processes(plain, 1, LONG, most=1) as run:
+        started = time.monotonic()
+        assert run.finished(0.1) == []
+        assert 0.05 < time.monotonic() - started < LONG
+        threading.Timer(0.1, run.wake).start()
+        assert run.finished() == []

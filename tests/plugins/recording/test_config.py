@@ -432,7 +432,7 @@ def test_no_unrelated_name_is_suggested_anywhere(name: str) -> None:
     ("task", "section"),
     [("statistics", {"slice": [{"dim": 0}]}), ("statistics", {"request_id": "x"}),
      ("statistics", {"file_format": "bin"}), ("tensor", {"backward_input": ["x.pt"]}),
-     ("tensor", {"online_run_ut": True}), ("tensor", {"host": "h"}), ("tensor", {"port": 80})],
+     ("tensor", {"online_run_ut_recompute": True}), ("tensor", {"host": "h"})],
 )  # fmt: skip
 def test_known_fields_of_no_use_are_warned_about(task: str, section: dict[str, Any]) -> None:
     _, texts = warned(task=task, **{task: section})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,8 +20,9 @@ from probe_precheck import (
     rule_for,
     value_of,
 )
-from probe_recording import Tensors, leaf_of
+from probe_recording import leaf_of
 
+from probe_core.model import Value
 from probe_mindspore.precheck.fitting import fitted
 from probe_mindspore.precheck.random_arrays import generator_for, random_array
 from probe_mindspore.precheck.rules import rules
@@ -35,12 +36,12 @@ class Rebuilder:
     """Rebuilder of the inputs and outputs of the calls of one run.
 
     Args:
-        tensors: The recorded data.
+        tensors: Returns the data of a recorded tensor.
         seed: Seed of random tensors.
         most: Largest size of a tensor in bytes.
     """
 
-    def __init__(self, tensors: Tensors, seed: int, most: int) -> None:
+    def __init__(self, tensors: Callable[[Value], np.ndarray[Any, Any]], seed: int, most: int) -> None:
         self._tensors = tensors
         self._seed = seed
         self._most = most

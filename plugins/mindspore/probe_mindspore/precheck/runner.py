@@ -21,6 +21,8 @@ from probe_precheck import (
     Outputs,
     RunnerOptions,
     Skipped,
+    Unbuildable,
+    arguments_of,
     described_leaves,
     is_recorded,
     most_bytes,
@@ -30,6 +32,7 @@ from probe_recording import load_npy
 from probe_recording import tensors_in as stored_in
 
 from probe_core.errors import UserError
+from probe_core.model import Value
 from probe_core.store.files import TENSOR_DIRECTORY
 from probe_mindspore.precheck.apis import (
     device_function,
@@ -51,6 +54,8 @@ from probe_mindspore.precheck.rules import rules
 from probe_mindspore.precheck.tensors import Arguments, Made, widened
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from probe_mindspore.precheck.reference import Reference
 
 NEEDED = {"mindspore": 'mindspore==2.10.0 "numpy<2"', "torch": "torch"}
@@ -152,6 +157,45 @@ class MindSporeRunner:
             kept=kept,
             notes_of={FORWARD: notes, BACKWARD: backward_notes},
         )
+
+    def run_sent(self, call: Call, tensors: Callable[[Value], np.ndarray[Any, Any]]) -> tuple[Outcome, Any]:
+        """Run a call that a training sent on both sides, and return what was sent as well.
+
+        Raises:
+            NotRun: The call cannot be run; the message says why.
+            Unbuildable: An argument was sent without its data, or cannot be read.
+        """
+        from probe_mindspore.precheck import device, reference
+
+        scope, api, _ = call.parts
+        function = self._instead.get(f"{scope}.{api}") or device_function(scope, api)
+        given = arguments_of(call)
+        sent = [given.positional, list(given.keywords.values()), call.forward.get("output")]
+        for leaf in described_leaves(sent):
+            is_tensor = isinstance(leaf, Mapping) and "dtype" in leaf
+            if is_tensor and not is_recorded(leaf) and 0 not in leaf.get("shape", ()):
+                raise Unbuildable("A tensor was sent without its values. SKIP.")
+        rebuilder = Rebuilder(tensors, self._options.seed, most_bytes())
+        arguments = rebuilder.arguments(call)
+        if rules.is_random(api, arguments.keywords):
+            raise NotRun("It draws random numbers, so what was sent cannot be computed again. SKIP.")
+        of_torch = reference_function(scope, api, arguments)
+        seed, is_raised = self._options.seed, api not in rules("not_raised")
+        try:
+            bench = reference.run_forward(
+                of_torch, reference_arguments(scope, api, arguments), False, seed, is_raised=is_raised
+            )
+        except Exception as error:
+            raise NotRun(f"torch does not take the arguments of {call.name}: {brief(error)} SKIP.") from None
+        try:
+            own = device.run_forward(function, arguments, seed)
+        except Exception as error:
+            raise NotRun(f"MindSpore cannot run it on this device: {brief(error)} SKIP.") from None
+        plain = bench.plain
+        expected = reference.expected_dtypes(of_torch, reference_arguments(scope, api, arguments))
+        own, _ = widened(own, expected)
+        given_out, narrow = widened(recorded_outputs(rebuilder, call, plain), expected)
+        return Outcome(Outputs(bench=plain, device=own), notes=too_narrow(narrow)), given_out
 
     def _forward(
         self, call: Call, function: Callable[..., Any], arguments: Arguments, like: Any

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +16,15 @@ from probe_core.cli.spelling import Command, option
 from probe_core.errors import UserError, printable
 from probe_core.files.claim import time_stamp
 from probe_core.plugins.manager import Manager
+from probe_core.plugins.specs import OptionSpec
 from probe_precheck.cli import words
 from probe_precheck.cli.releases import ReleaseChoice
 from probe_precheck.settings import LANGUAGES, RELEASES, SEED, TIMEOUT
 
 if TYPE_CHECKING:
+    from probe_precheck.protocols import Receiver
     from probe_precheck.run import Checked
+    from probe_precheck.settings import Settings
 
 CPU = "cpu"
 PER_DEVICE = 8
@@ -57,7 +60,7 @@ def spread_values(arguments: Sequence[str], options: Sequence[str]) -> list[str]
 
 _PATH = click.Path(path_type=Path)
 _OPTIONS = (
-    option("-i", "--input", "dump", also=["-api_info", "--api_info_file"], type=_PATH, required=True,
+    option("-i", "--input", "dump", also=["-api_info", "--api_info_file"], type=_PATH,
         help="The dump.json of a run (L1 or mix), or its directory."),
     option("-o", "--output", also=["--out_path"], type=_PATH, default="./", show_default=True,
         help="Directory of the result files; created if absent."),
@@ -134,19 +137,31 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
 
     if math.isnan(given["timeout"]):
         raise UserError('"nan" is no time for --timeout.', "Give seconds, such as 600.")
-    dump = _dump_file(given.pop("dump"))
-    config, fail_on = given.pop("config"), given.pop("fail_on")
     given["devices"] = devices = _devices(given["devices"])
+    given["framework"] = given["framework"] or ctx.meta.get("probe.framework")
+    settings = read_settings(given["config"])
+    receiver, values = _receiver(ctx, settings)
+    if receiver is not None:
+        given["workers"] = workers
+        return receiver.receive(
+            ctx.find_object(Manager) or Manager(), given, settings, given["config"], values
+        )
+    if given["dump"] is None:
+        raise click.MissingParameter(
+            ctx=ctx, param=next(one for one in ctx.command.params if one.name == "dump")
+        )
+    dump = _dump_file(given.pop("dump"))
+    fail_on = given.pop("fail_on")
+    del given["config"]
     most = PER_DEVICE * max(1, len(devices))
     if workers > most:
         console.warn(f"{workers} processes are more than {PER_DEVICE} a device; {most} are used.")
         workers = most
-    given["framework"] = given["framework"] or ctx.meta.get("probe.framework")
     plan = CheckPlan(
         dump=dump,
         time_stamp=time_stamp(),
         workers=workers,
-        settings=read_settings(config),
+        settings=settings,
         **given,
     )
     try:
@@ -169,6 +184,20 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
         console.error("--fail-on cannot be judged: no call was checked.", "The lines above say why.")
         return MISTAKE
     return FOUND if fail_on and words.reaches(checked, fail_on) else FINISHED
+
+
+def _receiver(ctx: click.Context, settings: Settings) -> tuple[Receiver | None, Mapping[str, Any]]:
+    """Return the plugin that takes calls from trainings, with its options, if it is asked for."""
+    from probe_precheck.protocols import Receiver
+
+    manager = ctx.find_object(Manager) or Manager()
+    for action, values in extending.given(ctx, manager):
+        if isinstance(action, Receiver):
+            return action, values
+    if settings.online is None:
+        return None, {}
+    receiver: Receiver = manager.find("options", "online", OptionSpec).action({})
+    return receiver, {}
 
 
 def _extend(ctx: click.Context, checked: Checked) -> None:

@@ -76,6 +76,8 @@ def run_forward(
     autocast: torch.dtype | None,
     device: torch.device,
     seed: int,
+    *,
+    as_recorded: bool = False,
 ) -> None:
     """Call the function and set the side's output: its result, with the arguments that it overwrites.
 
@@ -86,6 +88,8 @@ def run_forward(
         autocast: The dtype of autocast; None for no autocast.
         device: The device.
         seed: The random seed to set before the call.
+        as_recorded: True for the output that a record holds: the result, or the first argument if there is
+            none.
     """
     torch.manual_seed(seed)
     context: Any = contextlib.nullcontext()
@@ -93,6 +97,10 @@ def run_forward(
         context = torch.autocast(device.type, autocast)
     with context:
         side.output = function(*side.positional, **side.keywords)
+    if as_recorded:
+        if side.output is None and side.positional:
+            side.output = side.positional[0]
+        return
     if side.output is None:  # the function overwrites its arguments instead
         side.output = [item for item in tensors_in(side.positional) if item.is_floating_point() or item.ndim]
         return

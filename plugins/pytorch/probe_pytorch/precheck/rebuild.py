@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,7 +24,7 @@ from probe_precheck import (
     rule_for,
     value_of,
 )
-from probe_recording import Tensors, leaf_of, load_npy
+from probe_recording import leaf_of, load_npy
 
 from probe_core.model import Value
 from probe_pytorch.precheck.fitting import fitted
@@ -52,7 +52,7 @@ class Rebuilder:
     """A builder of the arguments of calls in one run.
 
     Args:
-        tensors: The recorded tensors.
+        tensors: Returns the data of a recorded tensor.
         seed: The random seed of tensors whose data were not recorded.
         most: Largest number of bytes for the tensors of one call.
     """
@@ -61,7 +61,7 @@ class Rebuilder:
     """True to leave inputs as they are: not rounded for convolutions, as the pre-check does, and not copied,
     so that nothing may write to them."""
 
-    def __init__(self, tensors: Tensors, seed: int, most: int) -> None:
+    def __init__(self, tensors: Callable[[Value], np.ndarray[Any, Any]], seed: int, most: int) -> None:
         self._tensors = tensors
         self._seed = seed
         self._most = self._left = most

@@ -27,10 +27,12 @@ from probe_precheck import (
 from probe_recording import tensors_in as stored_in
 
 from probe_core.errors import UserError
+from probe_core.model import Value
 from probe_core.store.files import TENSOR_DIRECTORY
 from probe_pytorch.precheck.rules import rules
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
 
     from probe_pytorch.precheck.execution import Side
@@ -212,6 +214,61 @@ class PyTorchRunner:
             self._exact = RecordedOnly(stored_in(directory, load_any), self._options.seed, most_bytes())
         return replay(call, plan, self._exact, self._options.seed if moved else None)
 
+    def run_sent(self, call: Call, tensors: Callable[[Value], np.ndarray[Any, Any]]) -> tuple[Outcome, Any]:
+        """Run a call that a training sent, from exactly the sent inputs, and return what was sent as well.
+
+        Raises:
+            NotRun: The call is of an API that is not run, or draws random numbers.
+            Unbuildable: An argument or an output was sent without its data, or cannot be read.
+        """
+        import torch
+
+        from probe_pytorch.precheck.execution import run_forward, side_of
+        from probe_pytorch.precheck.outputs import plain
+        from probe_pytorch.precheck.raising import Raising, narrowed, raising_of, tensors_in
+        from probe_pytorch.precheck.random_tensors import generator_for
+        from probe_pytorch.precheck.replay import Moved, RecordedOnly
+        from probe_pytorch.precheck.sent import RANDOM, arranged, sent_outputs
+
+        api = call.api
+        if api in rules("not_run"):
+            raise NotRun(unlisted(call.name))
+        if "dropout" not in api and rules.is_random(api, _plain_keywords(call)):  # before tensors are read
+            raise NotRun(RANDOM)
+        spec = self._references.get(call.name.rpartition(".")[0])
+        reference = None if spec is None else spec.make()
+        function, bench_function, notes = self._functions(call, reference)
+        rebuilder = RecordedOnly(tensors, self._options.seed, most_bytes())
+        arguments = rebuilder.arguments(call)
+        if _is_drawn(api, arguments) or _make_deterministic(api, arguments):
+            raise NotRun(RANDOM)
+        _restore(api, arguments, call)
+        sent = sent_outputs(call, rebuilder)
+        seed = generator_for(self._options.seed, call.name).initial_seed() % (1 << 62)
+        device, autocast = self._run_device(call, function, arguments, False, seed, as_recorded=True)
+        is_narrow = any(tensor.dtype is autocast for tensor in tensors_in(device.output))
+        raising = raising_of(api, arguments, autocast, is_narrow)
+        cpu = torch.device("cpu")
+        compared = getattr(reference, "compare_outputs", None)
+
+        def compute(change: Raising) -> Any:
+            side = side_of(arguments, cpu, change, False)
+            run_forward(bench_function, side, api, None, cpu, seed, as_recorded=True)
+            return shown(plain(side.output))
+
+        def moved() -> Outcome:
+            generator = generator_for(self._options.seed, f"{call.name}/moved")
+            both = compute(Moved(raising.to, raising.first, generator))
+            return Outcome(Outputs(both, both))
+
+        def shown(value: Any) -> Any:
+            return value if compared is None else _only(Outputs(value, value), compared).bench
+
+        own = plain(narrowed(device.output, autocast))
+        outputs = Outputs(compute(raising), shown(own))
+        given = shown(arranged(plain(narrowed(sent, autocast)), own))
+        return Outcome(outputs, notes=notes, moved=moved), given
+
     def _functions(
         self, call: Call, reference: Any
     ) -> tuple[Callable[..., Any], Callable[..., Any], tuple[Message, ...]]:
@@ -231,7 +288,14 @@ class PyTorchRunner:
         return function, function if reference is None else reference.forward, ()
 
     def _run_device(
-        self, call: Call, function: Callable[..., Any], arguments: Arguments, with_gradients: bool, seed: int
+        self,
+        call: Call,
+        function: Callable[..., Any],
+        arguments: Arguments,
+        with_gradients: bool,
+        seed: int,
+        *,
+        as_recorded: bool = False,
     ) -> tuple[Side, torch.dtype | None]:
         """Run a call on the device, under autocast if only that gives the recorded dtypes of its outputs."""
         from probe_pytorch.precheck.execution import run_forward, side_of
@@ -244,7 +308,7 @@ class PyTorchRunner:
         for autocast in candidates:
             side = side_of(arguments, self._device, Raising(), with_gradients)
             try:
-                run_forward(function, side, call.api, autocast, self._device, seed)
+                run_forward(function, side, call.api, autocast, self._device, seed, as_recorded=as_recorded)
             except Exception as error:
                 failure = failure or error
                 continue

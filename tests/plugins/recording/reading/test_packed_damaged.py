@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from probe_recording.reading import packed
+from probe_recording.reading import entries
 from probe_recording.reading.packed import PackedTensors
 from probe_recording.reading.run import DumpRun
 from support.measuring import PROPERTY
@@ -167,7 +167,7 @@ def test_names_of_strangers_are_printable(tmp_path: Path) -> None:
 def test_without_ml_dtypes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The core does not depend on it: only the tensors that need it are lost."""
     store = write_packed(tmp_path, {"x": X.astype(ml_dtypes.bfloat16), "good": X})
-    packed._dtype.cache_clear()
+    entries.dtype_of.cache_clear()
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     with pytest.raises(UnreadableTensor, match="x holds bfloat16, which needs the package ml_dtypes"):
         store.load("x")

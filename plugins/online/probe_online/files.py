@@ -1,0 +1,198 @@
+"""Result files of each rank: two of calls judged by two parties, and two of calls judged by three.
+
+The details of a call are written first, then its row. So whatever ends the receiver, the calls in the result
+files are complete; a resumed receiver removes details without a row and judges those calls again
+(docs/online.md#files).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from probe_precheck import Column, Tables, api_of, append, cells, header, lines, opened, read_table
+
+from probe_core.errors import UserError
+from probe_core.files.atomic import refused, replacing
+from probe_online.judging import SentRows
+
+NAMES = {2: "accuracy_checking_{}_{}_rank{}.csv", 3: "api_precision_compare_{}_{}_rank{}.csv"}
+"""Names of the files by the number of parties: result or details, time stamp, rank."""
+_NAME = re.compile(r"(accuracy_checking|api_precision_compare)_(?:result|details)_(\d{14})_rank(\d+)\.csv")
+
+
+class WrittenRow(NamedTuple):
+    """Row of a call that a result file holds.
+
+    Attributes:
+        rank: The rank.
+        step: The step.
+        cells: Its cells by column key.
+    """
+
+    rank: int
+    step: int
+    cells: Mapping[str, str]
+
+
+class CallFiles:
+    """The two files of one kind and rank, open for appending.
+
+    Args:
+        directory: Their directory.
+        time_stamp: The 14 digits in their names.
+        rank: The rank.
+        parties: 2 or 3.
+        tables: Their columns.
+        language: The language of the headers.
+    """
+
+    def __init__(
+        self, directory: Path, time_stamp: str, rank: int, parties: int, tables: Tables, language: str
+    ) -> None:
+        self.paths = tuple(
+            directory / NAMES[parties].format(kind, time_stamp, rank) for kind in ("result", "details")
+        )
+        self._tables = tables
+        self._language = language
+        self._rank = rank
+        self._files: list[BinaryIO] = []
+
+    def append(self, step: int, rows: SentRows) -> None:
+        """Append the rows of a call.
+
+        Raises:
+            UserError: The files cannot be written, as on a full disk; earlier rows stay.
+        """
+        if not self._files:
+            self._create()
+        own = {"step": str(step)}
+        details = lines(cells({**row, **own}, self._tables.details) for row in rows.details)
+        append(self._files[1], self.paths[1], details)
+        append(self._files[0], self.paths[0], lines([cells({**rows.result, **own}, self._tables.result)]))
+
+    def resume(self) -> Iterator[WrittenRow]:
+        """Open files of an earlier receiver, drop what it did not finish, and yield the rows of its calls.
+
+        Raises:
+            UserError: A file is damaged or missing.
+        """
+        tables = []
+        for path, columns in zip(self.paths, self._tables):
+            if not path.is_file():
+                path.write_bytes(header(columns, self._language))  # it was killed between both
+            tables.append(read_table(path, columns, [column.key for column in columns], may_be_cut=True))
+        result, details = tables
+        done = {self._key(self.paths[0], row, row["name"].strip()): row for row in result.rows}
+        if len(done) < len(result.rows):
+            raise UserError(
+                f"{self.paths[0]} has two rows for one call, so the receiver cannot go on with it.",
+                "Give another directory with -o.",
+            )
+        kept = [
+            row for row in details.rows if self._key(self.paths[1], row, api_of(row["name"].strip())) in done
+        ]
+        for path, columns, table, rows in zip(self.paths, self._tables, tables, (result.rows, kept)):
+            if table.is_cut or len(rows) < len(table.rows) or not table.whole:
+                self._replace(path, columns, rows)
+        try:
+            self._files = [opened(path, is_new=False) for path in self.paths]
+        except OSError as error:
+            raise refused(self.paths[0], error) from None
+        for file in self._files:
+            file.seek(0, 2)
+        for (step, _), row in done.items():
+            yield WrittenRow(self._rank, step, row)
+
+    @staticmethod
+    def _key(path: Path, row: Mapping[str, str], name: str) -> tuple[int, str]:
+        try:
+            return int(row["step"]), name
+        except ValueError:
+            raise UserError(
+                f"{path} has a row whose step is no number.", "Give another directory with -o."
+            ) from None
+
+    def _create(self) -> None:
+        try:
+            self._files = [opened(path, is_new=True) for path in reversed(self.paths)][::-1]
+        except OSError as error:
+            raise refused(self.paths[0], error) from None
+        for file, path, columns in zip(self._files, self.paths, self._tables):
+            append(file, path, header(columns, self._language))
+
+    def _replace(self, path: Path, columns: Sequence[Column], rows: Sequence[Mapping[str, str]]) -> None:
+        try:
+            with replacing(path) as file:
+                file.write(header(columns, self._language) + lines(cells(row, columns) for row in rows))
+        except OSError as error:
+            raise refused(path, error) from None
+
+    def close(self) -> None:
+        """Close both files."""
+        for file in self._files:
+            with suppress(OSError):
+                file.close()
+
+
+class ResultDirectory:
+    """The files of all ranks.
+
+    Args:
+        directory: The directory, which exists.
+        time_stamp: The 14 digits in their names.
+        tables: The columns of the files by the number of parties.
+        language: The language of the headers.
+    """
+
+    def __init__(self, directory: Path, time_stamp: str, tables: Mapping[int, Tables], language: str) -> None:
+        self.directory = directory
+        self.time_stamp = time_stamp
+        self._tables = tables
+        self._language = language
+        self._files: dict[tuple[int, int], CallFiles] = {}
+
+    def append(self, rank: int, step: int, rows: SentRows) -> None:
+        """Append the rows of a call of a rank.
+
+        Raises:
+            UserError: The files cannot be written.
+        """
+        self._of(rank, rows.parties).append(step, rows)
+
+    def resume(self) -> Iterator[WrittenRow]:
+        """Open all files of this time stamp, and yield the rows of the calls that they hold.
+
+        Raises:
+            UserError: A file is damaged.
+        """
+        found = (_NAME.fullmatch(path.name) for path in sorted(self.directory.iterdir()))
+        kinds = {
+            (int(match[3]), 2 if match[1] == "accuracy_checking" else 3)
+            for match in found
+            if match is not None and match[2] == self.time_stamp
+        }
+        for rank, parties in sorted(kinds):
+            yield from self._of(rank, parties).resume()
+
+    @property
+    def paths(self) -> list[Path]:
+        """The paths of the result files that exist."""
+        return [path for _, files in sorted(self._files.items()) for path in files.paths if path.exists()]
+
+    def _of(self, rank: int, parties: int) -> CallFiles:
+        key = rank, parties
+        if key not in self._files:
+            tables = self._tables[parties]
+            self._files[key] = CallFiles(
+                self.directory, self.time_stamp, rank, parties, tables, self._language
+            )
+        return self._files[key]
+
+    def close(self) -> None:
+        """Close all files."""
+        for files in self._files.values():
+            files.close()

@@ -1,0 +1,267 @@
+"""Judgement of sent calls: each becomes rows of the two files of its kind (docs/online.md#judgement).
+
+Two-party: the sender's outputs are judged by the receiver's. Three-party: the outputs of both are judged by a
+reference, and the sender's rows then by the receiver's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from probe_precheck import (
+    COMPARE_DETAILS,
+    COMPARE_RESULT,
+    INTERNAL,
+    Assignment,
+    Call,
+    Column,
+    Compared,
+    Judge,
+    NotRun,
+    Outcome,
+    Outputs,
+    Result,
+    RunnerOptions,
+    SentRunner,
+    Skipped,
+    Status,
+    Tables,
+    Unbuildable,
+    beyond_rounding_in,
+    cell_text,
+    compare_rows,
+    compared_cells,
+    detail_cells,
+    one_line,
+    result_cells,
+    rule_of,
+    runner_of,
+    tables_of,
+)
+from probe_recording import SentCall, SentTensors
+
+from probe_core.errors import UnreadableTensor, UserError
+from probe_core.plugins.manager import Manager
+
+TWO_PARTY = frozenset({"absolute_threshold", "binary_consistency", "dual_thousandth"})
+"""Standards that judge the sender's outputs by the receiver's."""
+SUFFIX = ".forward"
+"""End of a sent record's name, behind that of its call."""
+WORST = (Status.ERROR, Status.WARNING, Status.PASS)
+
+
+class SentRows(NamedTuple):
+    """Rows of a call.
+
+    Attributes:
+        parties: 2 or 3, by which the files are chosen.
+        result: The cells of the row of the call, by column key.
+        details: The cells of the rows of its outputs.
+        status: The verdict on the sender's outputs.
+        message: Its reason in English; empty if there is none.
+        lost: True if the call took its process with it.
+    """
+
+    parties: int
+    result: Mapping[str, str]
+    details: tuple[Mapping[str, str], ...]
+    status: Status
+    message: str = ""
+    lost: bool = False
+
+
+class SentPayload(NamedTuple):
+    """Sent call on its way to a worker process.
+
+    Attributes:
+        call: The head of its frame.
+        content: The bytes of its frame behind the prefix.
+        start: The offset of the body in these.
+    """
+
+    call: SentCall
+    content: bytes | bytearray | memoryview
+    start: int
+
+
+def call_name(record: str) -> str:
+    """Return the name of a call from that of its record."""
+    return record.removesuffix(SUFFIX)
+
+
+def parties_of(assignment: Assignment, name: str) -> int:
+    """Return 2 or 3 for a call, by the list that its API is in."""
+    api = name.rpartition(".")[0].partition(".")[2]
+    return 2 if assignment.listed(api) in TWO_PARTY else 3
+
+
+class RowMaker:
+    """Conversion of outcomes to rows.
+
+    Args:
+        judge: The judge of single outputs.
+        assignment: The standards.
+        tables: The columns of the first stage.
+        language: The language of messages, ``zh`` or ``en``.
+        precision: Digits after the point of numbers.
+    """
+
+    def __init__(
+        self, judge: Judge, assignment: Assignment, tables: Tables, language: str, precision: int
+    ) -> None:
+        self._judge = judge
+        self._assignment = assignment
+        self._columns = (*tables.details, *Tables().details, *own_columns(assignment))
+        self._language = language
+        self._precision = precision
+
+    def skipped(self, name: str, reason: str, *, lost: bool = False) -> SentRows:
+        """Return the rows of a call that was not judged."""
+        outcome = Outcome(Skipped(reason))
+        rows = self.judged(Call(name, 0, {}), outcome, None)
+        return rows._replace(message=reason, lost=lost)
+
+    def judged(self, call: Call, outcome: Outcome, sent: Any) -> SentRows:
+        """Return the rows of a call from its outcome on this machine and the sent outputs."""
+        parties = parties_of(self._assignment, call.name)
+        own = outcome.forward
+        if isinstance(own, Skipped):
+            of_sender = outcome
+        elif parties == 2:
+            of_sender = replace(outcome, forward=Outputs(own.device, sent), moved=None)
+        else:
+            of_sender = replace(outcome, forward=Outputs(own.bench, sent))
+        result = self._judge.result(call, of_sender)
+        if parties == 2 or not result.details:
+            return self._first_stage(parties, result)
+        receiver = result if isinstance(own, Skipped) else self._judge.result(call, outcome)
+        found = compare_rows(self._details(result), self._details(receiver), self._assignment, self._language)
+        return self._second_stage(call.name, found)
+
+    def _first_stage(self, parties: int, result: Result) -> SentRows:
+        cells = tuple(detail_cells(detail, self._language, self._precision) for detail in result.details)
+        message = " ".join(message.text("en") for message in result.messages)
+        return SentRows(parties, result_cells(result, self._language), cells, worst(result.statuses), message)
+
+    def _second_stage(self, name: str, found: Compared) -> SentRows:
+        results, details = compared_cells(found, self._language)
+        assert len(results) == 1, f"{name} has {len(results)} rows"
+        ((api, (forward, _, messages)),) = found.apis.items()
+        status = Status.ERROR if api in found.beyond else forward or Status.SKIP
+        message = " ".join(message.text("en") for message in messages)
+        return SentRows(3, results[0], tuple(details), status, message)
+
+    def _details(self, result: Result) -> list[dict[str, str]]:
+        """Return the rows of details as a csv file that holds them is read."""
+        rows = []
+        for detail in result.details:
+            cells = detail_cells(detail, self._language, self._precision)
+            rows.append({column.key: cell_text(cells.get(column.key, "")) for column in self._columns})
+        return rows
+
+
+def own_columns(assignment: Assignment) -> tuple[Column, ...]:
+    """Return the columns of the details that installed standards add."""
+    return tuple(Column(*names) for names in assignment.own_columns())
+
+
+def worst(statuses: tuple[Status, ...]) -> Status:
+    """Return the worst of several statuses; SKIP counts only if all are skipped."""
+    return next((status for status in WORST if status in statuses), Status.SKIP)
+
+
+def status_of(row: Mapping[str, str]) -> Status:
+    """Return the verdict that the row of a call in a result file tells."""
+    if beyond_rounding_in(row.get("message", "")):
+        return Status.ERROR
+    text = row["forward"].strip()
+    return next((status for status in Status if status.value == text), Status.SKIP)
+
+
+STEP = Column("step", "步数", "Step")
+
+
+def tables_for(parties: int, tables: Tables, assignment: Assignment) -> Tables:
+    """Return the columns of the two files of a kind; the last is the step."""
+    if parties == 3:
+        return Tables((*COMPARE_RESULT, STEP), (*COMPARE_DETAILS, STEP))
+    return Tables((*tables.result, STEP), (*tables.details, *own_columns(assignment), STEP))
+
+
+@dataclass(frozen=True, slots=True)
+class SentChecking:
+    """Setup of a worker process that judges sent calls; it can be pickled.
+
+    Attributes:
+        framework: The framework of the training.
+        options: The options of the runner.
+        devices: The devices; worker number ``slot`` takes number ``slot`` modulo their number.
+        release: The release of msprobe whose thresholds apply.
+        standards: A yaml file that assigns APIs to standards; None for the built-in lists alone.
+        language: The language of messages.
+        precision: Digits after the point of numbers.
+    """
+
+    framework: str
+    options: RunnerOptions
+    devices: tuple[str, ...]
+    release: str
+    standards: Path | None = None
+    language: str = "zh"
+    precision: int = 14
+
+    def __call__(self, slot: int) -> Callable[[SentPayload], SentRows]:
+        """Return the function that judges a call in worker number ``slot``.
+
+        Raises:
+            UserError: The device is missing, or the framework is not installed.
+        """
+        manager = Manager()
+        runner = sent_runner(manager, self.framework)
+        runner.open(replace(self.options, device=self.devices[slot % len(self.devices)]))
+        rows = self.rows(manager)
+
+        def check(payload: SentPayload) -> SentRows:
+            call = Call(call_name(payload.call.name), 0, payload.call.fields)
+            outcome, sent = outcome_of(runner, call, memoryview(payload.content)[payload.start :])
+            return rows.judged(call, outcome, sent)
+
+        return check
+
+    def rows(self, manager: Manager) -> RowMaker:
+        """Return the conversion of outcomes to rows."""
+        assignment = Assignment(manager, self.release, self.standards)
+        judge = Judge(rule_of(manager, self.framework), assignment)
+        return RowMaker(judge, assignment, tables_of(manager, self.framework), self.language, self.precision)
+
+
+def sent_runner(manager: Manager, framework: str) -> SentRunner:
+    """Return the runner of a framework.
+
+    Raises:
+        UserError: No runner of the framework is installed, or it cannot run sent calls.
+    """
+    runner = runner_of(manager, framework).make()
+    if not isinstance(runner, SentRunner):
+        raise UserError(
+            f"The runner of {framework} cannot run calls that a training sends.",
+            "Record the run and check its dump.json with probe run-ut -i.",
+        )
+    return runner
+
+
+def outcome_of(runner: SentRunner, call: Call, body: memoryview) -> tuple[Outcome, Any]:
+    """Run a call and return the outcome with the sent outputs; an exception becomes the reason to skip it."""
+    try:
+        return runner.run_sent(call, SentTensors(body))
+    except MemoryError:
+        return Outcome(Skipped("There is not enough memory to run it. SKIP.")), None
+    except (NotRun, Unbuildable) as error:
+        return Outcome(Skipped(one_line(error))), None
+    except UnreadableTensor as error:
+        return Outcome(Skipped(f"{one_line(error)}. SKIP.")), None
+    except Exception as error:  # a framework may raise anything for arguments that a stranger chose
+        return Outcome(Skipped(one_line(error), internal=isinstance(error, INTERNAL))), None

@@ -1,0 +1,177 @@
+"""Settings of a receiver: the options of the command line, and the fields of a config.json."""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from probe_core.errors import UserError
+
+PATIENCE = 600.0
+"""Seconds that a sender may be gone without its last message."""
+MOST_BODY = 1 << 30
+"""Bytes of the largest call that is accepted."""
+WINDOW_CALLS = 256
+LARGEST_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Place where calls arrive: a port of this machine, or a shared directory.
+
+    Attributes:
+        host: The address to listen at; empty for none.
+        port: The port; 0 for any free one.
+        tls: The directory with the certificates; None for plain text.
+        directory: The shared directory; None for none.
+        consent: The source of the consent to plain text: a config file or ``--insecure``; empty for none.
+    """
+
+    host: str = ""
+    port: int = 0
+    tls: Path | None = None
+    directory: Path | None = None
+    consent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Receiving:
+    """Order for a receiver.
+
+    Attributes:
+        place: The place where calls arrive.
+        ranks: The ranks whose calls are judged; None for all.
+        patience: The seconds that a sender may be gone without its last message.
+        most_body: Bytes of the largest call that is accepted.
+        window: Bytes of calls that may be in work.
+        calls: The number of calls that may be in work.
+    """
+
+    place: Place
+    ranks: frozenset[int] | None = None
+    patience: float = PATIENCE
+    most_body: int = MOST_BODY
+    window: int = MOST_BODY
+    calls: int = WINDOW_CALLS
+
+
+def host_and_port(text: str, option: str) -> tuple[str, int]:
+    """Return the parts of ``HOST:PORT``; an IPv6 address may be in brackets.
+
+    Raises:
+        UserError: It has another form.
+    """
+    host, colon, port = text.rpartition(":")
+    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not colon or not host or not port.isascii() or not port.isdecimal() or int(port) > LARGEST_PORT:
+        raise UserError(f'{option} "{text}" is no HOST:PORT.', f"For example {option} 127.0.0.1:6006.")
+    return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Return True for an address that other machines cannot reach."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def from_options(values: Mapping[str, Any]) -> Receiving:
+    """Return the order that the options give.
+
+    Raises:
+        UserError: An option has a wrong value or contradicts another, or consent to plain text is missing.
+    """
+    if "listen" in values and "watch" in values:
+        raise UserError("--listen and --watch exclude each other.", "Give one of them.")
+    return _receiving(_place(values), None, values)
+
+
+def workers(values: Mapping[str, Any], default: int) -> int:
+    """Return the number of processes."""
+    return int(_number(values, "workers", default))
+
+
+def _receiving(place: Place, ranks: frozenset[int] | None, values: Mapping[str, Any]) -> Receiving:
+    most_body = int(_number(values, "most_body", MOST_BODY))
+    window = int(_number(values, "window", max(MOST_BODY, most_body)))
+    if window < most_body:
+        raise UserError(
+            f"--window {window} is less than the largest call, {most_body} bytes.",
+            "Give --most-body as well.",
+        )
+    return Receiving(place, ranks, _number(values, "patience", PATIENCE), most_body, window)
+
+
+def _place(values: Mapping[str, Any]) -> Place:
+    if "watch" in values:
+        for name in ("tls", "insecure"):
+            if name in values:
+                raise UserError(
+                    f"--{name} has no effect with --watch: nothing is sent over a network.", "Leave it out."
+                )
+        return Place(directory=Path(values["watch"]))
+    if "listen" not in values:
+        raise UserError(
+            "Options of a receiver are given without a place where calls arrive.",
+            "Give --listen HOST:PORT or --watch DIR.",
+        )
+    host, port = host_and_port(values["listen"], "--listen")
+    tls = Path(values["tls"]) if "tls" in values else None
+    if tls is None and not is_loopback(host) and "insecure" not in values:
+        raise UserError(
+            f"--listen {host}:{port} would take tensors over the network in plain text, from anyone.",
+            "Give --tls DIR with server.key and server.crt, or --insecure to do it nevertheless.",
+        )
+    return Place(host, port, tls, consent="--insecure" if "insecure" in values else "")
+
+
+def _number(values: Mapping[str, Any], name: str, default: float) -> float:
+    option = f"--{name.replace('_', '-')}"
+    if name not in values:
+        return default
+    try:
+        number = float(values[name])
+    except ValueError:
+        number = math.nan
+    if not (number >= (0 if name == "patience" else 1) and math.isfinite(number)):
+        raise UserError(f'{option} "{values[name]}" is no number above 0.', f"For example {option} 600.")
+    return number
+
+
+def from_config(fields: Mapping[str, Any], what: str, values: Mapping[str, Any]) -> Receiving:
+    """Return the order that the fields of a config.json give, by the documents' rules.
+
+    Args:
+        fields: The section ``run_ut``.
+        what: The subject of messages, such as "The configuration config.json".
+        values: The options of the command line, which give the limits.
+
+    Raises:
+        UserError: A field has a wrong value.
+    """
+    ranks = fields.get("rank_list", [0])
+    if not isinstance(ranks, list) or not all(type(rank) is int and rank >= 0 for rank in ranks) or not ranks:
+        raise UserError(f"{what}: rank_list must be a list of ranks from 0 on.", "For example [0, 1].")
+    shared = _text(fields, "nfs_path", what)
+    if shared:
+        return _receiving(Place(directory=Path(shared)), frozenset(ranks), values)
+    host, port, tls = _text(fields, "host", what), fields.get("port"), _text(fields, "tls_path", what)
+    if not host:
+        raise UserError(
+            f"{what} has is_online and neither nfs_path nor host.", 'For example "host": "127.0.0.1".'
+        )
+    if type(port) is not int or not 1 <= port <= LARGEST_PORT:
+        raise UserError(f"{what}: port must be a whole number from 1 to {LARGEST_PORT}.", "For example 6006.")
+    return _receiving(Place(host, port, Path(tls) if tls else None, consent=what), frozenset(ranks), values)
+
+
+def _text(fields: Mapping[str, Any], key: str, what: str) -> str:
+    value = fields.get(key)
+    if value is not None and not isinstance(value, str):
+        raise UserError(f"{what}: {key} must be a text.", 'For example "".')
+    return value or ""

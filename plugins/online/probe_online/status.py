@@ -1,0 +1,60 @@
+"""Question for the state of a receiver that runs (``--status``)."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+from probe_recording import (
+    PREFIX,
+    FrameError,
+    FrameKind,
+    FrameLimits,
+    encode_frame,
+    frame_of,
+    prefix_of,
+    sender_context,
+    sentence_of,
+)
+
+from probe_core.errors import UserError
+
+PATIENCE = 15.0
+
+
+def status_at(host: str, port: int, tls: Path | None) -> dict[str, Any]:
+    """Return the state of the receiver at an address.
+
+    Raises:
+        UserError: There is none, or it does not answer as one.
+    """
+    try:
+        with socket.create_connection((host, port), PATIENCE) as plain:
+            if tls is None:
+                return _asked(plain)
+            with sender_context(tls).wrap_socket(plain, server_hostname=host) as secured:
+                return _asked(secured)
+    except (OSError, FrameError, EOFError) as error:
+        why = "it closed the connection" if isinstance(error, EOFError) else sentence_of(error)
+        raise UserError(
+            f"The receiver at {host}:{port} does not tell its state: {why}.",
+            "Check the address, and give --tls if the receiver has it.",
+        ) from None
+
+
+def _asked(connection: socket.socket) -> dict[str, Any]:
+    for part in encode_frame(FrameKind.STATUS, {}):
+        connection.sendall(part)
+    prefix = prefix_of(_read(connection, PREFIX.size), FrameLimits(body=0))
+    return frame_of(prefix, _read(connection, prefix.size)).head
+
+
+def _read(connection: socket.socket, size: int) -> bytearray:
+    data = bytearray()
+    while len(data) < size:
+        part = connection.recv(min(1 << 16, size - len(data)))
+        if not part:
+            raise EOFError
+        data += part
+    return data

@@ -1,0 +1,322 @@
+"""Shared directory of a receiver: files of calls in, nothing out (docs/online.md#with-a-shared-directory).
+
+A file is claimed by renaming it, so that several receivers may share one directory, and removed when its rows
+are written. Nothing here relies on locks, on the clocks of other machines, or on a current listing: a
+file that is not listed yet is found by a later look.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import stat
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import xxhash
+from probe_recording import (
+    PREFIX,
+    Frame,
+    FrameError,
+    FrameKind,
+    FrameLimits,
+    SharedName,
+    call_of,
+    counts_in,
+    frame_in,
+    number_in,
+    prefix_of,
+    shared_name,
+    text_in,
+)
+
+from probe_core.errors import UserError, printable
+from probe_core.files.atomic import open_file, write_text
+from probe_online.desk import Desk
+from probe_online.judging import SentPayload
+from probe_online.settings import Receiving
+
+LOOK_EVERY = 0.3
+ABANDONED = 600.0
+"""Seconds after which a file that another receiver has claimed is taken over."""
+LOOKS = 10
+"""Looks at a damaged file before it is set aside, since a file system may show it in parts at first."""
+ASIDE = "set_aside"
+_CLAIMED = re.compile(r"\.(.+\.prb)\.([0-9a-f]{16})\.work")
+_SETTLED = re.compile(r"\.([0-9a-f]{32})\.r(\d{1,7})\.([0-9a-f]{16})\.settled")
+
+
+class Watcher:
+    """Thread that looks into a shared directory.
+
+    Args:
+        order: The limits.
+        directory: The directory.
+        framework: The framework of the trainings whose calls are judged.
+        desk: The desk that takes calls.
+    """
+
+    def __init__(self, order: Receiving, directory: Path, framework: str, desk: Desk) -> None:
+        self._order = order
+        self._directory = directory
+        self._framework = framework
+        self._desk = desk
+        home = f"{socket.gethostname()}:{desk.ledger.path.resolve()}"
+        self._own = xxhash.xxh3_64_hexdigest(home.encode())  # the same when this receiver is started again
+        self._limits = FrameLimits(body=order.most_body)
+        self._thread = threading.Thread(target=self._run, name="probe-watcher", daemon=True)
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._bytes = self._calls = 0
+        self._senders: dict[tuple[str, int], bool] = {}
+        self._read: dict[str, tuple[int, int]] = {}
+        self._foreign: dict[str, float] = {}
+        self._damaged: dict[str, int] = {}
+        self._told: dict[tuple[str, int], int] = {}
+
+    def start(self) -> str:
+        """Look for the first time; return the directory as text.
+
+        Raises:
+            UserError: The directory cannot be read or written.
+        """
+        try:
+            names = os.listdir(self._directory)  # noqa: PTH208 - names only
+            if not os.access(self._directory, os.W_OK):
+                raise PermissionError(13, "it cannot be written to, so that no file can be claimed")
+        except OSError as error:
+            raise UserError(
+                f'"{self._directory}" cannot be watched: {error.strerror or error}.',
+                "Give a directory that both machines can write to.",
+            ) from None
+        for name in names:
+            match = _CLAIMED.fullmatch(name)
+            if match is not None and match[2] == self._own:  # claimed before this receiver was killed
+                with suppress(OSError):
+                    (self._directory / name).rename(self._directory / match[1])
+        self._thread.start()
+        return str(self._directory)
+
+    def stop(self) -> None:
+        """End the thread, and give back what was claimed and not judged."""
+        self._stopping.set()
+        self._thread.join(5.0)
+        with suppress(OSError):
+            self._tell()
+
+    # -- looking -----------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._stopping.wait(LOOK_EVERY):
+            try:
+                self._look(os.listdir(self._directory))  # noqa: PTH208
+                self._tell()
+            except OSError as error:
+                self._desk.hear(f'"{self._directory}" cannot be read: {error.strerror or error}.')
+            except UserError as error:
+                self._desk.hear(error.what)
+
+    def _look(self, names: Iterable[str]) -> None:
+        calls: list[SharedName] = []
+        others: list[SharedName] = []
+        elsewhere: dict[tuple[str, int], int] = {}
+        for name in names:
+            parsed = shared_name(name)
+            if parsed is not None:
+                (calls if parsed.kind is FrameKind.CALL else others).append(parsed)
+            elif (match := _CLAIMED.fullmatch(name)) is not None:
+                self._take_over(name, match[1], match[2])
+            elif (match := _SETTLED.fullmatch(name)) is not None:
+                if match[3] != self._own:
+                    place = match[1], int(match[2])
+                    elsewhere[place] = elsewhere.get(place, 0) + self._number(name)
+            elif name.endswith(".prb") and not name.startswith("."):
+                self._set_aside(name, "its name is not one that a sender of probe gives")
+        for (session, rank), number in elsewhere.items():
+            self._desk.ledger.elsewhere(rank, session, number)
+        for parsed in sorted(others, key=lambda one: one.kind):  # HELLO before the others
+            self._other(parsed)
+        for parsed in sorted(calls, key=lambda one: one.seq):
+            if self._stopping.is_set():
+                return
+            if self._senders.get((parsed.session, parsed.rank)) and not self._call(parsed):
+                return
+
+    def _other(self, parsed: SharedName) -> None:
+        """Read a file that is no call, if it has changed."""
+        name = str(parsed)
+        try:
+            state = (self._directory / name).stat()
+        except OSError:
+            return
+        if self._read.get(name) == (state.st_mtime_ns, state.st_size):
+            return
+        frame = self._frame(name, FrameLimits(1 << 22, 0))
+        if frame is None:
+            return
+        self._read[name] = state.st_mtime_ns, state.st_size
+        place = parsed.session, parsed.rank
+        try:
+            if frame.kind is not parsed.kind:
+                raise FrameError(f"it holds {frame.kind.name}")
+            if frame.kind is FrameKind.HELLO:
+                self._greet(frame, parsed)
+            elif self._senders.get(place):
+                queued, dropped = (counts_in(frame.head, key) for key in ("queued", "dropped"))
+                ended = frame.kind is FrameKind.END
+                self._desk.ledger.tally(parsed.rank, parsed.session, queued, dropped, ended=ended)
+                self._desk.ledger.leave(parsed.rank, parsed.session)
+            else:
+                del self._read[name]  # its first message is not listed yet
+        except FrameError as error:
+            self._set_aside(name, str(error))
+
+    def _greet(self, frame: Frame, parsed: SharedName) -> None:
+        rank, framework = number_in(frame.head, "rank"), text_in(frame.head, "framework", 40)
+        if rank != parsed.rank or text_in(frame.head, "session", 64) != parsed.session:
+            raise FrameError("its name says another sender than it does")
+        ranks = self._order.ranks
+        accepted = framework == self._framework and (ranks is None or rank in ranks)
+        self._senders[parsed.session, rank] = accepted
+        if not accepted:
+            why = f"rank {rank} is not in the receiver's rank_list"
+            if framework != self._framework:
+                why = f"its calls are of {framework}, this receiver judges those of {self._framework}"
+            self._desk.hear(f"Calls of {parsed.session[:8]} (rank {rank}) are left where they are: {why}.")
+            return
+        self._desk.ledger.greet(rank, parsed.session)
+        self._desk.ledger.leave(rank, parsed.session)
+
+    # -- calls -------------------------------------------------------------------------------------
+
+    def _call(self, parsed: SharedName) -> bool:
+        """Claim, read and hand on a call; return False if there is no room for it."""
+        name = str(parsed)
+        claimed = self._directory / f".{name}.{self._own}.work"
+        try:
+            size = (self._directory / name).stat().st_size
+            with self._lock:
+                if self._calls and (
+                    self._calls >= self._order.calls or self._bytes + size > self._order.window
+                ):
+                    return False
+                self._calls += 1
+                self._bytes += size
+        except OSError:
+            return True
+        taken = False
+        try:
+            try:
+                (self._directory / name).rename(claimed)
+            except OSError:
+                return True  # another receiver was quicker, or it is not there yet
+            content = self._content(claimed.name, self._limits)
+            if content is None:
+                with suppress(OSError):
+                    claimed.rename(self._directory / name)
+                return True
+            try:
+                frame = frame_in(content, self._limits)
+                call = call_of(frame)
+                if frame.kind is not FrameKind.CALL or (call.rank, call.seq) != (parsed.rank, parsed.seq):
+                    raise FrameError("its name says another call than it holds")
+            except FrameError as error:
+                with suppress(OSError):
+                    claimed.rename(self._directory / name)
+                self._doubt(name, str(error))
+                return True
+
+            def settle(earlier: bool) -> None:
+                with suppress(OSError):
+                    claimed.unlink()
+                self._desk.ledger.settle(parsed.rank, parsed.session, call.seq, earlier=earlier)
+                with self._lock:
+                    self._calls -= 1
+                    self._bytes -= size
+
+            payload = SentPayload(call, memoryview(content)[PREFIX.size :], prefix_of(content).head)
+            payload = payload._replace(content=bytes(payload.content))
+            self._desk.ledger.leave(parsed.rank, parsed.session)
+            taken = self._desk.take(payload, settle)
+            return True
+        finally:
+            if not taken:
+                with self._lock:
+                    self._calls -= 1
+                    self._bytes -= size
+
+    def _doubt(self, name: str, why: str) -> None:
+        """Set a damaged file aside after some looks."""
+        self._damaged[name] = self._damaged.get(name, 0) + 1
+        if self._damaged[name] >= LOOKS:
+            del self._damaged[name]
+            self._set_aside(name, why)
+
+    def _take_over(self, name: str, own: str, receiver: str) -> None:
+        """Give back a file that another receiver claimed and has not judged for a long time."""
+        if receiver == self._own:
+            return
+        first = self._foreign.setdefault(name, time.monotonic())
+        if time.monotonic() - first > ABANDONED:
+            del self._foreign[name]
+            with suppress(OSError):
+                (self._directory / name).rename(self._directory / own)
+
+    # -- files -------------------------------------------------------------------------------------
+
+    def _frame(self, name: str, limits: FrameLimits) -> Frame | None:
+        content = self._content(name, limits)
+        if content is None:
+            return None
+        try:
+            return frame_in(content, limits)
+        except FrameError as error:
+            self._doubt(name, str(error))
+            return None
+
+    def _content(self, name: str, limits: FrameLimits) -> bytes | None:
+        """Return the bytes of a regular file; None if it is none, is too large, or cannot be read now."""
+        try:
+            descriptor = open_file(self._directory / name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+        except (OSError, UserError) as error:
+            if isinstance(error, UserError):
+                self._doubt(name, "it is a link")
+            return None
+        with os.fdopen(descriptor, "rb") as file:
+            state = os.fstat(file.fileno())
+            most = PREFIX.size + limits.head + limits.body
+            if not stat.S_ISREG(state.st_mode) or state.st_size > most:
+                self._doubt(name, f"it is no regular file of at most {most:,} bytes")
+                return None
+            with suppress(OSError):
+                return file.read(most + 1)
+        return None
+
+    def _set_aside(self, name: str, why: str) -> None:
+        """Move a file into a subdirectory, with the reason beside it."""
+        aside = self._directory / ASIDE
+        with suppress(OSError):
+            aside.mkdir(exist_ok=True)
+            (self._directory / name).rename(aside / name)
+            self._desk.hear(f"{name} was set aside in {aside}: {why}.")
+            with suppress(UserError):
+                write_text(aside / f"{name}.reason.txt", f"{printable(why, 400)}\n")
+
+    def _tell(self) -> None:
+        """Tell other receivers of this directory how many calls were settled here."""
+        for (rank, session), number in self._desk.ledger.settled().items():
+            if self._told.get((session, rank)) == number or (session, rank) not in self._senders:
+                continue
+            path = self._directory / f".{session}.r{rank}.{self._own}.settled"
+            write_text(path, str(number))
+            self._told[session, rank] = number
+
+    def _number(self, name: str) -> int:
+        try:
+            return int((self._directory / name).read_text("utf-8")[:20])
+        except (OSError, ValueError):
+            return 0

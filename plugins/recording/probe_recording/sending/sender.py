@@ -1,0 +1,151 @@
+"""The sender of one process: its outbox, its transport, and its end."""
+
+from __future__ import annotations
+
+import os
+import time
+import uuid
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+
+from probe_core.errors import UserError
+from probe_core.files.atomic import write_text
+from probe_recording import messages
+from probe_recording.config import Config
+from probe_recording.place import Destination
+from probe_recording.sending.message import PROTOCOL
+from probe_recording.sending.outbox import Outbox
+from probe_recording.sending.shared import SharedSender
+from probe_recording.sending.summary import Summary
+from probe_recording.sending.tcp import TcpSender
+from probe_recording.sending.tls import sender_context
+from probe_recording.sending.transport import Transport
+
+QUIET = 1.0
+"""Seconds of waiting at the end of the process before a line says so."""
+CONFIRMING = 10.0
+"""Seconds that the receiver may take to confirm the end after it has acknowledged everything."""
+POLL = 0.2
+
+
+class Sender:
+    """The sender of one rank's calls, from the first step to the end of the process.
+
+    Args:
+        destination: The receiver.
+        rank: The rank of this process.
+        framework: The name of the framework.
+        versions: Versions of probe and the framework.
+
+    Attributes:
+        outbox: The queue of calls.
+        steps: The steps that have begun.
+
+    Raises:
+        UserError: A certificate cannot be used.
+    """
+
+    def __init__(
+        self, destination: Destination, rank: int, framework: str, versions: Mapping[str, str]
+    ) -> None:
+        if destination.tls is not None and destination.shared is None:
+            sender_context(destination.tls)  # wrong files are an error before the training begins
+        self._destination = destination
+        self._process = os.getpid()
+        self._session = uuid.uuid4().hex
+        self._rank = rank
+        self.outbox = Outbox(destination.memory, destination.policy == "wait", destination.wait)
+        self.steps: list[int] = []
+        self.summary: Summary | None = None
+        hello = {
+            "version": PROTOCOL,
+            "session": self._session,
+            "rank": rank,
+            "framework": framework,
+            "versions": dict(versions),
+        }
+        kind = TcpSender if destination.shared is None else SharedSender
+        self._transport: Transport = kind(destination, self.outbox, hello)
+        if destination.is_exposed and not destination.consented:
+            messages.note(
+                f"probe: WARNING: the tensors of this training travel to {destination} in PLAIN TEXT, which "
+                'everyone on the way can read; set "tls_path" to encrypt them.'
+            )
+        self._transport.start()
+
+    @classmethod
+    def of(cls, config: Config, label: str, framework: str, versions: Mapping[str, str]) -> Sender:
+        """Return the sender of the process whose directories are called ``label``, such as ``rank0``."""
+        assert config.online is not None
+        rank = int("".join(filter(str.isdecimal, label)) or 0)
+        return cls(config.online, rank, framework, {"probe": version("probe-core"), **versions})
+
+    def begin_step(self, step: int) -> None:
+        """Note a new step, in which the training may wait again."""
+        self.steps.append(step)
+        self.outbox.begin_step()
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the end was reached and nothing was dropped or left without an answer."""
+        return self.summary is not None and self.summary.is_complete
+
+    def abandon(self) -> None:
+        """Send nothing from a forked child."""
+        self._transport.abandon()
+
+    def finish(self, directory: Path) -> Summary | None:
+        """Wait until everything is acknowledged, at most the time allowed, and say what was not.
+
+        Ctrl-C ends the wait. Nothing is raised.
+
+        Args:
+            directory: The directory for ``online_rank{r}.json``.
+        """
+        if os.getpid() != self._process or self.summary is not None:
+            return self.summary
+        self.outbox.close()
+        try:
+            self._wait()
+        except KeyboardInterrupt:
+            messages.note("probe: interrupted; what is not acknowledged yet is given up.")
+        self._transport.stop()
+        self.summary = self._summary()
+        for line in self.summary.lines():
+            messages.note(line)
+        try:
+            write_text(directory / f"online_rank{self._rank}.json", self.summary.text())
+        except (OSError, UserError) as error:
+            messages.note(f"probe: the summary of what was sent cannot be written: {error}")
+        return self.summary
+
+    def _wait(self) -> None:
+        """Wait for the transport; a line says so after a moment."""
+        transport, begin = self._transport, time.monotonic()
+        told = False
+        while not transport.done.wait(POLL):
+            passed = time.monotonic() - begin
+            if passed > self._destination.drain or transport.refused:
+                return
+            if passed > CONFIRMING and self.outbox.is_empty:
+                return  # everything is acknowledged; only the receiver's last word is missing
+            if passed > QUIET and not told:
+                told = True
+                messages.note(
+                    f"probe: waiting until {self._destination} has everything: "
+                    f"{self.outbox.unacknowledged().total():,} calls, at most {self._destination.drain:g} s; "
+                    "Ctrl-C ends the wait."
+                )
+
+    def _summary(self) -> Summary:
+        return Summary(
+            self._destination,
+            self._session,
+            self._rank,
+            tuple(dict.fromkeys(self.steps)),
+            self.outbox.counts,
+            self.outbox.unacknowledged(),
+            self._transport.verdicts,
+            None if self._transport.done.is_set() else self._transport.problem,
+        )

@@ -1,0 +1,167 @@
+"""A session that sends the forward calls of a step instead of writing them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from probe_recording.leaves import Save, Tree
+from probe_recording.reading.entries import SIZES
+from probe_recording.sending.body import SentTensor
+from probe_recording.sending.message import Buffer
+from probe_recording.sending.outbox import FAILED, OVERHEAD, UNFINISHED, Outbox
+from probe_recording.session import Entry, Session
+from probe_recording.sites import Stack
+
+DISTRIBUTED = "Distributed."
+
+
+@dataclass(slots=True)
+class _Held:
+    """The copies of a call that is not complete.
+
+    Attributes:
+        tensors: The copies.
+        size: Bytes reserved for them.
+        dropped: The reason for which the call is not sent; None while it is to be sent.
+        seen: Copies by the place and layout of the tensor, either of inputs or of outputs; with the tensor
+            itself, so that its memory is not used for another one meanwhile.
+    """
+
+    tensors: list[SentTensor] = field(default_factory=list)
+    size: int = 0
+    dropped: str | None = None
+    seen: dict[Hashable, tuple[SentTensor, Any]] = field(default_factory=dict)
+
+
+class Sending(Session):
+    """A mix-in of a framework's session: complete forward calls go to an outbox, and nothing is written.
+
+    It stands before the framework's session among the bases. Every tensor is copied to host memory when it is
+    saved, so nothing that happens to it afterwards changes what is sent.
+
+    Attributes:
+        outbox: The queue of calls, set by ``send_into``.
+        step: The number of the step.
+    """
+
+    outbox: Outbox
+    step: int
+
+    def send_into(self, outbox: Outbox, step: int) -> None:
+        """Send the calls of this session as those of ``step`` through ``outbox``."""
+        self.outbox, self.step = outbox, step
+        self._calls: dict[str, _Held] = {}
+        self._queued = 0
+        self._closed = False
+
+    # -- to be overridden for a framework -------------------------------------------------
+
+    @abstractmethod
+    def described(self, tensor: Any) -> tuple[Hashable, int, str]:
+        """Return what tensors share that have the same bytes at one moment, the bytes, and the dtype's name.
+
+        The name is that of numpy or ml_dtypes.
+        """
+
+    @abstractmethod
+    def host_copy(self, tensor: Any) -> tuple[Buffer, tuple[int, ...]]:
+        """Return the bytes of a copy of a tensor in host memory that nothing else uses, and the shape."""
+
+    # -- reports of captures ---------------------------------------------------------------
+
+    def save_for(self, key: str, fleeting: bool = False) -> Save | None:
+        """Return the function that copies the tensors of a forward call; None if the call is not sent."""
+        if not key.endswith(".forward") or key.startswith(DISTRIBUTED) or self.lost or self._closed:
+            return None
+        held = self._calls.get(key)
+        if held is None:
+            held = self._calls[key] = _Held()
+            held.dropped = self.outbox.reserve(OVERHEAD)
+            held.size = 0 if held.dropped else OVERHEAD
+        else:
+            held.seen.clear()  # the call may have changed its inputs
+        return None if held.dropped else partial(self._copy, held)
+
+    def _copy(self, held: _Held, name: str, tensor: Any) -> str | None:
+        """Copy a tensor, unless its call is dropped because there is no room."""
+        if held.dropped:
+            return None
+        try:
+            identity, size, dtype = self.described(tensor)
+            if dtype not in SIZES:
+                return None
+            if identity in held.seen:
+                held.tensors.append(held.seen[identity][0]._replace(name=name))
+                return name + self.suffix
+            held.dropped = self.outbox.reserve(size)
+            if held.dropped:
+                self._forget(held)
+                return None
+            held.size += size
+            data, shape = self.host_copy(tensor)
+        except BaseException:
+            held.dropped = held.dropped or FAILED  # without this tensor the call would be judged wrongly
+            self._forget(held)
+            raise
+        sent = SentTensor(name, dtype, shape, data)
+        held.seen[identity] = sent, tensor
+        held.tensors.append(sent)
+        return name + self.suffix
+
+    def add(
+        self, key: str, fields: dict[str, Tree], stack: Stack | None = None, parent: str | None = None
+    ) -> Entry:
+        """Queue a complete call, or count it if there was no room for it."""
+        held = self._calls.pop(key, None)
+        if held is not None and held.dropped:
+            self.outbox.drop(key, held.dropped)
+        elif held is not None:
+            with self.lock:
+                self._queued += 1
+            self.outbox.put(self.step, key, fields, held.tensors, held.size)
+        return Entry(key, fields)
+
+    def take_back(self, prefix: str, number: int) -> None:
+        """Forget a call that raised."""
+        super().take_back(prefix, number)
+        self._forget(self._calls.pop(f"{prefix}.{number}.forward", None))
+
+    def failed(self, stage: str, name: str, error: BaseException) -> None:
+        """Log an error of the recorder, and count the call that it happened in."""
+        super().failed(stage, name, error)
+        held = self._calls.pop(name, None)
+        if held is not None:
+            self._forget(held)
+            self.outbox.drop(name, held.dropped or FAILED)
+
+    def _forget(self, held: _Held | None) -> None:
+        """Give back what is reserved for a call."""
+        if held is not None:
+            size, held.size = held.size, 0
+            held.tensors.clear()
+            held.seen.clear()
+            self.outbox.release(size)
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def flush(self, although_empty: bool = False) -> None:
+        """Write nothing, and have everything sent that was queued."""
+        self.outbox.rest()
+
+    def close(self) -> int:
+        """End the step; calls that have not returned by now are counted as dropped."""
+        self._closed = True
+        while self._calls:
+            key, held = self._calls.popitem()
+            self._forget(held)
+            self.outbox.drop(key, UNFINISHED)
+        return self.room
+
+    @property
+    def count(self) -> int:
+        """The number of calls that were queued."""
+        return self._queued

@@ -1,0 +1,158 @@
+"""Sending through a directory that both machines share: one file a frame, under its final name when whole.
+
+``{session}.r{rank}.{number}.prb`` is a call, and ``hello``, ``tally`` and ``end`` in place of the number are
+the other frames of a sender. While a file is written its name begins with a dot. A receiver claims a file by
+renaming it and removes it when the call is judged; a call is out of the sender's hands as soon as its file is
+on disk. The names are docs/formats.md#online-frames.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from probe_core.files.atomic import create
+from probe_recording.place import Destination
+from probe_recording.sending.message import Buffer, FrameKind, encode_frame
+from probe_recording.sending.outbox import Outbox
+from probe_recording.sending.transport import Transport
+
+SUFFIX = ".prb"
+OTHERS = {FrameKind.HELLO: "hello", FrameKind.TALLY: "tally", FrameKind.END: "end"}
+LOOK_AGAIN = 1.0
+"""Seconds between two looks into a directory that is full of calls that no receiver has claimed."""
+TALLY_EVERY = 5.0
+
+_NAME = re.compile(r"([0-9a-f]{32})\.r(\d{1,7})\.(\d{10,16}|hello|tally|end)\.prb")
+
+
+class SharedName(NamedTuple):
+    """The parsed name of a file in a shared directory.
+
+    Attributes:
+        session: The session of the sender.
+        rank: Its rank.
+        kind: The kind of the frame.
+        seq: The number of the call; -1 for other frames.
+    """
+
+    session: str
+    rank: int
+    kind: FrameKind
+    seq: int
+
+    def __str__(self) -> str:
+        tag = OTHERS.get(self.kind) or f"{self.seq:010d}"
+        return f"{self.session}.r{self.rank}.{tag}{SUFFIX}"
+
+
+def shared_name(text: str) -> SharedName | None:
+    """Return the parsed name of a file; None for a file that no sender wrote under its final name."""
+    match = _NAME.fullmatch(text)
+    if match is None:
+        return None
+    kinds = {tag: kind for kind, tag in OTHERS.items()}
+    kind = kinds.get(match[3], FrameKind.CALL)
+    return SharedName(match[1], int(match[2]), kind, int(match[3]) if kind is FrameKind.CALL else -1)
+
+
+class SharedSender(Transport):
+    """A transport into a shared directory, which holds at most ``disk`` bytes of this sender's calls."""
+
+    trouble = "cannot be written"
+
+    def __init__(self, destination: Destination, outbox: Outbox, hello: dict[str, Any]) -> None:
+        assert destination.shared is not None
+        super().__init__(destination, outbox, hello)
+        self._directory = destination.shared
+        self._wanted = threading.Event()
+        self._there: dict[str, int] = {}
+        self._tally = "{}"
+        self._tallied = 0.0
+
+    def wake(self) -> None:
+        """Let the thread look at the outbox."""
+        self._wanted.set()
+
+    def abandon(self) -> None:
+        """Do nothing: no file stays open between two calls."""
+        self._abandoned = True
+
+    def _converse(self, welcome: Callable[[], None]) -> None:
+        if not self._directory.is_dir():
+            raise NotADirectoryError(0, "it is not a directory on this machine", str(self._directory))
+        self._write(FrameKind.HELLO, encode_frame(FrameKind.HELLO, self._hello))
+        welcome()
+        while not self._stopping.is_set():
+            self._wanted.clear()
+            delay = self._outbox.delay
+            call = self._outbox.take() if delay == 0 else None
+            if call is not None:
+                frame = self._encoded(call)
+                if not frame:
+                    continue
+                while not self._has_room(sum(memoryview(part).nbytes for part in frame)):
+                    if self._stopping.wait(LOOK_AGAIN):
+                        return
+                self._write(FrameKind.CALL, frame, call.seq)
+                self._outbox.acknowledge([call.seq])
+            elif self._outbox.is_closed and self._outbox.is_empty:
+                self._write_tally(FrameKind.END)
+                return
+            else:
+                self._write_tally(FrameKind.TALLY)
+                self._wanted.wait(delay or TALLY_EVERY)
+
+    def _write_tally(self, kind: FrameKind) -> None:
+        totals = self._outbox.totals()
+        text = str(totals["dropped"])
+        if kind is FrameKind.END or (text != self._tally and time.monotonic() > self._tallied + TALLY_EVERY):
+            self._write(kind, encode_frame(kind, totals))
+            self._tally, self._tallied = text, time.monotonic()
+
+    def _has_room(self, size: int) -> bool:
+        """Return True if the files that no receiver has claimed yet leave room for ``size`` more bytes."""
+        if sum(self._there.values()) + size > self._destination.disk:
+            present = set(os.listdir(self._directory))  # noqa: PTH208 - names only
+            self._there = {name: count for name, count in self._there.items() if name in present}
+        return not self._there or sum(self._there.values()) + size <= self._destination.disk
+
+    def _write(self, kind: FrameKind, frame: Sequence[Buffer], seq: int = -1) -> None:
+        """Write a frame to a file that appears under its final name as a whole."""
+        name = str(SharedName(self._hello["session"], self._hello["rank"], kind, seq))
+        part = self._directory / f".{name}.part"
+        with suppress(FileNotFoundError):
+            part.unlink()
+        try:
+            with os.fdopen(create(part), "wb", buffering=0) as file:
+                size = 0
+                for buffer in frame:
+                    rest = memoryview(buffer).cast("B")
+                    size += len(rest)
+                    while rest:
+                        rest = rest[file.write(rest) :]
+                os.fsync(file.fileno())
+            part.replace(self._directory / name)
+        except BaseException:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
+            raise
+        _sync(self._directory)
+        if kind is FrameKind.CALL:
+            self._there[name] = size
+
+
+def _sync(directory: Path) -> None:
+    """Make a rename durable, where the system can."""
+    with suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,143 @@
+"""TLS of both ends: contexts from a directory of certificates, and one sentence on each failure.
+
+The receiver's directory holds ``server.key`` and ``server.crt``; with ``client.crt`` or ``ca.crt`` beside
+them it asks for a certificate of the sender. The sender's directory holds ``server.crt``, the receiver's
+certificate to be trusted and no other, or ``ca.crt``, an authority, whose certificates must then name the
+host; with ``client.key`` and ``client.crt`` it shows its own. docs/online.md has the commands that make them.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+from typing import NoReturn
+
+from probe_core.errors import UserError
+
+SERVER_KEY, SERVER_CERTIFICATE = "server.key", "server.crt"
+CLIENT_KEY, CLIENT_CERTIFICATE = "client.key", "client.crt"
+AUTHORITY = "ca.crt"
+
+
+def receiver_context(directory: Path) -> ssl.SSLContext:
+    """Return the context of a receiver with the certificates in a directory.
+
+    Raises:
+        UserError: A file is missing or wrong, or others can read the key.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    _harden(context)
+    _load_own(context, directory / SERVER_KEY, directory / SERVER_CERTIFICATE)
+    anchors = [path for path in (directory / CLIENT_CERTIFICATE, directory / AUTHORITY) if path.exists()]
+    if anchors:
+        context.verify_mode = ssl.CERT_REQUIRED
+        for path in anchors:
+            _trust(context, path)
+    return context
+
+
+def sender_context(directory: Path) -> ssl.SSLContext:
+    """Return the context of a sender with the certificates in a directory.
+
+    Raises:
+        UserError: A file is missing or wrong, or others can read the key.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _harden(context)
+    pinned, authority = directory / SERVER_CERTIFICATE, directory / AUTHORITY
+    if pinned.exists():
+        context.check_hostname = False  # the certificate itself is trusted, whatever name it has
+        _trust(context, pinned)
+    elif authority.exists():
+        _trust(context, authority)
+    else:
+        raise UserError(
+            f'"{directory}" holds neither {SERVER_CERTIFICATE} nor {AUTHORITY}, so the receiver cannot be '
+            "recognised.",
+            f"Copy the receiver's {SERVER_CERTIFICATE} there, or the {AUTHORITY} that signed it.",
+        )
+    if (directory / CLIENT_KEY).exists() or (directory / CLIENT_CERTIFICATE).exists():
+        _load_own(context, directory / CLIENT_KEY, directory / CLIENT_CERTIFICATE)
+    return context
+
+
+def is_mutual(context: ssl.SSLContext) -> bool:
+    """Return True if a receiver's context asks for a certificate of the sender."""
+    return context.verify_mode is ssl.CERT_REQUIRED
+
+
+def sentence_of(error: Exception) -> str:
+    """Return a sentence on a failed connection or handshake, without a full stop."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLEOFError):
+        return "the other end closed the connection during the TLS handshake; it may expect plain text"
+    if isinstance(error, ssl.SSLError):
+        reason = (error.reason or str(error)).replace("_", " ").lower()
+        if "wrong version number" in reason or "http request" in reason:
+            return "the other end does not speak TLS"
+        if "certificate required" in reason or "handshake failure" in reason:
+            return f"the other end asks for a certificate: {CLIENT_KEY} and {CLIENT_CERTIFICATE} ({reason})"
+        if "alert" in reason:
+            return f"the other end does not accept this end's certificate or settings ({reason})"
+        return f"TLS failed: {reason}"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError):
+        return error.strerror or str(error) or type(error).__name__
+    return str(error) or type(error).__name__
+
+
+def _harden(context: ssl.SSLContext) -> None:
+    """Allow TLS 1.2 and later only, without compression and renegotiation."""
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.options |= ssl.OP_NO_COMPRESSION | getattr(ssl, "OP_NO_RENEGOTIATION", 0)
+    context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:DHE+CHACHA20")
+
+
+def _load_own(context: ssl.SSLContext, key: Path, certificate: Path) -> None:
+    for path in (key, certificate):
+        if not path.is_file():
+            raise UserError(
+                f'"{path.parent}" holds no {path.name}.',
+                f"Put {key.name} and {certificate.name} there; docs/online.md shows how to make them.",
+            )
+    if os.name == "posix" and (mode := key.stat().st_mode) & 0o077:
+        raise UserError(
+            f'The key "{key}" can be read or changed by other users (mode {mode & 0o777:o}).',
+            f"Run: chmod 600 {key}",
+        )
+    try:
+        context.load_cert_chain(certificate, key, password=lambda: _refuse_password(key))
+    except ssl.SSLError as error:
+        raise UserError(
+            f'"{certificate}" and "{key}" are no certificate and its key: {sentence_of(error)}.',
+            "Make them again, as docs/online.md shows.",
+        ) from None
+    except OSError as error:
+        raise UserError(
+            f'"{error.filename or key}" cannot be read: {error.strerror or error}.', "Change its permissions."
+        ) from None
+
+
+def _refuse_password(key: Path) -> NoReturn:
+    raise UserError(
+        f'The key "{key}" is protected by a password, which nobody can type during a training.',
+        f"Take the password away: openssl pkey -in {key} -out {key}.plain, and use that file.",
+    )
+
+
+def _trust(context: ssl.SSLContext, certificate: Path) -> None:
+    try:
+        context.load_verify_locations(certificate)
+    except ssl.SSLError:
+        raise UserError(
+            f'"{certificate}" is no certificate in the PEM format.', "Copy it from the other machine again."
+        ) from None
+    except OSError as error:
+        raise UserError(
+            f'"{certificate}" cannot be read: {error.strerror or error}.', "Change its permissions."
+        ) from None
+    if certificate.name != AUTHORITY:
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # trusted without the one that signed it

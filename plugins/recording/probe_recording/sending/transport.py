@@ -1,0 +1,153 @@
+"""The thread that sends a training's calls: its life, its pauses after failures, and its messages."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from probe_core.errors import UserError, printable
+from probe_recording import messages
+from probe_recording.place import Destination
+from probe_recording.sending.message import Buffer, FrameError, FrameLimits
+from probe_recording.sending.outbox import FAILED, TOO_LARGE, Outbox, Queued
+from probe_recording.sending.tls import sentence_of
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
+"""Seconds between two attempts, doubled after each failure."""
+MOMENT = 1.0
+LARGEST_HEAD = FrameLimits().head
+
+
+class Refused(Exception):
+    """A receiver that does not want the calls of this sender, with its reason."""
+
+
+class Transport(ABC):
+    """A thread that sends what is in an outbox; no failure of it reaches the training.
+
+    Args:
+        destination: The receiver.
+        outbox: The queue of calls.
+        hello: The head of the first frame.
+
+    Attributes:
+        done: Set once everything was sent and acknowledged, and the receiver has said so.
+        refused: The receiver's reason for refusing this sender; None if it did not.
+        problem: A sentence on the latest failure; None while all is well.
+        verdicts: Numbers of judged calls by status and API, as the receiver told them last.
+    """
+
+    trouble = "cannot be reached"
+
+    def __init__(self, destination: Destination, outbox: Outbox, hello: dict[str, Any]) -> None:
+        self._destination = destination
+        self._outbox = outbox
+        self._hello = hello
+        self._stopping = threading.Event()
+        self._abandoned = False
+        self._told = False
+        self._attempts = 0
+        self._chance = random.Random()  # the training's own random numbers stay as they are
+        self._thread = threading.Thread(target=self._run, name="probe-sender", daemon=True)
+        self.done = threading.Event()
+        self.refused: str | None = None
+        self.problem: str | None = None
+        self.verdicts: dict[str, Counter[str]] = {}
+        outbox.on_change = self.wake
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, timeout: float = 2.0) -> None:
+        """End the thread, whatever was not sent."""
+        self._stopping.set()
+        self.wake()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Let the thread look at the outbox; return at once."""
+
+    @abstractmethod
+    def abandon(self) -> None:
+        """Release whatever a forked child inherited, without a word to the receiver."""
+
+    @abstractmethod
+    def _converse(self, welcome: Callable[[], None]) -> None:
+        """Send until everything is acknowledged or ``_stopping`` is set; call ``welcome`` once calls flow.
+
+        Raises:
+            Refused: The receiver does not want the calls of this sender.
+            OSError: The connection, the directory or a file failed.
+            FrameError: The receiver sent something else than frames.
+            UserError: A certificate cannot be used.
+        """
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._converse(self._welcome)
+                if not self._stopping.is_set():
+                    self.done.set()
+                return
+            except Refused as error:
+                self.refused = str(error)
+                self._failed(f"refuses this training: {error}")
+            except (OSError, FrameError, EOFError) as error:
+                self._failed(f"{self.trouble}: {sentence_of(error)}")
+            except UserError as error:
+                self._failed(f"{self.trouble}: {error.what} {error.fix}")
+            except Exception as error:  # the training must go on whatever the error
+                self._failed(f"{self.trouble}: {type(error).__name__}: {error}")
+            if self._abandoned:
+                return
+            self._outbox.reconnected()
+            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2**self._attempts)
+            self._attempts = min(self._attempts + 1, 20)
+            self._rest(pause * self._chance.uniform(0.8, 1.2))  # many ranks must not return all at once
+
+    def _rest(self, pause: float) -> None:
+        """Wait before the next attempt; at the end of the process no longer than a moment."""
+        end = time.monotonic() + pause
+        while (left := end - time.monotonic()) > 0 and not self._stopping.wait(min(left, MOMENT)):
+            if self._outbox.is_closed:
+                return
+
+    def _encoded(self, call: Queued) -> list[Buffer]:
+        """Return the frame of a call; an empty list, after dropping the call, if it cannot be encoded."""
+        try:
+            frame = call.frame(self._hello["rank"])
+            body = sum(memoryview(part).nbytes for part in frame[1:])
+            if body > self._outbox.most_body or len(frame[0]) > LARGEST_HEAD:
+                self._outbox.give_up(call.seq, TOO_LARGE)  # the receiver would end the connection
+                return []
+            return frame
+        except Exception as error:  # one call that cannot be sent must not keep back the others
+            messages.note(f"probe: {call.name} of step {call.step} cannot be sent: {error}")
+            self._outbox.give_up(call.seq, FAILED)
+            return []
+
+    def _welcome(self) -> None:
+        self._attempts = 0
+        self.problem = self.refused = None
+        if self._told:
+            self._told = False
+            messages.note(f"probe: calls are sent to {self._destination} again.")
+
+    def _failed(self, sentence: str) -> None:
+        """Note a failure, and say it once until all is well again."""
+        self.problem = printable(sentence)
+        if not self._told and not self._abandoned and not self._stopping.is_set():
+            self._told = True
+            messages.note(
+                f"probe: {self._destination} {sentence.rstrip('.')}. The training goes on; calls wait in "
+                f"memory (at most {self._outbox.most_memory >> 20:,} MiB) until it answers, further ones are "
+                "dropped and counted."
+            )

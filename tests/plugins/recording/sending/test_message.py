@@ -1,0 +1,207 @@
+"""Frames: what was encoded comes back, and bytes of strangers are refused before anything is done with them."""
+
+from __future__ import annotations
+
+import json
+import math
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from probe_recording import (
+    PREFIX,
+    DamagedFrame,
+    Frame,
+    FrameError,
+    FrameKind,
+    FrameLimits,
+    call_head,
+    call_of,
+    counts_in,
+    encode_frame,
+    frame_in,
+    frame_of,
+    number_in,
+    prefix_of,
+    text_in,
+)
+from support.measuring import PROPERTY
+
+NAME = "Functional.relu.0.forward"
+CALL = call_head(7, 2, 1, NAME, '{"input_args": [{"type": "float", "value": -Infinity}]}')
+
+
+def packed(kind: FrameKind, head: object, body: bytes = b"") -> bytes:
+    text = head if isinstance(head, bytes) else json.dumps(head).encode()
+    return b"".join(encode_frame(kind, text, [body] if body else []))
+
+
+def test_a_call_comes_back() -> None:
+    data = packed(FrameKind.CALL, CALL, b"some bytes")
+    frame = frame_in(data)
+    call = call_of(frame)
+    assert (call.seq, call.step, call.rank, call.name) == (7, 2, 1, NAME)
+    assert call.fields == {"input_args": [{"type": "float", "value": -math.inf}]}
+    assert bytes(frame.body) == b"some bytes"
+    assert data.index(b"some bytes") % 64 == 0
+
+
+@given(st.sampled_from(FrameKind), st.dictionaries(st.text(), st.integers() | st.text()), st.binary())
+@PROPERTY
+def test_round_trip(kind: FrameKind, head: dict[str, object], body: bytes) -> None:
+    frame = frame_in(b"".join(encode_frame(kind, head, [body[:3], body[3:]])))
+    assert (frame.kind, frame.head, bytes(frame.body)) == (kind, head, body)
+
+
+def test_the_length_of_the_prefix_is_part_of_the_format() -> None:
+    assert PREFIX.size == 28
+    mark, kind, zero, head, body, _ = struct.unpack(">4sB3sIQQ", packed(FrameKind.END, {}, b"x")[:28])
+    assert (mark, kind, zero, body) == (b"PRB1", 8, bytes(3), 1)
+    assert (28 + head) % 64 == 0
+
+
+@pytest.mark.parametrize("cut", [0, 1, 27, 28, 29, 100, -1])
+def test_a_frame_that_was_cut_off(cut: int) -> None:
+    data = packed(FrameKind.CALL, CALL, bytes(100))
+    with pytest.raises(FrameError, match="cut off"):
+        frame_in(data[:cut])
+
+
+def test_bytes_behind_the_frame_of_a_file() -> None:
+    with pytest.raises(FrameError, match="cut off"):
+        frame_in(packed(FrameKind.END, {}) + b"x")
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "message"),
+    [
+        ((16 << 20) + 1, 0, r"a head of 16,777,217 bytes; 16,777,216 are allowed"),
+        (2, 2 << 30, r"a body of 2,147,483,648 bytes"),
+        (2**32 - 1, 2**64 - 1, "a head of"),
+    ],
+)
+def test_lengths_are_checked_before_the_rest_is_read(head: int, body: int, message: str) -> None:
+    prefix = PREFIX.pack(b"PRB1", FrameKind.CALL, bytes(3), head, body, 0)
+    with pytest.raises(FrameError, match=message):
+        prefix_of(prefix)
+
+
+def test_limits_are_settable() -> None:
+    data = packed(FrameKind.CALL, CALL, bytes(11))
+    assert frame_in(data, FrameLimits(body=11))
+    with pytest.raises(FrameError, match="a body of 11 bytes; 10 are"):
+        frame_in(data, FrameLimits(body=10))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\x80\x04\x95" + bytes(40), "does not begin as a frame"),
+        (b"GET / HTTP/1.1\r\nHost: example\r\n\r\n", "does not begin as a frame"),
+        (b"\x16\x03\x01" + bytes(40), "does not begin as a frame"),
+        (PREFIX.pack(b"PRB1", 99, bytes(3), 2, 0, 0), "of the kind 99"),
+        (PREFIX.pack(b"PRB1", 0, bytes(3), 2, 0, 0), "of the kind 0"),
+        (PREFIX.pack(b"PRB1", 1, b"\0\1\0", 2, 0, 0), "leaves at zero"),
+        (b"", "cut off after 0 bytes"),
+    ],
+)
+def test_no_prefix_of_a_frame(data: bytes, message: str) -> None:
+    with pytest.raises(FrameError, match=message):
+        prefix_of(data)
+
+
+@pytest.mark.parametrize("place", [20, 28, 60, -1])
+def test_a_wrong_checksum(place: int) -> None:
+    data = bytearray(packed(FrameKind.CALL, CALL, bytes(100)))
+    data[place] ^= 1
+    with pytest.raises(DamagedFrame, match="checksum") as caught:
+        frame_in(data)
+    assert caught.value.seq in (7, None)
+
+
+def test_a_damaged_body_still_tells_the_call_to_send_again() -> None:
+    data = bytearray(packed(FrameKind.CALL, CALL, bytes(100)))
+    data[-1] = 1
+    with pytest.raises(DamagedFrame) as caught:
+        frame_of(prefix_of(data), data[28:])
+    assert caught.value.seq == 7
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        (b"[]", "not a JSON object"),
+        (b"7", "not a JSON object"),
+        (b"", "not valid JSON"),
+        (b"{", "not valid JSON"),
+        (b"\xff\xfe", "not valid JSON"),
+        (b'{"a": NaN}', "NaN is not JSON"),
+        (b'{"a": -Infinity}', "-Infinity is not JSON"),
+        (b'{"rank": 1, "rank": 2}', "holds a name twice"),
+        (b'{"a": {"b": 1, "b": 1}}', "holds a name twice"),
+        (b"[" * 200_000, "not valid JSON"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "not valid JSON"),
+        (b'{"\x1b[2J": 1}', "not valid JSON"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_hostile_heads(head: bytes, message: str) -> None:
+    with pytest.raises(FrameError, match=message):
+        frame_in(packed(FrameKind.HELLO, head))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"seq": -1}, '"seq"'),
+        ({"seq": True}, '"seq"'),
+        ({"seq": 1.0}, '"seq"'),
+        ({"seq": 1 << 53}, '"seq"'),
+        ({"step": None}, '"step"'),
+        ({"rank": "0"}, '"rank"'),
+        ({"name": 3}, '"name"'),
+        ({"name": "Functional.relu.0.backward"}, '"name"'),
+        ({"name": "\x1b[2J.forward"}, '"name"'),
+        ({"name": "a" * 5000 + ".forward"}, "5,008 characters"),
+        ({"fields": []}, '"fields"'),
+    ],
+)
+def test_wrong_fields_of_a_call(fields: dict[str, object], message: str) -> None:
+    head = {"seq": 0, "step": 0, "rank": 0, "name": NAME, "fields": {}}
+    assert call_of(frame_in(packed(FrameKind.CALL, head)))
+    with pytest.raises(FrameError, match=message):
+        call_of(frame_in(packed(FrameKind.CALL, {**head, **fields})))
+    for name in fields:
+        without = {key: value for key, value in head.items() if key != name}
+        with pytest.raises(FrameError):
+            call_of(frame_in(packed(FrameKind.CALL, without)))
+
+
+def test_fields_of_other_heads() -> None:
+    head = {"text": "a\x1b[2Jb", "counts": {"Functional.relu": 3}, "number": 4}
+    assert text_in(head, "text") == "a\\x1b[2Jb"
+    assert counts_in(head, "counts") == {"Functional.relu": 3}
+    assert number_in(head, "number") == 4
+    for wrong in ({"a": -1}, {"a": True}, [1], None):
+        with pytest.raises(FrameError):
+            counts_in({"counts": wrong}, "counts")
+    with pytest.raises(FrameError, match='"text" is not a text'):
+        text_in({}, "text")
+
+
+@given(st.binary(max_size=200))
+@PROPERTY
+def test_rubbish_raises_nothing_else(data: bytes) -> None:
+    for candidate in (data, b"PRB1\4\0\0\0" + data):
+        with pytest.raises(FrameError):
+            frame_in(candidate)
+
+
+def test_a_frame_holds_its_body_without_a_copy() -> None:
+    body = bytearray(100)
+    parts = encode_frame(FrameKind.CALL, CALL, [body])
+    assert parts[1] is body
+    data = b"".join(parts)
+    frame: Frame = frame_in(data)
+    assert frame.body.obj is data
