@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         frame_in,
         frame_of,
         number_in,
+        numbers_in,
         prefix_of,
         text_in,
     )
@@ -152,6 +153,7 @@ __all__ = [
     "measure",
     "memory_of",
     "number_in",
+    "numbers_in",
     "of_the_process",
     "parse_steps",
     "prefix_of",
@@ -193,7 +195,8 @@ __getattr__ = exporter(
         "recorder": "SINGLE Recorder",
         "sending.body": "SentTensor SentTensors encode_body",
         "sending.message": "PREFIX PROTOCOL DamagedFrame Frame FrameError FrameKind FrameLimits Prefix "
-        "SentCall call_head call_of counts_in encode_frame frame_in frame_of number_in prefix_of text_in",
+        "SentCall call_head call_of counts_in encode_frame frame_in frame_of number_in numbers_in prefix_of "
+        "text_in",
         "sending.sender": "Sender",
         "sending.session": "Sending",
         "sending.shared": "SharedName shared_name",
