@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from probe_core.errors import UserError, meant, printable
 from probe_core.files.atomic import make_directory, private_directory, writing
 from probe_core.files.claim import time_stamp
+from probe_core.files.given import numbers
 from probe_core.files.location import location
 from probe_core.model import Cell, Counts, Suspect
 from probe_core.model.plan import DEFAULT_FORMATS, Plan, StackMode
@@ -111,7 +112,8 @@ def _value(name: str, value: Any, option: Option | None = None) -> Any:
             raise UserError(f"{name} must not be {value!r:.40}.", "Pass one of these:", option.choices)
         return location(value) if option.kind == "run" else value
     if kind is tuple:
-        return tuple(dict.fromkeys([value] if isinstance(value, (str, int)) else value))
+        items = tuple(dict.fromkeys([value] if isinstance(value, (str, int)) else value))
+        return numbers(",".join(map(str, items)), name) if items and name in ("steps", "ranks") else items
     return Path(value) if name in _FILES and isinstance(value, str) else value
 
 

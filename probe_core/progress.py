@@ -28,6 +28,5 @@ def watched(watch: Watch) -> Iterator[None]:
 
 def tell(what: str, done: int, total: int) -> None:
     """Report that ``done`` of ``total`` units of ``what`` are done."""
-    watch = _watch.get()
-    if watch is not None:
+    if (watch := _watch.get()) is not None:
         watch(what, done, total)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import gzip
 import json
+import os
 import re
 import sys
 import zipfile
@@ -28,6 +29,13 @@ LONG_FILES = {
     "test_aligned_random.py", "test_check.py", "test_journal.py", "test_journal_damaged.py", "test_run_ut_msprobe.py",
     "test_spread.py",
 }  # fmt: skip
+LONGEST_FILES = (
+    "test_compile.py", "test_planted_errors.py", "test_mutated_dumps.py", "test_tutorial_page.py", "test_memory.py",
+    "test_aligned_random.py", "test_merge.py", "test_msprobe_8_3_3.py", "test_planted_faults.py",
+    "test_fault_benchmark.py", "test_mutated.py", "test_pages.py", "test_many_ranks_live.py", "test_full_disks.py",
+    "test_merge_command.py", "test_equivalent_programs.py", "test_bit_equality.py", "test_in_browser.py",
+)  # fmt: skip
+"""Files whose tests take longest, those first that hold the longest of all."""
 HELPERS = re.compile(r"^from (support[.\w]*) import \(?([\w, ]*)", re.M)
 
 
@@ -47,6 +55,32 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     is_long = collection_path.name in LONG_FILES or LONG.search(collection_path.read_text("utf-8"))
     return True if is_long or is_heavy(collection_path) else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let each process begin with some of the longest files, so that none is alone with one at the end.
+
+    pytest-xdist gives each process an equal part of the list, and what is left to whoever has nothing to do.
+    """
+    count = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    longest = sorted(
+        (path for path in files if path.name in LONGEST_FILES),
+        key=lambda path: LONGEST_FILES.index(path.name),
+    )
+    parts: list[list[pytest.Item]] = [[] for _ in range(count)]
+    for number, path in enumerate(longest):
+        parts[number % count] += files.pop(path)
+    others = [item for own in files.values() for item in own]
+    for number, part in enumerate(parts):
+        end = len(items) * (number + 1) // count - len(items) * number // count
+        room = max(0, end - len(part)) if number < count - 1 else len(others)
+        part += others[:room]
+        del others[:room]
+    items[:] = [item for part in parts for item in part]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -70,8 +70,8 @@ def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> t
 @option("--scheduler", metavar="ADDRESS", help="Scheduler of a cluster, such as tcp://host:8786.")
 @option("--resume", is_flag=True, help="Resume an interrupted comparison; finished ranks are kept.")
 @option("--fail-on", type=click.Choice(["warning", "error", SUSPECT, INCOMPLETE]),
-    help="Exit with 1 if a row has this level or a worse one, if a suspect is named, or if values were not "
-    "compared; always if the verdict is NOT COMPARABLE or CANNOT TELL.")  # fmt: skip
+    help="Exit with 1 if a row has this level or a worse one, a call is named as a cause (suspect), or "
+    "values were not compared (incomplete); always on NOT COMPARABLE and CANNOT TELL.")  # fmt: skip
 @option("--print-plan", is_flag=True, help="Print the plan of the comparison as JSON, and stop.")
 @click.pass_context
 def compare(

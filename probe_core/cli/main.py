@@ -104,7 +104,7 @@ def _manager(ctx: click.Context) -> Manager:
 @click.version_option(__version__, prog_name="probe")
 @click.pass_context
 def cli(ctx: click.Context, framework: str | None) -> None:
-    """Find the operator that diverged first between two runs of a model."""
+    """Find the operator that diverged first between two runs of a model. To see it at work: probe demo."""
     ctx.meta["probe.framework"] = framework
 
 

@@ -10,12 +10,10 @@ from typing import Any
 import click
 
 from probe_core.errors import UserError, meant
-from probe_core.files.given import load_object
+from probe_core.files.given import load_object, numbers
 from probe_core.files.location import location
 
 KEYS = ("npu_path", "bench_path", "stack_path", "is_print_compare_log")
-LARGEST_NUMBER = 1_000_000
-"""The largest step or rank that is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,20 +75,6 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]
 
     name = "number[,number…]"
 
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: Any) -> tuple[int, ...]:
         """Return the numbers in ascending order, each once."""
-        if isinstance(value, tuple):
-            return value
-        found: set[int] = set()
-        for part in str(value).split(","):
-            first, dash, last = part.strip().partition("-")
-            digits = [first, last] if dash else [first]
-            if any(not text.isdecimal() or len(text) > len(str(LARGEST_NUMBER)) for text in digits):
-                self.fail(f'"{part}" is no number and no range such as 2-4.', param, ctx)
-            ends = int(first), int(last) if dash else int(first)
-            if ends[1] < ends[0] or ends[1] > LARGEST_NUMBER:
-                self.fail(f'"{part}" is no range such as 2-4.', param, ctx)
-            found.update(range(ends[0], ends[1] + 1))
-        return tuple(sorted(found))
+        return value if isinstance(value, tuple) else numbers(value, param.opts[-1] if param else "it")

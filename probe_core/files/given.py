@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import stat
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,21 @@ DEEPEST = 100
 """Largest depth of nested values in a yaml file."""
 LONGEST = 1000
 """Largest number of characters of a number or a date in a yaml file."""
+LARGEST_NUMBER = 1_000_000
+"""Largest step or rank that is accepted."""
 _KINDS = ((stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISDIR, "a directory"))
+
+
+def numbers(text: str, option: str) -> tuple[int, ...]:
+    """Return the numbers in a text such as ``0,2-4`` in ascending order, each once."""
+    found: set[int] = set()
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,7})(?:-(\d{1,7}))?\s*", part)
+        first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
+        if not first <= last <= LARGEST_NUMBER:
+            raise UserError(f'{option}: "{part}" is no number or range such as 2-4.', "Write it like 0,2-4.")
+        found.update(range(first, last + 1))
+    return tuple(sorted(found))
 
 
 def check_regular(path: Path) -> None:

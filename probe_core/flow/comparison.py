@@ -276,8 +276,8 @@ class Comparison:
         if shifted:
             first = next(name for name in map(without_count, self.target.names()) if name in shifted)
             self.notes.append(
-                f"{len(shifted)} API(s) are called more often in one run, {first} first; their rows may be "
-                "mispaired, and no verdict rests on them. Use -f (calls in order) or --match align."
+                f"{len(shifted)} API(s) are called more often in one run, such as {first}; their rows may be "
+                "paired wrongly, and no verdict rests on them. Use -f (calls in order) or --match align."
             )
         return frozenset(shifted)
 

@@ -59,6 +59,7 @@ REASONS: dict[str, Text] = {
     # evidence of verdicts, for the summary
     "evidence": Text(),
 }
+_OTHER = Text(rank=55)
 
 
 def register(texts: Mapping[str, Text]) -> None:
@@ -89,11 +90,11 @@ def message(reason: Reason) -> str:
 
 def join(reasons: Iterable[Reason]) -> str:
     """Return the messages of one cell, each once, in the order of docs/tables.md#messages."""
-    ordered = sorted(reasons, key=lambda reason: REASONS.get(reason.code, Text(rank=55)).rank)
-    return " ".join(dict.fromkeys(text for text in map(message, ordered) if text))
+    told = {text: REASONS.get(item.code, _OTHER).rank for item in reasons if (text := message(item))}
+    return " ".join(sorted(told, key=told.__getitem__))
 
 
 def absent(reason: Reason, mode: Mode) -> str:
     """Return the text of a cell whose measurement has no value."""
-    cell = REASONS.get(reason.code, Text()).cell
+    cell = REASONS.get(reason.code, _OTHER).cell
     return cell if mode is Mode.TENSOR or cell == NAN else NOT_AVAILABLE

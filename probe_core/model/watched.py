@@ -89,7 +89,7 @@ class Watch:
     def notes(self) -> list[str]:
         """Return the messages of a table of checksums, which has no column for them."""
         return [
-            f"{count:,} row(s), {self._first[text]} first: {text}"
+            f"{count:,} row(s), such as {self._first[text]}: {text}"
             for text, count in sorted(self._counts.items())
         ]
 

@@ -48,7 +48,7 @@ def missing(what: str, distribution: str, switch: str) -> UserError:
     """Return the error for a contribution whose distribution is not installed or is left out.
 
     Args:
-        what: The contribution, such as ``The reporter "xlsx"``.
+        what: The contribution, such as ``The format "xlsx"``.
         distribution: The distribution of this repository that gives it.
         switch: The environment variable that selects the plugins to load.
     """

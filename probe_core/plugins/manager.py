@@ -343,8 +343,8 @@ def _plugin_of(point: metadata.EntryPoint) -> Plugin:
 
 
 def singular(kind: str) -> str:
-    """Return the singular of a kind: ``policy`` for ``policies``."""
-    return ("policy" if kind == "policies" else kind[:-1]).replace("_", " ")
+    """Return the singular of a kind in messages: ``policy`` for ``policies``, ``format`` for reporters."""
+    return {"policies": "policy", "reporters": "format"}.get(kind, kind[:-1]).replace("_", " ")
 
 
 def _unique(points: Sequence[metadata.EntryPoint] | metadata.EntryPoints) -> list[metadata.EntryPoint]:

@@ -57,7 +57,8 @@ class Spec:
     def title(self) -> str:
         """The name in messages, such as ``The metric "mine"``."""
         word = re.sub(r"(?<!^)(?=[A-Z])", " ", type(self).__name__.removesuffix("Spec")).lower()
-        return f'The {"highlighter" if word == "highlight" else word} "{self.name}"'
+        word = {"highlight": "highlighter", "reporter": "format"}.get(word, word)
+        return f'The {word} "{self.name}"'
 
     def make(self) -> Any:
         """Import the factory and call it.

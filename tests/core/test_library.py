@@ -154,9 +154,11 @@ def test_an_unknown_option_names_the_nearest(name: str, close: str, pair: Any) -
         ({"stack": 1}, "stack must be True or False"),
         ({"fuzzy": True, "matcher": "exact"}, "exclude each other"),
         ({"metrics": "ulpp"}, 'no metric called "ulpp"'),
-        ({"formats": "cvs"}, 'no reporter called "cvs"'),
+        ({"formats": "cvs"}, 'no format called "cvs"'),
         ({"mapping": "absent.yaml"}, "absent.yaml"),
         ({"ranks": [7]}, "rank 7"),
+        ({"steps": "x"}, 'steps: "x" is no number or range such as 2-4'),
+        ({"ranks": [0, 1.5]}, 'ranks: "1.5" is no number'),
         ({"matcher": "close"}, 'no matcher called "close"'),
     ],
 )
@@ -248,6 +250,8 @@ def test_several_steps_and_ranks(ranks: Any) -> None:
     assert comparison.counts.rows == len(rows) == 400
     assert len(probe_core.compare(*ranks, steps=[1]).pairs) == 2
     assert len(probe_core.compare(*ranks, steps=range(2), ranks=1).pairs) == 2
+    assert len(probe_core.compare(*ranks, steps="0-1", ranks="1").pairs) == 2
+    assert len(probe_core.compare(*ranks, steps=["0"], ranks=[]).pairs) == 2
 
 
 def test_a_damaged_rank_costs_its_results_alone(ranks: Any, tmp_path: Path) -> None:
@@ -320,9 +324,7 @@ def test_the_answer_that_an_option_of_a_plugin_asks_for(
     assert shown and set(shown) <= set(probe.out.splitlines())
 
 
-@pytest.mark.parametrize(
-    "format, what", [("cvs", 'no reporter called "cvs"'), ("csv:bold=1", "no parameter")]
-)
+@pytest.mark.parametrize("format, what", [("cvs", 'no format called "cvs"'), ("csv:bold=1", "no parameter")])
 def test_a_format_that_is_unknown(format: str, what: str, pair: Any, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=what):
         probe_core.compare(*pair).write(format, tmp_path / "table")

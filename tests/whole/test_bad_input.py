@@ -165,7 +165,7 @@ def test_options(refused: Any, good: Path, tmp_path: Path) -> None:
     assert "-i (--input)" in refused(good, "--input_path", tmp_path / "compare.json")
     assert 'There is no matcher called "nope"' in refused(good, good, "--matcher", "nope")
     assert 'There is no metric called "nope"' in refused(good, good, "--metric", "nope")
-    assert 'There is no reporter called "doc"' in refused(good, good, "--format", "doc")
+    assert 'There is no format called "doc"' in refused(good, good, "--format", "doc")
     assert "needs tensors" in refused(good, good, "--metric", "rmse")
     assert "No reader" in refused(good, good, "--framework", "caffe")
     assert "cannot be read" in refused(good, good, "-dm", tmp_path / "nowhere.yaml")

@@ -29,10 +29,10 @@ TIMEOUT = 600.0
 @option("--rank", "ranks", type=Numbers(), default=(), help="Explain these ranks only: 0-3,8.")
 @option("--only", multiple=True, metavar="NAME",
     help="Compute only this call, or the calls of this API; may be repeated.")  # fmt: skip
-@option("--jobs", "workers", type=click.IntRange(min=1), default=None,
+@option("--jobs", "workers", type=click.IntRange(min=1), default=None, metavar="N",
     help="Number of processes.  [default: one per CPU core]")  # fmt: skip
 @option("--timeout", type=click.FloatRange(min=0, min_open=True), default=TIMEOUT, show_default=True,
-    help="Time limit of one call in seconds.")  # fmt: skip
+    metavar="SECONDS", help="Time limit of one call.")  # fmt: skip
 @option("--format", "format_name", metavar="NAME", default="csv", show_default=True,
     help="Format of the table: csv, xlsx, jsonl, …")  # fmt: skip
 @option("--fail-on", type=click.Choice(["suspect", "incomplete"]),

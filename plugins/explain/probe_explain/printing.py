@@ -23,7 +23,7 @@ def show(verdict: Verdict, files: Sequence[Path], *, brief: bool = False) -> Non
     console.show(f"{styled}{colon}{printable(rest, LONGEST)}")
     if not brief:
         for number, cause in enumerate(verdict.causes[:SHOWN], 1):
-            _show_cause(number, cause)
+            _show_cause(number, cause, names_rank=verdict.names_ranks or bool(cause.beyond.rank))
         _show_more(verdict.causes)
         console.show(f"  computed again: {verdict.judged:,} of {verdict.recorded:,} records")
         for reason in verdict.missing[:SHOWN]:
@@ -35,10 +35,10 @@ def show(verdict: Verdict, files: Sequence[Path], *, brief: bool = False) -> Non
         console.show(f"  wrote {file}")
 
 
-def _show_cause(number: int, cause: Cause) -> None:
+def _show_cause(number: int, cause: Cause, *, names_rank: bool) -> None:
     beyond = cause.beyond
     place = f"{beyond.step}, " if beyond.step else ""
-    place += f"rank {beyond.rank}, " if beyond.rank else ""
+    place += f"rank {beyond.rank}, " if names_rank else ""
     console.show(f"  {number}. {place}{console.style(printable(beyond.op), bold=True)}")
     console.show(f"        {printable(cause.statement, LONGEST)}")
     if beyond.modules:
@@ -46,8 +46,9 @@ def _show_cause(number: int, cause: Cause) -> None:
     if beyond.where:
         console.show(f"        {printable(beyond.where, 200)}")
     if cause.same:
-        calls = "1 other record" if len(cause.same) == 1 else f"{len(cause.same):,} other records"
-        console.show(f"        the same API is off in {calls}, {printable(cause.same[0], 200)} first")
+        first, count = printable(cause.same[0], 200), len(cause.same)
+        which = f"1 other record: {first}" if count == 1 else f"{count:,} other records; the first is {first}"
+        console.show(f"        the same API is off in {which}")
 
 
 def _show_more(items: Sequence[object]) -> None:

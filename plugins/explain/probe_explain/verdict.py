@@ -86,6 +86,7 @@ class Verdict:
         missing: The reasons why the others were not, the most frequent first.
         lost: The number of calls that took their process with them.
         fragile: Sentence on the results that are fragile, not wrong; empty if there are none.
+        names_ranks: True if the run has several ranks, so that the rank of each cause is named.
     """
 
     outcome: Outcome
@@ -96,6 +97,7 @@ class Verdict:
     missing: tuple[Missing, ...]
     lost: int = 0
     fragile: str = ""
+    names_ranks: bool = False
 
 
 def verdict_on(explanation: Explanation) -> Verdict:
@@ -118,7 +120,12 @@ def verdict_on(explanation: Explanation) -> Verdict:
         missing,
         lost,
         _fragile(judged),
+        _has_ranks(explanation),
     )
+
+
+def _has_ranks(explanation: Explanation) -> bool:
+    return len({rank.rank for rank in explanation.ranks}) > 1
 
 
 def _fragile(judged: dict[str, tuple[Measured, ...]]) -> str:
@@ -181,7 +188,8 @@ def _concluded(
     if causes:
         worst = causes[0].beyond
         where = f", at {worst.where}" if worst.where else ""
-        return Outcome.INTRODUCED, f"{worst.op} {causes[0].statement}{where}"
+        rank = f"on rank {worst.rank}, " if _has_ranks(explanation) or worst.rank else ""
+        return Outcome.INTRODUCED, f"{rank}{worst.op} {causes[0].statement}{where}"
     if explanation.interrupted:
         return Outcome.CANNOT_TELL, f"it was interrupted: {share}, which rounding explains"
     silent = sum(one.count for one in missing if one.reason == NOTHING_TO_JUDGE)
@@ -191,7 +199,8 @@ def _concluded(
         (measured.times, f"{name}.{measured.name}") for name, found in judged.items() for measured in found
     ]
     times, name = max(values)
-    rest = f"; {recorded - len(judged):,} records were not" if recorded > len(judged) else ""
+    left = recorded - len(judged)
+    rest = ("; 1 record was not" if left == 1 else f"; {left:,} records were not") if left else ""
     return Outcome.WITHIN, (
         f"rounding explains all {len(values):,} results of the {len(judged):,} records that were computed "
         f"again{rest} (closest to its limit: {name}, {times:.2g} times what rounding explains)"

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import sys
-from array import array
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping, Set
 
-import numpy as np
+from probe_matching import ALONE, View
 
-from probe_core.model import Kind, Record, Side, Slot, Value
-from probe_core.model.run import Construct, Run, signature
+from probe_core.model import Kind, Record, Side, Slot
+from probe_core.model.run import Run
 from probe_legacy.reading.aten import ATEN, operators_of, place_of
 
-ALONE = "unpaired"
 Chosen = Mapping[str, str]
 """The API operator of each Aten operator of a run."""
 
@@ -56,7 +51,7 @@ def _operators(run: Run) -> Iterator[tuple[str, str]]:
             yield family, rest.rsplit(".", 2)[0]
 
 
-class Common(Run):
+class Common(View):
     """A view of a run in which the same operators have the same names, whatever level they were recorded at.
 
     Only tensors keep their places: other arguments differ between the levels.
@@ -69,16 +64,12 @@ class Common(Run):
             order of the backward graph, which is that of the Aten operators for both levels.
     """
 
-    path: Path
-
     def __init__(self, run: Run, side: str, chosen: Chosen, *, has_places: bool) -> None:
-        self._run, self._side, self._chosen, self._has_places = run, side, chosen, has_places
-        self.path, self.header, self.mode, self.is_debug = run.path, run.header, run.mode, run.is_debug
-        self.starts = run.starts
+        super().__init__(run, side)
+        self._chosen, self._has_places = chosen, has_places
         self._aten: dict[str, str] = {}
-        self._names = list(self._renamed(set(chosen.values())))
-        self._index = {name: index for index, name in enumerate(self._names)}
-        self.signatures = array("q", [signature(record) for record in self.records()])
+        self._name(self._renamed(set(chosen.values())))
+        self._sign()
 
     def _renamed(self, callers: Set[str]) -> Iterator[str]:
         """Yield the common names of all calls; calls of one operator are counted in their order."""
@@ -100,24 +91,7 @@ class Common(Run):
                     self._aten[numbers[call]] = operator
         for name in self._run.names():
             call, _, phase = name.rpartition(".")
-            yield sys.intern(f"{numbers[call]}.{phase}" if call in numbers else name)
-
-    @property
-    def shown(self) -> Run:
-        """The original run, whose names and values a person sees."""
-        return self._run.shown
-
-    def names(self) -> Sequence[str]:
-        """Return the common names of the calls, in the order of the run."""
-        return self._names
-
-    def find(self, key: str) -> int | None:
-        """Return the index of the call with the common name ``key``."""
-        return self._index.get(key)
-
-    def tensor(self, value: Value) -> np.ndarray[Any, Any]:
-        """Return the array of a tensor value of the run."""
-        return self._run.tensor(value)
+            yield f"{numbers[call]}.{phase}" if call in numbers else name
 
     def record(self, index: int) -> Record:
         """Return the call at ``index`` under its common name."""
@@ -137,11 +111,4 @@ class Common(Run):
             path = None
         elif aten is not None and is_argument and not slot.path.startswith(ALONE):
             path = place_of(aten, key.split(".")[1], slot.path)
-        place = f"{ALONE}.{self._side}.{slot.path}" if path is None else path
-        return Slot(f"{key}.{slot.side.value}.{place}", slot.side, place, slot.value)
-
-    @property
-    def construct(self) -> Construct:
-        """The module that each call was made in, under common names."""
-        names = dict(zip(self._run.names(), self._names))
-        return self._run.construct.renamed(lambda name: names.get(name, name))
+        return self._placed(key, slot, path)

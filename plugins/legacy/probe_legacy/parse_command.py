@@ -12,6 +12,7 @@ from probe_core.cli import console
 from probe_core.cli.main import FINISHED
 from probe_core.cli.options import Location
 from probe_core.cli.spelling import Command, option
+from probe_core.errors import UserError
 from probe_core.plugins.manager import Manager
 
 
@@ -31,6 +32,10 @@ def parse(ctx: click.Context, /, file: Path, prefix: str) -> int:
     """
     from probe_legacy.reading.lines import PTDBG, format_of
 
+    if file.is_dir():
+        inside = sorted(str(path) for name in ("dump.json", "*.pkl") for path in file.rglob(name))[:10]
+        fix = "Give one of the files in it:" if inside else "Give a dump.json or a .pkl file."
+        raise UserError(f"{file} is a directory, and probe parse reads one file.", fix, inside)
     if format_of(file) == PTDBG:
         lines = lines_of_rows(file, prefix)
     else:

@@ -7,21 +7,16 @@ aside, numbers the others again, and gives gradients the places of the inputs th
 
 from __future__ import annotations
 
-import sys
-from array import array
 from collections import Counter
 from collections.abc import Sequence
-from functools import cached_property
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-from probe_matching import owners
+from probe_matching import View, owners
 
 from probe_core.matching.views import Views
-from probe_core.model import Kind, Record, Side, Slot, Value
+from probe_core.model import Kind, Record, Side
 from probe_core.model.plan import Plan
-from probe_core.model.run import Construct, Run, signature
+from probe_core.model.run import Run
 from probe_core.plugins.manager import Manager
 from probe_legacy.aten_view import in_common_names
 from probe_legacy.reading.run import LegacyRun
@@ -30,7 +25,6 @@ INNER = "inner"
 """The word that an inner call has in place of its number."""
 DEEPEST = 8
 """Limit on the calls after an inner call among which the one around it is looked for."""
-ALONE = "unpaired"
 ATEN_NOTE = "Aten operators are compared with the operators that call them, by their tensors"
 
 
@@ -63,7 +57,7 @@ class OlderDump:
         return Views(views[0], views[1], plan.matcher or "exact", tuple(notes))
 
 
-class Placed(Run):
+class Placed(View):
     """A view of a run without inner calls, whose gradients have the places of inputs.
 
     Args:
@@ -74,16 +68,11 @@ class Placed(Run):
         inner: The number of forward calls that others made inside.
     """
 
-    path: Path
-
     def __init__(self, run: Run, side: str) -> None:
-        self._run, self._side = run, side
-        self.path, self.header, self.mode, self.is_debug = run.path, run.header, run.mode, run.is_debug
-        self.starts = run.starts
+        super().__init__(run, side)
         inner = _inner_calls(run) if isinstance(run, LegacyRun) else frozenset[str]()
         self.inner = len(inner)
-        self._names = [sys.intern(name) for name in _numbered(run.names(), inner, isinstance(run, LegacyRun))]
-        self._index = {name: index for index, name in enumerate(self._names)}
+        self._name(_numbered(run.names(), inner, isinstance(run, LegacyRun)))
         self._is_ordered: dict[str, bool] = {}
 
     def settle(self, other: Placed) -> None:
@@ -91,7 +80,7 @@ class Placed(Run):
         for name in self._names:
             if name.endswith(".backward"):
                 self._is_ordered[name] = self.outputs(name) == other.outputs(name)
-        self.signatures = array("q", [signature(record) for record in self.records()])
+        self._sign()
 
     def outputs(self, key: str) -> list[tuple[str, str]]:
         """Return the paths and shapes of the tensors that a call returned, by its common name."""
@@ -103,39 +92,11 @@ class Placed(Run):
             if slot.side is Side.OUTPUT and slot.value.kind is Kind.TENSOR
         ]
 
-    @property
-    def shown(self) -> Run:
-        """The original run, whose names and values a person sees."""
-        return self._run
-
-    def names(self) -> Sequence[str]:
-        """Return the common names of the calls, in the order of the run."""
-        return self._names
-
-    def find(self, key: str) -> int | None:
-        """Return the index of the call with the common name ``key``."""
-        return self._index.get(key)
-
-    def tensor(self, value: Value) -> np.ndarray[Any, Any]:
-        """Return the array of a tensor value of the run."""
-        return self._run.tensor(value)
-
     def record(self, index: int) -> Record:
         """Return the call at ``index`` under its common name."""
         record, key = self._run.record(index), self._names[index]
-        slots = [self._slot(key, slot, path) for slot, path in zip(record.slots, self._paths(record, key))]
+        slots = [self._placed(key, slot, path) for slot, path in zip(record.slots, self._paths(record, key))]
         return Record(index, key, tuple(slots))
-
-    @cached_property
-    def construct(self) -> Construct:
-        """The module that each call was made in, under common names."""
-        names = dict(zip(self._run.names(), self._names))
-        return self._run.construct.renamed(lambda name: names.get(name, name))
-
-    def _slot(self, key: str, slot: Slot, path: str | None) -> Slot:
-        place = f"{ALONE}.{self._side}.{slot.path}" if path is None else path
-        name = f"{key}.{slot.side.value}.{place}" if place else f"{key}.{slot.side.value}"
-        return Slot(name, slot.side, place, slot.value)
 
     def _paths(self, record: Record, key: str) -> list[str | None]:
         """Return the common path of each value of a call; None for values without a partner."""

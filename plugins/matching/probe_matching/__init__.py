@@ -15,14 +15,17 @@ if TYPE_CHECKING:
     from probe_matching.name_table import Dialect, Hint, NameTable, Overload, SlotMap
     from probe_matching.specs import NameRule
     from probe_matching.user_maps import api_entries, with_entries
+    from probe_matching.view import ALONE, View
 
 __all__ = [
+    "ALONE",
     "Dialect",
     "Hint",
     "NameRule",
     "NameTable",
     "Overload",
     "SlotMap",
+    "View",
     "api_entries",
     "comparable",
     "owners",
@@ -37,5 +40,6 @@ __getattr__ = exporter(
         "name_table": "Dialect Hint NameTable Overload SlotMap",
         "specs": "NameRule",
         "user_maps": "api_entries with_entries",
+        "view": "ALONE View",
     },
 )

@@ -6,10 +6,9 @@ import re
 from collections.abc import Sequence
 
 from probe_core.model import Kind, Record, Slot
+from probe_matching.view import ALONE
 
 _MODULE = re.compile(r"(?:Module|Cell)\.(?:(.*)\.)?[^.]+\.(forward|backward|parameters_grad)(?:\.(\d+))?$")
-ALONE = "~"
-"""First character of the path of a value that has no partner."""
 _NUMBERS = frozenset({"<class 'int'>", "<class 'float'>", "<class 'bool'>"})
 
 Place = tuple[str, str, int]

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
-
-import numpy as np
 
 from probe_core.model import Kind, Record, Side, Slot, Statistics, Value
 from probe_core.model.dtypes import kind
-from probe_core.model.run import KEPT_SLOTS, Construct, Run, signature
+from probe_core.model.run import KEPT_SLOTS, Construct, Run
 from probe_matching.gradients import owners
-from probe_matching.likeness import ALONE
 from probe_matching.name_table import AS_THEY_ARE, Dialect, Positions, api_parts, module_parts
+from probe_matching.view import View
 
 Rename = Callable[[str, str], tuple[str, str]]
 """A function from a module's path and class to those of its partner."""
 
 
-class Translated(Run):
+class Translated(View):
     """A view of a run under common names, with the same slot numbers as the run.
 
     Calls are numbered across all spellings of an API; a backward call has the number of its forward call.
@@ -54,37 +49,18 @@ class Translated(Run):
             side: ``target`` or ``golden``, which marks values without a partner.
             is_across: True if the runs are of two frameworks.
         """
+        super().__init__(run, side)
         self.is_loose = is_across
-        self._run, self._own, self._side = run, own, side
+        self._own = own
         self._rename = rename or (lambda path, name: (path, name))
         self._positions = Positions(own, common)
-        self.path, self.header, self.mode, self.is_debug = run.path, run.header, run.mode, run.is_debug
-        self.starts = run.starts
         self._words: dict[str, str] = {}
         self._translated: dict[int, Record] = {}
         self._overloaded = dict(self._find_overloaded())
-        self._names = [sys.intern(name) for name in self._keys(run.names())]
-        self._index = {name: index for index, name in enumerate(self._names)}
+        self._name(self._keys(run.names()))
         self._inner = self._find_inner()
         self.inner = len(self._inner)
-        self.signatures = array("q", map(signature, self.records()))
-
-    @property
-    def shown(self) -> Run:
-        """The original run, whose names and values a person sees."""
-        return self._run
-
-    def names(self) -> Sequence[str]:
-        """Return the common names of the records, in the order of the run."""
-        return self._names
-
-    def find(self, key: str) -> int | None:
-        """Return the index of the record with the common name ``key``."""
-        return self._index.get(key)
-
-    def tensor(self, value: Value) -> np.ndarray[Any, Any]:
-        """Return the array of a tensor value of the run."""
-        return self._run.tensor(value)
+        self._sign()
 
     def record(self, index: int) -> Record:
         """Return the record at ``index`` under common names; the first records are kept in memory."""
@@ -92,7 +68,10 @@ class Translated(Run):
         if translated is None:
             record, key = self._run.record(index), self._names[index]
             paths = self._paths(index, record)
-            slots = tuple(self._slot(key, slot, path) for slot, path in zip(record.slots, paths))
+            slots = tuple(
+                self._placed(key, slot, path, _folded(slot.value) if self.is_loose else None)
+                for slot, path in zip(record.slots, paths)
+            )
             translated = Record(index, key, slots)
             if self.starts[index] < KEPT_SLOTS:
                 self._translated[index] = translated
@@ -167,11 +146,6 @@ class Translated(Run):
         return ".".join(part for part in ("Module", path, class_name, parts[2]) if part)
 
     # -- values ------------------------------------------------------------------------------------
-
-    def _slot(self, key: str, slot: Slot, path: str | None) -> Slot:
-        place = f"{ALONE}{self._side}.{slot.path}" if path is None else path
-        name = f"{key}.{slot.side.value}.{place}" if place else f"{key}.{slot.side.value}"
-        return Slot(name, slot.side, place, _folded(slot.value) if self.is_loose else slot.value)
 
     def _paths(self, index: int, record: Record) -> list[str | None]:
         """Return the common path of each value of a record; None for values without a partner."""

@@ -25,6 +25,8 @@ EXACT_IN_FLOAT32 = 2**24
 """Largest integer below which a recorder that keeps maxima as float32 loses nothing."""
 EPS = float(np.finfo(np.float32).eps)
 """Distance from 1 to the next number of float32."""
+TRUTH = "<class 'bool'>"
+"""Recorded dtype of a truth value."""
 
 
 def tensor_difference(pair: OpenPair) -> str:
@@ -53,7 +55,13 @@ def scalars_against(target: Value, golden: Value) -> str:
     value, reference = target.statistics.max, golden.statistics.max
     if value is None or reference is None:
         return f"checksum {target.checksum} against {golden.checksum}"
-    return f"{value!r:.40} against {reference!r:.40}"
+    return f"{_shown(target)} against {_shown(golden)}"
+
+
+def _shown(scalar: Value) -> str:
+    """Return the value of a scalar, a text in quotes; dumps hold a truth value as its text."""
+    value = scalar.statistics.max
+    return str(value) if scalar.dtype == TRUTH and value in ("True", "False") else f"{value!r:.40}"
 
 
 class ExactStatistics:

@@ -9,7 +9,7 @@ import numpy as np
 from probe_core.model import Value
 from probe_core.model.measure import OpenPair
 from probe_metrics.accuracy import eps
-from probe_metrics.statistics import as_float
+from probe_metrics.statistics import as_float, is_number
 from probe_metrics.tally import Array
 from probe_metrics.thresholds import thresholds
 
@@ -32,8 +32,11 @@ def is_masked(low: float, high: float) -> bool:
 def hidden_count(value: Value) -> float | None:
     """Return about how many elements a mask hides, by minimum and mean of a tensor that is masked.
 
-    None if the mask's constant is -inf, or if the other elements may add up to half a constant.
+    None if the mask's constant is -inf, if the other elements may add up to half a constant, or if maximum,
+    minimum or mean were not recorded as numbers.
     """
+    if not all(map(is_number, value.statistics[:3])):
+        return None
     high, low, mean = (as_float(number) for number in value.statistics[:3])
     size = math.prod(value.shape or ())
     if not (math.isfinite(low) and math.isfinite(mean) and low):

@@ -135,6 +135,8 @@ class Ledger:
         self.path = path
         self.allowed = ranks
         self.ranks: dict[int, RankLedger] = {}
+        self.expected: set[int] = set()
+        self._expected_since = 0.0
         self.in_work = 0
         self.refused: Counter[str] = Counter()
         self._done: set[int] = set()
@@ -144,14 +146,25 @@ class Ledger:
 
     # -- senders -----------------------------------------------------------------------------------
 
-    def greet(self, rank: int, session: str) -> None:
+    def greet(self, rank: int, session: str, expected: Iterable[int] = ()) -> None:
         """Note that a sender is connected.
+
+        Args:
+            rank: Its rank.
+            session: Its session.
+            expected: The ranks of its training that send.
 
         Raises:
             UserError: The state file cannot be written, which must name each sender before its calls.
         """
         with self._lock:
             is_new = session not in self._rank(rank).senders
+            if (
+                more := {one for one in expected if self.allowed is None or one in self.allowed}
+                - self.expected
+            ):
+                self.expected |= more
+                self._expected_since = time.monotonic()
             self._sender(rank, session).seen = None
         if is_new:
             self.write()
@@ -286,12 +299,17 @@ class Ledger:
             return {status.value: dict(counts) for status, counts in verdicts.items() if counts}
 
     def is_over(self, patience: float) -> bool:
-        """Return True if every sender has ended or has been gone for ``patience`` seconds."""
+        """Return True if every sender has ended or has been gone for ``patience`` seconds.
+
+        A rank that its training has announced is waited for as long.
+        """
         with self._lock:
             if self.in_work or (self.allowed is not None and not self.allowed <= self.ranks.keys()):
                 return False
             senders = [sender for found in self.ranks.values() for sender in found.senders.values()]
             now = time.monotonic()
+            if not self.expected <= self.ranks.keys() and now - self._expected_since <= patience:
+                return False
             return bool(senders) and all(
                 (sender.ended and not sender.unknown)
                 or (sender.seen is not None and now - sender.seen > patience)
@@ -306,6 +324,11 @@ class Ledger:
                 for rank, found in sorted(self.ranks.items())
                 if any(not sender.ended or sender.unknown for sender in found.senders.values())
             ]
+
+    def absent(self) -> list[int]:
+        """Return the ranks that their training has announced, and that never connected."""
+        with self._lock:
+            return sorted(self.expected - self.ranks.keys())
 
     def total(self, status: Status) -> int:
         """Return the number of calls with a status."""
@@ -328,6 +351,7 @@ class Ledger:
                 "in_work": self.in_work,
                 "first_error": None if first is None else first._asdict(),
                 "refused": dict(self.refused),
+                "expected": sorted(self.expected),
                 "ranks": [_rank_state(rank, found) for rank, found in sorted(self.ranks.items())],
             }
 
@@ -371,6 +395,7 @@ class Ledger:
         return count
 
     def _load(self, state: Mapping[str, Any]) -> None:
+        self.expected, self._expected_since = set(map(int, state.get("expected", ()))), time.monotonic()
         for one in state["ranks"]:
             found = self._rank(int(one["rank"]))
             found.left_out, found.lost = Counter(one["left_out"]), int(one["lost"])

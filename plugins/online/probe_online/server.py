@@ -12,7 +12,7 @@ import contextlib
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from probe_recording import (
@@ -29,6 +29,7 @@ from probe_recording import (
     encode_frame,
     frame_of,
     number_in,
+    numbers_in,
     prefix_of,
     sentence_of,
     text_in,
@@ -206,7 +207,7 @@ class Server:
                 self.desk.ledger.leave(*talk.sender)
             transport.abort() if talk.is_broken else transport.close()
 
-    def greet(self, talk: Talk, rank: int, session: str) -> None:
+    def greet(self, talk: Talk, rank: int, session: str, expected: Sequence[int]) -> None:
         """Note the sender of a connection; an older connection of the same is closed.
 
         Raises:
@@ -220,7 +221,7 @@ class Server:
         talk.sender = rank, session
         if older is not None:
             older.abort()
-        self.desk.ledger.greet(rank, session)
+        self.desk.ledger.greet(rank, session, expected)
 
 
 class Talk:
@@ -302,7 +303,7 @@ class Talk:
             raise Refusal(f"its calls are of {framework}, this receiver judges those of {own} (--framework)")
         if order.ranks is not None and rank not in order.ranks:
             raise Refusal(f"rank {rank} is not in the receiver's rank_list")
-        self._server.greet(self, rank, session)
+        self._server.greet(self, rank, session, numbers_in(hello.head, "ranks"))
         welcome = {
             "version": PROTOCOL,
             "most_body": order.most_body,

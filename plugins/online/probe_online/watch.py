@@ -29,6 +29,7 @@ from probe_recording import (
     counts_in,
     frame_in,
     number_in,
+    numbers_in,
     prefix_of,
     shared_name,
     text_in,
@@ -188,7 +189,7 @@ class Watcher:
                 why = f"its calls are of {framework}, this receiver judges those of {self._framework}"
             self._desk.hear(f"Calls of {parsed.session[:8]} (rank {rank}) are left where they are: {why}.")
             return
-        self._desk.ledger.greet(rank, parsed.session)
+        self._desk.ledger.greet(rank, parsed.session, numbers_in(frame.head, "ranks"))
         self._desk.ledger.leave(rank, parsed.session)
 
     # -- calls -------------------------------------------------------------------------------------

@@ -19,7 +19,8 @@ FRAME_EVERY = 0.5
 SHOWN = 8
 """APIs that the table shows."""
 _COLOURS = {Status.ERROR: "red", Status.WARNING: "yellow", Status.PASS: "green", Status.SKIP: None}
-_WORDS = {Status.ERROR: "fail", Status.WARNING: "to check", Status.PASS: "pass", Status.SKIP: "skipped"}
+_WORDS = {Status.ERROR: "error", Status.WARNING: "warning", Status.PASS: "pass", Status.SKIP: "SKIP"}
+"""Words of the statuses, as the tables spell them."""
 
 
 def count(number: int, word: str = "call") -> str:
@@ -39,10 +40,12 @@ def verdict(ledger: Ledger) -> str:
     elif not judged:
         what = "no call was judged, so nothing is known of any"
     else:
-        checked = ledger.total(Status.WARNING)
+        warned = ledger.total(Status.WARNING)
         what = f"no call of {judged:,} judged is in error" + (
-            f", {checked:,} are to be checked" if checked else ""
+            f", {warned:,} with a warning" if warned else ""
         )
+    if skipped := ledger.total(Status.SKIP):
+        what += f"; {skipped:,} more {'has' if skipped == 1 else 'have'} a SKIP row with the reason"
     return f"probe: {what}" + (f"; NOT ALL IS KNOWN: {', '.join(gaps)}" if gaps else "")
 
 
@@ -62,6 +65,8 @@ def unknown(ledger: Ledger) -> list[str]:
     if vanished:
         ranks = ", ".join(map(str, vanished))
         parts.append(f"rank {ranks} ended without its last message")
+    if absent := ledger.absent():
+        parts.append(f"rank {', '.join(map(str, absent))} never connected")
     return parts
 
 
@@ -200,7 +205,7 @@ def _table(ledger: Ledger, done: int, speed: float) -> list[str]:
                 bad.setdefault(api, [0, 0])[place] += number
     ordered = sorted(bad.items(), key=lambda item: ([-number for number in item[1]], item[0]))
     lines += [
-        f"    {printable(api, 50):50} fail {errors:,}  to check {warnings:,}"
+        f"    {printable(api, 50):50} error {errors:,}  warning {warnings:,}"
         for api, (errors, warnings) in ordered[:SHOWN]
     ]
     return lines

@@ -12,6 +12,7 @@ from probe_core.engine import cores
 from probe_core.errors import UserError, nearest
 from probe_core.files.atomic import make_directory, refuse_link, remove_leftovers
 from probe_core.flow.opening import open_run
+from probe_core.model import Mode
 from probe_core.plugins.manager import Manager
 from probe_core.progress import tell
 from probe_precheck.assignment import Assignment
@@ -19,7 +20,7 @@ from probe_precheck.calls import RecordedCalls, api_name, bare_name, rerunnable
 from probe_precheck.checking import Checking, rule_of, runner_of, skipped, tables_of
 from probe_precheck.judging import Judge, whole
 from probe_precheck.model import Call, Detail, Message, Result, Status
-from probe_precheck.protocols import Runner
+from probe_precheck.protocols import Replayer, Runner
 from probe_precheck.results import ResultFiles
 from probe_precheck.settings import RELEASES, SEED, TIMEOUT, RunnerOptions, Settings, check_names
 from probe_precheck.specs import RunnerSpec
@@ -93,6 +94,7 @@ class Checked:
         lost: The results of calls that took their process with them.
         internal: The first reason that lies in the runner or its installation; empty if there is none.
         error_directory: The directory of saved data; None if none were saved.
+        is_explainable: True if ``probe explain`` can judge what the run recorded.
     """
 
     plan: CheckPlan
@@ -107,6 +109,7 @@ class Checked:
     lost: list[Result] = field(default_factory=list)
     internal: str = ""
     error_directory: Path | None = None
+    is_explainable: bool = False
 
     @property
     def is_broken(self) -> bool:
@@ -168,7 +171,8 @@ def check_run(plan: CheckPlan, manager: Manager) -> Checked:
         chosen = _chosen(calls, plan)
         own_columns = assignment.own_columns({bare_name(calls.names[i]) for i in chosen})
         files = _open_files(plan, tables_of(manager, framework), own_columns)
-        checked = Checked(plan, files)
+        is_explainable = run.mode is Mode.TENSOR and isinstance(runner, Replayer)
+        checked = Checked(plan, files, is_explainable=is_explainable)
         try:
             _check(plan, calls, chosen, spec, judge, checked)
             files.finish(calls.names)

@@ -271,5 +271,8 @@ def _report(config: Config, recorder: Recorder, stepped: bool, default: bool) ->
         )
     if config.task not in ("statistics", "tensor"):
         return
-    console.note("Record the other run the same way into another directory, and compare the two:")
+    console.note(
+        "Record the other run the same way with -o OTHER, where OTHER stands for a directory of your choice; "
+        "then compare, the run under test first:"
+    )
     console.note(f"  probe compare {path}/step{min(steps)} OTHER/step{min(steps)} -o out")

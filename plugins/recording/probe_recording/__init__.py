@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from probe_recording.reading.leaves import leaf_of
     from probe_recording.reading.memory import Memory, check_unchanged, memory_of
     from probe_recording.reading.npy import load_npy
-    from probe_recording.reading.run import DumpRun
+    from probe_recording.reading.run import DumpRun, collection_paused
     from probe_recording.reading.sniff import confidence
     from probe_recording.reading.tensors import Tensors, tensors_in
     from probe_recording.recorder import SINGLE, Recorder
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
         frame_in,
         frame_of,
         number_in,
+        numbers_in,
         prefix_of,
         text_in,
     )
@@ -130,6 +131,7 @@ __all__ = [
     "call_head",
     "call_of",
     "check_unchanged",
+    "collection_paused",
     "confidence",
     "counts_in",
     "destination_to",
@@ -151,6 +153,7 @@ __all__ = [
     "measure",
     "memory_of",
     "number_in",
+    "numbers_in",
     "of_the_process",
     "parse_steps",
     "prefix_of",
@@ -186,13 +189,14 @@ __getattr__ = exporter(
         "reading.leaves": "leaf_of",
         "reading.memory": "Memory check_unchanged memory_of",
         "reading.npy": "load_npy",
-        "reading.run": "DumpRun",
+        "reading.run": "DumpRun collection_paused",
         "reading.sniff": "confidence",
         "reading.tensors": "Tensors tensors_in",
         "recorder": "SINGLE Recorder",
         "sending.body": "SentTensor SentTensors encode_body",
         "sending.message": "PREFIX PROTOCOL DamagedFrame Frame FrameError FrameKind FrameLimits Prefix "
-        "SentCall call_head call_of counts_in encode_frame frame_in frame_of number_in prefix_of text_in",
+        "SentCall call_head call_of counts_in encode_frame frame_in frame_of number_in numbers_in prefix_of "
+        "text_in",
         "sending.sender": "Sender",
         "sending.session": "Sending",
         "sending.shared": "SharedName shared_name",

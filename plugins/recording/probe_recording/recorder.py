@@ -384,7 +384,9 @@ class Recorder(ABC, Generic[S]):
             session.on_last_overflow = self._last_overflow
             session.on_loss = self._lose
             if isinstance(session, Sending):
-                self.sender = self.sender or Sender.of(self.config, label, session.framework, self.versions)
+                self.sender = self.sender or Sender.of(
+                    self.config, label, self._size(), session.framework, self.versions
+                )
                 session.send_into(self.sender.outbox, self._step)
                 self.sender.begin_step(self._step)
             self._session = session

@@ -92,7 +92,7 @@ def lines_of(answer: Answer, places: Places | None = None) -> Iterator[Line]:
         row = places.row(cause) if places is not None else -1
         yield Line(f"Cause {number}", f"{cause.op} {cause.reason.detail}", "cause", row)
         if cause.line:
-            yield Line("Row", cause.line, "link" if row >= 0 else "text", row)
+            yield Line("Row of table", cause.line, "link" if row >= 0 else "text", row)
         if cause.modules:
             yield Line("Module", cause.modules[0])
         if cause.where:

@@ -38,7 +38,8 @@ LARGEST_CONFIG = 1 << 20
     default=DEFAULT_OUTPUT, type=click.Path(path_type=Path),
     help="Directory of the merged result; created if absent.  [default: ./output]")  # fmt: skip
 @option("--config", also=["-config", "--config_path"], type=click.Path(path_type=Path),
-    help="YAML file with the list api, and the list compare_index of metrics (default: all).")  # fmt: skip
+    help="YAML file, needed with -i: the list api, and the list compare_index of metrics "
+    "(default: all).")  # fmt: skip
 @option("--format", "format_", type=click.Choice(("xlsx", "csv", "jsonl")), default="xlsx", show_default=True,
     help="One workbook, or a file for each metric.")  # fmt: skip
 @click.pass_context
@@ -64,10 +65,12 @@ def merge_result(
         )
     if (directory is None) is not (config is None):
         lacking = (
-            "--config, a YAML file with the list api" if config is None else "-i, the directory of results"
+            "--config, a YAML file that lists the APIs to merge" if config is None else "-i, the results"
         )
         raise UserError(
-            f"{lacking} is missing.", "-i and --config go together: give both, or leave both out."
+            f"Nothing can be merged without {lacking}.",
+            "Give both: probe merge-result -i out --config apis.yaml, where apis.yaml holds lines such as "
+            '"api: [Torch.matmul.0.forward]".',
         )
     code = FINISHED
     if directory is not None and config is not None:

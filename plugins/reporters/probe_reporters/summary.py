@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,6 +42,17 @@ WORDS = {
 }
 """The word and colour of each level, gravest first."""
 
+ON_ALL, FAILED, SHOWN_IN = " failed on all ", " failed: ", "Err_message shows the error. "
+"""Parts of sentences on a metric that failed: on all rows, on one row, and what follows is what to do."""
+
+NOT_MEASURED = (
+    "not measured: no metric of the table applies to the row, as to numbers and texts among the arguments; "
+    "the verdict compares those by their values, and counts them as compared"
+)
+"""Sentence on the rows that were not measured, beside the values that were compared."""
+
+_NUMBER = re.compile(r"\d[\d,]*")
+
 
 class Summary:
     """Answer of every comparison: the counts of each pair of record files, and of several how each fared."""
@@ -54,9 +67,13 @@ class Summary:
             UserError: The table cannot be written; all else was yielded before that.
         """
         pairs = compared.pairing.pairs
-        for one in compared.finished:
-            if one.report is not None:
-                yield Counted(one.report, len(pairs) > 1)
+        reports = [one.report for one in compared.finished if one.report is not None]
+        lines = [lines_of(report) for report in reports]
+        counts = Counter(key for own in lines for key in own)
+        told: set[str] = set()
+        for report, own in zip(reports, lines):
+            yield Counted(report, len(pairs) > 1, counts, frozenset(told))
+            told |= own.keys() | ({NOT_MEASURED} if _says_not_measured(report) else set())
         if len(pairs) < 2:
             return
         is_whole = len(compared.finished) == len(pairs) and not any(
@@ -77,11 +94,15 @@ class Counted:
     Attributes:
         report: Its report.
         is_one_of_many: True if there are others, so that its verdict is printed as well.
+        counts: The number of comparisons that say the same, by the keys of ``lines_of``.
+        told: The keys of what was printed of earlier ones.
         is_judged: True, for the report says by itself whether it was judged.
     """
 
     report: Report
     is_one_of_many: bool
+    counts: Mapping[str, int] = field(default_factory=dict)
+    told: Collection[str] = ()
     is_judged: bool = True
     answer: None = None
 
@@ -101,16 +122,24 @@ class Counted:
         ]
         alone = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
         console.show(f"  {', '.join(parts)}; {counts.matched:,} rows matched, {alone}")
+        if _says_not_measured(report) and not brief and NOT_MEASURED not in self.told:
+            console.show(f"  {NOT_MEASURED}")
         if self.is_one_of_many and report.answer is not None and not brief:
             console.show(f"  {printable(report.answer.sentence, 400)}")
         if report.regions:
             console.show(f"  calls that do not line up, in {len(report.regions)} place(s):")
         for line in report.regions[:SHOWN_PLACES]:
             console.show(f"    {printable(line)}")
-        for line in report.problems:
-            console.warn(line)
-        for line in report.notes:
-            console.show(f"  note: {printable(line)}")
+        for key, (is_warning, text) in lines_of(report).items():
+            if key in self.told:
+                continue
+            others = self.counts.get(key, 1) - 1
+            if others:
+                text = f"{text.rstrip('.')}; the same in {others:,} other comparison{'s' * (others > 1)}"
+            if is_warning:
+                console.warn(text)
+            else:
+                console.show(f"  note: {printable(text)}")
         for path in report.files:
             console.show(f"  wrote {path}")
         for line in report.faults:
@@ -125,6 +154,31 @@ class Counted:
                 "Their rows are marked in the result; copy or record the run again to measure them.",
                 report.unreadable[1:],
             )
+
+
+def _says_not_measured(report: Report) -> bool:
+    """Return True if rows were not measured beside a verdict that counts the values of some as compared."""
+    return bool(report.counts.levels[Level.SKIP]) and report.answer is not None
+
+
+def lines_of(report: Report) -> dict[str, tuple[bool, str]]:
+    """Return the warnings (True) and notes of a report, by a key that is the same where the same is said.
+
+    Of a metric that failed on all rows, one warning says all: with their number, and what to do.
+    """
+    lines: dict[str, tuple[bool, str]] = {}
+    failed: dict[str, str] = {}
+    notes: list[str] = []
+    for note in report.notes:
+        subject = note.partition(FAILED)[0]
+        if any(text.startswith(f"{subject}{ON_ALL}") for text in report.problems):
+            failed.setdefault(subject, note.partition(SHOWN_IN)[2])
+        else:
+            notes.append(note)
+    for text in report.problems:
+        to_do = failed.get(text.partition(ON_ALL)[0])
+        lines[_NUMBER.sub("0", text)] = True, f"{text} {to_do}" if to_do else text
+    return lines | {note: (False, note) for note in notes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +207,19 @@ class Shown:
         lost = [one.pair.name for one in finished if one.report is None]
         text = f"{len(whole)} of {len(pairs)} comparisons finished"
         console.show(f"{text}, {kept} of them in an earlier run" if kept else text)
-        blank = [one.pair.name for one in whole if one.report and not one.report.counts.measured]
-        if differ or not changed:
-            console.show(f"  differ: {some(differ)}" if differ else "  none has a suspect")
+        blank = [one for one in whole if one.report and not one.report.counts.measured]
+        unsure = [one.pair.name for one in whole if one not in suspects + blank and not _agrees(one)]
+        if differ:
+            console.show(f"  differ: {some(differ)}")
+        elif unsure:
+            console.show(f"  no call is named as a cause; no decision on: {some(unsure)}")
+        elif whole and all(map(_agrees, whole)) and not changed:
+            who = "all agree" if len(whole) == len(pairs) else "those that finished agree"
+            console.show(f"  {who}, so no call is named as a cause")
         if changed:
             console.show(f"  agree, but with calls made differently: {some(changed)}")
         if blank:
-            console.show(f"  nothing was compared: {some(blank)}")
+            console.show(f"  nothing was compared: {some(one.pair.name for one in blank)}")
         if lost:
             console.show(f"  failed: {some(lost)}")
         for path in self.files:

@@ -267,7 +267,7 @@ def test_a_run_without_fault_has_nothing_to_advise(probe: Any, runs: Any, tmp_pa
 def test_the_demo_records_and_names_the_fault_on_its_first_line(probe: Any, tmp_path: Path) -> None:
     assert probe("demo", tmp_path / "demo") == 0
     assert probe.out.splitlines()[0] == (
-        "DIVERGED: Tensor.__mul__.0.forward was called with a different argument (other (input.1): 0.0625 against 0.25)"
+        "DIVERGED: Tensor.__mul__.0.forward was called with a different argument (other, input.1: 0.0625 against 0.25)"
         " and returns values that differ, at train.py, line 26, in forward"
     )
     assert " and returns values that differ (output.0: off by " in probe.out
@@ -291,7 +291,7 @@ def test_the_demo_without_torch_uses_the_runs_that_ship(
     first = probe.out.splitlines()
     first = first[first.index(next(line for line in first if line.startswith("  1. "))) :]
     assert "Tensor.__mul__.0.forward" in first[0] and "  2. " not in probe.out
-    assert "(other (input.1): 0.0625 against 0.25)" in first[1]
+    assert "(other, input.1: 0.0625 against 0.25)" in first[1]
     assert "in Module.block.attention.Attention.forward.0" in first[2]
     assert "train.py, line 30" in first[3]
     packed = ROOT / "plugins/pytorch/probe_pytorch/demo_data/runs.zip"

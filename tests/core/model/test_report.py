@@ -70,7 +70,7 @@ def test_another_argument(tmp_path: Path) -> None:
     (cause,) = found.answer.causes if found.answer else ()
     assert cause.reason.code == "argument" and cause.row == "Torch.mul.0.forward.output.0"
     assert cause.evidence["argument"] == "Torch.mul.0.forward.input.1"
-    assert "(other (input.1): 0.0625 against 0.25) and returns values that differ" in cause.reason.detail
+    assert "(other, input.1: 0.0625 against 0.25) and returns values that differ" in cause.reason.detail
 
 
 def test_a_gradient_noted_early_hides_no_forward_call(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_calls_that_may_be_mispaired_are_no_suspects(tmp_path: Path) -> None:
               for n, v in enumerate((1.0, 2.0))}  # fmt: skip
     found = report(tmp_path, target, golden)
     assert found.suspects == []
-    assert "Torch.relu.forward first" in found.notes[0] and "Use -f" in found.notes[0]
+    assert "such as Torch.relu.forward" in found.notes[0] and "Use -f" in found.notes[0]
     assert outcome(found) is Outcome.AGREE, "once calls are aligned, all that both runs made agrees"
     assert found.answer is not None and "2 more were recorded in one run only" in found.answer.sentence
 

@@ -151,8 +151,9 @@ def test_a_metric_at_fault_costs_its_cells(
     faulty(metric(body))
     assert compare("--metric", "mine") == 0, probe.err
     assert "defect of probe" not in probe.err
-    notes = [line for line in probe.out.splitlines() if NAME in line]
+    notes = [line for line in (probe.out + probe.err).splitlines() if NAME in line]
     assert len(notes) == 1 and 'The metric "mine"' in notes[0] and says in notes[0], probe.out
+    assert "failed on all " in notes[0] and "(pip uninstall probe-faulty)." in notes[0]
     pairs = list(zip(cells(tmp_path / "out", "Cosine"), cells(tmp_path / "out", "Mine")))
     assert any(cosine not in ("N/A", "unsupported") for cosine, _ in pairs)
     assert {mine for _, mine in pairs} <= {"N/A", "nan", "unsupported"}
@@ -219,7 +220,8 @@ def test_a_metric_at_fault_in_other_processes_is_noted_once(
     faulty(metric("return [3.0]"))
     monkeypatch.setenv("PYTHONPATH", sys.path[0])
     assert compare("--metric", "mine", "--executor", "processes", "--jobs", "2") == 0, probe.err
-    assert probe.out.count(NAME) == 1 and "PluginWarning" not in probe.err
+    said = (probe.out + probe.err).splitlines()
+    assert sum(NAME in line for line in said) == 1 and "PluginWarning" not in probe.err
 
 
 def test_what_cannot_be_called_ahead_saves_no_time_and_no_more(faulty: Any, compare: Any, probe: Any) -> None:
@@ -420,7 +422,7 @@ def probe_reporters():
     return [ReporterSpec("mine", "writes", Mine, ".mine")]
 """)
     assert compare("--format", "mine,csv", "-c") == 3, probe.err
-    assert probe.err.count("warning:") == 1 and f'The reporter "mine" of {NAME} failed' in probe.err
+    assert probe.err.count("warning:") == 1 and f'The format "mine" of {NAME} failed' in probe.err
     (path,) = (tmp_path / "out").iterdir()
     assert path.suffix == ".csv" and len(cells(tmp_path / "out", "Cosine")) > 3
     path.unlink()

@@ -97,7 +97,7 @@ def test_each_step_into_its_own_directory(probe: Any, steps: Pair, tmp_path: Pat
         (["-lm", "nowhere.yaml"], "nowhere.yaml cannot be read"),
         (["--match", "nope"], 'no matcher called "nope"'),
         (["--metric", "nope"], 'no metric called "nope"'),
-        (["--format", "nope"], 'no reporter called "nope"'),
+        (["--format", "nope"], 'no format called "nope"'),
     ],
 )
 @pytest.mark.parametrize("broken", [False, True], ids=["sound", "unreadable"])
@@ -191,8 +191,8 @@ def test_chosen_steps_and_ranks(probe: Any, steps: Pair, tmp_path: Path) -> None
         (["--step", "1"], "golden has no step 1.", "    step0"),
         (["--step", "7-9"], "target has no step 7, 8, 9.", "    step1"),
         (["--rank", "0,5"], "have rank 5.", "    0"),
-        (["--step", "x"], '"x" is no number', "See 'probe compare --help'."),
-        (["--rank", "3-1"], '"3-1" is no range', "See 'probe compare --help'."),
+        (["--step", "x"], '--step: "x" is no number', "Write it like 0,2-4."),
+        (["--rank", "3-1"], '--rank: "3-1" is no number or range', "Write it like 0,2-4."),
         (["--jobs", "0"], "--jobs", "See 'probe compare --help'."),
         (["--executor", "abacus"], 'There is no executor called "abacus"', "    processes"),
         (["--executor", "threads", "--scheduler", "tcp://x:1"], "The executor threads has no scheduler", "--scheduler"),

@@ -134,9 +134,7 @@ def test_conflicts_and_plugins_that_are_left_out(capsys: pytest.CaptureFixture[s
         assert cli.main(["plugins", *way], standalone_mode=False, obj=manager) == 2
         shown = show(capsys.readouterr().out)
         if isinstance(shown, str):
-            assert (
-                'conflict  The reporter "tsv" is given by one and two.\n    fix: Uninstall all but' in shown
-            )
+            assert 'conflict  The format "tsv" is given by one and two.\n    fix: Uninstall all but' in shown
             assert ", 1 name clash\n" in shown
         else:
             assert shown["failed"] == [] and shown["conflicts"][0]["origins"] == ["one", "two"]

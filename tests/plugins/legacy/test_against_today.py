@@ -10,7 +10,8 @@ import torch
 import torch.nn.functional as F
 from support.probe import Probe
 from support.runs.older_dumps import dumps, open_dump  # noqa: F401
-from support.runs.today import Net, floating_tensors, paired, record
+from support.runs.older_net import Conv
+from support.runs.today import floating_tensors, paired, record
 
 RANK = "ptdbg23_conv_all/bench/ptdbg_dump_v2.3/rank0"
 CALLS = {  # today's call: that of ptdbg_ascend, which also counts calls inside of others
@@ -40,7 +41,7 @@ def recorded(dumps: Path, tmp_path: Path) -> Path:
     def saved(name: str) -> torch.Tensor:
         return torch.from_numpy(np.load(arrays / f"{name}.npy"))
 
-    model = Net()
+    model = Conv()
     with torch.no_grad():
         for module, name in ((model.conv1, "conv2d_0"), (model.conv2, "conv2d_1"), (model.fc, "linear_0")):
             module.weight.copy_(saved(f"Functional_{name}_forward_input.1"))

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from support.probe import Probe
 from support.runs.older_dumps import dumps, open_dump  # noqa: F401
-from support.runs.today import Net, floating_tensors, paired, record
+from support.runs.older_net import Conv
+from support.runs.today import floating_tensors, paired, record
 
 LEAST = 0.95
 """Share of the floating tensors which both hold that must pair."""
@@ -96,7 +97,7 @@ def test_hooks_3_0_rc3(dumps: Path, probe: Probe, tmp_path: Path, way: tuple[str
     def saved(call: str, number: int, place: str) -> torch.Tensor:
         return torch.from_numpy(arrays[names[f"Functional_{call}_{place}"][number]])
 
-    model = Net()
+    model = Conv()
     with torch.no_grad():
         for layer, call, number in (
             (model.conv1, "conv2d", 0), (model.conv2, "conv2d", 1), (model.fc, "linear", 0)

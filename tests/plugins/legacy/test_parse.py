@@ -53,3 +53,11 @@ def test_dumps_of_hooks_and_of_today(dumps: Path, probe: Probe, runs: Any) -> No
 def test_files_that_are_none_are_refused(probe: Probe, tmp_path: Path) -> None:
     assert probe("parse", tmp_path / "none.pkl") == 2
     assert "cannot be read" in probe.err
+
+
+def test_a_directory_is_refused_with_the_files_in_it(tmp_path: Path, probe: Any) -> None:
+    (tmp_path / "step0").mkdir()
+    (tmp_path / "step0/dump.json").write_text("{}")
+    assert probe("parse", tmp_path) == 2
+    assert "is a directory, and probe parse reads one file" in probe.err
+    assert f"    {tmp_path / 'step0/dump.json'}\n" in probe.err

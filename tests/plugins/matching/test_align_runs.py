@@ -493,7 +493,7 @@ def test_a_fault_in_a_live_run_is_named_while_calls_are_shifted(
     report, _ = aligned(target, record(tmp_path / "g", GOLDEN(), task, level))
     assert inserted(report) == EXTRA
     why = {one.op: one.why for one in report.suspects}
-    told = "was called with a different argument (other (input.1): 1.75 against 1.5) and returns values that differ"
+    told = "was called with a different argument (other, input.1: 1.75 against 1.5) and returns values that differ"
     assert why["Torch.mul.3.forward"].startswith(told)
     if task != "md5":
         assert next(iter(why)) == "Torch.mul.3.forward"
@@ -560,7 +560,7 @@ def test_another_argument_is_named_whatever_its_kind(tmp_path: Path) -> None:
     report, _ = aligned(write_run(tmp_path / "t", target), write_run(tmp_path / "g", golden))
     assert suspects(report) == ["Torch.mul.0.forward"] and not report.regions
     told = (
-        "was called with a different argument (other (input.1): 2 against 1.5) and returns values that differ"
+        "was called with a different argument (other, input.1: 2 against 1.5) and returns values that differ"
     )
     assert report.suspects[0].why.startswith(told)
     assert report.answer is not None

@@ -58,6 +58,29 @@ def test_a_call_counts_once_however_often_it_is_sent(tmp_path: Path) -> None:
     assert ledger.ranks[0].unknown == 0 and ledger.is_over(600)
 
 
+def test_a_rank_that_was_announced_is_waited_for_and_named(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "online_20260101000000.json", frozenset({0, 1}))
+    ledger.greet(0, "s", [0, 1, 2])
+    judge(ledger, 0, 0, 0, "Torch.add.0", Status.PASS)
+    judge(ledger, 0, 0, 1, "Torch.rand.0", Status.SKIP)
+    ledger.complete(0, "s")
+    assert (
+        not ledger.is_over(600)
+        and ledger.absent() == [1]
+        and "rank 1 never connected" in words.verdict(ledger)
+    )
+    assert "1 more have a SKIP row" not in words.verdict(ledger) and "1 more has a SKIP row" in words.verdict(
+        ledger
+    )
+    again = Ledger(ledger.path, frozenset({0, 1}))
+    ledger.write()
+    again.load(json.loads(ledger.path.read_text()), [])
+    assert again.absent() == [1] and not again.is_over(600)
+    ledger.greet(1, "t", [0, 1, 2])
+    ledger.complete(1, "t")
+    assert ledger.is_over(600) and words.unknown(ledger) == []
+
+
 def test_the_table_is_drawn_over_itself_on_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -74,7 +97,7 @@ def test_the_table_is_drawn_over_itself_on_a_terminal(
     printed = capsys.readouterr().err
     lines = printed.split("\x1b[3A\x1b[J")
     assert len(lines) == 2 and lines[0].count("\n") == lines[1].count("\n") == 3
-    assert "rank 1    sending  fail 1" in printed and "\x1b[2J" not in printed
+    assert "rank 1    sending  error 1" in printed and "\x1b[2J" not in printed
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_run_ut_writes_it_with_the_command_of_each_call(probe: Any, tmp_path: Pa
     assert words[:4] == ["probe", "run-ut", "-i", str(dump)] and words[-1] == "--save-error-data"
     assert words[words.index("--only") + 1] == calls["name"][0] and words[words.index("--seed") + 1] == "7"
     assert probe(*words[1:], "-o", tmp_path / "again") == 0, probe.err
-    assert "1 calls checked" in probe.out
+    assert "1 call checked" in probe.out
 
 
 def test_no_page_is_written_unless_it_is_asked_for(probe: Any, tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def test_an_export_is_no_part_of_the_step(tmp_path: Path, way: str) -> None:
     assert records[0] == records[1]
 
 
-@pytest.mark.filterwarnings("error")
+@pytest.mark.filterwarnings("error", "ignore:Guards may run slower on Python 3.13.0")
 def test_a_compiled_module_warns_of_no_hooks(tmp_path: Path) -> None:
     torch._dynamo.reset()
     model = nn.Sequential(nn.Linear(2, 2))

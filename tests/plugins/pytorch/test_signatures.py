@@ -77,7 +77,7 @@ def test_the_answer_names_the_argument(tmp_path: Path, probe: Any) -> None:
         path = record(tmp_path / side, calls, "statistics")
         path.write_text(path.read_text().replace('"mindspore"', '"pytorch"'))
     assert probe("compare", tmp_path / "t", tmp_path / "g", "-o", tmp_path / "o") == 0
-    assert f"{key} was called with a different argument (eps (input.7): 0.001 against 1e-05)" in probe.out
+    assert f"{key} was called with a different argument (eps, input.7: 0.001 against 1e-05)" in probe.out
     (cause,) = read_answer(tmp_path / "o")["causes"]
     assert (cause["argument"], cause["argument_name"]) == ("input.7", "eps")
     assert cause["producers"]["input.0"] == first

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 from openpyxl import load_workbook
-from probe_reporters.summary import HEADERS, Counted, Shown, Summary, cells
+from probe_reporters.summary import HEADERS, NOT_MEASURED, Counted, Shown, Summary, cells
 from support.runs.many_ranks import FORMATS, files, pair, record, steps, summary  # noqa: F401
 
 from probe_core.errors import UserError
 from probe_core.model import Counts, Level, Mode, Side, Suspect
+from probe_core.model.answers import Answer, Coverage, Outcome
 from probe_core.model.plan import Plan
 from probe_core.model.report import Kept, Report
 from probe_core.plugins.manager import Manager
@@ -89,10 +90,36 @@ def test_the_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_without_a_suspect_and_with_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "  none has a suspect" in printed(compared(tmp_path, [finished(0), finished(1)]), capsys)
+    agree = {"answer": Answer(Outcome.AGREE, "AGREE: all", (), Coverage(1, 1))}
+    unsure = {"answer": Answer(Outcome.CANNOT_TELL, "CANNOT TELL: why", (), Coverage(1, 1))}
+    lines = printed(compared(tmp_path, [finished(0, **agree), finished(1, **agree)]), capsys)
+    assert lines[1] == "  all agree, so no call is named as a cause"
+    lines = printed(compared(tmp_path, [finished(0, **agree), failed(1)]), capsys)
+    assert lines[1] == "  those that finished agree, so no call is named as a cause"
+    lines = printed(compared(tmp_path, [finished(0, **agree), finished(1, **unsure)]), capsys)
+    assert lines[1] == "  no call is named as a cause; no decision on: rank1"
     many = [finished(rank, suspects=1) for rank in range(20 + 3)]
     (line,) = (one for one in printed(compared(tmp_path, many), capsys) if "differ" in one)
     assert line.endswith(f"rank{20 - 1} and 3 more")
+
+
+def test_what_several_comparisons_say_is_printed_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a metric that failed on all rows one warning is left, with their number and what to do."""
+    failing = {
+        "notes": ["a note", 'The metric "m" of x 1 failed: E. Err_message shows the error. Update it.'],
+        "problems": ['The metric "m" of x 1 failed on all 5 rows, so its columns hold no number: E.'],
+        "answer": Answer(Outcome.AGREE, "AGREE: all", (), Coverage(1, 1)),
+    }
+    for one in Summary().conclude(compared(tmp_path, [finished(rank, **failing) for rank in range(3)])):
+        if isinstance(one, Counted):
+            one.show()
+    said = capsys.readouterr()
+    assert said.out.count("  note: ") == 1
+    assert "  note: a note; the same in 2 other comparisons\n" in said.out
+    assert said.out.count(NOT_MEASURED) == 1
+    assert said.err == f"warning: {failing['problems'][0]} Update it; the same in 2 other comparisons\n"
 
 
 @pytest.mark.parametrize("ended", [[finished(0)], [finished(0), finished(1, interrupted=True)]])
@@ -137,6 +164,5 @@ def test_it_is_printed_last_and_every_rank_that_failed_is_in_it(
     for path in target.rglob("dump.json"):
         path.write_text("{")
     assert probe("compare", target, golden, "-o", tmp_path / "p", *FORMATS) == 2
-    assert probe.out.splitlines()[:2] == ["0 of 2 comparisons finished", "  none has a suspect"]
-    assert "failed: rank0, rank1" in probe.out
+    assert probe.out.splitlines()[:2] == ["0 of 2 comparisons finished", "  failed: rank0, rank1"]
     assert all(row["Error"] for row in summary(tmp_path / "p"))

@@ -16,6 +16,8 @@ from probe_legacy import hooks as hooks_module
 from probe_legacy import ptdbg as ptdbg_module
 from probe_legacy.calls import comparing, dumping, values
 
+from support.runs.older_net import Conv
+
 Row = list[Any]
 
 
@@ -37,22 +39,6 @@ def _fresh(module: Any, state: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator
     yield module
     state.finish()
     atexit.unregister(state.finish)
-
-
-class Conv(torch.nn.Module):
-    """The small convolutional model of the dumps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1 = torch.nn.Conv2d(1, 4, 3, padding=1)
-        self.bn = torch.nn.BatchNorm2d(4)
-        self.conv2 = torch.nn.Conv2d(4, 6, 3, stride=2)
-        self.fc = torch.nn.Linear(6, 5)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = F.relu(self.bn(self.conv1(x)))
-        x = torch.relu(self.conv2(F.max_pool2d(x, 2)))
-        return F.log_softmax(self.fc(x.flatten(1)), dim=-1)
 
 
 class Branch(torch.nn.Module):

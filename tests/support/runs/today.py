@@ -7,27 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 
 from probe_core.model import Kind, Slot
 from support.probe import Probe
 from support.runs.recording import Recording
-
-
-class Net(torch.nn.Module):
-    """The small convolutional model of the dumps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv1 = torch.nn.Conv2d(1, 4, 3, padding=1)
-        self.bn = torch.nn.BatchNorm2d(4)
-        self.conv2 = torch.nn.Conv2d(4, 6, 3, stride=2)
-        self.fc = torch.nn.Linear(6, 5)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        x = F.relu(self.bn(self.conv1(x)))
-        x = torch.relu(self.conv2(F.max_pool2d(x, 2)))
-        return F.log_softmax(self.fc(x.flatten(1)), dim=-1)
 
 
 def record(directory: Path, model: torch.nn.Module, step: Callable[[], torch.Tensor]) -> Path:

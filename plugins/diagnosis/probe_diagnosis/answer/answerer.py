@@ -31,16 +31,26 @@ class Concluded:
     Attributes:
         answer: The verdict.
         file: The file that it was written to; None if the plan asks for none.
+        compared: The comparisons that it is about.
         is_judged: True, for a verdict that cannot be given is one as well.
     """
 
     answer: Answer
     file: Path | None
+    compared: Compared
     is_judged: bool = True
 
     def show(self, *, brief: bool = False) -> None:
         """Print the verdict, and unless ``brief`` is set its causes, its coverage and what to do next."""
-        show(self.answer, self.file, brief=brief)
+        show(self.answer, self.file, self._table, brief=brief, names_ranks=_has_ranks(self.compared))
+
+    def _table(self, cause: Finding) -> str:
+        """Return the file that the row of a cause is counted in, below the output; empty for none."""
+        finished = self.compared.finished
+        place = cause.step, cause.rank
+        own = [one for one in finished if (one.pair.part, one.pair.rank) == place or len(finished) == 1]
+        files = own[0].report.files if own and own[0].report is not None else []
+        return "/".join(filter(None, (own[0].pair.part, files[0].name))) if files else ""
 
 
 class Verdict:
@@ -68,9 +78,9 @@ class Verdict:
         try:
             file = write_answer(plan, whole, steps) if plan.answer else None
         except UserError:
-            yield Concluded(whole, None)
+            yield Concluded(whole, None, compared)
             raise
-        yield Concluded(whole, file)
+        yield Concluded(whole, file, compared)
 
 
 def whole_answer(compared: Compared) -> Answer | None:
@@ -80,7 +90,13 @@ def whole_answer(compared: Compared) -> Answer | None:
     if not answers:
         return None
     causes = list(_causes(compared)) if len(compared.pairing.pairs) > 1 else []
-    return over_all(answers, causes, len(compared.pairing.pairs) - len(answers))
+    failed = len(compared.pairing.pairs) - len(answers)
+    return over_all(answers, causes, failed, ranks_are_several=_has_ranks(compared))
+
+
+def _has_ranks(compared: Compared) -> bool:
+    """Return True if several ranks are compared, so that each one that is meant must be named."""
+    return len({pair.rank for pair in compared.pairing.pairs}) > 1
 
 
 def _causes(compared: Compared) -> Iterator[Finding]:

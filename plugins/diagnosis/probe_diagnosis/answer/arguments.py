@@ -8,7 +8,7 @@ from probe_core.model import Kind, Side, Slot, Value
 from probe_core.model.dtypes import kind, same
 from probe_core.model.run import Run
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.facts import is_module
+from probe_diagnosis.difference.facts import is_module, shown_scalar
 
 
 class Argument(NamedTuple):
@@ -79,7 +79,7 @@ def differing(runs: Runs, op: str, golden_op: str) -> list[Argument]:
 def said(arguments: list[Argument]) -> str:
     """Return differing arguments as text."""
     return "; ".join(
-        f"{one.name} ({one.place}): {one.text}" if one.name else f"{one.place}: {one.text}"
+        f"{one.name}, {one.place}: {one.text}" if one.name else f"{one.place}: {one.text}"
         for one in arguments
     )
 
@@ -107,4 +107,4 @@ def _text(value: Value | None) -> str:
         return "None"
     if value.kind is Kind.TENSOR:
         return f"a tensor of {value.dtype}"
-    return f"{value.statistics.max!r:.40}"
+    return shown_scalar(value)

@@ -10,7 +10,15 @@ from typing import Any
 from probe_core.model import How, Kind, Op, Row, Side, Slot
 from probe_core.model.dtypes import kind
 from probe_diagnosis.collectives.calls import Call, Peer, apis
-from probe_diagnosis.difference.facts import DIFFERS, PARAMETER, SAME, UNJUDGED, Apart, OpFacts
+from probe_diagnosis.difference.facts import (
+    DIFFERS,
+    PARAMETER,
+    SAME,
+    UNJUDGED,
+    Apart,
+    OpFacts,
+    shown_scalar,
+)
 from probe_diagnosis.difference.search import divides
 from probe_diagnosis.difference.walking import OPTIMIZER
 from probe_diagnosis.frames import own_frame
@@ -127,7 +135,7 @@ def _with_arguments_of_one(rows: Sequence[Row], values: Sequence[Apart]) -> list
         elif slot.value.kind is Kind.NULL:
             nulls[target is None].add(_last(slot))
         else:
-            lone[target is None][n] = f"{slot.value.statistics.max!r:.40}"
+            lone[target is None][n] = shown_scalar(slot.value)
     for side, places in enumerate(tensors):
         for n in places:
             given = rows[n].pair.golden if side else rows[n].pair.target

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from probe_core.cli import console
@@ -10,6 +10,9 @@ from probe_core.errors import printable
 from probe_core.model.answers import Answer, Finding, Outcome
 from probe_diagnosis.answer import ladder
 from probe_diagnosis.answer.ladder_file import LADDER_FILE
+
+HEADED = (".xlsx", ".csv", ".html")
+"""Suffixes of tables whose header is counted as row 1."""
 
 SHOWN = 5
 """Largest number of causes, notes and reasons for values that were not compared that are printed."""
@@ -25,14 +28,29 @@ COLOURS = {
 }
 
 
-def show(answer: Answer, file: Path | None, *, brief: bool) -> None:
-    """Print an answer: the verdict, and unless ``brief`` is set causes, coverage and what to do next."""
+def show(
+    answer: Answer,
+    file: Path | None,
+    table: Callable[[Finding], str] = lambda cause: "",
+    *,
+    brief: bool,
+    names_ranks: bool = False,
+) -> None:
+    """Print an answer: the verdict, and unless ``brief`` is set causes, coverage and what to do next.
+
+    Args:
+        answer: The answer.
+        file: The file that it was written to; None for none.
+        table: A function that returns the name of the file that the row of a cause is in; it may be empty.
+        brief: True to print the verdict and the file alone.
+        names_ranks: True if there are several ranks, so that the rank of each cause is named.
+    """
     outcome, colon, rest = answer.sentence.partition(":")
     styled = console.style(outcome, fg=COLOURS[answer.outcome], bold=True)
     console.show(f"{styled}{colon}{printable(rest, LONGEST)}")
     if not brief:
         for number, cause in enumerate(answer.causes[:SHOWN], 1):
-            _show_cause(number, cause)
+            _show_cause(number, cause, table(cause), names_rank=names_ranks or bool(cause.rank))
         _show_more(answer.causes)
         if any(" against " in cause.reason.detail for cause in answer.causes[:SHOWN]):
             console.show("  (A against B: A in the target, B in the golden)")
@@ -56,12 +74,13 @@ def _show_more(items: Sequence[object]) -> None:
         console.show(f"  and {len(items) - SHOWN} more")
 
 
-def _show_cause(number: int, cause: Finding) -> None:
+def _show_cause(number: int, cause: Finding, table: str, *, names_rank: bool) -> None:
     """Print a cause: the call, the reason, the module and the line of code, and how much it explains."""
-    line = f"  (row {cause.line})" if cause.line else ""
+    counted = ", counting the header" if table.endswith(HEADED) else ""
+    line = f"  (row {cause.line}{table and f' of {table}{counted}'})" if cause.line else ""
     if cause.reason.code == ladder.KIND:
         line = f"  (a phase of the step, in {LADDER_FILE})"
-    place = f"rank {cause.rank}, " if cause.rank else ""
+    place = f"rank {cause.rank}, " if names_rank else ""
     console.show(f"  {number}. {place}{console.style(printable(cause.op), bold=True)}{line}")
     console.show(f"        {printable(cause.reason.detail, LONGEST)}")
     if cause.modules:
@@ -69,12 +88,13 @@ def _show_cause(number: int, cause: Finding) -> None:
     if cause.where:
         console.show(f"        {printable(cause.where, 200)}")
     if cause.same:
-        calls = "1 other call" if len(cause.same) == 1 else f"{len(cause.same):,} other calls"
-        console.show(f"        the same in {calls}, {printable(cause.same[0], 200)} first")
+        _show_calls("the same argument differs in", "other call", len(cause.same), cause.same[0])
     if cause.consequence_count:
-        calls = (
-            "1 later call differs"
-            if cause.consequence_count == 1
-            else (f"{cause.consequence_count:,} later calls differ")
-        )
-        console.show(f"        {calls}, {printable(cause.consequences[0], 200)} first")
+        _show_calls("values differ in", "later call", cause.consequence_count, cause.consequences[0])
+
+
+def _show_calls(beginning: str, what: str, count: int, first: str) -> None:
+    """Print a number of calls, and the first of them."""
+    name = printable(first, 200)
+    calls = f"1 {what}: {name}" if count == 1 else f"{count:,} {what}s; the first of them is {name}"
+    console.show(f"        {beginning} {calls}")

@@ -49,13 +49,17 @@ class Found:
         runs: Both runs.
         step: The directory of the step; empty if there is only one.
         interrupted: True if rows are missing.
+        several: True if the runs have several ranks, so that sentences name this one.
     """
 
-    def __init__(self, facts: RankFacts, runs: Runs, *, step: str = "", interrupted: bool) -> None:
+    def __init__(
+        self, facts: RankFacts, runs: Runs, *, step: str = "", interrupted: bool, several: bool = False
+    ) -> None:
         self._facts = facts
         self._runs = runs
         self._step = step
         self._interrupted = interrupted
+        self._several = several
 
     def answer(self, baseline: Mapping[str, Any] | None = None) -> tuple[Answer, list[Finding]]:
         """Return the verdict, and the causes that it rests on.
@@ -137,6 +141,7 @@ class Found:
             unfinished=[*runs.unfinished(), *ladders.missing()],
             measured=baseline,
             advice=[SECOND] if is_grown and doubt and not baseline else [],
+            several=self._several,
         )
         parts = self._parts(nodes, answer, ladders)
         if parts is not None:

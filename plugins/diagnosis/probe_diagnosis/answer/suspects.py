@@ -118,7 +118,9 @@ class Suspects:
         if baseline is not None:
             raise_limits(self.facts, baseline)
         runs = Runs(opened.plan, opened.target, opened.golden)
-        found = Found(self.facts, runs, step=pair.part, interrupted=report.interrupted)
+        found = Found(
+            self.facts, runs, step=pair.part, interrupted=report.interrupted, several=bool(pair.label)
+        )
         answer, causes = found.answer(baseline.plain() if baseline is not None else None)
         causes = [self._with_line(cause, opened.target) for cause in causes]
         answer = replace(answer, causes=tuple(causes))

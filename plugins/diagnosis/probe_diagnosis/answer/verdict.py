@@ -48,6 +48,7 @@ def answer_of(
     unfinished: Sequence[str] = (),
     measured: Mapping[str, Any] | None = None,
     advice: Sequence[str] = (),
+    several: bool = False,
 ) -> Answer:
     """Return the verdict on one rank.
 
@@ -61,18 +62,19 @@ def answer_of(
         unfinished: Sentences on runs whose record is incomplete.
         measured: The counts of the baseline; None or empty without one.
         advice: What else to do next.
+        several: True if the runs have several ranks, so that the sentence names this one.
     """
     missing = (*unfinished, *((INTERRUPTED,) if interrupted else ()), *tally.sentences())
     coverage = tally.coverage()
     outcome = _outcome(causes, tally, doubt=doubt, interrupted=interrupted)
     if outcome is Outcome.DIVERGED:
-        text = f"{_first(causes[0])}{_share(tally)}"
+        text = f"{_first(causes[0], several=several)}{_share(tally)}"
     elif outcome is Outcome.AGREE:
-        text = _agreement(tally, differently, notes, measured)
+        text = _agreement(tally, differently, notes, measured, several=several)
     elif outcome is Outcome.NOT_COMPARABLE:
         text = _not_comparable(tally)
     else:
-        text = _undecided(causes, tally, doubt=doubt, interrupted=interrupted)
+        text = _undecided(causes, tally, doubt=doubt, interrupted=interrupted, several=several)
     if measured:
         notes = (*notes, baseline.sentence(measured))
     return Answer(
@@ -98,12 +100,12 @@ def _outcome(causes: Sequence[Finding], tally: Tally, *, doubt: str, interrupted
     return Outcome.AGREE
 
 
-def _first(cause: Finding) -> str:
+def _first(cause: Finding, *, several: bool) -> str:
     """Return the sentence on the first cause in brief, without its end; the cause itself holds the rest."""
     line = _LINE.match(cause.where)
     place = cause.where if line is None else f"{PureWindowsPath(line[1]).name}, {line[2]}"
     where = f", at {place}" if place else ""
-    rank = f"on rank {cause.rank}, " if cause.rank else ""
+    rank = f"on rank {cause.rank}, " if several or cause.rank else ""
     step = f"in {cause.step}, " if cause.step else ""
     told, phases, _ = cause.reason.detail.partition(str(cause.evidence.get("phases", "")) or "\n")
     subject = PHASES if cause.reason.code == ladder.KIND else f"{cause.op} "
@@ -132,6 +134,8 @@ def _agreement(
     differently: Sequence[Finding],
     notes: Sequence[str],
     measured: Mapping[str, Any] | None = None,
+    *,
+    several: bool,
 ) -> str:
     every = f"{tally.compared:,} values that both runs recorded"
     parts = [f"within rounding in all {every}"]
@@ -139,7 +143,7 @@ def _agreement(
     if gone:
         parts = [
             f"within rounding in the {every}, but for differences without an effect on what follows, "
-            f"in {gone[0].partition(' ')[0]} first"
+            f"the first of them in {gone[0].partition(' ')[0]}"
         ]
     elif measured and measured["raised"]:
         parts = [f"within rounding, or within what the baseline explains, in all {every}"]
@@ -151,15 +155,22 @@ def _agreement(
     alone = tally.lacking[TARGET_ONLY] + tally.lacking[GOLDEN_ONLY]
     if alone:
         first = next((tally.first[code] for code in (TARGET_ONLY, GOLDEN_ONLY) if code in tally.first), "")
-        named = f", {first} first" if first else ""
-        were = "was" if alone == 1 else "were"
-        text = f"{alone:,} more {were} recorded in one run only{named}"
-        parts.append(f"{text}, by calls whose results agree" if any(tally.stood_for) else text)
+        by = ", by calls whose results agree" if any(tally.stood_for) else ""
+        text = "1 more was" if alone == 1 else f"{alone:,} more were"
+        parts.append(f"{text} recorded in one run only{by}{_named(alone, first)}")
     if differently:
         count = len(differently)
         calls = "1 call was" if count == 1 else f"{count} calls were"
-        parts.append(f"{calls} made differently, {differently[0].op} first")
+        rank = f" on rank {differently[0].rank}" if several else ""
+        parts.append(f"{calls} made differently{_named(count, f'{differently[0].op}{rank}')}")
     return "; ".join(parts)
+
+
+def _named(count: int, first: str) -> str:
+    """Return an addition to a clause on ``count`` items that names the first of them, if it is known."""
+    if not first:
+        return ""
+    return f": {first}" if count == 1 else f", the first of them {first}"
 
 
 def _not_comparable(tally: Tally) -> str:
@@ -170,15 +181,17 @@ def _not_comparable(tally: Tally) -> str:
     return f"only {counted} could be compared{_most(tally)}"
 
 
-def _undecided(causes: Sequence[Finding], tally: Tally, *, doubt: str, interrupted: bool) -> str:
+def _undecided(
+    causes: Sequence[Finding], tally: Tally, *, doubt: str, interrupted: bool, several: bool
+) -> str:
     if interrupted:
         return "the comparison was interrupted, and nothing that was compared until then differs"
     if causes and doubt:
-        return f"{_first(causes[0])}; {doubt}"
+        return f"{_first(causes[0], several=several)}; {doubt}"
     if tally.failing_at:
         return (
-            f"{len(tally.failing_at):,} rows fail by the rule of the table, "
-            f"{next(iter(tally.failing_at))} first, although no value differs by more than rounding explains"
+            f"{_errors(tally)} by the rule of the table, although no value differs by more than rounding "
+            "explains"
         )
     if tally.unexcused:
         return f"nothing that was compared differs, but {tally.unexcused:,} values were not{_most(tally)}"
@@ -187,6 +200,12 @@ def _undecided(causes: Sequence[Finding], tally: Tally, *, doubt: str, interrupt
         f"nothing that was compared differs, but only {tally.least_share:.0%} of the {whose}'s "
         f"floating-point tensors were{_most(tally)}"
     )
+
+
+def _errors(tally: Tally) -> str:
+    """Return a clause with the number of rows that are errors though they agree, and the first of them."""
+    first, count = next(iter(tally.failing_at)), len(tally.failing_at)
+    return f"{first} is an error" if count == 1 else f"{count:,} rows are errors, the first of them {first},"
 
 
 def _most(tally: Tally) -> str:
@@ -211,13 +230,16 @@ def _next(outcome: Outcome, tally: Tally) -> tuple[str, ...]:
     return tuple(steps)
 
 
-def over_all(answers: Mapping[str, Answer], causes: Sequence[Finding], failed: int) -> Answer:
+def over_all(
+    answers: Mapping[str, Answer], causes: Sequence[Finding], failed: int, *, ranks_are_several: bool = False
+) -> Answer:
     """Return the verdict on all ranks.
 
     Args:
         answers: The verdict on each rank that was compared, by the names of step and rank.
         causes: The causes over all ranks, in the order of cause and effect.
         failed: Number of ranks that could not be compared.
+        ranks_are_several: True if they are of several ranks, not only of several steps.
     """
     counts: dict[str, int] = {}
     ranks = list(answers.values())
@@ -237,10 +259,11 @@ def over_all(answers: Mapping[str, Answer], causes: Sequence[Finding], failed: i
     if not several:
         text = ranks[0].sentence.partition(": ")[2]
     elif outcome is Outcome.DIVERGED and causes:
-        text = _first(causes[0])
+        text = _first(causes[0], several=ranks_are_several)
     elif outcome is Outcome.AGREE:
         told = [note for answer in ranks for note in answer.notes]
-        text = _agreement(Tally(compared=coverage.compared, lacking=Counter(counts)), causes, told, measured)
+        tally = Tally(compared=coverage.compared, lacking=Counter(counts))
+        text = _agreement(tally, causes, told, measured, several=ranks_are_several)
     else:
         first = next((name for name, answer in answers.items() if answer.outcome is outcome), None)
         if first is None:

@@ -24,6 +24,9 @@ PARAMETER = "parameter"
 POLICY = "first_difference"
 """Name of the policy that decides if two values differ."""
 
+TRUTH = "<class 'bool'>"
+"""Recorded dtype of a truth value."""
+
 _MODULE = re.compile(r"\.(?:forward|backward)\.\d+$|\.parameters_grad\b")
 
 
@@ -196,6 +199,12 @@ def apart(row: Row, line: str = "") -> Apart:
 def is_module(key: str) -> bool:
     """Return True for a call of a module of any framework, and for the gradients of its parameters."""
     return _MODULE.search(key) is not None
+
+
+def shown_scalar(value: Value) -> str:
+    """Return the value of a scalar, a text in quotes; dumps hold a truth value as its text."""
+    text = value.statistics.max
+    return str(text) if value.dtype == TRUTH and text in ("True", "False") else f"{text!r:.40}"
 
 
 def _one_null(slot: Slot, target: Value, golden: Value, line: str) -> Apart:

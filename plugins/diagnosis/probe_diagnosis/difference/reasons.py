@@ -229,7 +229,7 @@ class Because:
         if not self.argument_name:
             return shown
         place = _IN_OP.sub("", self.argument.row)
-        return f"{self.argument_name} ({place}){shown.removeprefix(place)}"
+        return f"{self.argument_name}, {place}{shown.removeprefix(place)}"
 
     def _agreement(self) -> str:
         """Return a clause that says how well the inputs agree, no more than was compared."""

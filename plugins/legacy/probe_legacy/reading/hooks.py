@@ -7,7 +7,6 @@ of the latest forward call of its name that has none yet, and whose output has t
 from __future__ import annotations
 
 import ast
-import math
 import re
 from collections import defaultdict
 from collections.abc import Sequence
@@ -21,9 +20,9 @@ from probe_core.errors import UnreadableTensor
 from probe_core.model import Kind, Mode, Statistics, Value
 from probe_core.model.dtypes import folded, kind
 from probe_legacy.reading.lines import DamagedRow
-from probe_legacy.reading.names import STACK, CallName, RowName, hooks_name
+from probe_legacy.reading.names import STACK, CallName, RowName, RowNames, unnumbered_name, without_number
 from probe_legacy.reading.run import Call, LegacyRun
-from probe_legacy.reading.values import dtype_of, frame_of, shape_of, text_of_name
+from probe_legacy.reading.values import described, frame_of, text_of_name
 
 SAMPLED = 10
 """Number of values that a sampled row holds, before the maximum, the minimum and the mean."""
@@ -36,6 +35,7 @@ class HooksRun(LegacyRun):
     """A run that torch_npu.hooks recorded."""
 
     def __init__(self, path: Path) -> None:
+        self._row_names = RowNames(unnumbered_name)
         self._calls: list[Call] = []
         self._counts: dict[str, int] = defaultdict(int)
         self._waiting: dict[str, list[Call]] = defaultdict(list)
@@ -45,7 +45,7 @@ class HooksRun(LegacyRun):
     def parse_row(self, row: Any, begin: int) -> tuple[RowName, Value | tuple[str, ...]]:
         """Return the name of a row and its value, or the frames of a row of a call stack."""
         text = text_of_name(row)
-        name = hooks_name(text)
+        name = self._row_names.parts(without_number(text))
         if name is None:
             raise DamagedRow("has a name that torch_npu.hooks does not write")
         if name[1] == STACK:
@@ -57,11 +57,14 @@ class HooksRun(LegacyRun):
         return name, self._tensor(row, f"{text}@{begin}")
 
     def _tensor(self, row: list[Any], data_name: str) -> Value:
-        dtype, (shape, extent) = dtype_of(row[2]), shape_of(row[3])
-        given, size = row[1], math.prod(shape)
+        dtype, extent, shape, size = described(row[2], row[3])
+        given = row[1]
         if type(given) is not list or not _NUMBERS.issuperset(map(type, given)):
             raise DamagedRow("has no list of numbers")
-        if _is_sampled(given, size):
+        if len(given) == SAMPLED + 3 < size:  # the common row
+            self._is_sampled = True
+            statistics = Statistics(given[-3], given[-2], given[-1])
+        elif _is_sampled(given, size):
             self._is_sampled = True
             statistics = _sampled(given, size)
         elif len(given) == size:
@@ -134,7 +137,7 @@ def _shapes(call: Call, side: str) -> list[tuple[int, ...] | None]:
 
 def _continues(call: Call, name: CallName, place: str) -> bool:
     """Return True if a row may be the next of a call: of the same name, and behind its rows so far."""
-    if call.name != name:
+    if call.name is not name and call.name != name:
         return False
     if not call.offsets:
         return True  # rows of its call stack so far

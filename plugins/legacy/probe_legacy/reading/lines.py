@@ -80,11 +80,13 @@ def read_lines(path: Path, keep: Callable[[Any, int], None]) -> str:
         check_regular(path)
         size = path.stat().st_size
         with path.open("rb") as file:
-            for number, (begin, data) in enumerate(_lines(file), 1):
-                if not data or data.isspace():
+            for number, (begin, value) in enumerate(_values(file), 1):
+                if value is BLANK:
                     continue
                 try:
-                    keep(value_of(data), begin)
+                    if type(value) is DamagedRow:
+                        raise value
+                    keep(value, begin)
                     rows += 1
                 except DamagedRow as error:
                     damaged.append((number, str(error)))
@@ -104,19 +106,59 @@ MOST_DAMAGED = 100
 """Number of damaged lines at which a file is given up if it holds fewer rows than that."""
 
 
-def _lines(file: Any) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines with their offsets; a line of more than ``LONGEST`` bytes is cut there."""
+BLANK = object()
+"""Stand-in for the value of a blank line."""
+
+
+def _values(file: Any) -> Iterator[tuple[int, Any]]:
+    """Yield the offset of each line with its value, ``BLANK`` or ``DamagedRow``.
+
+    Lines of plain ASCII are parsed where they stand in the text of many lines, for speed.
+    """
+    for begin, data in _parts(file):
+        text = data.decode() if data.isascii() else ""
+        at = 0
+        while at < len(data):
+            if text:
+                stop = text.find("\n", at)
+                try:
+                    value, end = _scan(text, at)
+                except (ValueError, StopIteration, RecursionError):
+                    end = -1
+                if end == stop:
+                    yield begin + at, value
+                    at = stop + 1
+                    continue
+            else:
+                stop = data.find(b"\n", at)
+            line = data[at:stop]
+            if not line or line.isspace():
+                yield begin + at, BLANK
+            else:
+                try:
+                    yield begin + at, value_of(line)
+                except DamagedRow as error:
+                    yield begin + at, error
+            at = stop + 1
+
+
+def _parts(file: Any) -> Iterator[tuple[int, bytes]]:
+    """Yield stretches of whole lines with their offsets; a line of more than ``LONGEST`` bytes is cut there.
+
+    Each ends with a line feed, which is added to the last line of the file if it has none.
+    """
     begin, rest = 0, b""
     while data := file.read(max(CHUNK, len(rest))):
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            yield begin, line
-            begin += len(line) + 1
+        rest += data
+        end = rest.rfind(b"\n") + 1
+        if end:
+            yield begin, rest[:end]
+            begin, rest = begin + end, rest[end:]
         if len(rest) > LONGEST:
-            yield begin, rest
+            yield begin, rest + b"\n"
             begin, rest = begin + len(rest), b""
     if rest:
-        yield begin, rest
+        yield begin, rest + b"\n"
 
 
 def value_of(data: bytes) -> Any:

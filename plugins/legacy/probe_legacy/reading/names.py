@@ -8,7 +8,7 @@ call, so calls and places are taken apart once.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib import resources
 from typing import NamedTuple
@@ -20,7 +20,10 @@ STACK = "stack_info"
 _ROW = re.compile(r"(.+)[._](input|output|stack_info)((?:\.\d{1,9}){0,50})", re.DOTALL)
 _CALL = re.compile(r"(.+)([._])(\d{1,9})\2(forward|backward)$", re.DOTALL)
 _CALL_OF_HOOKS = re.compile(r"(.+)_(forward|backward)$", re.DOTALL)
-_RUNNING = re.compile(r"\d{1,12}_(?=.)", re.DOTALL)
+LONGEST_NUMBER = 12
+"""Limit on the digits of a running number."""
+MOST_PLACES = 4096
+"""Limit on the places of values that are kept in memory for each phase."""
 
 
 class CallName(NamedTuple):
@@ -67,17 +70,61 @@ def hooks_name(name: str) -> RowName | None:
 
     The tool calls the gradients of inputs ``input``; they are results of the backward call: its output.
     """
+    return unnumbered_name(without_number(name))
+
+
+def without_number(name: str) -> str:
+    """Return the name of a row of torch_npu.hooks without the running number before it."""
+    number, _, rest = name.partition("_")
+    is_number = number.isdecimal() and number.isascii() and len(number) <= LONGEST_NUMBER
+    return rest if rest and is_number else name
+
+
+def unnumbered_name(name: str) -> RowName | None:
+    """Return the parts of a name that ``without_number`` returned; None if it has another form."""
     parts = _ROW.fullmatch(name)
     if parts is None:
         return None
     text, side, path = parts.groups()
-    running = _RUNNING.match(text)
-    call = _hooks_call(text[running.end() :] if running else text)
+    call = _hooks_call(text)
     if call is None:
         return None
     if call.phase == "backward":
         side = {"input": "output", "output": "input"}.get(side, side)
     return call, _place(side, path)
+
+
+class RowNames:
+    """Names of the rows of one file; a row of the same call as the one before it is quick to take apart.
+
+    Args:
+        take_apart: The function that takes a name apart.
+    """
+
+    def __init__(self, take_apart: Callable[[str], RowName | None]) -> None:
+        self._take_apart = take_apart
+        self._call: CallName | None = None
+        self._prefix = ""
+        self._size = 0
+        self._known: dict[str, dict[str, str]] = {}
+        self._places: dict[str, str] = {}
+
+    def parts(self, name: str) -> RowName | None:
+        """Return the parts of a name; None if it has another form."""
+        if self._call is not None and name.startswith(self._prefix):
+            place = self._places.get(name[self._size :])
+            if place is not None:
+                return self._call, place
+        found = self._take_apart(name)
+        match = _ROW.fullmatch(name)
+        if found is not None and match is not None:
+            self._call, place = found
+            self._size = match.end(1) + 1
+            self._prefix = name[: self._size]
+            self._places = self._known.setdefault(self._call.phase, {})
+            if len(self._places) < MOST_PLACES:
+                self._places[name[self._size :]] = place
+        return found
 
 
 @lru_cache(maxsize=1024)

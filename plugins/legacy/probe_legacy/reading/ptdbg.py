@@ -12,7 +12,7 @@ from probe_recording import load_npy, tensors_in
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Mode, Value
 from probe_legacy.reading.lines import DamagedRow
-from probe_legacy.reading.names import STACK, CallName, RowName, ptdbg_name
+from probe_legacy.reading.names import STACK, CallName, RowName, RowNames, ptdbg_name
 from probe_legacy.reading.run import Call, LegacyRun
 from probe_legacy.reading.values import (
     frames_of,
@@ -27,6 +27,7 @@ class PtdbgRun(LegacyRun):
     """A run that ptdbg_ascend recorded."""
 
     def __init__(self, path: Path) -> None:
+        self._row_names = RowNames(ptdbg_name)
         self._calls: dict[CallName, Call] = {}
         self._numbers: dict[tuple[str, int], int] = {}
         self._modules: dict[str, int] = {}
@@ -37,7 +38,7 @@ class PtdbgRun(LegacyRun):
     def parse_row(self, row: Any, begin: int) -> tuple[RowName, Value | tuple[str, ...]]:
         """Return the name of a row and its value, or the frames of a row of a call stack."""
         text = text_of_name(row)
-        name = ptdbg_name(text)
+        name = self._row_names.parts(text)
         if name is None:
             raise DamagedRow("has a name that ptdbg_ascend does not write")
         if name[1] == STACK:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 import threading
 from abc import abstractmethod
 from array import array
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
+
+from probe_recording import collection_paused
 
 from probe_core.errors import UserError
 from probe_core.model import Mode, Record, Slot, Value
@@ -198,15 +198,3 @@ class LegacyRun(Run):
 
 def _is_output(place: str) -> bool:
     return place.startswith("output")
-
-
-@contextmanager
-def collection_paused() -> Iterator[None]:
-    """Pause Python's garbage collector, which would search all parsed rows again and again in vain."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

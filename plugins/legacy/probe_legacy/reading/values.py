@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from probe_recording import leaf_of
 
@@ -50,33 +51,38 @@ def scalar_of(dtype: Any, given: Any) -> Value | None:
     return leaf_of({"type": match[1], "value": value}, "")
 
 
-def dtype_of(text: Any) -> str:
-    """Return the dtype of a tensor."""
-    if type(text) is not str or not _is_dtype(text):
+class Described(NamedTuple):
+    """The dtype and shape of a row, checked: also the text of the shape, and the number of elements."""
+
+    dtype: str
+    extent: str
+    shape: tuple[int, ...]
+    size: int
+
+
+def described(dtype: Any, sizes: Any) -> Described:
+    """Return the dtype and the shape of a tensor.
+
+    Raises:
+        DamagedRow: No tensor can have them.
+    """
+    if type(dtype) is not str:
         raise DamagedRow("has no dtype")
-    return text
-
-
-@lru_cache(maxsize=256)
-def _is_dtype(text: str) -> bool:
-    return _DTYPE.match(text) is not None
-
-
-def shape_of(sizes: Any) -> tuple[tuple[int, ...], str]:
-    """Return the shape of a tensor, and its text."""
     if type(sizes) is not list or len(sizes) > MOST_DIMENSIONS:
         raise DamagedRow("has no list of sizes")
     try:
-        return _shape(tuple(sizes))
-    except (TypeError, ValueError):
+        return _described(dtype, tuple(sizes))
+    except TypeError:
         raise DamagedRow("has a shape that no tensor can have") from None
 
 
 @lru_cache(maxsize=4096)
-def _shape(sizes: tuple[Any, ...]) -> tuple[tuple[int, ...], str]:
+def _described(dtype: str, sizes: tuple[Any, ...]) -> Described:
+    if _DTYPE.match(dtype) is None:
+        raise DamagedRow("has no dtype")
     if any(type(size) is not int or not 0 <= size < 1 << 60 for size in sizes):
-        raise ValueError(sizes)
-    return sizes, str(list(sizes))
+        raise DamagedRow("has a shape that no tensor can have")
+    return Described(dtype, str(list(sizes)), sizes, math.prod(sizes))
 
 
 def statistics_of(given: Any) -> Statistics:
@@ -100,8 +106,8 @@ def _statistic(item: Any) -> int | float | bool | None:
 
 def tensor_of(dtype: Any, sizes: Any, statistics: Statistics, data_name: str, checksum: str | None) -> Value:
     """Return the value of a tensor."""
-    shape, extent = shape_of(sizes)
-    return Value(Kind.TENSOR, dtype_of(dtype), extent, shape, statistics, checksum, None, data_name)
+    dtype, extent, shape, _ = described(dtype, sizes)
+    return Value(Kind.TENSOR, dtype, extent, shape, statistics, checksum, None, data_name)
 
 
 def frame_of(frame: Any) -> str:

@@ -83,14 +83,14 @@ def api_precision_compare(
             worst.append((level, api, in_language(text, "en")))
     console.show(f"{len(found.apis):,} APIs judged by {len(found.rows):,} outputs")
     words = (
-        ("error", "fail", "red"),
-        ("warning", "to check", "yellow"),
+        ("error", "error", "red"),
+        ("warning", "warning", "yellow"),
         ("pass", "pass", "green"),
-        ("SKIP", "skipped", None),
+        ("SKIP", "SKIP", None),
     )
     if found.beyond:
-        only = f"{len(found.beyond):,} of them by no rule of the tables: the error is beyond rounding"
-        words = (("error", f"fail ({only})", "red"), *words[1:])
+        only = f"{len(found.beyond):,} by no rule of the tables, but off by more than rounding explains"
+        words = (("error", f"error ({only})", "red"), *words[1:])
     parts = [
         console.style(f"{counts[key]:,} {word}", fg=colour if counts[key] else None)
         for key, word, colour in words

@@ -24,7 +24,8 @@ SHOWN = 5
 SHOWN_REASONS = 5
 _JUDGED = (Status.ERROR, Status.WARNING, Status.PASS)
 _COLOURS = {Status.ERROR: "red", Status.WARNING: "yellow", Status.PASS: "green", Status.SKIP: None}
-_WORDS = {Status.ERROR: "fail", Status.WARNING: "to check", Status.PASS: "pass", Status.SKIP: "skipped"}
+_WORDS = {Status.ERROR: "error", Status.WARNING: "warning", Status.PASS: "pass", Status.SKIP: "SKIP"}
+"""Words of the statuses, as the table spells them."""
 _SHOWN_NUMBERS = (("cosine", "cosine"), ("max_abs_error", "max abs error"), ("thousandth", "within 1/1000"),
                   ("max_relative_error", "max rel error"), ("error_rate", "unequal"),
                   ("ulp_max", "max ulp"))  # fmt: skip
@@ -32,7 +33,8 @@ _SHOWN_NUMBERS = (("cosine", "cosine"), ("max_abs_error", "max abs error"), ("th
 
 def checked(found: Checked) -> None:
     """Print the summary of a pre-check."""
-    text = f"{found.total:,} calls checked, of {len(found.apis):,} APIs"
+    calls, apis = "call" if found.total == 1 else "calls", "API" if len(found.apis) == 1 else "APIs"
+    text = f"{found.total:,} {calls} checked, of {len(found.apis):,} {apis}"
     show(f"{text}, {found.earlier:,} of them in an earlier run" if found.earlier else text)
     parts = [
         style(f"{found.counts[status]:,} {word}", fg=_COLOURS[status] if found.counts[status] else None)
@@ -42,7 +44,8 @@ def checked(found: Checked) -> None:
     if not is_judged(found):
         warn(f"Nothing was checked: {_all_skipped(found)}, so the result says nothing about any API.")
     if found.passing_standard:
-        show(f"  {found.passing_standard:,} of those that fail pass by their standard, which heeds the dtype")
+        count = found.passing_standard
+        show(f"  {count:,} of the errors pass by their standard, which takes the dtype into account")
     by_api: dict[str, list[Result]] = {}
     for result in sorted(found.failed, key=badness, reverse=True):
         by_api.setdefault(api_name(result.name), []).append(result)
@@ -63,6 +66,9 @@ def checked(found: Checked) -> None:
         show(f"  data of calls that did not pass: {found.error_directory}")
     show(f"  wrote {found.files.result}")
     show(f"  wrote {found.files.details}")
+    if found.is_explainable:
+        show("  the calls were run again here; to judge the results that the run recorded:")
+        show(f"    probe explain {shlex.quote(str(found.plan.dump))}")
     if found.lost:
         more = f" and {len(found.lost) - 1} more" if len(found.lost) > 1 else ""
         warn(f"{printable(found.lost[0].name)}{more} took the process with it; the message says how.")
@@ -75,7 +81,7 @@ def _failed(results: list[Result], calls: int, plan: CheckPlan) -> None:
     name = worst.name if worst else result.name
     errors = sum(Status.ERROR in one.statuses for one in results)
     parts = [
-        f"{count} {word}" for count, word in ((errors, "fail"), (len(results) - errors, "to check")) if count
+        f"{count} {word}" for count, word in ((errors, "error"), (len(results) - errors, "warning")) if count
     ]
     parts.append(f"of {calls} {'call' if calls == 1 else 'calls'}")
     show(f"    {style(printable(name), bold=True)}  ({', '.join(parts)})")

@@ -107,6 +107,8 @@ def _read_operands(frame: FrameType) -> tuple[_Operand, _Operand]:
         if item.opcode in dis.hasjrel or item.opcode in dis.hasjabs:
             return None, None
         pushed += dis.stack_effect(item.opcode, item.arg if item.opcode >= dis.HAVE_ARGUMENT else None)
+        if pushed > 1:
+            return None, None  # one instruction that loads both operands, or what they are made of
         if pushed == 1:
             return (instructions[place - 1] if place else None), (item if place == at - 1 else None)
     return None, None

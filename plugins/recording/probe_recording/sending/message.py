@@ -44,7 +44,8 @@ class FrameKind(IntEnum):
     Verdicts are numbers of calls by status, each by API: ``{"error": {"Functional.softmax": 1}}``.
 
     ============== ======================================================================================
-    HELLO          version, session (32 hex digits), rank, framework, versions (an object of texts)
+    HELLO          version, session (32 hex digits), rank, framework, versions (an object of texts), ranks
+                   (those of the training that send; left out or empty if that is not known)
     WELCOME        version, most_body, window_bytes, window_calls
     REFUSED        text; neither end goes on with this connection
     CALL           seq, step, rank, name, fields; only its body is not empty
@@ -268,6 +269,20 @@ def number_in(head: Mapping[str, Any], key: str) -> int:
     value = head.get(key)
     if type(value) is not int or not 0 <= value <= LARGEST_NUMBER:
         raise FrameError(f'"{key}" is not a whole number from 0 on: {value!r:.40}')
+    return value
+
+
+def numbers_in(head: Mapping[str, Any], key: str) -> list[int]:
+    """Return a field that must be a list of whole numbers from 0 on; an empty list if it is left out.
+
+    Raises:
+        FrameError: It is not.
+    """
+    value = head.get(key, [])
+    if not isinstance(value, list) or any(
+        type(one) is not int or not 0 <= one <= LARGEST_NUMBER for one in value
+    ):
+        raise FrameError(f'"{key}" is not a list of whole numbers from 0 on: {value!r:.40}')
     return value
 
 

@@ -20,6 +20,8 @@ from probe_recording.sending.message import Buffer, FrameKind, call_head, encode
 
 FULL = "no room"
 """Reason of a dropped call: the memory for calls that wait to be sent or judged was used up."""
+REFUSED = "refused"
+"""Reason: the receiver does not want the calls of this training."""
 TOO_LARGE = "too large"
 """Reason: the call alone exceeds the memory for waiting calls, or the largest body of the receiver."""
 DAMAGED = "damaged"
@@ -104,6 +106,7 @@ class Outbox:
     Attributes:
         most_memory: Bytes that may be reserved at a time.
         most_body: The largest body that the receiver accepts, in bytes.
+        refused: True while the receiver does not want this training; no further call is taken.
         on_change: A function that wakes the transport; it must return at once.
         counts: Numbers of calls so far.
     """
@@ -111,6 +114,7 @@ class Outbox:
     def __init__(self, most_memory: int, waits: bool = False, most_wait: float = 60.0) -> None:
         self.most_memory = most_memory
         self.on_change: Callable[[], None] = _nothing
+        self.refused = False
         self.counts = Counts()
         self._waits, self._most_wait = waits, most_wait
         self._patience = most_wait
@@ -140,6 +144,8 @@ class Outbox:
             None, or the reason for which there is no room.
         """
         with self._changed:
+            if self.refused:
+                return REFUSED
             if size + OVERHEAD > self.most_memory or size > self.most_body:
                 return TOO_LARGE
             if self._reserved + size > self.most_memory and not self._wait_for(size):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -37,6 +37,7 @@ class Sender:
         rank: The rank of this process.
         framework: The name of the framework.
         versions: Versions of probe and the framework.
+        ranks: The ranks of the training that send; empty if that is not known.
 
     Attributes:
         outbox: The queue of calls.
@@ -47,7 +48,12 @@ class Sender:
     """
 
     def __init__(
-        self, destination: Destination, rank: int, framework: str, versions: Mapping[str, str]
+        self,
+        destination: Destination,
+        rank: int,
+        framework: str,
+        versions: Mapping[str, str],
+        ranks: Sequence[int] = (),
     ) -> None:
         if destination.tls is not None and destination.shared is None:
             sender_context(destination.tls)  # wrong files are an error before the training begins
@@ -64,6 +70,7 @@ class Sender:
             "rank": rank,
             "framework": framework,
             "versions": dict(versions),
+            "ranks": list(ranks),
         }
         kind = TcpSender if destination.shared is None else SharedSender
         self._transport: Transport = kind(destination, self.outbox, hello)
@@ -75,11 +82,20 @@ class Sender:
         self._transport.start()
 
     @classmethod
-    def of(cls, config: Config, label: str, framework: str, versions: Mapping[str, str]) -> Sender:
-        """Return the sender of the process whose directories are called ``label``, such as ``rank0``."""
+    def of(cls, config: Config, label: str, size: int, framework: str, versions: Mapping[str, str]) -> Sender:
+        """Return the sender of the process whose directories are called ``label``, such as ``rank0``.
+
+        Args:
+            config: The settings of the recording.
+            label: The label.
+            size: The number of processes of the training.
+            framework: The name of the framework.
+            versions: Versions of the framework and its parts.
+        """
         assert config.online is not None
         rank = int("".join(filter(str.isdecimal, label)) or 0)
-        return cls(config.online, rank, framework, {"probe": version("probe-core"), **versions})
+        ranks = [one for one in range(size) if not config.ranks or one in config.ranks]
+        return cls(config.online, rank, framework, {"probe": version("probe-core"), **versions}, ranks)
 
     def begin_step(self, step: int) -> None:
         """Note a new step, in which the training may wait again."""

@@ -99,6 +99,7 @@ class Transport(ABC):
                 return
             except Refused as error:
                 self.refused = str(error)
+                self._outbox.refused = True
                 self._failed(f"refuses this training: {error}")
             except (OSError, FrameError, EOFError) as error:
                 self._failed(f"{self.trouble}: {sentence_of(error)}")
@@ -137,6 +138,7 @@ class Transport(ABC):
     def _welcome(self) -> None:
         self._attempts = 0
         self.problem = self.refused = None
+        self._outbox.refused = False
         if self._told:
             self._told = False
             messages.note(f"probe: calls are sent to {self._destination} again.")
@@ -146,8 +148,11 @@ class Transport(ABC):
         self.problem = printable(sentence)
         if not self._told and not self._abandoned and not self._stopping.is_set():
             self._told = True
+            waits = (
+                f"calls wait in memory (at most {self._outbox.most_memory >> 20:,} MiB) until it answers, "
+            )
+            further = "further calls" if self.refused else f"{waits}further ones"
             messages.note(
-                f"probe: {self._destination} {sentence.rstrip('.')}. The training goes on; calls wait in "
-                f"memory (at most {self._outbox.most_memory >> 20:,} MiB) until it answers, further ones are "
+                f"probe: {self._destination} {sentence.rstrip('.')}. The training goes on; {further} are "
                 "dropped and counted."
             )

@@ -33,7 +33,7 @@ def test_agreement_names_a_call_of_one_run_only(tmp_path: Path) -> None:
     found = answered(tmp_path, chain(5) | {ADD: call(X, out=X)}, chain(5))
     assert found.answer is not None
     assert found.answer.sentence.endswith(
-        "; 2 more were recorded in one run only, Torch.add.0.forward.input.0 first"
+        "; 2 more were recorded in one run only, the first of them Torch.add.0.forward.input.0"
     )
 
 
@@ -155,7 +155,7 @@ def test_a_row_that_fails_though_rounding_explains_it_is_no_agreement(tmp_path: 
     assert found.counts.levels[Level.ERROR] == 1
     assert verdict(found) == "CANNOT TELL"
     assert found.answer is not None
-    assert "1 rows fail by the rule of the table, Torch.add.0.forward.output.0 first, although no value " in (
+    assert "Torch.add.0.forward.output.0 is an error by the rule of the table, although no value " in (
         found.answer.sentence
     )
     assert not found.suspects

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -34,8 +35,8 @@ def test_all_that_an_answer_holds(capsys: pytest.CaptureFixture[str]) -> None:
         "        returns values that differ",
         "        in Module.in.M.forward.0",
         "        a.py, line 3",
-        "        the same in 1 other call, Torch.a.1.forward first",
-        "        1,200 later calls differ, Torch.b.0.forward first",
+        "        the same argument differs in 1 other call: Torch.a.1.forward",
+        "        values differ in 1,200 later calls; the first of them is Torch.b.0.forward",
         "  note: odd",
         "  compared: 1,000 of 2,000 recorded values",
         "    not compared: 3 values lost",
@@ -61,14 +62,38 @@ def test_the_order_of_two_values_is_explained_once(capsys: pytest.CaptureFixture
     assert out.count("\n  (A against B: A in the target, B in the golden)\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("table", "row"),
+    [
+        ("a.xlsx", "(row 7 of a.xlsx, counting the header)"),
+        ("a.jsonl", "(row 7 of a.jsonl)"),
+        ("", "(row 7)"),
+    ],
+)
+def test_a_row_is_named_with_its_file(capsys: pytest.CaptureFixture[str], table: str, row: str) -> None:
+    show(
+        Answer(Outcome.DIVERGED, "DIVERGED: a", (CAUSE,), Coverage(1, 1)), None, lambda _: table, brief=False
+    )
+    assert f"Torch.a.0.forward  {row}\n" in capsys.readouterr().out
+
+
+def test_rank_0_is_named_among_several_ranks(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = Answer(Outcome.DIVERGED, "DIVERGED: a", (replace(CAUSE, rank=0),), Coverage(1, 1))
+    show(answer, None, brief=False, names_ranks=True)
+    assert "\n  1. rank 0, Torch.a.0.forward" in capsys.readouterr().out
+    assert "rank" not in printed(capsys, answer)
+
+
 def test_one_and_several_are_told_apart(capsys: pytest.CaptureFixture[str]) -> None:
     cause = Finding(
         "Torch.a.0.forward", "", Reason("introduced", "differs"), consequences=("Torch.b.0.forward",),
         consequence_count=1, same=("Torch.a.1.forward", "Torch.a.2.forward"),
     )  # fmt: skip
     out = printed(capsys, Answer(Outcome.DIVERGED, "DIVERGED: a", (cause,), Coverage(1, 1)))
-    assert "        1 later call differs, Torch.b.0.forward first\n" in out
-    assert "        the same in 2 other calls, Torch.a.1.forward first\n" in out
+    assert "        values differ in 1 later call: Torch.b.0.forward\n" in out
+    assert (
+        "        the same argument differs in 2 other calls; the first of them is Torch.a.1.forward\n" in out
+    )
 
 
 def test_a_brief_answer_is_its_verdict_and_its_file(capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,11 +54,11 @@ def test_exceptions_are_excused_by_name(code: str) -> None:
 
 def test_an_agreement_says_what_one_run_lacks_and_what_was_made_differently() -> None:
     text = sentence([], [OTHER], tally(compared=90, **lacking(target_only=7, golden_only=3)))
-    assert text.endswith("; 10 more were recorded in one run only, Torch.target_only.0.forward first; 1 call was made differently, "
-                         "Torch.b.0.forward first")  # fmt: skip
+    assert text.endswith("; 10 more were recorded in one run only, the first of them Torch.target_only.0.forward; 1 call was "
+                         "made differently: Torch.b.0.forward")  # fmt: skip
     text = sentence([], [OTHER, CAUSE], tally())
     assert text.endswith(
-        "values that both runs recorded; 2 calls were made differently, Torch.b.0.forward first"
+        "values that both runs recorded; 2 calls were made differently, the first of them Torch.b.0.forward"
     )
     assert answer_of([], [OTHER], tally()).causes == (OTHER,)
 
@@ -110,7 +110,7 @@ def test_much_that_one_run_lacks(golden: int | None) -> None:
 def test_rows_that_fail_by_the_rule_of_the_table() -> None:
     text = sentence([], [], tally(failing_at=dict.fromkeys(["Torch.x.0.forward.output.0", "b", "c"], 0.0)))
     assert text.startswith(
-        "CANNOT TELL: 3 rows fail by the rule of the table, Torch.x.0.forward.output.0 first"
+        "CANNOT TELL: 3 rows are errors, the first of them Torch.x.0.forward.output.0, by the rule of the table, although "
     )
 
 
@@ -234,7 +234,7 @@ def test_a_rank_that_failed_hides_no_difference(tmp_path: Path, probe: Probe) ->
     target = step(tmp_path / "t", BAD, GOOD)
     (target / "rank1" / "dump.json").write_text("{")
     assert probe("compare", target, golden, "-o", tmp_path / "o", "-j", "1") == 2
-    assert probe.out.startswith("DIVERGED: Torch.f1.0.forward returns values that differ")
+    assert probe.out.startswith("DIVERGED: on rank 0, Torch.f1.0.forward returns values that differ")
 
 
 def test_the_first_step_with_causes_is_named(tmp_path: Path, probe: Probe) -> None:

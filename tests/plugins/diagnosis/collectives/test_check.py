@@ -314,7 +314,7 @@ def test_a_run_without_tensors_is_refused(case: str, runs: Any, probe: Any, tmp_
 def test_what_is_no_run_is_refused(copy: Path, probe: Any, tmp_path: Path) -> None:
     assert "it does not exist" in refused(probe, "--check-collectives", tmp_path / "nowhere")
     assert "Results to merge are needed" in refused(probe, "-o", tmp_path)
-    assert "go together" in refused(probe, "-i", tmp_path, "--check-collectives", copy)
+    assert "without --config, a YAML file" in refused(probe, "-i", tmp_path, "--check-collectives", copy)
     (copy / "rank1" / "dump.json").write_text("{")
     assert "is not valid JSON" in refused(probe, "--check-collectives", copy)
     (copy / "rank1" / "dump.json").unlink()

@@ -14,7 +14,6 @@ import pytest
 import yaml
 from support import DATA
 from support.runs.older_calls import (
-    Conv,
     branch,
     conv,
     hooks,  # noqa: F401
@@ -25,6 +24,7 @@ from support.runs.older_calls import (
     step_of_conv,
 )
 from support.runs.older_dumps import dumps  # noqa: F401
+from support.runs.older_net import Conv
 
 KNOWN: dict[str, dict[str, Any]] = yaml.safe_load((DATA / "differences-legacy-calls.yaml").read_text("utf-8"))
 CLOSE = {"rtol": 1e-5, "atol": 1e-6}

@@ -60,7 +60,7 @@ def test_frames_name_the_lines_of_the_program(ptdbg: Any, dumps: Path, tmp_path:
     step(model)
     ptdbg.set_dump_switch("OFF")
     forward, backward = rows_of(tmp_path / RANK / "d.pkl")
-    assert forward[1][0][0].endswith("older_calls.py") and forward[1][0][2] == "forward"
+    assert forward[1][0][0].endswith("older_net.py") and forward[1][0][2] == "forward"
     assert forward[1][0][3] == "x = torch.relu(self.conv2(F.max_pool2d(x, 2)))"
     assert all(len(frame) == 4 and frame[1].isdigit() for frame in forward[1])
     assert any("backward()" in frame[3] for frame in backward[1])

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.runs.older_calls import Conv, conv, ptdbg, rows_of, step_of  # noqa: F401
+from support.runs.older_calls import conv, ptdbg, rows_of, step_of  # noqa: F401
 from support.runs.older_dumps import dumps, open_dump  # noqa: F401
+from support.runs.older_net import Conv
 
 from probe_core.errors import UserError
 

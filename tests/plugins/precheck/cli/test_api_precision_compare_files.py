@@ -248,7 +248,7 @@ def test_command(command: Callable[..., int], probe: Any, tmp_path: Path) -> Non
     found = read_back(tmp_path / "out")
     assert list(found.details) == [output(method) for method in GOOD]
     assert {one[0] for one in found.results.values()} == {"error"}
-    assert "5 APIs judged by 5 outputs" in probe.out and "5 fail" in probe.out
+    assert "5 APIs judged by 5 outputs" in probe.out and "5 error" in probe.out
     assert f"{output('ulp', 1)} is not in gpu.csv; it gets no row." in probe.err
     assert "2 more rows are not in gpu.csv" in probe.err and "mul.9" not in probe.err + probe.out
     assert command("--fail-on", "error") == 1 and command("--lang", "en") == 0
@@ -258,7 +258,7 @@ def test_command(command: Callable[..., int], probe: Any, tmp_path: Path) -> Non
 def test_command_and_the_release(command: Callable[..., int], probe: Any, tmp_path: Path) -> None:
     """A warning of the guide is none in 8.3 (P6)."""
     pair(tmp_path, [row(output("benchmark"), **{**RATIOS, "rmse": 0.75})])
-    assert command() == 0 and command("--fail-on", "error") == 0 and "1 to check" in probe.out
+    assert command() == 0 and command("--fail-on", "error") == 0 and "1 warning" in probe.out
     assert command("--fail-on", "warning") == 1 and command("--standard", "seed", "--fail-on", "warning") == 1
     assert read_back(tmp_path / "out").results["Torch.exp.0"][0] == "warning"
     assert command("--standard", "8.3", "--fail-on", "warning") == 0

@@ -268,7 +268,7 @@ def test_every_spelling(line: str, probe: Any, tmp_path: Path, standin: Path) ->
     settings = config(tmp_path / "config.json", error_data_path=str(tmp_path / "data"))
     places = {"DUMP": dump, "DIRECTORY": dump.parent, "OUT": tmp_path / "out", "CONFIG": settings}
     assert probe(*(places.get(word, word) for word in line.split())) == 0, probe.err
-    assert probe.err == "" and "  0 fail, 0 to check, 2 pass, 0 skipped\n" in probe.out
+    assert probe.err == "" and "  0 error, 0 warning, 2 pass, 0 SKIP\n" in probe.out
     assert list(written(tmp_path / "out").rows) == ["Functional.good.0", "Tensor.good.0"]
 
 

@@ -149,7 +149,7 @@ def test_the_worst_stand_first_and_can_be_run_again_as_printed(
     assert probe("run_ut", "-api_info", dump, "-o", tmp_path / "out", "-d", "cpu") == 0
     lines = probe.out.splitlines()
     assert lines[0].startswith("3 ")
-    assert lines[1] == "  1 fail, 1 to check, 1 pass, 0 skipped"
+    assert lines[1] == "  1 error, 1 warning, 1 pass, 0 SKIP"
     assert probe.out.index("Functional.far.0.forward.output.0") < probe.out.index("Functional.near.0.forward")
     again = next(line for line in lines if "--only Functional.far.0" in line)
     words = shlex.split(again)
@@ -185,7 +185,7 @@ def test_nothing_but_the_summary_in_a_pipe(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1
     assert "\x1b" not in done.stdout and "\r" not in done.stdout
     head, counts, why, reason, *files = done.stdout.splitlines()
-    assert head.startswith("1 ") and counts == "  0 fail, 0 to check, 0 pass, 1 skipped"
+    assert head.startswith("1 ") and counts == "  0 error, 0 warning, 0 pass, 1 SKIP"
     assert why == "  skipped because:" and "Torch.nosuch is not there" in reason
     found = written(tmp_path / "out")
     assert files == [f"  wrote {found.result}", f"  wrote {found.details}"]

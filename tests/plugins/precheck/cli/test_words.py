@@ -51,12 +51,22 @@ def shown(text: str) -> list[str]:
     return re.findall(r"^    (\S+\.output\.\d+)", text, re.MULTILINE)
 
 
+@pytest.mark.parametrize("is_explainable", [False, True])
+def test_the_end_points_to_explain_where_the_recorded_results_can_be_judged(
+    is_explainable: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = ResultFiles(Path(f"accuracy_checking_result_{STAMP}.csv"), DETAILS, "zh", 14)
+    plan = CheckPlan(Path("a run/dump.json"), Path("out"), STAMP)
+    precheck_words.checked(Checked(plan, files, is_explainable=is_explainable))
+    assert ("\n    probe explain 'a run/dump.json'\n" in capsys.readouterr().out) is is_explainable
+
+
 def test_counts_take_forward_and_backward_together(capsys: pytest.CaptureFixture[str]) -> None:
     both = {(PASS, PASS): "p", (PASS, ERROR): "e", (WARNING, PASS): "w", (SKIP, PASS): "q", (SKIP, SKIP): "s",
             (PASS, None): "r", (ERROR, SKIP): "f"}  # fmt: skip
     results = [Result(f"Torch.{name}.0", *statuses) for statuses, name in both.items()]
     said = summary(capsys, *results)
-    assert "  2 fail, 1 to check, 3 pass, 1 skipped\n" in said
+    assert "  2 error, 1 warning, 3 pass, 1 SKIP\n" in said
     assert said.startswith("7 ")
 
 
@@ -97,7 +107,7 @@ def test_what_fails_by_the_rule_alone_is_told_apart(capsys: pytest.CaptureFixtur
         for name, (status, standard, own) in numbers.items()
     ]
     said = summary(capsys, *results)
-    assert "  2 fail, " in said and "  1 of those that fail pass by their standard" in said
+    assert "  2 error, " in said and "  1 of the errors pass by their standard" in said
     assert shown(said) == ["Torch.both.0.forward.output.0", "Torch.rule.0.forward.output.0"]
     assert "standard" not in summary(capsys, results[1])
 

@@ -232,6 +232,22 @@ def of_the_class() -> Any:
     return [X.value * X, X * X.value]
 
 
+KEPT: list[Any] = []
+
+
+def keep(side: Any, *, last: bool = False) -> Any:
+    KEPT[:] = [side]
+    return X
+
+
+def of_an_attribute(holder: Any) -> list[Any]:
+    """From Python 3.13 on, one instruction loads both variables."""
+    x = X.method()
+    y = keep(-1, last=True)
+    _ = x * keep(y + holder.value)
+    return KEPT
+
+
 SIDES: dict[str, tuple[Callable[[], Any], Any]] = {
     "constants": (lambda: [2 * X, X * 2, -2.5 + X, X + -2.5], ["right", "left"] * 2),
     "a constant and a call": (lambda: [2 * X.method(), X.method() * 2], ["right", "left"]),
@@ -240,6 +256,7 @@ SIDES: dict[str, tuple[Callable[[], Any], Any]] = {
     "locals": (lambda: local(3), ["left"] * 6),  # to ask a frame for them would keep them alive
     "closures": (lambda: of_a_closure(3), ["right", "left"]),
     "attributes": (of_the_class, ["right", "left"]),
+    "an attribute of an argument": (lambda: of_an_attribute(Operand), ["left"]),
 }
 
 

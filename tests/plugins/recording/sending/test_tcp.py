@@ -162,6 +162,10 @@ def test_a_receiver_that_refuses_ends_the_wait(make: Make, tmp_path: Path, capfd
         sender = make(end)
         put(sender)
         begin = time.monotonic()
+        while not sender.outbox.refused and time.monotonic() - begin < 30:
+            time.sleep(0.01)
+        assert sender.outbox.reserve(1) == "refused"  # nothing more is copied
+        begin = time.monotonic()
         finish(sender, tmp_path)
     assert time.monotonic() - begin < 5
     assert "refuses this training: rank 7 is not in rank_list [0]" in capfd.readouterr().err

@@ -1,0 +1,83 @@
+"""Base class of views of a run, which matchers see in its place; tables show the original run."""
+
+from __future__ import annotations
+
+import sys
+from abc import abstractmethod
+from array import array
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from probe_core.model import Record, Slot, Value
+from probe_core.model.run import Construct, Run, signature
+
+ALONE = "~"
+"""The beginning of the path of a value without a partner."""
+
+
+class View(Run):
+    """A view of a run under common names, with the same records and slot numbers as the run.
+
+    A subclass calls ``_name`` with all names, then ``_sign``, before the view is used.
+
+    Args:
+        run: The run to view.
+        side: ``target`` or ``golden``, which marks values without a partner.
+    """
+
+    def __init__(self, run: Run, side: str) -> None:
+        self._run, self._side = run, side
+        self.path, self.header, self.mode, self.is_debug = run.path, run.header, run.mode, run.is_debug
+        self.starts = run.starts
+
+    @abstractmethod
+    def record(self, index: int) -> Record:
+        """Return the record at ``index`` under common names."""
+
+    def _name(self, names: Iterable[str]) -> None:
+        """Take the common names of all records, in the order of the run."""
+        self._names = [sys.intern(name) for name in names]
+        self._index = {name: index for index, name in enumerate(self._names)}
+
+    def _sign(self) -> None:
+        """Compute the signatures, once records can be translated."""
+        self.signatures = array("q", map(signature, self.records()))
+
+    def _placed(self, key: str, slot: Slot, path: str | None, value: Value | None = None) -> Slot:
+        """Return a slot at its common path; None for one without a partner.
+
+        Args:
+            key: The common name of its record.
+            slot: The slot of the run.
+            path: The common path.
+            value: The value to show matchers; None for that of the run.
+        """
+        place = f"{ALONE}{self._side}.{slot.path}" if path is None else path
+        name = f"{key}.{slot.side.value}.{place}" if place else f"{key}.{slot.side.value}"
+        return Slot(name, slot.side, place, slot.value if value is None else value)
+
+    @property
+    def shown(self) -> Run:
+        """The original run, whose names and values a person sees."""
+        return self._run.shown
+
+    def names(self) -> Sequence[str]:
+        """Return the common names of the records, in the order of the run."""
+        return self._names
+
+    def find(self, key: str) -> int | None:
+        """Return the index of the record with the common name ``key``."""
+        return self._index.get(key)
+
+    def tensor(self, value: Value) -> np.ndarray[Any, Any]:
+        """Return the array of a tensor value of the run."""
+        return self._run.tensor(value)
+
+    @cached_property
+    def construct(self) -> Construct:
+        """The module that each call was made in, under common names."""
+        names = dict(zip(self._run.names(), self._names))
+        return self._run.construct.renamed(lambda name: names.get(name, name))
