@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import re
 import shlex
@@ -10,9 +11,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+from probe_online import settings
+from probe_online.hooks import OPTIONS
+from probe_recording import place
+from probe_recording.place import FIELDS
 from support import ROOT
 from support.programs.preloaded import PreloadedPopen
 
@@ -33,14 +38,19 @@ debugger.stop()
 debugger.step()
 """
 LIMIT = 120
+AGREE = "probe: no call of 3 judged is in error"
+BY_OPTIONS = ["In a network", "With a shared directory"]
+
+
+def blocks(heading: str, language: str) -> list[str]:
+    """Return the blocks of a language in a section of the page."""
+    section = PAGE.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    return re.findall(rf"```{language}\n(.*?)```", section, re.DOTALL)
 
 
 def commands(heading: str) -> list[str]:
     """Return the commands in a section of the page."""
-    section = PAGE.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
-    return [
-        line for block in re.findall(r"```bash\n(.*?)```", section, re.DOTALL) for line in block.splitlines()
-    ]
+    return [line for block in blocks(heading, "bash") for line in block.splitlines()]
 
 
 def free_port() -> int:
@@ -49,86 +59,128 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def start(line: str, here: Path, **changes: str) -> Any:
+def start(line: str, here: Path, changes: dict[str, str]) -> Any:
+    """Start a command of the page, with what differs on this machine replaced."""
     for old, new in changes.items():
         line = line.replace(old, new)
     line = re.sub(r"^probe ", f"{shlex.quote(sys.executable)} -m probe_core.cli ", line)
+    line = re.sub(r"^python ", f"{shlex.quote(sys.executable)} ", line)
     return PreloadedPopen(
         shlex.split(line), cwd=here, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
 
 
-def both(receiver: str, training: str, here: Path, changes: dict[str, str]) -> str:
-    """Run both ends; return the receiver's first line."""
-    (here / "train.py").write_text(TRAINING)
-    found = start(receiver, here, **{"-d 0 1": "-d cpu", **changes})
-    sender = start(training, here, **changes)
+class Ran(NamedTuple):
+    """What both ends said."""
+
+    first: str
+    problems: str
+    said: str
+    status: str
+
+
+def both(
+    receiver: tuple[str, Path], training: tuple[str, Path], changes: dict[str, str], asked: str = ""
+) -> Ran:
+    """Run both ends, each a command and its directory; ask the receiver for its status in between."""
+    found = start(*receiver, changes)
+    status = ""
     try:
-        said = sender.communicate(timeout=LIMIT)[1]
+        if asked:
+            for _ in range(100):
+                one = start(asked, receiver[1], changes)
+                status = one.communicate(timeout=LIMIT)[0]
+                if one.returncode == 0:
+                    break
+                time.sleep(0.1)
+        sender = start(*training, changes)
+        try:
+            said = sender.communicate(timeout=LIMIT)[1]
+        finally:
+            sender.kill()
         assert sender.returncode == 0, said
         printed, problems = found.communicate(timeout=LIMIT)
         assert found.returncode == 0, (printed, problems, said)
     finally:
         found.kill()
-        sender.kill()
-    return str(printed.splitlines()[0])
+    return Ran(printed.splitlines()[0], problems, said, status)
 
 
-@pytest.mark.parametrize("heading", ["In a network", "With a shared directory"])
+@pytest.mark.parametrize("heading", BY_OPTIONS)
 def test_both_ends_by_options(heading: str, tmp_path: Path) -> None:
     shared = tmp_path / "calls"
     shared.mkdir()
+    (tmp_path / "train.py").write_text(TRAINING)
     receiver, training = commands(heading)[:2]
-    first = both(receiver, training, tmp_path, {"6006": str(free_port()), "/shared/calls": str(shared)})
-    assert first == "probe: no call of 3 judged is in error"
+    (asked,) = commands("Status")
+    changes = {"6006": str(free_port()), "/shared/calls": str(shared), "-d 0 1": "-d cpu"}
+    ran = both((receiver, tmp_path), (training, tmp_path), changes, asked if "network" in heading else "")
+    assert ran.first == AGREE
+    if ran.status:
+        assert json.loads(ran.status)["state"] == "running"
     assert list((tmp_path / "checked").glob("api_precision_compare_result_*_rank0.csv"))
 
 
-@pytest.mark.parametrize("is_shared", [False, True])
-def test_both_ends_by_the_configurations_of_the_guide(is_shared: bool, tmp_path: Path) -> None:
-    (line,) = [line for line in commands("In a network") if "-config" in line]
-    shared = tmp_path / "calls"
+@pytest.mark.parametrize("heading", BY_OPTIONS)
+def test_both_ends_by_the_configurations_of_the_guide(heading: str, tmp_path: Path) -> None:
+    line, script = commands("In a network")[2:]
+    shared, port = tmp_path / "calls", str(free_port())
     shared.mkdir()
-    place = {
-        "nfs_path": str(shared) if is_shared else "",
-        "host": "127.0.0.1",
-        "port": free_port(),
-        "tls_path": "",
-    }
-    receiver = {
-        "white_list": [],
-        "black_list": [],
-        "error_data_path": "./",
-        "is_online": True,
-        "rank_list": [0],
-    }
-    sender = {
-        "scope": [],
-        "list": [],
-        "data_mode": ["all"],
-        "online_run_ut": True,
-        "online_run_ut_recompute": False,
-    }
-    checking, training = tmp_path / "gpu", tmp_path / "npu"
-    for here, config in (
-        (checking, {"task": "run_ut", "run_ut": {**receiver, **place}}),
-        (training, {"task": "tensor", "level": "L1", "dump_path": str(training / "dump"), "rank": [], "step": [],
-                    "tensor": {**sender, **place}}),
-    ):  # fmt: skip
+    homes = tmp_path / "gpu", tmp_path / "npu"
+    changes = {"59208": port, "/shared/calls": str(shared), "/home/data_dump": str(homes[1] / "dump")}
+    for here, text in zip(homes, blocks(heading, "json"), strict=True):
         here.mkdir()
-        (here / "config.json").write_text(json.dumps(config))
-    (training / "train.py").write_text(WITH_DEBUGGER.format(TRAINING))
-    found = start(f"{line} -d cpu", checking)
-    time.sleep(0.5)
-    trained = start("probe", training, probe=f"{shlex.quote(sys.executable)} train.py")
-    try:
-        said = trained.communicate(timeout=LIMIT)[1]
-        assert trained.returncode == 0, said
-        printed, problems = found.communicate(timeout=LIMIT)
-        assert found.returncode == 0, (printed, problems, said)
-    finally:
-        found.kill()
-        trained.kill()
-    assert printed.splitlines()[0] == "probe: no call of 3 judged is in error"
-    assert ("PLAIN TEXT" in problems) is not is_shared
-    assert list(checking.glob("api_precision_compare_details_*_rank0.csv"))
+        for old, new in changes.items():
+            text = text.replace(old, new)
+        (here / "config.json").write_text(text)
+    (homes[1] / "train.py").write_text(WITH_DEBUGGER.format(TRAINING))
+    ran = both((f"{line} -d cpu", homes[0]), (script, homes[1]), {})
+    assert ran.first == AGREE
+    assert ("PLAIN TEXT" in ran.problems) == (heading == "In a network")
+    assert list(homes[0].glob("api_precision_compare_details_*_rank0.csv"))
+
+
+def test_both_ends_by_tls(tmp_path: Path) -> None:
+    *made, receiver, training = commands("TLS")
+    for line in made:
+        subprocess.run(shlex.split(line), cwd=tmp_path, check=True, capture_output=True, timeout=LIMIT)
+    (tmp_path / "train.py").write_text(TRAINING)
+    changes = {"192.0.2.7:6006": f"127.0.0.1:{free_port()}", "-o checked": "-o checked -d cpu"}
+    ran = both((receiver, tmp_path), (training, tmp_path), changes)
+    assert ran.first == AGREE
+    assert "PLAIN TEXT" not in ran.problems + ran.said
+
+
+def test_the_picture_is_that_of_its_script() -> None:
+    spec = importlib.util.spec_from_file_location("picture", ROOT / "docs" / "make_online_picture.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (ROOT / "docs/images/online.svg").read_text("utf-8") == module.picture()
+
+
+def test_the_options_and_defaults_are_those_of_both_ends() -> None:
+    receiver, training = blocks_of_tables("Options")
+    assert {row[0].split()[0].strip("`") for row in receiver} == {
+        flag for option in OPTIONS for flag in option.flags
+    }
+    fields = {name for row in training for name in re.findall(r"`(\w+)`", row[1])}
+    assert fields == FIELDS - {"online_run_ut"}
+    shown = {row[1].strip("`"): row[2] for row in training}
+    assert [shown[f"online_{name}"] for name in ("wait", "drain")] == [str(place.WAIT), str(place.DRAIN)]
+    assert shown["online_memory"] == f"{place.MEMORY >> 30} GiB"
+    assert shown["online_disk"] == f"{place.DISK >> 30} GiB"
+    assert shown["online_policy"] == f"`{place.Destination().policy}`"
+    own = {row[0].split()[0].strip("`"): row[1] for row in receiver}
+    assert own["--patience"] == f"{settings.PATIENCE:g}"
+    assert own["--most-body"] == own["--window"] == f"{settings.MOST_BODY >> 30} GiB"
+
+
+def blocks_of_tables(heading: str) -> list[list[list[str]]]:
+    """Return the cells of the tables in a section, without their heads."""
+    section = PAGE.split(f"## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    tables = re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)
+    return [
+        [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+        for table in tables
+    ]

@@ -30,6 +30,7 @@ RUN_BY = {
     "metric-plugin.md toml": "test_pages.py",
     "legacy.md python": "test_legacy_page.py",
     "mindspore.md python": HERE,
+    "online.md json": "test_online_page.py",
     "pairing.md yaml": HERE,
     "plugins.md json": "test_plugins_page.py",
     "plugins.md python": "test_plugins_page.py",

@@ -40,6 +40,7 @@ from probe_core.files.atomic import open_file, write_text
 from probe_online.desk import Desk
 from probe_online.judging import SentPayload
 from probe_online.settings import Receiving
+from probe_online.words import count
 
 LOOK_EVERY = 0.3
 ABANDONED = 600.0
@@ -78,6 +79,7 @@ class Watcher:
         self._foreign: dict[str, float] = {}
         self._damaged: dict[str, int] = {}
         self._told: dict[tuple[str, int], int] = {}
+        self._earlier: set[tuple[str, int]] = set()
 
     def start(self) -> str:
         """Look for the first time; return the directory as text.
@@ -99,6 +101,10 @@ class Watcher:
             if match is not None and match[2] == self._own:  # claimed before this receiver was killed
                 with suppress(OSError):
                     (self._directory / name).rename(self._directory / match[1])
+        self._earlier = self._complete(names)
+        if self._earlier:
+            senders = count(len(self._earlier), "sender")
+            self._desk.hear(f"{self._directory} was used before: {senders} left nothing to judge.")
         self._thread.start()
         return str(self._directory)
 
@@ -147,8 +153,31 @@ class Watcher:
             if self._senders.get((parsed.session, parsed.rank)) and not self._call(parsed):
                 return
 
+    def _complete(self, names: Iterable[str]) -> set[tuple[str, int]]:
+        """Return the senders that have ended and of which nothing is left, but for those of this receiver."""
+        settled: dict[tuple[str, int], int] = {}
+        ended = []
+        for name in names:
+            parsed = shared_name(name)
+            if parsed is not None and parsed.kind is FrameKind.END:
+                ended.append(parsed)
+            elif (match := _SETTLED.fullmatch(name)) is not None:
+                place = match[1], int(match[2])
+                settled[place] = settled.get(place, 0) + self._number(name)
+        known, found = self._desk.ledger.settled(), set()
+        for one in ended:
+            frame = self._frame(str(one), FrameLimits(1 << 22, 0))
+            if frame is None or (one.rank, one.session) in known:
+                continue
+            with suppress(FrameError):
+                if sum(counts_in(frame.head, "queued").values()) <= settled.get((one.session, one.rank), 0):
+                    found.add((one.session, one.rank))
+        return found
+
     def _other(self, parsed: SharedName) -> None:
         """Read a file that is no call, if it has changed."""
+        if (parsed.session, parsed.rank) in self._earlier:
+            return
         name = str(parsed)
         try:
             state = (self._directory / name).stat()

@@ -28,7 +28,7 @@ MOST_DIGITS = 100
 SECTIONS = ("run_ut", "acc_check")
 FIELDS = ("white_list", "black_list", "error_data_path", "precision")
 ONLINE = frozenset({"is_online", "nfs_path", "host", "port", "rank_list", "tls_path", "master_ip",
-                    "master_port", "is_golden", "quantization_api_list"})  # fmt: skip
+                    "master_port", "is_golden", "is_benchmark_device", "quantization_api_list"})  # fmt: skip
 """Fields of msprobe's configuration files that concern the online pre-check alone; others ignore them."""
 
 

@@ -94,6 +94,24 @@ def test_two_receivers_share_a_directory_and_one_that_is_killed_goes_on(
         assert json.loads(state.read_text())["state"] == "finished"
 
 
+def test_a_directory_is_used_again(frames: list[bytes], tmp_path: Path) -> None:
+    """What an earlier training has left there does not end a receiver before the next one begins."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    for turn in (1, 2):
+        session, out = uuid.UUID(int=turn).hex, tmp_path / str(turn)
+        with receiver("--watch", shared, "-o", out, "--lang", "en", "--patience", "40") as found:
+            time.sleep(1.0)  # it has looked at what is there
+            put(shared, "hello", hello(session), session)
+            for seq, content in enumerate(frames[:3]):
+                put(shared, f"{seq:010d}", content, session)
+            put(shared, "end", end(3), session)
+            code, printed = found.end()
+        assert code == FINISHED, found.said
+        assert printed.splitlines()[0].startswith("probe: no call of 3 judged is in error"), printed
+        assert any("was used before: 1 sender" in line for line in found.said) == (turn == 2)
+
+
 def names_in_either(out: Path) -> list[str]:
     """Return the names of the calls with a row, whatever the language of the file."""
     rows = result_rows(out)
