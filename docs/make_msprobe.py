@@ -78,6 +78,9 @@ What is new stands beside what you know: the [verdict](diagnosis.md#verdicts) as
 
 [configuration.md](configuration.md#debugger) lists the methods of the debugger. A script without any change is recorded by
 `probe run train.py`.
+
+The [online pre-check](online.md) takes both `config.json` unchanged (`is_online` of `run_ut`, `online_run_ut` of `tensor`), and needs
+neither twisted nor pyOpenSSL. Both ends must be probe's: the frames are others, because those of msprobe are unpickled.
 """
 
 DIFFERENT = """## What differs, and why
@@ -101,6 +104,8 @@ The rows and columns are those of msprobe 8.3. Where a cell differs, it is becau
 | A crash of `multi_run_ut` ends with exit code 0. | The call is named, and the exit code is 3. | [Exit codes](command-line.md#exit-codes) |
 | The directory of a single process is `proc{pid}` (26). | It is `rank`, as in 8.3. | Paths can be written in scripts. |
 | Training ends after the last selected step (1.0). | It goes on. | |
+| A receiver that cannot be reached kills the training (online, 1.0). | It goes on; calls without room are dropped and counted. | [Bounds](online.md#bounds) |
+| What arrives online is unpickled. | It is JSON and bytes. | Unpickling runs what a stranger sends. |
 
 [edges.md](edges.md) shows the cells of both side by side. Recordings are packed into one file a step; to read them with msprobe's
 tools, set `"store": "files"`. Tables of msprobe 26 are csv by default, and probe writes xlsx: `--format csv` asks for csv.

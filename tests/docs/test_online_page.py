@@ -71,7 +71,7 @@ def start(line: str, here: Path, changes: dict[str, str]) -> Any:
 
 
 class Ran(NamedTuple):
-    """What both ends said."""
+    """The words of both ends."""
 
     first: str
     problems: str

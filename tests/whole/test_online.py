@@ -206,7 +206,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "reshape": lambda x, *shape: x.reshape(shape),
     "flatten": lambda x, *dims: x.reshape(-1, x.shape[-1]) if dims else x.reshape(-1),
 }
-"""What the APIs of two parties in the net compute, in numpy."""
+"""The APIs of two parties in the net, in numpy."""
 ROUNDED = {"rsqrt": torch.rsqrt, "reciprocal": torch.reciprocal}
 """Those whose rounding in bfloat16 is that of torch's kernel for the number of elements."""
 RTOL, SMALL, ATOL = {"float32": 1e-6, "bfloat16": 4e-3}, {"float32": 1e-6, "bfloat16": 1e-3}, {"float32": 1e-9, "bfloat16": 1e-5}  # fmt: skip

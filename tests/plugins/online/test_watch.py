@@ -95,7 +95,7 @@ def test_two_receivers_share_a_directory_and_one_that_is_killed_goes_on(
 
 
 def test_a_directory_is_used_again(frames: list[bytes], tmp_path: Path) -> None:
-    """What an earlier training has left there does not end a receiver before the next one begins."""
+    """Files of an earlier training do not end a receiver before the next training begins."""
     shared = tmp_path / "shared"
     shared.mkdir()
     for turn in (1, 2):
