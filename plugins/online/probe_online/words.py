@@ -9,6 +9,7 @@ from probe_precheck import Status
 
 from probe_core.cli import console
 from probe_core.errors import printable
+from probe_online.console import Redrawn
 from probe_online.files import ResultDirectory
 from probe_online.ledger import WORST, Ledger
 from probe_online.settings import Place
@@ -121,7 +122,7 @@ class Speaker:
         self._place = place
         self._is_live = sys.stderr.isatty()
         self._next = 0.0
-        self._drawn = 0
+        self._lines = Redrawn()
         self._began = time.monotonic()
         self._before = (0, self._began)
         self._shown = -1
@@ -142,7 +143,7 @@ class Speaker:
 
     def said(self, sentence: str) -> None:
         """Say that something was refused."""
-        self._wipe()
+        self._lines.wipe()
         console.note(sentence)
 
     def show(self, ledger: Ledger, *, last: bool = False) -> None:
@@ -151,7 +152,7 @@ class Speaker:
         if not last and now < self._next:
             return
         if last:
-            self._wipe()
+            self._lines.wipe()
             return
         done = sum(found.judged for _, found in ledger.each())
         speed = (done - self._before[0]) / max(now - self._before[1], 1e-3)
@@ -159,23 +160,11 @@ class Speaker:
             self._next = now + FRAME_EVERY
             if now - self._before[1] > 2.0:
                 self._before = (done, now)
-            self._draw(_table(ledger, done, speed))
+            self._lines.draw(_table(ledger, done, speed))
         elif now - self._began >= LINE_EVERY and done != self._shown:
             self._next, self._shown = now + LINE_EVERY, done
             self._before = (done, now)
             console.note(_line(ledger, done, speed))
-
-    def _draw(self, lines: list[str]) -> None:
-        self._wipe()
-        sys.stderr.write("\n".join(lines) + "\n")
-        sys.stderr.flush()
-        self._drawn = len(lines)
-
-    def _wipe(self) -> None:
-        """Take the table off the terminal."""
-        if self._drawn:
-            sys.stderr.write(f"\x1b[{self._drawn}A\x1b[J")
-            self._drawn = 0
 
 
 def _line(ledger: Ledger, done: int, speed: float) -> str:

@@ -133,10 +133,14 @@ def test_a_tensor_that_could_not_be_stored_has_no_name() -> None:
 
 
 def test_the_structure_alone() -> None:
-    saved = Saved()
     collector = Collector(CHECKSUMS["md5"], measured=False)
-    assert json.loads(encode(collector.tree(torch.ones(2), "x", saved))) == leaf("float32", [2])
-    assert not saved.tensors
+    assert json.loads(encode(collector.tree(torch.ones(2), "x"))) == leaf("float32", [2])
+
+
+def test_data_without_statistics() -> None:
+    saved = Saved()
+    found = json.loads(encode(Collector(None, measured=False).tree(torch.ones(2), "x", saved)))
+    assert found == {**leaf("float32", [2]), "data_name": "x.pt"} and len(saved.tensors) == 1
 
 
 # -- checksums -------------------------------------------------------------------------------------------

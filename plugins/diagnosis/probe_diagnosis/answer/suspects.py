@@ -63,10 +63,8 @@ class Suspects:
         if self.first_failure is None:
             self._look_for_failure(op, rows, values)
         own_rows, own_values = rows, values
-        alone = [
-            n for n, row in enumerate(rows) if row.pair[0] is None
-        ]  # of the golden only: often of others
-        if alone:
+        alone = [n for n, row in enumerate(rows) if row.pair[0] is None]
+        if alone:  # rows of the golden only, often those of other ops
             own = [n for n, row in enumerate(rows) if not self._is_foreign(op, row)]
             own_rows, own_values = [rows[n] for n in own], [values[n] for n in own]
         if rows and (not alone or alone[0] == len(rows) - len(alone)):

@@ -96,7 +96,7 @@ def mutate(
     return found
 
 
-@pytest.mark.parametrize("count", [100, pytest.param(2000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [40, pytest.param(2000, marks=pytest.mark.slow)])
 def test_mutated_files(acl_dumps: Path, dumps: Path, tmp_path: Path, probe: Probe, count: int) -> None:
     tracemalloc.start()
     try:
