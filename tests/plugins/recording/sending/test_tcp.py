@@ -70,7 +70,6 @@ def finish(sender: Sender, path: Path) -> Summary:
         ("again",),
         ("silent", "good"),
         ("rubbish", "rubbish", "good"),
-        ("refuse", "good"),
         ("mute:0", "good"),
         ("wrong", "good"),
     ],
@@ -88,8 +87,6 @@ def test_everything_arrives_in_the_end(
             while len(end.calls) < len(NAMES) and time.monotonic() < deadline:
                 time.sleep(0.01)
             end._connections[0].shutdown(2)
-        elif manners[0] == "refuse":
-            time.sleep(0.5)
         assert sender.outbox.wait_until_empty(20)
         summary = finish(sender, tmp_path)
     assert summary.is_complete and summary.problem is None
@@ -155,6 +152,17 @@ def test_nobody_listens(make: Make, tmp_path: Path, capfd: Any) -> None:
     text = capfd.readouterr().err
     assert text.count("Connection refused") == 2  # once when it happened, once in the summary
     assert "not acknowledged" in text and "20 (Functional.linear 20)" in text
+
+
+def test_a_receiver_that_refused_may_take_calls_later(make: Make, tmp_path: Path) -> None:
+    with receiver("refuse", "good") as end:
+        sender, begin = make(end), time.monotonic()
+        while not end.hellos[1:] and time.monotonic() - begin < 30:
+            time.sleep(0.01)
+        while sender.outbox.refused and time.monotonic() - begin < 30:
+            time.sleep(0.01)
+        put(sender)
+        assert finish(sender, tmp_path).is_complete
 
 
 def test_a_receiver_that_refuses_ends_the_wait(make: Make, tmp_path: Path, capfd: Any) -> None:
