@@ -7,6 +7,7 @@ that of a run without faults, and what was judged, dropped and left without an a
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -159,6 +160,35 @@ def test_a_wrong_bit_anywhere(truth: Truth, tmp_path: Path) -> None:
     told = check(truth, outcome, summary, tmp_path / "out")
     assert len(done) == 2 * len(PLACES)
     assert told["judged"] == truth.made and all_is_known(told), (told, end.heard)
+    assert "NOT ALL" not in end.verdict()
+
+
+@pytest.mark.parametrize("what", ["the number", "the kind"])
+def test_a_wrong_bit_of_the_last_call_when_the_training_has_ended(
+    what: str, truth: Truth, tmp_path: Path
+) -> None:
+    ended = threading.Event()
+    (last,) = [name for step, name in list(truth.rows)[-1:]]
+    done: list[int] = []
+
+    def spoil(number: int, frame: bytes) -> list[bytes]:
+        call = kind_of(frame) == CALL and b'"step": 2' in frame[:100]
+        if done or not call or f'"{last}.forward"'.encode() not in frame[:300]:
+            return [frame]
+        ended.wait(60)
+        time.sleep(0.1)
+        done.append(number)
+        place = PLACES[what]
+        return [flipped(frame, place(frame) if callable(place) else place)]
+
+    def note(step: int) -> None:
+        if step == 2:
+            ended.set()
+
+    with receiving(tmp_path / "out") as end, relay(end.address, spoil) as between:
+        outcome, summary = trained(tmp_path / "run", note, port=between.port, online_drain=20)
+    told = check(truth, outcome, summary, tmp_path / "out")
+    assert done and told["judged"] == truth.made and all_is_known(told), (told, end.heard)
     assert "NOT ALL" not in end.verdict()
 
 

@@ -47,7 +47,7 @@ def rows_written(out: Path) -> int:
     return sum(path.read_bytes().count(b"\n") for path in out.glob("*_result_*.csv"))
 
 
-@pytest.mark.parametrize("times", [3, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [4, pytest.param(20, marks=pytest.mark.slow)])
 def test_a_receiver_that_is_killed_at_random_moments(times: int, truth: Truth, tmp_path: Path) -> None:
     out, chance = tmp_path / "out", random.Random(times)
     ends = [Receiver(*LOCAL, "-o", out)]
