@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from probe_recording import PREFIX
 
 Fault = Callable[[int, bytes], Sequence[bytes]]
-"""What is passed on in place of the frame of this number, counted over all connections from 0."""
+"""Frames to be passed on in place of the frame of this number, counted over all connections from 0."""
 
 
 class Cut(Exception):
