@@ -119,7 +119,7 @@ class Receiver:
                 count += 1
                 if manner in ("again", "damaged") and (manner == "damaged" or call.seq not in self._asked):
                     self._asked.add(call.seq)
-                    send(connection, FrameKind.AGAIN, seq=call.seq)
+                    send(connection, FrameKind.AGAIN, place=count - 1)
                     continue
                 self.calls.append((call, bytes(frame.body)))
                 if manner == "cut" and count >= int(number):

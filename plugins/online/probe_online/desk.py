@@ -79,7 +79,7 @@ class Desk:
         problem = problem_of(name, Settings())
         api = api_of_call(name)
         if not problem and not self._settings.lets_through(api.partition(".")[2]):
-            self.ledger.leave_out(call.rank, api)
+            self.ledger.leave_out(call.rank, call.step, name)
             settle(False)
             return True
         place = call.rank, call.step, name

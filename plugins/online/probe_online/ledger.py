@@ -258,10 +258,13 @@ class Ledger:
             self._rank(rank).bytes += size
             return "new"
 
-    def leave_out(self, rank: int, api: str) -> None:
-        """Count a call that a list leaves out."""
+    def leave_out(self, rank: int, step: int, name: str) -> None:
+        """Count a call that a list leaves out, once however often it arrives."""
+        key = _key(rank, step, name)
         with self._lock:
-            self._rank(rank).left_out[api] += 1
+            if key not in self._done:
+                self._done.add(key)
+                self._rank(rank).left_out[api_of_call(name)] += 1
 
     def foresee(self, rank: int, step: int, seq: int, name: str, status: Status, message: str) -> bool:
         """Note a verdict before its rows are written; return True if the state must be written first.

@@ -248,6 +248,7 @@ class Talk:
         self.is_broken = False
         self._settled: list[int] = []
         self._open = 0
+        self._calls = 0
         self._ending = False
         self._told = 0.0
 
@@ -269,6 +270,10 @@ class Talk:
             desk.hear(f"{self._who} was refused: {refusal}.")
             await self._refuse(str(refusal))
         except FrameError as error:
+            if self.sender is not None:  # damaged on the way: the sender comes back and sends it again
+                desk.hear(f"The connection of {self._who} was closed: {error}.")
+                self.is_broken = True
+                return
             desk.hear(f"{self._who} was refused: {error}.")
             await self._refuse(str(error))
         except UserError as error:  # the training may try again later
@@ -340,20 +345,21 @@ class Talk:
         return True
 
     async def _call(self, prefix: Prefix) -> None:
+        place, self._calls = self._calls, self._calls + 1
         await self._server.window.take(prefix.size)
         taken = False
         try:
             content = await self._content(prefix)
             try:
                 call = call_of(frame_of(prefix, content))
-            except DamagedFrame as error:
-                if error.seq is None:
-                    raise
-                self._send(FrameKind.AGAIN, {"seq": error.seq})
+            except DamagedFrame:
+                self._send(FrameKind.AGAIN, {"place": place})
                 return
+            except FrameError as error:
+                raise Refusal(str(error)) from None
             assert self.sender is not None
             if call.rank != self.sender[0]:
-                raise FrameError(f"a call is of rank {call.rank}, its sender is rank {self.sender[0]}")
+                raise Refusal(f"a call is of rank {call.rank}, its sender is rank {self.sender[0]}")
             self._open += 1
             loop, sender, size = self._server.loop, self.sender, prefix.size
 

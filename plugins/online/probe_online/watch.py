@@ -7,6 +7,7 @@ file that is not listed yet is found by a later look.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import socket
@@ -48,6 +49,7 @@ ABANDONED = 600.0
 LOOKS = 10
 """Looks at a damaged file before it is set aside, since a file system may show it in parts at first."""
 ASIDE = "set_aside"
+_FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
 _CLAIMED = re.compile(r"\.(.+\.prb)\.([0-9a-f]{16})\.work")
 _SETTLED = re.compile(r"\.([0-9a-f]{32})\.r(\d{1,7})\.([0-9a-f]{16})\.settled")
 
@@ -242,8 +244,12 @@ class Watcher:
         try:
             try:
                 (self._directory / name).rename(claimed)
-            except OSError:
-                return True  # another receiver was quicker, or it is not there yet
+            except OSError as error:
+                if error.errno in _FORBIDDEN:
+                    self._desk.hear(
+                        f'Files in "{self._directory}" cannot be claimed: {error.strerror}; they wait there.'
+                    )
+                return True  # or another receiver was quicker, or it is not there yet
             content = self._content(claimed.name, self._limits)
             if content is None:
                 with suppress(OSError):

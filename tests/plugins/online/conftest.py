@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from support.runs.faulty import Truth, bare, rows_in, trained
+from support.runs.inprocess import receiving
 from support.runs.recording import recording
 from support.runs.sent import call_frames
 from torch.nn import functional as F
@@ -38,3 +40,12 @@ def _spoil(dump: Path) -> None:
     other = document["data"]["Torch.matmul.2.forward"]["output"]
     document["data"][f"{WRONG}.forward"]["output"] = other
     dump.write_text(json.dumps(document))
+
+
+@pytest.fixture(scope="session")
+def truth(tmp_path_factory: pytest.TempPathFactory) -> Truth:
+    """The training of the tests of faults, without a fault."""
+    path = tmp_path_factory.mktemp("truth")
+    with receiving(path / "out") as end:
+        trained(path / "run", port=end.address[1])
+    return Truth(bare(), rows_in(path / "out"))

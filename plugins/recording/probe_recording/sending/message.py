@@ -50,7 +50,7 @@ class FrameKind(IntEnum):
     REFUSED        text; neither end goes on with this connection
     CALL           seq, step, rank, name, fields; only its body is not empty
     DONE           seqs: these calls are judged and their rows on disk, or skipped; verdicts, if it has any
-    AGAIN          seq: this call arrived damaged
+    AGAIN          place: this call arrived damaged, counted on this connection from 0
     TALLY          queued and dropped: numbers of calls by API so far
     END            the same; the sender has no more calls, and all are acknowledged
     ENDED          all calls of this sender are judged; verdicts
@@ -87,15 +87,7 @@ class FrameError(ValueError):
 
 
 class DamagedFrame(FrameError):
-    """A frame whose checksum does not fit its content; what follows it can be read.
-
-    Attributes:
-        seq: The sequence number that its head gives, which may itself be wrong; None if it gives none.
-    """
-
-    def __init__(self, message: str, seq: int | None) -> None:
-        super().__init__(message)
-        self.seq = seq
+    """A frame whose checksum does not fit its content; what follows it can be read."""
 
 
 class Prefix(NamedTuple):
@@ -222,13 +214,7 @@ def frame_of(prefix: Prefix, data: Buffer) -> Frame:
         raise FrameError(f"a frame was cut off: {content.nbytes:,} of {prefix.size:,} bytes arrived")
     head = content[: prefix.head]
     if checksum_of((content,)) != prefix.checksum:
-        seq = None
-        if prefix.kind is FrameKind.CALL:
-            try:
-                seq = number_in(_json(prefix.kind, head), "seq")
-            except FrameError:
-                seq = None
-        raise DamagedFrame("the checksum of a frame does not fit its content", seq)
+        raise DamagedFrame("the checksum of a frame does not fit its content")
     return Frame(prefix.kind, _json(prefix.kind, head), content[prefix.head :])
 
 

@@ -56,6 +56,7 @@ class Queued:
         size: Bytes of memory reserved for it.
         tries: Number of times that it was sent.
         damaged: Number of times that it arrived damaged.
+        place: Number of its latest frame among the calls of its connection, from 0.
     """
 
     seq: int
@@ -66,6 +67,7 @@ class Queued:
     size: int
     tries: int = 0
     damaged: int = 0
+    place: int = -1
 
     def frame(self, rank: int) -> list[Buffer]:
         """Return the call as a frame, in buffers to be written one after the other."""
@@ -78,7 +80,7 @@ class Counts:
     """Numbers of calls, each by API.
 
     Attributes:
-        queued: Calls that were put into the queue.
+        queued: Calls that were put into the queue, and not dropped afterwards.
         acknowledged: Calls that the receiver has judged, or skipped as its lists ask.
         dropped: Calls that were not or will not be judged, by reason.
         resent: Number of calls sent more than once; not by API.
@@ -285,12 +287,16 @@ class Outbox:
                     self._free(call)
             self._changed.notify_all()
 
-    def again(self, seq: int) -> None:
-        """Queue a call once more because it arrived damaged; drop it after the third time."""
+    def again(self, place: int) -> None:
+        """Queue the call at this place of the connection once more because it arrived damaged.
+
+        It is dropped after the third time.
+        """
         with self._changed:
-            call = self._sent.pop(seq, None)
+            call = next((call for call in self._sent.values() if call.place == place), None)
             if call is None:
                 return
+            del self._sent[call.seq]
             self._in_flight -= call.size
             call.damaged += 1
             if call.damaged >= MOST_TRIES:
@@ -326,7 +332,10 @@ class Outbox:
                 self._drop_queued(call, reason)
 
     def _drop_queued(self, call: Queued, reason: str) -> None:
-        self.counts.dropped.setdefault(reason, Counter())[api_of(call.name)] += 1
+        api = api_of(call.name)
+        self.counts.queued[api] -= 1  # so that calls queued and dropped are all that were made
+        self.counts.queued += Counter()
+        self.counts.dropped.setdefault(reason, Counter())[api] += 1
         self._free(call)
 
     def _free(self, call: Queued) -> None:

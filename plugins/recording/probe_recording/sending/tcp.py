@@ -169,7 +169,7 @@ class TcpSender(Transport):
                 raise FrameError('"seqs" of the receiver is not a list of whole numbers')
             self._outbox.acknowledge(seqs)
         elif frame.kind is FrameKind.AGAIN:
-            self._outbox.again(number_in(head, "seq"))
+            self._outbox.again(number_in(head, "place"))
         elif frame.kind is FrameKind.REFUSED:
             raise Refused(text_in(head, "text"))
         elif frame.kind is not FrameKind.ENDED:
@@ -225,6 +225,7 @@ class _Conversation:
         self._ahead = 0
         self._tally = "{}"
         self._tallied = 0.0
+        self._calls = 0
         self._has_ended = False
 
     def run(self) -> None:
@@ -251,7 +252,11 @@ class _Conversation:
     def _fill(self, is_due: bool) -> None:
         """Encode the next calls if they are due, as far as the window allows, and the tally or the end."""
         while is_due and self._ahead < AHEAD and (call := self._outbox.take()) is not None:
-            self._add(self._sender.encoded(call))
+            frame = self._sender.encoded(call)
+            if frame:
+                call.place = self._calls
+                self._calls += 1
+                self._add(frame)
         if self._has_ended:
             return
         if self._outbox.is_closed and self._outbox.is_empty:

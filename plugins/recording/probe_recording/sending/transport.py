@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import ssl
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -20,6 +21,8 @@ from probe_recording.sending.tls import sentence_of
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 60.0
 """Seconds between two attempts, doubled after each failure."""
 MOMENT = 1.0
+MOST_TOLD = 10
+"""Different failures that are kept apart until all is well again."""
 LARGEST_HEAD = FrameLimits().head
 
 
@@ -50,7 +53,7 @@ class Transport(ABC):
         self._hello = hello
         self._stopping = threading.Event()
         self._abandoned = False
-        self._told = False
+        self._told: set[str] = set()
         self._attempts = 0
         self._chance = random.Random()  # the training's own random numbers stay as they are
         self._thread = threading.Thread(target=self._run, name="probe-sender", daemon=True)
@@ -100,11 +103,11 @@ class Transport(ABC):
             except Refused as error:
                 self.refused = str(error)
                 self._outbox.refused = True
-                self._failed(f"refuses this training: {error}")
+                self._failed(f"refuses this training: {error}", lasting=True)
             except (OSError, FrameError, EOFError) as error:
-                self._failed(f"{self.trouble}: {sentence_of(error)}")
+                self._failed(f"{self.trouble}: {sentence_of(error)}", lasting=isinstance(error, ssl.SSLError))
             except UserError as error:
-                self._failed(f"{self.trouble}: {error.what} {error.fix}")
+                self._failed(f"{self.trouble}: {error.what} {error.fix}", lasting=True)
             except Exception as error:  # the training must go on whatever the error
                 self._failed(f"{self.trouble}: {type(error).__name__}: {error}")
             if self._abandoned:
@@ -140,19 +143,29 @@ class Transport(ABC):
         self.problem = self.refused = None
         self._outbox.refused = False
         if self._told:
-            self._told = False
+            self._told.clear()
             messages.note(f"probe: calls are sent to {self._destination} again.")
 
-    def _failed(self, sentence: str) -> None:
-        """Note a failure, and say it once until all is well again."""
+    def _failed(self, sentence: str, *, lasting: bool = False) -> None:
+        """Note a failure, and say it once until all is well again.
+
+        After the first one those alone are said that do not pass by themselves, such as a wrong certificate.
+        """
         self.problem = printable(sentence)
-        if not self._told and not self._abandoned and not self._stopping.is_set():
-            self._told = True
-            waits = (
-                f"calls wait in memory (at most {self._outbox.most_memory >> 20:,} MiB) until it answers, "
-            )
-            further = "further calls" if self.refused else f"{waits}further ones"
+        if (
+            self._abandoned
+            or self._stopping.is_set()
+            or sentence in self._told
+            or len(self._told) == MOST_TOLD
+        ):
+            return
+        if not self._told:
+            waits = f"calls wait in memory (at most {self._outbox.most_memory >> 20:,} MiB) until it answers"
+            further = "further calls" if self.refused else f"{waits}, further ones"
             messages.note(
                 f"probe: {self._destination} {sentence.rstrip('.')}. The training goes on; {further} are "
                 "dropped and counted."
             )
+        elif lasting:
+            messages.note(f"probe: {self._destination} {sentence.rstrip('.')}.")
+        self._told.add(sentence)

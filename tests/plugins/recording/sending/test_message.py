@@ -21,7 +21,6 @@ from probe_recording import (
     counts_in,
     encode_frame,
     frame_in,
-    frame_of,
     number_in,
     prefix_of,
     text_in,
@@ -115,17 +114,8 @@ def test_no_prefix_of_a_frame(data: bytes, message: str) -> None:
 def test_a_wrong_checksum(place: int) -> None:
     data = bytearray(packed(FrameKind.CALL, CALL, bytes(100)))
     data[place] ^= 1
-    with pytest.raises(DamagedFrame, match="checksum") as caught:
+    with pytest.raises(DamagedFrame, match="checksum"):
         frame_in(data)
-    assert caught.value.seq in (7, None)
-
-
-def test_a_damaged_body_still_tells_the_call_to_send_again() -> None:
-    data = bytearray(packed(FrameKind.CALL, CALL, bytes(100)))
-    data[-1] = 1
-    with pytest.raises(DamagedFrame) as caught:
-        frame_of(prefix_of(data), data[28:])
-    assert caught.value.seq == 7
 
 
 @pytest.mark.parametrize(

@@ -93,11 +93,15 @@ def test_a_new_connection_sends_again_what_was_not_acknowledged_and_nothing_else
 def test_a_damaged_call_is_sent_three_times() -> None:
     outbox = Outbox(MIB)
     put(outbox, "a.0")
-    for _ in range(3):
+    for place in range(3):
         call = outbox.take()
         assert call is not None
-        outbox.again(call.seq)
+        call.place = place
+        outbox.again(place + 1)  # no call of this connection
+        assert outbox.take() is None
+        outbox.again(place)
     assert outbox.take() is None and outbox.is_empty
+    assert outbox.totals() == {"queued": {}, "dropped": {"a": 1}}
     assert outbox.counts.dropped == {"damaged": {"a": 1}} and outbox.reserve(MIB - OVERHEAD) is None
 
 
