@@ -184,6 +184,14 @@ def call_of(name: str) -> str:
     return re.sub(r"\.(forward|backward)\.output\.\d+$", "", name)
 
 
+def test_the_details_are_those_that_the_command_writes(offline: Offline, probe: Any, tmp_path: Path) -> None:
+    """The check of the recorded calls is that of run-ut, to the byte."""
+    dump = offline.dump(0, 1)
+    assert probe("run-ut", "-i", dump, "-d", "cpu", "-o", tmp_path) == 0, probe.err
+    (details,) = tmp_path.glob("accuracy_checking_details_*.csv")
+    assert details.read_bytes() == offline.details("cpu", 0, 1).read_bytes()
+
+
 # -- two parties, by code of its own ---------------------------------------------------------------
 
 
@@ -339,7 +347,7 @@ def test_the_broken_operator_is_the_first_line(way: str, offline: Offline, onlin
     }  # fmt: skip
     assert judged.first == (
         f"probe: rank 1, step 0: Functional.softmax.0 is the first of {len(wrong)} calls in error, "
-        f"of {run} calls judged"
+        f"of {run} calls judged; {len(made) - run} more have a SKIP row with the reason"
     )
     (row,) = [
         row

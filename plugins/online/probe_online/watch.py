@@ -140,8 +140,8 @@ class Watcher:
             elif (match := _CLAIMED.fullmatch(name)) is not None:
                 self._take_over(name, match[1], match[2])
             elif (match := _SETTLED.fullmatch(name)) is not None:
-                if match[3] != self._own:
-                    place = match[1], int(match[2])
+                place = match[1], int(match[2])
+                if match[3] != self._own and place not in self._earlier:
                     elsewhere[place] = elsewhere.get(place, 0) + self._number(name)
             elif name.endswith(".prb") and not name.startswith("."):
                 self._set_aside(name, "its name is not one that a sender of probe gives")
