@@ -45,6 +45,8 @@ def verdict(ledger: Ledger) -> str:
         what = f"no call of {judged:,} judged is in error" + (
             f", {warned:,} with a warning" if warned else ""
         )
+    if elsewhere := sum(sender.elsewhere for _, found in ledger.each() for sender in found.senders.values()):
+        what += f"; {count(elsewhere)} more went to other receivers, whose verdicts tell of them"
     if skipped := ledger.total(Status.SKIP):
         what += f"; {skipped:,} more {'has' if skipped == 1 else 'have'} a SKIP row with the reason"
     return f"probe: {what}" + (f"; NOT ALL IS KNOWN: {', '.join(gaps)}" if gaps else "")

@@ -20,6 +20,8 @@ from probe_page.language import LANGUAGES
 MERGED = "multi_ranks_compare_merge_*"
 RESULTS = ("accuracy_checking_result_*.csv", "api_precision_compare_result_*.csv", f"{MERGED}.*")
 """Names of results whose pages are made from them: pre-checks, and results of several ranks."""
+ONLINE = "online_[0-9]*.json"
+"""Name of the state of an online pre-check."""
 PAGES = ("compare_summary_*.html", "*compare_result*.html", "step*/*compare_result*.html")
 """Names of pages of comparisons, those over several first."""
 OWN_PAGES = ("accuracy_checking_result_*.html", "api_precision_compare_result_*.html", f"{MERGED}.html")
@@ -43,6 +45,11 @@ def show(ctx: click.Context, out: Path, only_print: bool, lang: str) -> int:
     probe compare target_dump golden_dump -o out
     probe show out
     """
+    if any(out.glob(ONLINE)) and not any(path for pattern in PAGES for path in out.glob(pattern)):
+        raise UserError(
+            f"{out} holds results of the online pre-check; their verdict has no page.",
+            "Read the first line that the receiver printed, or online_*.json there; or give one csv to show.",
+        )
     result = newest_result(out)
     if result is not None:
         page = write_page(result, ctx.find_object(Manager) or Manager(), lang)

@@ -55,6 +55,7 @@ def test_a_call_counts_once_however_often_it_is_sent(tmp_path: Path) -> None:
     ledger.tally(0, "s", {"Torch.add": 6}, {}, ended=True)
     assert ledger.ranks[0].unknown == 2
     ledger.elsewhere(0, "s", 2)
+    assert "2 calls more went to other receivers" in words.verdict(ledger)
     assert ledger.ranks[0].unknown == 0 and ledger.is_over(600)
 
 

@@ -129,3 +129,16 @@ def test_a_page_without_details_says_so(probe: Any, tmp_path: Path) -> None:
     details_of(result).unlink()
     assert probe("show", tmp_path, "--print") == 0
     assert "details file is not beside" in result.with_suffix(".html").read_text("utf-8")
+
+
+def test_results_of_the_online_pre_check_have_no_page(probe: Any, tmp_path: Path) -> None:
+    """The page of one of its files would tell of a part."""
+    (tmp_path / "accuracy_checking_result_20260101120000_rank0.csv").write_text("API Name\n")
+    (tmp_path / "online_20260101120000.json").write_text("{}")
+    assert probe("show", tmp_path, "--print") == 2
+    assert "online pre-check; their verdict has no page" in probe.err
+
+
+def test_a_page_cannot_be_asked_of_a_receiver(probe: Any, tmp_path: Path) -> None:
+    assert probe("run-ut", "--watch", tmp_path, "-o", tmp_path / "out", "--page") == 2
+    assert "--page have no effect" in probe.err and not (tmp_path / "out").exists()

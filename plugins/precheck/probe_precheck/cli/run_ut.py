@@ -191,13 +191,14 @@ def _receiver(ctx: click.Context, settings: Settings) -> tuple[Receiver | None, 
     from probe_precheck.protocols import Receiver
 
     manager = ctx.find_object(Manager) or Manager()
-    for action, values in extending.given(ctx, manager):
-        if isinstance(action, Receiver):
-            return action, values
-    if settings.online is None:
-        return None, {}
-    receiver: Receiver = manager.find("options", "online", OptionSpec).action({})
-    return receiver, {}
+    given = extending.given(ctx, manager)
+    asked = [(action, values) for action, values in given if isinstance(action, Receiver)]
+    if not asked and settings.online is not None:
+        asked = [(manager.find("options", "online", OptionSpec).action({}), {})]
+    if asked and len(given) > sum(isinstance(action, Receiver) for action, _ in given):
+        what = "Options such as --page have no effect on calls that a training sends."
+        raise UserError(what, "Leave them out.")
+    return asked[0] if asked else (None, {})
 
 
 def _extend(ctx: click.Context, checked: Checked) -> None:

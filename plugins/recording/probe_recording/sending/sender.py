@@ -27,6 +27,8 @@ QUIET = 1.0
 CONFIRMING = 10.0
 """Seconds that the receiver may take to confirm the end after it has acknowledged everything."""
 POLL = 0.2
+UNREACHED = 30.0
+"""Seconds of waiting at most for a receiver that never answered."""
 
 
 class Sender:
@@ -44,7 +46,7 @@ class Sender:
         steps: The steps that have begun.
 
     Raises:
-        UserError: A certificate cannot be used.
+        UserError: A certificate cannot be used, or there is no shared directory.
     """
 
     def __init__(
@@ -57,6 +59,11 @@ class Sender:
     ) -> None:
         if destination.tls is not None and destination.shared is None:
             sender_context(destination.tls)  # wrong files are an error before the training begins
+        if destination.shared is not None and not destination.shared.is_dir():
+            raise UserError(
+                f'There is no directory "{destination.shared}" on this machine to send calls through.',
+                "Make or mount the shared directory (nfs_path, or --send-to) before the training begins.",
+            )
         self._destination = destination
         self._process = os.getpid()
         self._session = uuid.uuid4().hex
@@ -139,10 +146,12 @@ class Sender:
     def _wait(self) -> None:
         """Wait for the transport; a line says so after a moment."""
         transport, begin = self._transport, time.monotonic()
+        most = self._destination.drain if transport.reached else min(self._destination.drain, UNREACHED)
         told = False
         while not transport.done.wait(POLL):
             passed = time.monotonic() - begin
-            if passed > self._destination.drain or transport.refused:
+            most = self._destination.drain if transport.reached else most
+            if passed > most or transport.refused:
                 return
             if passed > CONFIRMING and self.outbox.is_empty:
                 return  # everything is acknowledged; only the receiver's last word is missing
@@ -150,8 +159,8 @@ class Sender:
                 told = True
                 messages.note(
                     f"probe: waiting until {self._destination} has everything: "
-                    f"{self.outbox.unacknowledged().total():,} calls, at most {self._destination.drain:g} s; "
-                    "Ctrl-C ends the wait."
+                    f"{self.outbox.unacknowledged().total():,} calls, at most {most:g} s "
+                    "(online_drain); Ctrl-C ends the wait."
                 )
 
     def _summary(self) -> Summary:

@@ -40,6 +40,7 @@ class Transport(ABC):
 
     Attributes:
         done: Set once everything was sent and acknowledged, and the receiver has said so.
+        reached: True once the receiver has welcomed this sender, or a file was written.
         refused: The receiver's reason for refusing this sender; None if it did not.
         problem: A sentence on the latest failure; None while all is well.
         verdicts: Numbers of judged calls by status and API, as the receiver told them last.
@@ -58,6 +59,7 @@ class Transport(ABC):
         self._chance = random.Random()  # the training's own random numbers stay as they are
         self._thread = threading.Thread(target=self._run, name="probe-sender", daemon=True)
         self.done = threading.Event()
+        self.reached = False
         self.refused: str | None = None
         self.problem: str | None = None
         self.verdicts: dict[str, Counter[str]] = {}
@@ -140,6 +142,7 @@ class Transport(ABC):
 
     def _welcome(self) -> None:
         self._attempts = 0
+        self.reached = True
         self.problem = self.refused = None
         self._outbox.refused = False
         if self._told:

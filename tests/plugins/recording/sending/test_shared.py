@@ -23,6 +23,8 @@ from probe_recording import (
 )
 from probe_recording.sending import shared, transport
 
+from probe_core.errors import UserError
+
 NAMES = [f"Functional.linear.{i}.forward" for i in range(10)]
 
 
@@ -124,7 +126,12 @@ def test_a_directory_that_is_not_there_or_cannot_be_written(
     make: Callable[..., Sender], tmp_path: Path, capfd: Any
 ) -> None:
     (tmp_path / "shared").rmdir()
+    with pytest.raises(UserError, match=r"no directory .*shared"):
+        make()
+    (tmp_path / "shared").mkdir()
     sender = make()
+    (tmp_path / "shared").rmdir()
+    until(lambda: not list(tmp_path.glob("shared/*")))
     put(sender)
     until(lambda: sender._transport.problem is not None)
     assert "cannot be written: it is not a directory on this machine" in (sender._transport.problem or "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -152,6 +153,20 @@ def test_nobody_listens(make: Make, tmp_path: Path, capfd: Any) -> None:
     text = capfd.readouterr().err
     assert text.count("Connection refused") == 2  # once when it happened, once in the summary
     assert "not acknowledged" in text and "20 (Functional.linear 20)" in text
+
+
+def test_a_receiver_that_never_answers_is_not_waited_for_long(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
+) -> None:
+    monkeypatch.setattr("probe_recording.sending.sender.UNREACHED", 1.5)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        sender = make(unused.getsockname()[1], drain=600)
+        put(sender)
+        begin = time.monotonic()
+        assert not finish(sender, tmp_path).is_complete
+    assert time.monotonic() - begin < 30
+    assert "at most 1.5 s (online_drain)" in capfd.readouterr().err
 
 
 def test_a_receiver_that_refused_may_take_calls_later(make: Make, tmp_path: Path) -> None:
