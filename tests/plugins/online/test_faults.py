@@ -64,7 +64,7 @@ def test_a_connection_that_is_cut_in_mid_frame(truth: Truth, tmp_path: Path) -> 
     told = check(truth, outcome, summary, tmp_path / "out")
     assert told["judged"] == truth.made and all_is_known(told), told
     assert between.connections > len(cuts) and summary["sent_again"]
-    assert end.verdict() == f"probe: no call of {truth.judged} judged is in error"
+    assert end.verdict() == truth.sentence()
 
 
 def test_frames_that_are_reordered_and_repeated(truth: Truth, tmp_path: Path) -> None:
@@ -124,8 +124,7 @@ def test_checksums_that_are_wrong_once_twice_and_three_times(truth: Truth, tmp_p
     assert told["judged"] == truth.made - 1 and told["dropped: damaged"] == 1
     assert all_is_known(told), told
     assert end.verdict() == (
-        f"probe: no call of {truth.judged - 1} judged is in error; "
-        "NOT ALL IS KNOWN: 1 call was dropped by the training"
+        f"{truth.sentence(lost=1)}; NOT ALL IS KNOWN: 1 call was dropped by the training"
     )
 
 

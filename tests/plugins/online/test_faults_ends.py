@@ -94,7 +94,7 @@ def test_a_receiver_that_is_killed_at_random_moments(times: int, truth: Truth, t
     assert len(list(out.glob("online_*.json"))) == 1 and not list(out.glob(".*"))
     assert all(any("goes on with" in line for line in end.said) for end in ends[1:])
     assert code == FINISHED, (printed, ends[-1].said)
-    assert printed.splitlines()[0] == f"probe: no call of {truth.judged} judged is in error"
+    assert printed.splitlines()[0] == truth.sentence()
 
 
 TRAINING = """

@@ -54,7 +54,7 @@ def test_a_directory_that_is_listed_late(
         outcome, summary = trained(tmp_path / "run", nfs_path=str(place), online_disk="1MiB")
     told = check(truth, outcome, summary, tmp_path / "out")
     assert told["judged"] == truth.made and all_is_known(told), told
-    assert end.verdict() == f"probe: no call of {truth.judged} judged is in error"
+    assert end.verdict() == truth.sentence()
     assert not [path.name for path in place.glob("*.r0.0*")] and not list(place.glob("*.work"))
 
 

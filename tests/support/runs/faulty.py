@@ -46,6 +46,11 @@ class Truth:
         verdicts = [rows[0].get("Forward Test Success", "") for rows in self.rows.values()]
         return sum(verdict.strip() != "SKIP" for verdict in verdicts)
 
+    def sentence(self, lost: int = 0) -> str:
+        """Return the verdict on the training if ``lost`` of the judged calls are not known."""
+        skipped = f"{self.made - self.judged} more have a SKIP row with the reason"
+        return f"probe: no call of {self.judged - lost} judged is in error; {skipped}"
+
 
 @dataclass
 class Paced:
