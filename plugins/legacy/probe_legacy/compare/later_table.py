@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -71,7 +72,7 @@ def _names(row: OldRow, other: OldRow | None) -> Cells:
     return [row.name, other.name, row.dtype, other.dtype, str(row.shape), str(other.shape)]
 
 
-class _Kind:
+class _Kind(ABC):
     """A kind of table.
 
     Args:
@@ -92,9 +93,9 @@ class _Kind:
         self.count = len(kept)
         self.statistics = [f"{side} {name}" for side in word("later", "sides") for name in kept]
 
+    @abstractmethod
     def cells(self, row: OldRow, other: OldRow | None) -> Cells:
         """Return the cells of these columns."""
-        raise NotImplementedError
 
     def both(self, row: OldRow, other: OldRow | None) -> Iterator[object]:
         """Yield the statistics of both sides."""
