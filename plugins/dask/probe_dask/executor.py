@@ -6,6 +6,7 @@ import concurrent.futures
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from probe_core.errors import UserError
@@ -69,17 +70,26 @@ def _connect(scheduler: str) -> Any:
     answer: concurrent.futures.Future[Any] = concurrent.futures.Future()
 
     def connect() -> None:
+        client = object.__new__(Client)
         try:
-            client = Client(scheduler, timeout=PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
+            Client.__init__(  # type: ignore[no-untyped-call]
+                client, scheduler, timeout=PATIENCE, set_as_default=False
+            )
             answer.set_result(client)
         except Exception as error:
-            answer.set_exception(error)
+            # an open client that is garbage closes itself wherever it is collected; where another is being
+            # started, it waits for the lock of that start without end
+            with suppress(Exception):
+                client.close()  # type: ignore[no-untyped-call]
+            if not answer.cancelled():
+                answer.set_exception(error)
 
     # in a thread of its own: a server that is no dask scheduler may never answer
     threading.Thread(target=connect, name="probe-dask", daemon=True).start()
     try:
         return answer.result(PATIENCE)
     except Exception as error:
+        answer.cancel()
         reason = str(error).splitlines()[0] if str(error) else "no answer"
         raise UserError(
             f"There is no dask scheduler at {scheduler}, so nothing was compared: {reason[:200]}.",

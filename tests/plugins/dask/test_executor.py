@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -24,6 +25,7 @@ from support.programs.preloaded import PreloadedPopen
 from support.runs.recorded import forward, tensor, write_run
 
 from probe_core import engine
+from probe_core.errors import UserError
 from probe_core.ranks.spread import opened
 from probe_core.testing import ExecutorConformance
 
@@ -296,6 +298,23 @@ def test_no_address(refused: Any, probe: Any) -> None:
 def test_no_scheduler_there(address: str, refused: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor, "PATIENCE", 0.5)
     assert "There is no dask scheduler at" in refused("--executor", "dask", "--scheduler", address)
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:x", "://"])
+def test_a_client_that_cannot_connect_is_closed(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As garbage it would close itself, and wait for the lock of whichever client is being started then."""
+    monkeypatch.setattr(executor, "PATIENCE", 0.5)
+    loops = [thread for thread in threading.enumerate() if thread.name == "IO loop"]
+    gc.disable()
+    try:
+        with pytest.raises(UserError, match="There is no dask scheduler at"):
+            executor.Dask().open(1, address)
+        deadline = time.monotonic() + 20
+        while any(one.name == "probe-dask" for one in threading.enumerate()) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert not [t for t in threading.enumerate() if t.name == "IO loop" and t not in loops]
+    finally:
+        gc.enable()
 
 
 def test_something_else_listens_there(probe: Any, pair: Any, tmp_path: Path, monkeypatch: Any) -> None:
