@@ -20,6 +20,7 @@ from probe_diagnosis.answer.printing import show
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.suspects import Suspects
 from probe_diagnosis.answer.verdict import over_all
+from probe_diagnosis.difference.reasons import ORIGIN
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.difference.walking import Node
 
@@ -121,6 +122,9 @@ def _causes(compared: Compared) -> Iterator[Finding]:
             found = next((one for one in causes if node.facts.op in (one.op, *one.consequences[:1])), None)
             if found is None:
                 found = _found(compared, part, node, searched.behind[node.rank])
+            origin = found.evidence.get(ORIGIN)
+            before = [one for one in causes[:1] if one is not found and origin in (one.op, *one.same)]
+            yield from (replace(one, step=part, rank=node.rank) for one in before)
             yield replace(found, step=part, rank=node.rank)
         if first:
             return

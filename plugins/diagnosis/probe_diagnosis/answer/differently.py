@@ -23,9 +23,8 @@ from probe_diagnosis.difference.reasons import (
     LACKS,
     Because,
     Cause,
-    first_differing,
 )
-from probe_diagnosis.difference.search import is_backward, is_storage
+from probe_diagnosis.difference.search import is_backward, other_argument
 from probe_diagnosis.difference.walking import Node
 
 _AXES = re.compile(r"(-?\d+) against (-?\d+)")
@@ -39,12 +38,7 @@ def made_differently(facts: RankFacts, limit: OpFacts | None) -> Iterator[Node]:
             return
         outputs = list(op.outputs())
         returned = _returned(outputs)
-        given = (
-            value
-            for value in op.arguments()
-            if not is_storage(value.row) and "nothing" not in value.why  # it may be the usual one
-        )
-        argument = None if op.is_shifted else first_differing(given, 0.0)
+        argument = other_argument(op)
         recast = next((value for value in op.values if value.dtypes), None)
         if argument is not None:
             value = next(iter(outputs), argument)

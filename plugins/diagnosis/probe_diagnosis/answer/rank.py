@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from probe_core.model import Reason
 from probe_core.model.answers import Answer, Finding, Outcome
 from probe_diagnosis.answer.coverage import SHIFTED
 from probe_diagnosis.answer.differently import (
@@ -119,6 +120,8 @@ class Found:
             )
         doubt = _doubt(nodes, is_doubtful, reach[0])
         causes = ladders.refined(causes, nodes)
+        if nodes and nodes[0].because.made:
+            causes, differently = _with_origin(causes, differently, nodes[0].because.made)
         if not (causes or rounded or (baseline and baseline["raised"])):
             causes = ladders.alone(effective=True)
             differently = ladders.beside(differently) or ladders.alone(effective=False)
@@ -127,7 +130,7 @@ class Found:
             pairs = zip(ladders.excused(), replaced(facts, runs, is_same=same))
             both = (one | other for one, other in pairs)
             facts.tally.stood_for = [floats_in(run, keys) for run, keys in zip(runs.both, both)]
-        notes = [f"{node.facts.op} {node.why}{GONE}" for node in unseen if node not in doubtful]
+        notes = [f"{node.facts.op} {self._told(node).why}{GONE}" for node in unseen if node not in doubtful]
         notes += [f"{node.facts.op} {self._told(node).why}{NO_TRACE}" for node in traceless]
         notes += [f"{node.facts.op} {node.why}{ROUNDED}" for node in rounded]
         notes += [f"{node.facts.op} {node.why}" for node in made if is_harmless(node)]
@@ -202,6 +205,18 @@ def _of_call(node: Node, forward: Mapping[str, Node]) -> Node:
     if made is None or node.because.cause not in (Cause.INTRODUCED, Cause.NOT_FINITE):
         return node
     return replace(node, because=replace(node.because, of_call=made.because.told_argument))
+
+
+def _with_origin(
+    causes: list[Finding], differently: list[Finding], made: str
+) -> tuple[list[Finding], list[Finding]]:
+    """Return both lists, the call ``made`` that may have caused the first cause moved before it."""
+    origin = next((one for one in differently if made in (one.op, *one.same)), None)
+    if origin is None:
+        return causes, differently
+    detail = f"{origin.reason.detail}, but {causes[0].op} behind it differs by more than rounding explains"
+    first = replace(origin, reason=Reason(origin.reason.code, detail))
+    return [first, *causes], [one for one in differently if one is not origin]
 
 
 def _forward_of(op: str) -> str:

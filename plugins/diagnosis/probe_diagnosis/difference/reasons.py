@@ -39,6 +39,9 @@ AGREES, AGREES_IN_STATISTICS, AGREES_UNMASKED, DIFFERS, LACKS = (
 )
 """Ends of the clause on a call that was made differently."""
 
+ORIGIN = "earlier_call_with_another_argument"
+"""Name of the evidence that holds the call which may have caused a gradient that differs."""
+
 PHASES = "phases of the step: "
 """Beginning of a clause on what the phases of the step show."""
 
@@ -98,6 +101,7 @@ class Because:
         replaces: The golden's other call that an op of a region stands for; empty for none.
         phases: A clause on what the phases of the step show of the same difference; empty for none.
         of_call: Of a backward call, the argument that differs of its forward call; empty for none.
+        made: Of a gradient, an earlier call with another argument and other values; empty for none.
     """
 
     cause: Cause
@@ -114,6 +118,7 @@ class Because:
     replaces: str = ""
     phases: str = ""
     of_call: str = ""
+    made: str = ""
 
     @property
     def statement(self) -> str:
@@ -174,6 +179,8 @@ class Because:
             facts["earlier_values_not_compared"] = self.earlier
         if self.of_call:
             facts["argument_of_forward_call"] = self.of_call
+        if self.made:
+            facts[ORIGIN] = self.made
         if self.absent:
             facts["ranks_not_compared"] = ", ".join(map(str, self.absent))
         return facts
@@ -212,6 +219,8 @@ class Because:
     def _before(self) -> str:
         """Return a clause on what came before, no more than was compared."""
         it = "them" if self.cause is Cause.TAKEN_IN else "it"
+        if self.made:
+            return f"the different argument of {self.made} before it may have caused {it}"
         if not self.earlier:
             if self.in_step:
                 return f"no earlier difference of this step explains {it}"

@@ -237,7 +237,19 @@ def _compute(walker: Walker, op: OpFacts) -> None:
     ]
     _look_for_growth(walker, op, (own, worst_own), given)
     past.worst = max(past.worst, taken, own)
+    if own and not past.made and other_argument(op) is not None:
+        past.made = op.op
     past.lacking += op.lacking + sum([v.state == UNJUDGED and not v.is_scalar for v in op.values])
+
+
+def other_argument(op: OpFacts) -> Apart | None:
+    """Return the first argument that an op was called with in one run, and with another value in the other.
+
+    An argument that only one run gives may be the usual one; one that says where to store the result changes
+    none of its values. Neither counts.
+    """
+    given = (value for value in op.arguments() if not is_storage(value.row) and "nothing" not in value.why)
+    return None if op.is_shifted else first_differing(given, 0.0)
 
 
 def _in_place_of(op: OpFacts, output: Apart, taken: float, past: Past) -> Because:
@@ -300,7 +312,7 @@ def _reason_of(op: OpFacts, output: Apart, taken: float, given: float, past: Pas
     """
     inputs = inputs_of(op, taken)
     if is_gradient(op.op):
-        return Because(Cause.GRADIENT, output, inputs, earlier=past.lacking, times=given)
+        return Because(Cause.GRADIENT, output, inputs, earlier=past.lacking, times=given, made=past.made)
     earlier = 0.0 if past.named else past.worst
     argument = first_differing(op.arguments(), output.jump * max(earlier, taken))
     if output.breaks and not inputs.holds_rare:

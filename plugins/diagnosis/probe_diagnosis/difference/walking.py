@@ -47,6 +47,7 @@ class Past:
         named: True if a difference was reported.
         layer: Number of communication calls so far.
         lacking: Number of tensors so far that were not compared.
+        made: The first call so far with another argument and other values, however near; empty for none.
     """
 
     worst: float = 0.0
@@ -54,6 +55,7 @@ class Past:
     named: bool = False
     layer: int = 0
     lacking: int = 0
+    made: str = ""
 
     def learn(self, other: Past) -> None:
         """Merge another rank's history into this one."""
@@ -62,10 +64,11 @@ class Past:
         self.named = self.named or other.named
         self.layer = max(self.layer, other.layer)
         self.lacking = max(self.lacking, other.lacking)
+        self.made = self.made or other.made
 
     def copy(self) -> Past:
         """Return a copy, to be sent to another rank."""
-        return Past(self.worst, self.noise, self.named, self.layer, self.lacking)
+        return Past(self.worst, self.noise, self.named, self.layer, self.lacking, self.made)
 
 
 @dataclass(slots=True)

@@ -135,6 +135,28 @@ def test_gradients_that_cancel_beside_those_of_their_module(tmp_path: Path) -> N
     assert found.outcome.value == "AGREE", found.sentence
 
 
+def test_a_gradient_behind_another_argument_is_not_said_to_come_from_nowhere(tmp_path: Path) -> None:
+    """What the argument changes is within rounding at first, and not in the sums of a gradient."""
+    forward, gradient = "Functional.layer_norm.0.forward", "Module.m.Linear.parameters_grad"
+    near = (X * (1 + 1e-6)).astype(np.float32)
+    target = CHAIN | {forward: call(X, 1e-6, out=near), gradient: {"weight": [Z]}}
+    golden = CHAIN | {forward: call(X, 1e-5, out=X), gradient: {"weight": [W]}}
+    found = answer(tmp_path / "near", target, golden)
+    assert found.outcome.value == "DIVERGED" and [one.op for one in found.causes] == [forward, gradient]
+    assert found.sentence == (
+        "DIVERGED: Functional.layer_norm.0.forward was called with a different argument (input.1: 1e-06 "
+        "against 1e-05), and what it returns agrees within rounding, but Module.m.Linear.parameters_grad "
+        "behind it differs by more than rounding explains"
+    )
+    assert found.causes[1].reason.detail.startswith(
+        "differs, and the different argument of Functional.layer_norm.0.forward before it may have caused it ("
+    )
+    assert found.causes[1].evidence["earlier_call_with_another_argument"] == forward
+    same = answer(tmp_path / "same", target | {forward: call(X, 1e-6, out=X)}, golden)
+    assert [one.op for one in same.causes] == [gradient, forward]
+    assert same.causes[0].reason.detail.startswith("differs, and no earlier difference explains it (")
+
+
 def test_an_argument_that_is_none_in_one_run_and_without_effect_is_a_note(tmp_path: Path) -> None:
     """A mask of zeros for None."""
     target, golden = (CHAIN | {"Torch.sdpa.0.forward": call(X, mask, out=X)} for mask in (None, 0 * Y))

@@ -212,6 +212,28 @@ def test_gradients_are_made_last_wherever_they_are_recorded(name: str) -> None:
     assert why([gradient, GOOD]).startswith("differs, and no earlier difference explains it (")
 
 
+@pytest.mark.parametrize(
+    ("before", "end"),
+    [
+        (torch("mul", [0, argument()], [0.5]), "the different argument of Torch.mul.0.forward before it may"),
+        (torch("mul", [0, argument()], [0]), "no earlier difference explains it"),
+        (torch("mul", [0, argument(False)], [0.5]), "no earlier difference explains it"),
+        (torch("mul", [0, argument()], [0.5], is_shifted=True), "no earlier difference explains it"),
+    ],
+)
+def test_another_argument_whose_effect_is_within_rounding_may_cause_a_gradient(
+    before: OpFacts, end: str
+) -> None:
+    gradient = op("Module.l.Linear.parameters_grad", [], [FAULT])
+    assert why([before, gradient]).startswith(f"differs, and {end}")
+
+
+def test_another_argument_of_another_rank_may_cause_a_gradient() -> None:
+    made, reduce = torch("mul", [0, argument()], [0.5]), call("all_reduce", [0.5], [0.5])
+    ranks = [reduce, op("Module.l.Linear.parameters_grad", [], [FAULT])], [made, reduce]
+    assert "the different argument of Torch.mul.0.forward before it may have caused it" in why(*ranks)
+
+
 def test_gradients_of_a_rank_that_learnt_of_a_fault() -> None:
     gradient = op("Module.l.Linear.parameters_grad", [], [FAULT])
     reduce = call("all_reduce", [0], [FAULT])
