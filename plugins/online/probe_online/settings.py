@@ -16,6 +16,8 @@ PATIENCE = 600.0
 MOST_BODY = 1 << 30
 """Bytes of the largest call that is accepted."""
 WINDOW_CALLS = 256
+DAYS = 7.0
+"""Days after which the files of a training that writes nothing are removed from a shared directory."""
 LARGEST_PORT = 65535
 
 
@@ -49,6 +51,7 @@ class Receiving:
         most_body: Bytes of the largest call that is accepted.
         window: Bytes of calls that may be in work.
         calls: The number of calls that may be in work.
+        days: The age from which on files of a shared directory are removed.
     """
 
     place: Place
@@ -57,6 +60,7 @@ class Receiving:
     most_body: int = MOST_BODY
     window: int = MOST_BODY
     calls: int = WINDOW_CALLS
+    days: float = DAYS
 
 
 def host_and_port(text: str, option: str) -> tuple[str, int]:
@@ -104,7 +108,11 @@ def _receiving(place: Place, ranks: frozenset[int] | None, values: Mapping[str, 
             f"--window {window} is less than the largest call, {most_body} bytes.",
             "Give --most-body as well.",
         )
-    return Receiving(place, ranks, _number(values, "patience", PATIENCE), most_body, window)
+    if place.directory is None and "max_age" in values:
+        raise UserError("--max-age has no effect with an address: no files are shared.", "Leave it out.")
+    days = _number(values, "max_age", DAYS)
+    patience = _number(values, "patience", PATIENCE)
+    return Receiving(place, ranks, patience, most_body, window, days=days)
 
 
 def _place(values: Mapping[str, Any]) -> Place:

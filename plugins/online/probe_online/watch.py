@@ -8,6 +8,7 @@ file that is not listed yet is found by a later look.
 from __future__ import annotations
 
 import errno
+import math
 import os
 import re
 import socket
@@ -38,6 +39,7 @@ from probe_recording import (
 
 from probe_core.errors import UserError, printable
 from probe_core.files.atomic import open_file, write_text
+from probe_online.aged import Place, Removed, remove_aged, with_calls
 from probe_online.desk import Desk
 from probe_online.judging import SentPayload
 from probe_online.settings import Receiving
@@ -48,6 +50,8 @@ ABANDONED = 600.0
 """Seconds after which a file that another receiver has claimed is taken over."""
 LOOKS = 10
 """Looks at a damaged file before it is set aside, since a file system may show it in parts at first."""
+AGED_EVERY = 3600.0
+"""Seconds between two looks for files that are older than the age limit."""
 ASIDE = "set_aside"
 _FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
 _CLAIMED = re.compile(r"\.(.+\.prb)\.([0-9a-f]{16})\.work")
@@ -82,6 +86,7 @@ class Watcher:
         self._damaged: dict[str, int] = {}
         self._told: dict[tuple[str, int], int] = {}
         self._earlier: set[tuple[str, int]] = set()
+        self._swept = -math.inf
 
     def start(self) -> str:
         """Look for the first time; return the directory as text.
@@ -103,7 +108,8 @@ class Watcher:
             if match is not None and match[2] == self._own:  # claimed before this receiver was killed
                 with suppress(OSError):
                     (self._directory / name).rename(self._directory / match[1])
-        self._earlier = self._complete(names)
+        self._tell_removed(remove_aged(self._directory, self._order.days, with_calls(names)))
+        self._earlier = self._complete(os.listdir(self._directory))  # noqa: PTH208
         if self._earlier:
             senders = count(len(self._earlier), "sender")
             self._desk.hear(f"{self._directory} was used before: {senders} left nothing to judge.")
@@ -124,10 +130,27 @@ class Watcher:
             try:
                 self._look(os.listdir(self._directory))  # noqa: PTH208
                 self._tell()
+                self._remove_aged()
             except OSError as error:
                 self._desk.hear(f'"{self._directory}" cannot be read: {error.strerror or error}.')
             except UserError as error:
                 self._desk.hear(error.what)
+
+    def _remove_aged(self) -> None:
+        """Remove what is older than the age limit, once an hour; what is judged here stays until it is."""
+        if time.monotonic() > self._swept + AGED_EVERY:
+            self._swept = time.monotonic()
+            judged = {Place(*place) for place, is_accepted in self._senders.items() if is_accepted}
+            self._tell_removed(remove_aged(self._directory, self._order.days, judged))
+
+    def _tell_removed(self, removed: Removed) -> None:
+        if removed.files:
+            lost = f", {count(removed.calls, 'call')} among them that nobody judged" if removed.calls else ""
+            files = count(removed.files, "file")
+            self._desk.hear(
+                f"{files} of trainings that wrote nothing for {self._order.days:g} days removed from "
+                f"{self._directory}{lost}."
+            )
 
     def _look(self, names: Iterable[str]) -> None:
         calls: list[SharedName] = []

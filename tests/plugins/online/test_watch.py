@@ -112,6 +112,27 @@ def test_a_directory_is_used_again(frames: list[bytes], tmp_path: Path) -> None:
         assert any("was used before: 1 sender" in line for line in found.said) == (turn == 2)
 
 
+def test_a_receiver_removes_what_a_training_left_long_ago(frames: list[bytes], tmp_path: Path) -> None:
+    """A training that was killed left no last message; the receiver does not wait for it."""
+    shared, gone, refused = tmp_path / "shared", uuid.UUID(int=1).hex, uuid.UUID(int=2).hex
+    shared.mkdir()
+    mindspore = frame(FrameKind.HELLO, version=1, session=refused, rank=0, framework="mindspore", versions={})
+    old = [put(shared, "hello", hello(gone), gone), put(shared, "tally", end(1), gone)]
+    old += [put(shared, "hello", mindspore, refused), put(shared, f"{0:010d}", frames[0], refused)]
+    for path in old:
+        os.utime(path, (0, 0))
+    with receiver("--watch", shared, "-o", tmp_path / "out", "--max-age", "2") as found:
+        put(shared, "hello", hello())
+        put(shared, f"{0:010d}", frames[0])
+        put(shared, "end", end(1))
+        assert found.end()[0] == FINISHED, found.said
+    said = [line for line in found.said if "removed from" in line]
+    assert len(said) == 2, found.said
+    assert "2 files of trainings that wrote nothing for 2 days removed from " in said[0]
+    assert said[1].rstrip().endswith(", 1 call among them that nobody judged.")
+    assert not any(path.exists() for path in old)
+
+
 def names_in_either(out: Path) -> list[str]:
     """Return the names of the calls with a row, whatever the language of the file."""
     rows = result_rows(out)

@@ -28,6 +28,8 @@ OTHERS = {FrameKind.HELLO: "hello", FrameKind.TALLY: "tally", FrameKind.END: "en
 LOOK_AGAIN = 1.0
 """Seconds between two looks into a directory that is full of calls that no receiver has claimed."""
 TALLY_EVERY = 5.0
+GREET_EVERY = 3600.0
+"""Seconds between two writings of the first message: a receiver removes what a sender that is silent left."""
 
 _NAME = re.compile(r"([0-9a-f]{32})\.r(\d{1,7})\.(\d{10,16}|hello|tally|end)\.prb")
 
@@ -75,6 +77,7 @@ class SharedSender(Transport):
         self._there: dict[str, int] = {}
         self._tally = "{}"
         self._tallied = 0.0
+        self._greeted = 0.0
 
     def wake(self) -> None:
         """Let the thread look at the outbox."""
@@ -87,9 +90,11 @@ class SharedSender(Transport):
     def _converse(self, welcome: Callable[[], None]) -> None:
         if not self._directory.is_dir():
             raise NotADirectoryError(0, "it is not a directory on this machine", str(self._directory))
-        self._write(FrameKind.HELLO, encode_frame(FrameKind.HELLO, self._hello))
+        self._greet()
         welcome()
         while not self._stopping.is_set():
+            if time.monotonic() > self._greeted + GREET_EVERY:
+                self._greet()
             self._wanted.clear()
             delay = self._outbox.delay
             call = self._outbox.take() if delay == 0 else None
@@ -108,6 +113,10 @@ class SharedSender(Transport):
             else:
                 self._write_tally(FrameKind.TALLY)
                 self._wanted.wait(delay or TALLY_EVERY)
+
+    def _greet(self) -> None:
+        self._write(FrameKind.HELLO, encode_frame(FrameKind.HELLO, self._hello))
+        self._greeted = time.monotonic()
 
     def _write_tally(self, kind: FrameKind) -> None:
         totals = self._outbox.totals()

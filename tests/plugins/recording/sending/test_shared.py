@@ -178,3 +178,18 @@ def test_a_disk_that_stays_full(
     assert summary is not None and summary.waiting.total() == 10
     assert files(tmp_path) == []  # no torn file stays
     assert "No space left on device" in capfd.readouterr().err
+
+
+def test_a_sender_shows_again_and_again_that_it_is_alive(
+    make: Callable[..., Sender], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Receivers remove what a sender that is silent for days has left."""
+    monkeypatch.setattr(shared, "GREET_EVERY", 0.05)
+    monkeypatch.setattr(shared, "TALLY_EVERY", 0.05)
+    put(make(), NAMES[:1])
+    until(lambda: any(name.endswith(".hello.prb") for name in files(tmp_path)))
+    (hello,) = (tmp_path / "shared").glob("*.hello.prb")
+    first = hello.stat().st_mtime_ns
+    until(lambda: hello.stat().st_mtime_ns > first)
+    hello.unlink()
+    until(hello.exists)

@@ -1,0 +1,98 @@
+"""Age limit of a shared directory: what trainings left there that ended, or vanished, days ago is removed."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+DAY = 86400.0
+
+_FILE = re.compile(r"\.?([0-9a-f]{32})\.r(\d{1,7})\.(.+)")
+_CALL = re.compile(r"\d{10,16}\.prb(\.[0-9a-f]{16}\.work)?")
+_OTHER = re.compile(r"(hello|tally|end)\.prb|(\d{10,16}|hello|tally|end)\.prb\.part|[0-9a-f]{16}\.settled")
+
+
+class Place(NamedTuple):
+    """A rank of a training."""
+
+    session: str
+    rank: int
+
+
+class Removed(NamedTuple):
+    """Numbers of removed files.
+
+    Attributes:
+        files: All of them.
+        calls: Those that held a call which no receiver has judged.
+    """
+
+    files: int
+    calls: int
+
+
+def with_calls(names: Iterable[str]) -> set[Place]:
+    """Return the senders of which a call lies in a shared directory, claimed or not."""
+    parsed = filter(None, map(_parsed, names))
+    return {place for place, is_call in parsed if is_call}
+
+
+def remove_aged(directory: Path, days: float, kept: Collection[Place]) -> Removed:
+    """Remove the files of senders that have written nothing to a shared directory for some days.
+
+    The age of a file is told by the clock that dates the files of the directory: that of a file which is
+    written now. Files that no sender or receiver writes are left alone, set-aside ones too.
+
+    Args:
+        directory: The directory.
+        days: The age from which on files are removed.
+        kept: Senders of which everything stays.
+
+    Returns:
+        The numbers of what was removed: 0 where the directory cannot be written to.
+    """
+    files: dict[Place, list[tuple[str, bool]]] = {}
+    newest: dict[Place, float] = {}
+    try:
+        for entry in os.scandir(directory):
+            parsed = _parsed(entry.name)
+            if parsed is None:
+                continue
+            place, is_call = parsed
+            with suppress(OSError):
+                newest[place] = max(newest.get(place, 0.0), entry.stat(follow_symlinks=False).st_mtime)
+                files.setdefault(place, []).append((entry.name, is_call))
+        now = _now(directory) if files else 0.0
+    except OSError:
+        return Removed(0, 0)
+    count = calls = 0
+    for place, own in files.items():
+        if place in kept or now - newest[place] <= days * DAY:
+            continue
+        for name, is_call in own:
+            with suppress(OSError):
+                (directory / name).unlink()
+                count, calls = count + 1, calls + is_call
+    return Removed(count, calls)
+
+
+def _parsed(name: str) -> tuple[Place, bool] | None:
+    """Return the sender that a file is of, and whether it holds a call; None for a file of another kind."""
+    match = _FILE.fullmatch(name)
+    if match is None:
+        return None
+    is_call = _CALL.fullmatch(match[3]) is not None
+    return (Place(match[1], int(match[2])), is_call) if is_call or _OTHER.fullmatch(match[3]) else None
+
+
+def _now(directory: Path) -> float:
+    """Return the time at which a file that is written now is dated, in seconds."""
+    with tempfile.NamedTemporaryFile(dir=directory, prefix=".probe-clock-") as file:
+        file.write(b"now")
+        file.flush()
+        return os.fstat(file.fileno()).st_mtime
