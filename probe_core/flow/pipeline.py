@@ -129,6 +129,7 @@ def _write(
         regions=comparison.regions,
         finder=finder_of(manager),
         watch=Watch(comparison.mode, comparison.watched_metrics()),
+        opened=comparison,
     )
     output = Output(plan, manager, pair, comparison.table, report, comparison.is_debug)
     if not manager.names("finders"):
@@ -157,7 +158,7 @@ def _write(
         is_partial = report.interrupted
         _answer(report, comparison, pair)
         report.files = output.close(report.answer if plan.answer else None, interrupted=is_partial)
-        report.faults = output.faults
+        report.faults, report.opened = output.faults, None
     except BaseException:
         _discard([output, *witnesses])
         raise

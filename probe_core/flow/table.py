@@ -173,10 +173,6 @@ def _message(row: Row) -> Cell:
     return "\n".join(part for part in (text, *dict.fromkeys(marks)) if part)
 
 
-def _data_name(row: Row) -> Cell:
-    return str([_file(row.pair.target), _file(row.pair.golden)])
-
-
 def _file(slot: Slot | None) -> str:
     return NOT_AVAILABLE if slot is None else slot.value.data_name or NO_FILE
 
@@ -191,7 +187,7 @@ _ROW: dict[str, Callable[[Row], Cell]] = {
     "label": lambda row: row.verdict.label,
     "message": _message,
     "stack": lambda row: NOT_AVAILABLE if row.stack is None else _frames(row.stack),
-    "data_name": _data_name,
+    "data_name": lambda row: str([_file(row.pair.target), _file(row.pair.golden)]),
 }
 
 

@@ -64,6 +64,7 @@ class Report:
         faults: Sentences on the files that a plugin failed to write.
         problems: Reasons why the comparison gives no verdict; empty if it does.
         regions: Descriptions of the calls that do not line up.
+        opened: The ``protocols.Opened`` runs until the files are complete; None after that.
         answer: The verdict on the two runs; None if no plugin gives one.
         interrupted: True if the comparison was stopped before its end.
         seconds: The duration of the comparison.
@@ -78,6 +79,7 @@ class Report:
     counts: Counts = field(default_factory=Counts)
     finder: Finder = field(default_factory=Kept)
     watch: Watch | None = None
+    opened: Any = None
     unreadable: list[str] = field(default_factory=list)
     unreadable_count: int = 0
     files: list[Path] = field(default_factory=list)

@@ -235,7 +235,7 @@ class PageWriter(TableWriter, Protocol):
     """A page, which shows more than the cells of a table."""
 
     def look(self, report: Report, op: Op, row: Row) -> None:
-        """Take in a row, before its cells; ``report`` is complete when ``close`` is called."""
+        """Take in a row, before its cells; ``report`` is complete at ``close``, its runs open."""
 
 
 class Reporter(Protocol):

@@ -13,7 +13,7 @@ from probe_core.model.answers import Answer
 from probe_core.model.plan import plain
 from probe_core.model.report import Finder, Report
 
-OMITTED = ("finder", "answer", "watch", "advice", "faults", "interrupted")
+OMITTED = ("finder", "answer", "watch", "opened", "advice", "faults", "interrupted")
 """Fields of a report that are needed only while it is made, that a finished one has not set, or that are
 written in a form of their own."""
 

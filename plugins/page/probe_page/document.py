@@ -8,12 +8,8 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib.resources import files
 from typing import Any, BinaryIO
-from urllib.parse import quote
 
-from jinja2 import Environment, Template
 from markupsafe import Markup
 
 from probe_core import __version__
@@ -26,6 +22,7 @@ from probe_page.language import words
 from probe_page.ops import Ops
 from probe_page.ranks import Exchanges
 from probe_page.rows import LEVELS
+from probe_page.templates import asset, template
 
 SCRIPTS = (
     "base.js", "data.js", "rows.js", "pictures.js", "inputs.js", "details.js", "regions.js", "chart.js",
@@ -140,7 +137,7 @@ def _rendered(
         causes = head.answer.causes if head.answer is not None else ()
         first = next((f"{cause.step} rank{cause.rank}".strip() for cause in causes), "")
         meta |= {"lines": drawn, "causes": [cause.op for cause in causes], "first": first}
-    page = _template().render(
+    page = template("page.html", lang, words).render(
         lang=lang,
         words=words(),
         head=head,
@@ -163,30 +160,10 @@ def _rendered(
     return page.encode("utf-8", "replace")
 
 
-@cache
-def _template() -> Template:
-    """Return the template of the page, which takes longer to compile than to render."""
-    environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["shown"] = lambda text: printable(str(text), 4000)
-    environment.filters["anchor"] = _anchor
-    return environment.from_string(asset("page.html"))
-
-
-def _anchor(name: str) -> str:
-    """Return the link to the row or call with a name; what no text may hold is replaced."""
-    return "#" + quote(name.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), safe="")
-
-
 def embedded(value: Any) -> str:
     """Return data as JSON that may stand within a script element of a page, whatever it holds."""
     text = json.dumps(value, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
-
-
-@cache
-def asset(name: str) -> str:
-    """Return the text of a file of the page."""
-    return (files("probe_page") / "assets" / name).read_text("utf-8")
 
 
 def _hash(text: str) -> str:

@@ -6,18 +6,16 @@ import base64
 import json
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
 from heapq import heappush, heapreplace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from probe_core.errors import UnreadableTensor, UserError
-from probe_core.flow.opening import open_run
+from probe_core.errors import UnreadableTensor
 from probe_core.model import Kind, Op, Pair, Row
 from probe_core.model.measure import is_numeric
 from probe_core.model.report import Report
-from probe_core.plugins.manager import Manager
+from probe_core.plugins.protocols import Opened
 from probe_page.pictures import picture
 from probe_page.rows import Looked
 
@@ -46,16 +44,15 @@ class Candidates:
         self._first: list[Wanted] = []
         self._worst: list[tuple[float, int, Wanted]] = []
 
-    def add(self, first: int, ops: Sequence[Op], rows: Sequence[Row], looked: Sequence[Looked]) -> None:
+    def add(self, first: int, ops: Sequence[Op], rows: Sequence[Row], looked: Looked) -> None:
         """Take in rows, of which the first has the number ``first``."""
-        for place, one in enumerate(looked):
-            error = one.error
-            if error is None or error <= (one.noise or 0.0):
+        for place, (error, noise) in enumerate(zip(looked.errors, looked.noises)):
+            if error is None or error <= (noise or 0.0):
                 continue
             pair = rows[place].pair
             if not _have_tensors(pair):
                 continue
-            wanted = Wanted(first + place, one.name, ops[place].key, pair, one.noise or 0.0)
+            wanted = Wanted(first + place, looked.names[place], ops[place].key, pair, noise or 0.0)
             if len(self._first) < LATEST:
                 self._first.append(wanted)
             item = (error, -wanted.number, wanted)
@@ -93,38 +90,29 @@ def _have_tensors(pair: Pair) -> bool:
     )
 
 
-def pictures(manager: Manager, report: Report, candidates: Candidates) -> dict[int, dict[str, Any]]:
+def pictures(report: Report, candidates: Candidates) -> dict[int, dict[str, Any]]:
     """Return the pictures of the chosen rows by their numbers; of fewer if tensors cannot be read again."""
-    if report.interrupted or not (chosen := candidates.chosen(report)):
+    if report.interrupted or report.opened is None:
         return {}
-    try:
-        return dict(_drawn(manager, report, chosen))
-    except UserError:  # the runs are no longer there
-        return {}
+    return dict(_drawn(report.opened, candidates.chosen(report)))
 
 
-def _drawn(
-    manager: Manager, report: Report, chosen: Sequence[tuple[Wanted, int]]
-) -> Iterator[tuple[int, dict[str, Any]]]:
+def _drawn(opened: Opened, chosen: Sequence[tuple[Wanted, int]]) -> Iterator[tuple[int, dict[str, Any]]]:
     left = IN_ALL
-    with (
-        closing(open_run(manager, report.target)) as target,
-        closing(open_run(manager, report.golden)) as golden,
-    ):
-        for wanted, limit in chosen:
-            if left <= 0:
-                return
-            first, second, _ = wanted.pair
-            assert first is not None and second is not None
-            try:
-                both = target.tensor(first.value), golden.tensor(second.value)
-            except UnreadableTensor:
-                continue
-            if both[0].shape != both[1].shape or not both[0].size or not all(map(is_numeric, both)):
-                continue
-            limit = min(limit, left)
-            left -= min(limit, both[0].size)
-            yield wanted.number, picture(np.asarray(both[0]), np.asarray(both[1]), wanted.noise, limit)
+    for wanted, limit in chosen:
+        if left <= 0:
+            return
+        first, second, _ = wanted.pair
+        assert first is not None and second is not None
+        try:
+            both = opened.target.tensor(first.value), opened.golden.tensor(second.value)
+        except UnreadableTensor:
+            continue
+        if both[0].shape != both[1].shape or not both[0].size or not all(map(is_numeric, both)):
+            continue
+        limit = min(limit, left)
+        left -= min(limit, both[0].size)
+        yield wanted.number, picture(np.asarray(both[0]), np.asarray(both[1]), wanted.noise, limit)
 
 
 def packed(found: Mapping[int, Mapping[str, Any]]) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from probe_core.model import Cell, Kind, Op, Row, Side, Slot
 from probe_page.columns import Columns
-from probe_page.rows import GOLDEN_ONLY, REGION, SKIP, Looked, cell_of
+from probe_page.rows import GOLDEN_ONLY, PAIR, REGION, SKIP, TARGET_ONLY, Looked, cell_of
 
 NAMES = ("key", "modules", "stack", "rows", "level", "into", "out", "noise", "matches")
 """Columns of calls: the key, the modules around it (innermost first, a line each), its stack (frames between
@@ -17,6 +17,13 @@ distance that rounding explains, a bit for each kind of match of its rows."""
 BATCH = 256
 """Number of calls that are kept before they become columns."""
 SEPARATOR = "\x1e"
+_BITS = {
+    match + region: 1 << match | 2 * region
+    for match in (PAIR, TARGET_ONLY, GOLDEN_ONLY)
+    for region in (0, REGION)
+}
+"""The bits of matches: 1, 2 and 4 for a pair, the target alone and the golden alone, and 8 for calls that do
+not line up."""
 
 
 @dataclass(slots=True)
@@ -49,13 +56,13 @@ class Ops:
         self._count = 0
         self._forward: dict[str, float] = {}
 
-    def add(self, ops: Sequence[Op], rows: Sequence[Row], looked: Sequence[Looked]) -> list[tuple[int, str]]:
+    def add(self, ops: Sequence[Op], rows: Sequence[Row], looked: Looked) -> list[tuple[int, str]]:
         """Take in rows, and return the number and the key of the call of each."""
         places: list[tuple[int, str]] = []
         tensor = Kind.TENSOR
         call = self._calls.get(self._op.key) if self._op is not None else None
-        for op, row, (_, level, match, is_region, error, noise, _) in zip(ops, rows, looked):
-            target, golden, _ = row.pair
+        facts = zip(ops, rows, looked.levels, looked.matches, looked.errors, looked.noises)
+        for op, ((target, golden, _), _, _, _, _, _, stack, _, _), level, match, error, noise in facts:
             slot = target or golden
             assert slot is not None
             if op is not self._op or call is None:
@@ -63,17 +70,15 @@ class Ops:
                 self._op = op
                 call = self._begun(op.key, op)
             own = call
-            if match == GOLDEN_ONLY and slot.side is not Side.DEBUG and (key := _key_of(slot)) != op.key:
+            if target is None and slot.side is not Side.DEBUG and (key := _key_of(slot)) != op.key:
                 own = self._calls.get(key) or self._begun(key, op)
             places.append(own.place)
             own.rows += 1
-            if row.stack:
-                own.stack = row.stack
+            if stack:
+                own.stack = stack
             if level > own.level:
                 own.level = level
-            own.matches |= 1 << match
-            if is_region:
-                own.matches |= 1 << REGION
+            own.matches |= _BITS[match]
             if error is None:
                 continue
             if slot.side.is_source:
@@ -105,12 +110,13 @@ class Ops:
 
     def _end(self) -> None:
         for key, call in self._calls.items():
-            worst = max((error for error in (call.into, call.out) if error is not None), default=None)
+            into, out = call.into, call.out
             if "forward" in key.split("."):
+                worst = out if into is None or (out is not None and out > into) else into
                 if worst is not None:
                     self._forward[key] = worst
             elif (read := self._forward.get(key.replace(".backward", ".forward"))) is not None:
-                call.into = read if call.into is None else max(call.into, read)
+                call.into = read if into is None or read > into else into
             self._ended.append(
                 (key, "\n".join(call.modules), SEPARATOR.join(call.stack), call.rows, call.level,
                  cell_of(call.into), cell_of(call.out), call.noise, call.matches)

@@ -95,9 +95,8 @@ class PageWriter:
         self._flush()
         report, drawn, limits = self._report, dict[int, dict[str, Any]](), dict[str, str]()
         if report is not None:
-            manager = _plugins(os.environ.get(ONLY))
-            drawn = pictures(manager, report, self._candidates)
-            limits = limits_of(manager, report.mode)
+            drawn = pictures(report, self._candidates)
+            limits = limits_of(_plugins(os.environ.get(ONLY)), report.mode)
         document = Document(
             self._lang, report, self._columns, self._ops, self._table.percent, self._left_out, drawn, limits
         )
@@ -124,7 +123,7 @@ class PageWriter:
             names = [short_name(str(row[0]), "") for row in cells]
             none = [-1] * len(cells)
             own: list[Sequence[Cell]] = [numbers, none, none, blank, blank, blank, names]
-            self._columns.add([*own, *self._table.columns(cells, (), ())])
+            self._columns.add([*own, *self._table.columns(cells, (), None)])
             return
         ops = [op for op, _ in seen]
         rows = [row for _, row in seen]
@@ -133,10 +132,10 @@ class PageWriter:
         if self._report is not None and self._report.mode is Mode.TENSOR:
             self._candidates.add(first, ops, rows, looked)
         if self._number > LARGEST:
-            kept = [first + n <= LARGEST + 1 or one.level > PASS for n, one in enumerate(looked)]
+            kept = [first + n <= LARGEST + 1 or level > PASS for n, level in enumerate(looked.levels)]
             self._left_out += len(kept) - sum(kept)
             numbers, places = list(compress(numbers, kept)), list(compress(places, kept))
-            rows, looked = list(compress(rows, kept)), list(compress(looked, kept))
+            rows, looked = list(compress(rows, kept)), looked.of(kept)
             cells = list(compress(cells, kept))
         if numbers:
             own = own_columns(numbers, places, looked)
@@ -164,14 +163,14 @@ class _Table:
         self._sources: dict[int, str] | None = None
 
     def columns(
-        self, cells: Sequence[Sequence[Cell]], rows: Sequence[Row], looked: Sequence[Looked]
+        self, cells: Sequence[Sequence[Cell]], rows: Sequence[Row], looked: Looked | None
     ) -> Iterator[Sequence[Cell]]:
         """Yield each column but the stacks, with 0 for a row's own name.
 
         Args:
             cells: The cells of each row.
             rows: The rows; empty for a table without.
-            looked: What the page keeps of each.
+            looked: What the page keeps of them; None for a table without.
         """
         if self._sources is None:
             self._sources = self._find_sources(cells, rows)
@@ -180,8 +179,8 @@ class _Table:
             shown: Sequence[Cell] = column
             if header == STACK:
                 continue
-            if header in NAMES and looked:
-                shown = [0 if cell == one.name else cell for cell, one in zip(shown, looked)]
+            if header in NAMES and looked is not None:
+                shown = [0 if cell == name else cell for cell, name in zip(shown, looked.names)]
             elif place in sources:
                 shown = self._with_all_digits(
                     header, shown, [row.measurements[sources[place]] for row in rows]

@@ -11,14 +11,15 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FunctionLoader
 from markupsafe import Markup
 
 from probe_core import __version__
 from probe_core.errors import printable
 from probe_core.files.atomic import writing
-from probe_page.document import _hash, asset, embedded
+from probe_page import templates
+from probe_page.document import _hash, embedded
 from probe_page.language import Words, words
+from probe_page.templates import asset
 
 WORDS = "checks_words.json"
 """The texts of these pages beside those of the page of a comparison."""
@@ -51,12 +52,7 @@ def write_sheet(path: Path, template: str, script: str, lang: str, data: Any, **
 
 def _rendered(template: str, script: str, lang: str, data: Any, values: Mapping[str, Any]) -> bytes:
     style, code = ("\n".join(map(asset, names)) for names in (STYLES, (*SCRIPTS, script)))
-    environment = Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, loader=FunctionLoader(asset)
-    )
-    environment.filters["shown"] = lambda text: printable(str(text), 4000)
-    environment.filters["counted"] = lambda number: f"{number:,}"
-    page = environment.get_template(template).render(
+    page = templates.template(template, lang, all_words).render(
         lang=lang,
         words=all_words(),
         version=__version__,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from probe_page.document import asset
+from probe_page.templates import asset
 
 TEXT, PICTURE = 4.5, 3.0
 """Smallest ratios of WCAG AA: for text, and for what a picture needs to be understood."""

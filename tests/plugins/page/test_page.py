@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_page.document import SCRIPTS, asset, embedded
+from probe_page.document import SCRIPTS, embedded
 from probe_page.hooks import probe_reporters
 from probe_page.language import words
 from probe_page.reporter import PageReporter
+from probe_page.templates import asset
 from probe_pytorch.demo import unpack
 from support.conformance import failing
 from support.pages import Page, hash_of
@@ -21,6 +22,7 @@ from support.runs.recorded import forward, tensor, write_run
 from probe_core.testing import ReporterConformance
 
 LARGEST_ASSETS = 400_000
+TEMPLATES = ("page.html", "ranks.html", "exchanges.html")
 MARKUP = ["<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", '"><svg onload=alert(1)>',
           "<!--<script>", "]]>{{7*7}}{% raw %}&lt;b&gt;"]  # fmt: skip
 
@@ -171,12 +173,13 @@ def test_the_page_opens_in_the_language_asked_for(lang: str, demo: Path, page_of
 
 
 def test_every_text_has_both_languages_and_is_used() -> None:
-    sources = asset("page.html") + "".join(map(asset, SCRIPTS))
+    templates = "".join(map(asset, TEMPLATES))
+    sources = templates + "".join(map(asset, SCRIPTS))
     for key, texts in words().items():
         assert set(texts) == {"en", "zh"} and all(texts.values()), key
         made = key.startswith(("column ", "means_", "bar_", "s_")) or key.endswith("_level")
         assert made or f'"{key}"' in sources, f"{key} is not used"
-    for key in re.findall(r"\btext\(\"(\w+)\"", sources) + re.findall(r't\("(\w+)"\)', asset("page.html")):
+    for key in re.findall(r"\btext\(\"(\w+)\"", sources) + re.findall(r't\("(\w+)"\)', templates):
         assert key in words(), key
 
 
@@ -190,7 +193,7 @@ def test_a_language_that_there_is_not_is_named(probe: Any, demo: Path, tmp_path:
 
 def test_the_assets_are_small() -> None:
     assert (
-        sum(len(asset(name).encode()) for name in (*SCRIPTS, "page.html", "page.css", "words.json"))
+        sum(len(asset(name).encode()) for name in (*SCRIPTS, *TEMPLATES, "page.css", "words.json"))
         < LARGEST_ASSETS
     )
 

@@ -146,10 +146,15 @@ def test_statistics_have_no_pictures(probe: Any, tmp_path: Path) -> None:
 def test_tensors_that_cannot_be_read_again_are_left_out(
     probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(manager: Any, path: Path) -> Any:
-        from probe_core.errors import UserError
+    sides = write_sides(tmp_path, 50, 4, {2: 0.5})
+    chosen = drawing.Candidates.chosen
 
-        raise UserError(f"{path} is gone.", "Record it again.")
+    def remove(self: Any, report: Any) -> Any:
+        gone = [path for side in sides for path in Path(side).rglob("*.npy")]
+        assert gone
+        for path in gone:
+            path.unlink()
+        return chosen(self, report)
 
-    monkeypatch.setattr(drawing, "open_run", refuse)
-    assert drawn(compare(probe, write_sides(tmp_path, 50, 4, {2: 0.5}), tmp_path / "o")) == {}
+    monkeypatch.setattr(drawing.Candidates, "chosen", remove)
+    assert drawn(compare(probe, sides, tmp_path / "o")) == {}

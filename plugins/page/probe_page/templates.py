@@ -1,0 +1,72 @@
+"""The templates of pages: their labels, and their compilation when they are first needed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
+from urllib.parse import quote
+
+from jinja2 import Environment, FunctionLoader, Template
+from markupsafe import Markup
+
+from probe_core.errors import printable
+from probe_page.language import Words
+
+LONGEST = 4000
+"""Largest number of characters that a page shows of a text."""
+_LABEL = re.compile(r'\{\{ t\("(\w+)"\) \}\}')
+_ATTRIBUTE = re.compile(r'\{\{ attr\("([\w-]+)", "(\w+)"\) \}\}')
+
+
+@cache
+def asset(name: str) -> str:
+    """Return the text of a file of the page."""
+    return (files("probe_page") / "assets" / name).read_text("utf-8")
+
+
+@cache
+def template(name: str, lang: str, words: Callable[[], Words]) -> Template:
+    """Return a template with labels in a language, which a script of the page can change.
+
+    ``{{ t("key") }}`` in a template is the text of a key, and ``{{ attr("title", "key") }}`` an attribute
+    with it. They are put in before the template is compiled, which takes longer than to render it.
+
+    Args:
+        name: The name of its file.
+        lang: The language.
+        words: A function that returns the texts.
+    """
+    return _environment(lang, words).get_template(name)
+
+
+@cache
+def _environment(lang: str, words: Callable[[], Words]) -> Environment:
+    def label(key: str) -> Markup:
+        return Markup('<span data-t="{}">{}</span>').format(key, words()[key][lang])
+
+    def attribute(name: str, key: str) -> Markup:
+        return Markup('{}="{}" data-t-{}="{}"').format(name, words()[key][lang], name, key)
+
+    def with_labels(name: str) -> str:
+        text = _LABEL.sub(lambda found: label(found[1]), asset(name))
+        return _ATTRIBUTE.sub(lambda found: attribute(found[1], found[2]), text)
+
+    environment = Environment(
+        loader=FunctionLoader(with_labels),
+        autoescape=True,
+        optimized=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals["t"] = label
+    environment.filters["shown"] = lambda text: printable(str(text), LONGEST)
+    environment.filters["counted"] = lambda number: f"{number:,}"
+    environment.filters["anchor"] = _anchor
+    return environment
+
+
+def _anchor(name: str) -> str:
+    """Return the link to the row or call with a name; what no text may hold is replaced."""
+    return "#" + quote(name.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), safe="")
