@@ -6,6 +6,7 @@ Headers and their order are those of docs/tables.md#columns.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -55,15 +56,14 @@ class Table:
             labels: Names of further policies, each of which gets a column with its labels.
         """
         columns = [column for column in columns if stack or column != STACK]
-        taken = {column.header for column in columns}
+        own = [column.header for column in columns]
+        named = Counter([*own, *(name for _, name in extra), *labels])
         for metric, name in extra:
-            header = name if name not in taken else f"{metric}: {name}"
-            taken.add(header)
+            header = name if named[name] == 1 else f"{metric}: {name}"
             columns.append(Column(header, f"{metric}.{name}"))
         for policy in labels:
-            columns.append(
-                Column(policy if policy not in taken else f"policy: {policy}", f"row.policy.{policy}")
-            )
+            header = policy if named[policy] == 1 else f"policy: {policy}"
+            columns.append(Column(header, f"row.policy.{policy}"))
         self.mode = mode
         self.headers = tuple(column.header for column in columns)
         sources = [column.source for column in columns]

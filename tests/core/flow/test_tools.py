@@ -121,10 +121,10 @@ def test_the_limit_of_a_metric(pair: Any, probe: Any, tmp_path: Path) -> None:
     assert probe("compare", *pair, "-o", tmp_path, "--format", "csv", "--metric", "ulp", *options) == 0, (
         probe.err
     )
-    found = [row for row in rows(tmp_path) if row["ULP max"] not in ("unsupported", "N/A")]
+    found = [row for row in rows(tmp_path) if row["ulp: ULP max"] not in ("unsupported", "N/A")]
     shares = [name for name in found[0] if "share over limit" in name]
     assert shares == [
-        "ULP share over limit",
+        "ulp: ULP share over limit",
         *(f"ulp:limit={n}: ULP share over limit" for n in ("0", "4", "1e+09")),
     ]
     outputs = {row["NPU Name"]: row for row in found}
