@@ -48,6 +48,16 @@ class ReporterConformance:
         assert self.spec.name and self.spec.summary
         assert self.spec.suffix.startswith(".") and "/" not in self.spec.suffix
 
+    def test_has_the_methods_that_its_spec_promises(self, tmp_path: Path) -> None:
+        """Check a page for ``head`` and ``look``, and a file that holds the answer for ``answer``."""
+        reporter = self.reporter()
+        writer = reporter.open(tmp_path / "table", HEADERS, 0)
+        writer.close()
+        promised = [(reporter, "head"), (writer, "look")] if self.spec.page else []
+        promised += [(writer, "answer")] if self.spec.answers else []
+        missing = [f"{type(owner).__name__}.{name}" for owner, name in promised if not hasattr(owner, name)]
+        assert not missing, f"the spec promises {', '.join(missing)}"
+
     def test_every_cell_is_taken(self, tmp_path: Path) -> None:
         """Check that texts of any characters, numbers, booleans and None can be written."""
         assert self.write(tmp_path / "table", ROWS)

@@ -92,3 +92,23 @@ class Quiet(Lines):
 def test_a_fault_of_a_reporter_is_found(reporter: Any, faults: set[str], tmp_path: Path) -> None:
     spec = ReporterSpec("mine", "mine", reporter, ".mine")
     assert failing(ReporterConformance, tmp_path / "c", spec=spec) == faults
+
+
+class Page(Lines):
+    def head(self, comparison: Any) -> str:
+        return ""
+
+    def look(self, report: Any, op: Any, row: Any) -> None:
+        """Take in a row."""
+
+
+@pytest.mark.parametrize(
+    "reporter, promise, is_kept",
+    [(Page, "page", True), (Lines, "page", False), (Page, "answers", False), (Lines, "all_digits", True)],
+)
+def test_a_promise_of_the_spec_that_is_not_kept_is_found(
+    reporter: Any, promise: str, is_kept: bool, tmp_path: Path
+) -> None:
+    spec = ReporterSpec("mine", "mine", reporter, ".mine", **{promise: True})  # type: ignore[arg-type]
+    found = failing(ReporterConformance, tmp_path / "c", spec=spec)
+    assert found == (set() if is_kept else {"has_the_methods_that_its_spec_promises"})
