@@ -21,6 +21,7 @@ from probe_core.files.location import location
 from probe_core.model import Cell, Counts, Suspect
 from probe_core.model.plan import DEFAULT_FORMATS, Plan, StackMode
 from probe_core.model.report import Report
+from probe_core.model.watched import Watch
 from probe_core.plugins.specs import Option, OptionSpec, ReporterSpec
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def compare(target: str | os.PathLike[str], golden: str | os.PathLike[str], **op
     """Return the comparison of two recorded runs; nothing is measured until a result is asked for.
 
     Args:
-        target: The run under test: a dump.json, or a rank, step or dump directory; a path, or a URL.
+        target: The run under test: a dump.json, or a rank, step or dump directory; a path
+            (made absolute, like all that are given here), or a URL.
         golden: The reference run.
         **options: The options of ``probe compare`` by the names in docs/python.md#options.
 
@@ -51,7 +53,12 @@ def compare(target: str | os.PathLike[str], golden: str | os.PathLike[str], **op
     from probe_core.plugins.manager import Manager
 
     manager = Manager()
-    comparison = Comparison(planned(manager, location(target), location(golden), options), manager)
+    plan = planned(manager, location(target), location(golden), options)
+    paths = {name: getattr(plan, name) for name in ("target", "golden", "baseline", *_FILES)}
+    absolute: dict[str, Any] = {
+        name: path.absolute() for name, path in paths.items() if isinstance(path, Path)
+    }
+    comparison = Comparison(replace(plan, **absolute), manager)
     for problem in comparison.problems:
         warnings.warn(problem, stacklevel=2)
     return comparison
@@ -155,8 +162,9 @@ class Comparison:
             counts, answer = self.counts, self.answer
         except UserError as error:
             return f"<pre>{escape(str(error))}</pre>"
-        for spec in (one for one in self._manager.specs("reporters", ReporterSpec) if one.page):
-            return str(spec.make().head(self))
+        pages = (spec.make() for spec in self._manager.specs("reporters", ReporterSpec) if spec.page)
+        for page in (page for page in pages if hasattr(page, "head")):
+            return str(page.head(self))
         lines = [answer.sentence if answer else "No verdict.", f"{counts.rows:,} rows.", *self.problems]
         return "".join(f"<p>{escape(printable(line))}</p>" for line in lines)
 
@@ -202,11 +210,15 @@ class Comparison:
                 continue
             with closing(opened):
                 judging = Judging(self._manager, opened.highlights, opened.blame)
+                watch = Watch(opened.mode, opened.watched_metrics())
                 for op, measured in opened.ops():
                     place: dict[str, Cell] = {"step": pair.part, "rank": pair.rank, "op": op}
                     for row in judging.judged(opened.describe(op, pair.rank), measured):
+                        watch.look(row)
                         cells = zip(opened.table.headers, opened.table.cells(row, all_digits=True))
                         yield {**place, "level": row.verdict.level.value, **dict(cells)}
+                for problem in watch.problems(opened.row_count):
+                    warnings.warn(problem, stacklevel=2)
 
     def to_dataframe(self) -> Any:
         """Return all rows as a data frame of pandas or, if that is not installed, of polars."""
@@ -271,6 +283,8 @@ class Comparison:
                 if finished.error is not None:
                     self._lose(finished.pair, finished.error)
             reports = [finished.report for finished in ended if finished.report is not None]
+            for problem in dict.fromkeys(problem for report in reports for problem in report.problems):
+                warnings.warn(problem, stacklevel=2)
             if not reports:
                 raise UserError("None of the ranks can be compared.", "Mend these:", self.problems)
             self._reports = self._reports or reports

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -13,7 +13,6 @@ from operator import itemgetter
 from pathlib import Path
 
 from probe_core.errors import UserError, nearest, some
-from probe_core.files.mapped import Mapped
 from probe_core.flow.ahead import opened_ahead
 from probe_core.flow.judging import Judging
 from probe_core.flow.opening import open_runs
@@ -60,21 +59,16 @@ def check_plan(plan: Plan, manager: Manager) -> None:
     Raises:
         UserError: A mapping file cannot be read, or a format, matcher, metric or policy does not exist.
     """
+    matchers = [plan.matcher, None if plan.mapping is None else BY_FILE]
     for kind, names, spec in (
         ("reporters", plan.formats, ReporterSpec),
-        ("matchers", _matchers(plan), MatcherSpec),
+        ("matchers", [name for name in matchers if name], MatcherSpec),
         ("metrics", plan.metrics, MetricSpec),
         ("policies", plan.policies, PolicySpec),
     ):
         for name in names:
             manager.find(kind, name, spec)
     check_views(plan, manager)
-
-
-def _matchers(plan: Plan) -> list[str]:
-    """Return the names of the matchers that a plan needs."""
-    names = [plan.matcher] if plan.matcher else []
-    return names if plan.mapping is None else [*names, BY_FILE]
 
 
 class Comparison:
@@ -240,11 +234,9 @@ class Comparison:
 
     def _check_files(self, op: str, rows: list[Row], measured: list[tuple[int, OpenPair]]) -> None:
         """Replace rows whose mapped files were changed while they were measured by unreadable rows."""
-        problems: dict[Mapped | None, str] = {}
-        for memory in {memory for _, pair in measured for memory in pair.mappings}:
-            problem = None if memory is None else memory.problem()
-            if problem is not None:
-                problems[memory] = problem
+        memories = {memory for _, pair in measured for memory in pair.mappings}
+        looked_at = {memory: None if memory is None else memory.problem() for memory in memories}
+        problems = {memory: problem for memory, problem in looked_at.items() if problem is not None}
         for place, pair in measured:
             if pair.spoil(problems):
                 rows[place] = self._row(op, pair, rows[place].stack)
@@ -268,11 +260,8 @@ class Comparison:
             Counter(without_count(name) for name in run.names() if not name.startswith("Module."))
             for run in (self.target, self.golden)
         )
-        shifted = {
-            name
-            for name in target_counts.keys() & golden_counts.keys()
-            if target_counts[name] != golden_counts[name]
-        }
+        names = target_counts.keys() & golden_counts.keys()
+        shifted = {name for name in names if target_counts[name] != golden_counts[name]}
         if shifted:
             first = next(name for name in map(without_count, self.target.names()) if name in shifted)
             self.notes.append(
@@ -336,13 +325,10 @@ def _nothing_matched(target: Run, golden: Run, notes: Sequence[str]) -> UserErro
     if notes and target.header.framework != golden.header.framework:
         first, *more = (f"{note[0].upper()}{note[1:].rstrip('.')}." for note in notes)
         return UserError(what, first, more)
-    lines: list[str] = []
     golden_names = golden.names()
-    for key in target.names()[:5]:
-        close = nearest(key, golden_names, 1)
-        lines.append(f"{key}  (nearest in the golden: {close[0] if close else 'none'})")
-    with suppress(IndexError):
-        lines.append(f"the golden begins with {golden_names[0]}")
+    closest = [(key, nearest(key, golden_names, 1)) for key in target.names()[:5]]
+    lines = [f"{key}  (nearest in the golden: {close[0] if close else 'none'})" for key, close in closest]
+    lines += [f"the golden begins with {name}" for name in golden_names[:1]]
     return UserError(
         what,
         "Check that both runs are of the same model and level; -f pairs calls whose counts differ, "

@@ -21,6 +21,8 @@ from probe_core.errors import UserError
 from probe_core.flow.tools import Tools
 from probe_core.library import OPTIONS
 from probe_core.model import Level
+from probe_core.plugins.manager import Manager
+from probe_core.plugins.specs import ReporterSpec
 
 
 @pytest.fixture
@@ -94,6 +96,23 @@ def test_suspects_come_from_one_comparison_with_the_table(
     assert comparison.suspects and len(measured) == 100
 
 
+def test_a_metric_that_raises_on_every_row_is_warned_of(runs: Any, monkeypatch: Any) -> None:
+    """With its name, whether rows are asked for or a summary of them."""
+
+    def fail(*_: Any) -> None:
+        raise ZeroDivisionError("no flips")
+
+    monkeypatch.setattr("probe_sample.sign_flips.SignFlips.measure", fail)
+    base = runs("tensor_L1_dist2")
+    sides = base / "npu_dump", base / "bench_dump"
+    comparison = probe_core.compare(*sides, steps=0, ranks=0, metrics="sign_flips", jobs=1)
+    for ask in (lambda: list(comparison.rows()), lambda: comparison.counts):
+        with pytest.warns(
+            UserWarning, match='The metric "sign_flips" of probe-sample .* failed on all .*no fl'
+        ):
+            ask()
+
+
 # -- options ---------------------------------------------------------------------------------------
 
 VALUES: dict[str, Any] = {
@@ -130,7 +149,26 @@ def test_the_plan_of_the_command_line(pair: Any, probe: Any) -> None:
     plan = probe_core.compare(
         *pair, fuzzy=True, highlight=True, advise=False, answer=False, metrics="rmse", jobs=2
     ).plan
-    assert {**plan.describe(), "time_stamp": ""} == {**shown, "time_stamp": ""}
+    assert described(plan) == described(shown)
+
+
+def described(plan: Any) -> dict[str, Any]:
+    """A plan as plain data; in Python a relative output is made absolute, on the command line not."""
+    plain = plan if isinstance(plan, dict) else plan.describe()
+    return {**plain, "output": str(Path(plain["output"]).absolute()), "time_stamp": ""}
+
+
+def test_paths_are_those_of_the_time_of_the_call(pair: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "names.yaml").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    given = dict.fromkeys(("mapping", "stack_path"), "names.yaml")
+    comparison = probe_core.compare("target", Path("golden"), baseline="golden", output="out", **given)
+    monkeypatch.chdir("elsewhere")
+    assert all(getattr(comparison.plan, name) == tmp_path / "names.yaml" for name in given)
+    assert comparison.plan.baseline == tmp_path / "golden" and comparison.counts.rows == 100
+    assert len(list(comparison.rows())) == 100 and all(one.error is None for one in comparison.run())
+    assert [*(tmp_path / "out").glob("*.xlsx")] and not [*(tmp_path / "elsewhere").iterdir()]
 
 
 @pytest.mark.parametrize(
@@ -191,7 +229,7 @@ def test_an_option_of_a_plugin_changes_the_plan_as_on_the_command_line(
         flags = [*flags, "--format", "xlsx"]  # the command alone adds a page
     assert probe("compare", *pair, *flags, "--print-plan") == 0
     plan = probe_core.compare(*pair, **options).plan
-    assert {**plan.describe(), "time_stamp": ""} == {**json.loads(probe.out), "time_stamp": ""}
+    assert described(plan) == described(json.loads(probe.out))
     assert ("first_difference" in plan.answers) is bool(options["diff_analyze"])
 
 
@@ -412,6 +450,18 @@ def test_a_notebook_shows_counts_and_suspects(pair: Any) -> None:
     assert "100 rows" in shown.text and comparison.suspects[0].row in shown.text
     assert shown.tags <= {"p", "code", "br"} and len(shown.text) < 3000
     assert "<p>AGREE: " in probe_core.compare(pair[0], pair[0])._repr_html_()
+
+
+def test_a_page_of_a_third_party_without_a_head_is_passed_over(pair: Any, monkeypatch: Any) -> None:
+    specs = Manager.specs
+
+    def with_mine(self: Manager, kind: str, spec: Any) -> Any:
+        mine = [ReporterSpec("mine", "mine", object, ".mine", page=True)] if kind == "reporters" else []
+        return [*mine, *specs(self, kind, spec)]
+
+    shown = probe_core.compare(*pair)._repr_html_()
+    monkeypatch.setattr(Manager, "specs", with_mine)
+    assert probe_core.compare(*pair)._repr_html_() == shown
 
 
 @pytest.mark.parametrize(
