@@ -145,9 +145,9 @@ def receive(plan: ReceptionPlan, manager: Manager, voice: Voice) -> Received:
                 plan.timeout,
                 preload=(*PRELOADED, *runner_of(manager, plan.framework).preload),
                 most=max(plan.receiving.calls, plan.workers) * 4,
-                eager=True,
             )
         )
+        processes.set_up()  # a missing device is told of before calls are expected
         desk = Desk(processes, ledger, files, setup.rows(manager), plan.settings)
         received = Received(ledger, files)
         what = INTERRUPTED

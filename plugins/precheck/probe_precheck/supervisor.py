@@ -113,7 +113,6 @@ class Processes:
         method: See ``supervise``.
         preload: See ``supervise``.
         most: The number of jobs that may be put and not finished.
-        eager: True to start all processes before there are jobs, so that a missing device is seen at once.
 
     Raises:
         ValueError: ``workers`` is less than 1.
@@ -128,7 +127,6 @@ class Processes:
         method: str | None = None,
         preload: Sequence[str] = (),
         most: int,
-        eager: bool = False,
     ) -> None:
         if workers < 1:
             raise ValueError("workers must be at least 1")
@@ -140,7 +138,7 @@ class Processes:
         self._context = context
         self._setup = setup
         self._most = most
-        self._eager = eager
+        self._eager = False
         self._unfinished = 0
         self._room = threading.Condition()
         self._is_open = True
@@ -199,6 +197,16 @@ class Processes:
             self._bell.send(b"\0")
 
     # -- for the thread that waits -----------------------------------------------------------------
+
+    def set_up(self) -> None:
+        """Start all processes before there are jobs, and wait until each is ready.
+
+        Raises:
+            UserError: ``setup`` raised it, or no process can be set up.
+        """
+        self._eager = True
+        while self._free or not all(worker.is_set_up for worker in self._workers):
+            self.finished()
 
     @property
     def is_done(self) -> bool:

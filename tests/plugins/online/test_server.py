@@ -214,3 +214,9 @@ def test_a_full_disk_ends_the_receiver_and_not_the_training(frames: list[bytes],
     assert code == FINISHED, (found.said, printed)
     names = names_in(result_rows(tmp_path))
     assert len(names) == len(set(names)) == len(frames)
+
+
+def test_a_missing_device_is_told_of_before_calls_are_expected(probe: Probe, tmp_path: Path) -> None:
+    assert probe("run-ut", "--listen", "127.0.0.1:0", "-d", "9999", "-o", tmp_path / "out") == 2
+    assert "waits for calls" not in probe.out + probe.err and "device 9999" in probe.err
+    assert not list((tmp_path / "out").glob("online_*"))
