@@ -24,6 +24,8 @@ SMALL = 1e-3
 """Magnitude below which numbers are written with an exponent."""
 MARK = b"\xef\xbb\xbf"
 """Byte order mark of UTF-8, by which spreadsheets know the encoding."""
+ENDS = (".", "。", ";")
+"""Ends of a sentence; in a cell, a semicolon parts a message that ends otherwise from the next."""
 OTHER_SEPARATORS = ";\t|"
 LARGEST_CELL = 1 << 20
 """Characters of the longest cell that is read."""
@@ -59,8 +61,10 @@ def number_text(value: float | int, precision: int) -> str:
 
 
 def message_text(messages: Iterable[Message], language: str) -> str:
-    """Return messages as the text of one cell, each once."""
-    return " ".join(dict.fromkeys(message.text(language).strip() for message in messages))
+    """Return messages as the text of one cell, each once (docs/standards.md#csv)."""
+    texts = [*filter(None, dict.fromkeys(message.text(language).strip() for message in messages))]
+    ended = (text if text.endswith(ENDS) else f"{text};" for text in texts[:-1])
+    return " ".join([*ended, *texts[-1:]])
 
 
 def cell_text(text: str) -> str:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from probe_precheck import csvfile
-from probe_precheck.csvfile import number_text, read_table
+from probe_precheck.csvfile import message_text, number_text, read_table
+from probe_precheck.model import Message
 from probe_precheck.tables import Column
 
 from probe_core.errors import UserError
@@ -136,3 +137,10 @@ def test_a_row_cut_off_is_left_out_where_it_may_be(tmp_path: Path) -> None:
     assert found.is_cut and found.rows == [{"a": "1", "b": "2"}]
     assert text.encode("utf-8")[: found.whole].endswith(b"1,2\n")
     assert not read(tmp_path / "t.csv", "甲,乙\n1,2\n", may_be_cut=True).is_cut
+
+
+def test_messages_in_one_cell_are_parted_and_each_is_there_once() -> None:
+    texts = ("It is off.", "limit: 0.99", "limit: 0.99", "", "ERROR: too far", "ERROR: too many")
+    messages = [Message(text, text) for text in texts]
+    assert message_text(messages, "en") == "It is off. limit: 0.99; ERROR: too far; ERROR: too many"
+    assert message_text(messages[1:2], "zh") == "limit: 0.99" and message_text([], "zh") == ""

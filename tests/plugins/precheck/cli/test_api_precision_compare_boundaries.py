@@ -79,7 +79,7 @@ def test_absolute_threshold(kind: str, release: str, tmp_path: Path) -> None:
         another = next(other for other in RATES if other != key)
         cases.append(Case({key: 0.5}, {another: 0.5}, "error", {}, message))
     every = dict.fromkeys(RATES, 0.25)
-    message = " ".join(f"ERROR: {header}超过阈值" for header, _ in RATES.values())
+    message = "; ".join(f"ERROR: {header}超过阈值" for header, _ in RATES.values())
     cases.append(Case(every, {}, "error", dict.fromkeys((v for _, v in RATES.values()), "error"), message))
     check(tmp_path, "absolute", kind, release, "绝对阈值法", cases)
 
@@ -185,7 +185,7 @@ def test_benchmark_ratio_takes_the_worst(kind: str, release: str, tmp_path: Path
     seed = release == "seed"
     warning, error = "WARNING: 均方根误差比值超过阈值", "ERROR: 相对误差最大值比值超过阈值"
     cases = [
-        Case({"rmse": 0.75, "max_rel": 5.5}, {}, "error", {}, f"{warning} {error}" if seed else error),
+        Case({"rmse": 0.75, "max_rel": 5.5}, {}, "error", {}, f"{warning}; {error}" if seed else error),
         Case({"rmse": 0.75, "small": 0.5}, {}, "warning" if seed else "pass", {}, warning if seed else ""),
         Case({"rmse": nan, "balance": 5.0}, {"rmse": nan}, "pass", {"误差均衡性判定结果": "error"}),
         Case(dict.fromkeys(RATIOS, 0.0), dict.fromkeys(RATIOS, 1.0), "pass", {}, ""),
@@ -285,7 +285,7 @@ def test_ratio_of_ulp_shares(kind: str, release: str, tmp_path: Path) -> None:
 def test_ulp_of_inf_and_nan(kind: str, release: str, tmp_path: Path) -> None:
     """Means or shares that are inf or nan fail unless alike; alike, the criteria decide."""
     cases = []
-    words = "ULP误差{}inf或nan不一致 ERROR: ULP误差不满足标准{}"
+    words = "ULP误差{}inf或nan不一致; ERROR: ULP误差不满足标准{}"
     unlike = ((inf, 1.0), (1.0, inf), (inf, -inf), (nan, inf), (inf, nan), (nan, 0.0), (0.0, nan))
     for ours, theirs in unlike:
         cases.append(ulp((ours, 0.0), (theirs, 0.0), "error", message=words.format("平均值", "")))

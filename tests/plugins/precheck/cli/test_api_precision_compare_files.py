@@ -144,7 +144,7 @@ def test_a_file_of_the_peer(tmp_path: Path) -> None:
     warning, error = "WARNING: 均方根误差比值超过阈值", "ERROR: 相对误差最大值比值超过阈值"
     assert found.results == {
         "Functional.linear.0": ("pass", " ", " "),
-        "Functional.softmax.0": ("error", "SKIP", f"{warning} {error}"),
+        "Functional.softmax.0": ("error", "SKIP", f"{warning}; {error}"),
         "Tensor.argmax.0": ("error", " ", "ERROR: 二进制一致错误率超过阈值"),
     }
     line = found.details["Functional.linear.0.forward.output.0"]
