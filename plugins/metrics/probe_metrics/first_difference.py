@@ -17,6 +17,9 @@ from probe_metrics.thresholds import thresholds
 NEARLY = 1 - 1e-9
 """Factor for a quick look at a limit; what is nearer to it is looked at in the order of its definition."""
 
+DIFFERS, AGREES = "differs", "agrees"
+"""Labels, which a table shows for ``--policy`` (docs/tables.md#beyond-rounding)."""
+
 MASKED = Reason("masked", "masked by another constant")
 """Reason of a tensor whose masked elements hold another large negative number on each side."""
 
@@ -25,8 +28,8 @@ class FirstDifference:
     """Judges a pair by its tensors if it has them, else by checksums, else by recorded statistics.
 
     The level is ERROR (differs beyond rounding), PASS (does not) or SKIP (nothing to judge by); the label is
-    empty. The verdict's ``drift`` says by how much; an ERROR without drift is a difference that has no size
-    (shapes, scalars, checksums, nan at other places).
+    ``differs``, ``agrees`` or empty. The verdict's ``drift`` says by how much; an ERROR without drift is a
+    difference that has no size (shapes, scalars, checksums, nan at other places).
 
     Formulas, in float64, for a target N and a golden B of one shape. Tensors: ``rms(N - B) / rms(B)``, rms
     being the root mean square. Statistics: the largest difference of maximum, minimum, mean and norm, divided
@@ -66,7 +69,9 @@ class FirstDifference:
         if pair.recorded_obstacle is not None:
             return _differs(f"shape {target.extent} against {golden.extent}")
         if target.kind is not Kind.TENSOR or golden.kind is not Kind.TENSOR:
-            return self._by_scalar(target, golden) if pair.pair.scalars_differ else Verdict(Level.PASS, "")
+            return (
+                self._by_scalar(target, golden) if pair.pair.scalars_differ else Verdict(Level.PASS, AGREES)
+            )
         if target.is_empty:
             return _skip("no elements")
         if pair.measurable:
@@ -107,19 +112,22 @@ class FirstDifference:
         value, reference = target.statistics.max, golden.statistics.max
         difference = Reason("evidence", scalars_against(target, golden))
         if not (isinstance(value, float) and isinstance(reference, float)):
-            return Verdict(Level.ERROR, "", (difference,))
+            return Verdict(Level.ERROR, DIFFERS, (difference,))
         if not (math.isfinite(value) and math.isfinite(reference)):
-            return Verdict(Level.ERROR, "", (difference,))
+            return Verdict(Level.ERROR, DIFFERS, (difference,))
         drift = Drift(abs(value - reference), abs(reference), self._noise["float32"], self._jump)
         level = Level.ERROR if drift.relative_to(drift.scale) > drift.noise else Level.PASS
-        return Verdict(level, "", (difference,), drift=drift)
+        label = DIFFERS if level is Level.ERROR else AGREES
+        return Verdict(level, label, (difference,), drift=drift)
 
     def _by_checksum(self, target: Value, golden: Value) -> Verdict:
         if not same(target.dtype, golden.dtype):
             return _skip(f"checksums of {target.dtype} and {golden.dtype}")
         if target.checksum == golden.checksum:
             return Verdict(
-                Level.PASS, "", drift=Drift(0.0, 0.0, self._limits(target.dtype, golden.dtype)[0], self._jump)
+                Level.PASS,
+                AGREES,
+                drift=Drift(0.0, 0.0, self._limits(target.dtype, golden.dtype)[0], self._jump),
             )
         return _differs(f"checksum {target.checksum} against {golden.checksum}")
 
@@ -144,7 +152,7 @@ class FirstDifference:
             target.dtype, golden.dtype
         )
         if least < largest <= noise * scale * NEARLY:  # as nearly all that agree
-            return Verdict(Level.PASS, "", (), False, Drift(largest, scale, noise, self._jump))
+            return Verdict(Level.PASS, AGREES, (), False, Drift(largest, scale, noise, self._jump))
         name = ("max", "min", "mean", "norm")[differences.index(largest)]
         return self._by_distance(largest, scale, target, golden, name)
 
@@ -169,7 +177,7 @@ class FirstDifference:
                 return _differs(f"{name} {value!r:.24} against {reference!r:.24}")
         if not numbers:
             nothing = statistics[0][1] is None or statistics[0][2] is None
-            return _skip("nothing on record") if nothing else Verdict(Level.PASS, "")
+            return _skip("nothing on record") if nothing else Verdict(Level.PASS, AGREES)
         is_other = False
         ends = {name: (value, reference) for name, value, reference in numbers}
         if {"max", "min"} <= ends.keys() and all(map(is_masked, ends["min"], ends["max"])):
@@ -206,7 +214,7 @@ class FirstDifference:
         drift = Drift(distance, scale, noise, self._jump)
         relative = drift.relative_to(scale)
         if relative <= noise:
-            return Verdict(Level.PASS, "", drift=drift)
+            return Verdict(Level.PASS, AGREES, drift=drift)
         explained = self._explained.get(noise)
         if explained is None:
             explained = f"rounding explains at most {noise:.2g}" if noise else "nothing is rounded"
@@ -218,7 +226,7 @@ class FirstDifference:
         else:
             exactly = "" if noise else f"; {explained}"  # rounding is relative, and has no limit beside zero
             detail = f"{shown}off by {distance:.3g}, where the golden is zero{exactly}"
-        return Verdict(Level.ERROR, "", (Reason("evidence", detail),), False, drift)
+        return Verdict(Level.ERROR, DIFFERS, (Reason("evidence", detail),), False, drift)
 
     def _limits(self, target: str, golden: str) -> tuple[float, float]:
         """Return the differences that rounding explains in the coarser of two dtypes.
@@ -252,7 +260,7 @@ def _rms(norm: float, size: int, largest: float) -> float:
 
 
 def _differs(why: str) -> Verdict:
-    return Verdict(Level.ERROR, "", (Reason("evidence", why),))
+    return Verdict(Level.ERROR, DIFFERS, (Reason("evidence", why),))
 
 
 def _skip(why: str) -> Verdict:

@@ -77,7 +77,7 @@ def probe_policies() -> list[PolicySpec]:
                    (Mode.STATISTICS,)),
         PolicySpec("checksum", "Pass where checksum, shape and dtype agree",
                    "probe_metrics.checksum_result:ChecksumResult", GUIDE, ("checksum",), (Mode.MD5,)),
-        PolicySpec("first_difference", "differences beyond rounding, for -da",
+        PolicySpec("first_difference", "differs or agrees, by more than rounding explains; for -da",
                    "probe_metrics.first_difference:FirstDifference", "probe"),
     ]  # fmt: skip
 

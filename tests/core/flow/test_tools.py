@@ -82,6 +82,21 @@ def test_the_first_policy_judges_and_further_ones_get_columns(pair: Any, probe: 
                                     "many" if float(row["Sign flips"]) > 0 else "few")  # fmt: skip
 
 
+def test_a_column_says_which_rows_differ_beyond_rounding(pair: Any, probe: Any, tmp_path: Path) -> None:
+    """Other than by the rule of the table, which is in the column before it."""
+    asked = ("--format", "csv", "--policy", "statistics,accuracy,first_difference")
+    assert probe("compare", *pair, "-o", tmp_path, *asked) == 0
+    found = rows(tmp_path)
+    labels = {(row["Accuracy Reached or Not"], row["first_difference"]) for row in found}
+    assert {("Yes", "agrees"), ("No", "differs")} <= labels
+    assert {label for _, label in labels} <= {"differs", "agrees", ""}
+    assert (
+        probe("compare", *pair, "-o", tmp_path / "alone", "--format", "csv", "--policy", asked[-1][20:]) == 0
+    )
+    alone = [row["Accuracy Reached or Not"] for row in rows(tmp_path / "alone")]
+    assert alone == [row["first_difference"] for row in found]
+
+
 def test_a_policy_for_other_runs(pair: Any, probe: Any, tmp_path: Path) -> None:
     assert probe("compare", *pair, "-o", tmp_path, "--policy", "statistics") == 2
     assert 'The policy "statistics" judges runs that hold statistics, and these hold tensor' in probe.err
