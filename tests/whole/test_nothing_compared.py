@@ -173,7 +173,7 @@ def test_xors_of_zero_and_requires_grad_are_told(probe: Any, tmp_path: Path) -> 
     assert (
         probe("compare", *runs, "-o", tmp_path / "o", "--fail-on", "error", "--format", "jsonl") == FINISHED
     )
-    assert "0 differ, 1 to check, 0 agree, 2 not measured" in probe.out
+    assert "0 fail, 1 to check, 0 pass, 2 not measured" in probe.out
     assert "2 row(s), such as Torch.a.0.forward.input.0: The xor is zero on both sides" in probe.out
     assert "1 row(s), such as Torch.a.0.forward.input.2: Requires_grad inconsistent." in probe.out
     assert probe("compare", *runs, "-o", tmp_path / "p", "--fail-on", "warning") == FOUND

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from probe_core.store.layout import RunPair
 
 HEADERS = (
-    "Step", "Rank", "File", "Mode", "Rows", "Ops", "Differ", "To check", "Agree", "Not measured", "Matched",
+    "Step", "Rank", "File", "Mode", "Rows", "Ops", "Fail", "To check", "Pass", "Not measured", "Matched",
     "Only NPU", "Only Bench", "First suspect", "Why", "Module", "Line of code", "Error",
 )  # fmt: skip
 LEVELS = (Level.ERROR, Level.WARNING, Level.PASS, Level.SKIP)
@@ -35,12 +35,12 @@ SHOWN_PLACES = 5
 """Largest number of places at which calls do not line up that are named."""
 
 WORDS = {
-    Level.ERROR: ("differ", "red"),
-    Level.WARNING: ("to check", "yellow"),
-    Level.PASS: ("agree", "green"),
-    Level.SKIP: ("not measured", None),
+    Level.ERROR: ("{:,} fail", "red"),
+    Level.WARNING: ("{:,} to check", "yellow"),
+    Level.PASS: ("{:,} pass", "green"),
+    Level.SKIP: ("{:,} not measured", None),
 }
-"""The word and colour of each level, gravest first."""
+"""The words and colour of each level of a row, gravest first; to differ is a word of the verdict."""
 
 ON_ALL, FAILED, SHOWN_IN = " failed on all ", " failed: ", "Err_message shows the error. "
 """Parts of sentences on a metric that failed: on all rows, on one row, and what follows is what to do."""
@@ -117,8 +117,8 @@ class Counted:
         )
         numbers = counts.levels
         parts = [
-            console.style(f"{numbers[level]:,} {word}", fg=colour if numbers[level] else None)
-            for level, (word, colour) in WORDS.items()
+            console.style(words.format(numbers[level]), fg=colour if numbers[level] else None)
+            for level, (words, colour) in WORDS.items()
         ]
         alone = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
         console.show(f"  {', '.join(parts)}; {counts.matched:,} rows matched, {alone}")

@@ -43,7 +43,7 @@ def test_unequal_ranks_compare_what_both_have(probe: Any, pair: Any, tmp_path: P
 def test_the_summary_says_where_each_rank_parts(probe: Any, pair: Any, tmp_path: Path) -> None:
     assert probe("compare", *pair([0, 1], [0, 1]), "-o", tmp_path / "o", *FORMATS) == 0
     good, bad = summary(tmp_path / "o")
-    assert (good["Rank"], good["Differ"], good["First suspect"], good["Agree"]) == (0, 0, "", 6)
+    assert (good["Rank"], good["Fail"], good["First suspect"], good["Pass"]) == (0, 0, "", 6)
     assert (bad["Rank"], bad["Mode"], bad["Rows"], bad["Ops"]) == (1, "statistics", 6, 3)
     assert (
         bad["First suspect"] == "Torch.exp.1.forward.output.0"

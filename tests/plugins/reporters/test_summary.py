@@ -55,8 +55,8 @@ def printed(of: Compared, capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_the_cells_of_a_rank() -> None:
     row = dict(zip(HEADERS, cells(finished(3, suspects=2, unreadable_count=1, problems=["no metric"]))))
     assert row == {
-        "Step": "", "Rank": 3, "File": "dump.json", "Mode": "statistics", "Rows": 8, "Ops": 4, "Differ": 2,
-        "To check": 2, "Agree": 2, "Not measured": 2, "Matched": 5, "Only NPU": 1, "Only Bench": 2,
+        "Step": "", "Rank": 3, "File": "dump.json", "Mode": "statistics", "Rows": 8, "Ops": 4, "Fail": 2,
+        "To check": 2, "Pass": 2, "Not measured": 2, "Matched": 5, "Only NPU": 1, "Only Bench": 2,
         "First suspect": "Torch.a.0.output.0", "Why": "differs", "Module": "M", "Line of code": "x.py",
         "Error": "1 tensor file(s) could not be read; no metric",
     }  # fmt: skip
