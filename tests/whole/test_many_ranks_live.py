@@ -97,7 +97,7 @@ def test_runs_that_agree_agree_row_by_row(
         assert len(rows) > 300
         wrong[rank] = [row["NPU Name"] for row in rows if not is_right(row)]
     assert set().union(*wrong.values()) <= {f"{OVERWRITTEN}.input.0"}
-    assert probe.out.count("  0 fail, 0 to check,") == world
+    assert probe.out.count("  table: 0 fail, 0 to check,") == world
     answer = read_answer(tmp_path)
     (step,) = answer["steps"]
     verdicts = [(rank["rank"], rank["verdict"], rank["causes"]) for rank in step["ranks"]]

@@ -121,7 +121,7 @@ class Counted:
             for level, (words, colour) in WORDS.items()
         ]
         alone = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
-        console.show(f"  {', '.join(parts)}; {counts.matched:,} rows matched, {alone}")
+        console.show(f"  table: {', '.join(parts)}; {counts.matched:,} rows matched, {alone}")
         if _says_not_measured(report) and not brief and NOT_MEASURED not in self.told:
             console.show(f"  {NOT_MEASURED}")
         if self.is_one_of_many and report.answer is not None and not brief:
