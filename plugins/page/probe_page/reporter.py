@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -190,10 +191,13 @@ class _Table:
     def _with_all_digits(
         self, header: str, cells: Sequence[Cell], measured: Sequence[Measurement]
     ) -> Sequence[Cell]:
-        exact = [
-            value if reason is None and type(value) is float and value - value == 0 else cell
-            for (value, reason), cell in zip(measured, cells)
-        ]
+        exact: Sequence[Cell]
+        exact, reasons = zip(*measured)
+        if set(map(type, exact)) != {float} or any(reasons) or not math.isfinite(sum(exact)):
+            exact = [
+                value if reason is None and type(value) is float and value - value == 0 else cell
+                for (value, reason), cell in zip(measured, cells)
+            ]
         if header not in self.percent and str in set(map(type, cells)):
             texts = (type(cell) is str and type(number) is float for cell, number in zip(cells, exact))
             if any(texts):
