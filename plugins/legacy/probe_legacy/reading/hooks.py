@@ -10,6 +10,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,15 @@ from probe_recording import leaf_of
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Kind, Mode, Statistics, Value
 from probe_core.model.dtypes import folded, kind
-from probe_legacy.reading.lines import DamagedRow
-from probe_legacy.reading.names import STACK, CallName, RowName, RowNames, unnumbered_name, without_number
+from probe_legacy.reading.lines import DamagedRow, scan_unparsed
+from probe_legacy.reading.names import STACK, CallName, RowName, unnumbered_name, without_number
 from probe_legacy.reading.run import Call, LegacyRun
-from probe_legacy.reading.values import described, frame_of, text_of_name
+from probe_legacy.reading.values import described, frame_of, name_in
 
 SAMPLED = 10
 """Number of values that a sampled row holds, before the maximum, the minimum and the mean."""
+MOST_NAMES = 16384
+"""Limit on the names of rows that are kept in memory with their parts."""
 _FRAME = re.compile(r"filename=('[^']*'|\"[^\"]*\"), lineno=(\d+), function=('[^']*')")
 _NUMBERS = frozenset({int, float, bool})
 _CODE = re.compile(r"code_context=(\[.*?\]), index=", re.DOTALL)
@@ -35,17 +38,16 @@ class HooksRun(LegacyRun):
     """A run that torch_npu.hooks recorded."""
 
     def __init__(self, path: Path) -> None:
-        self._row_names = RowNames(unnumbered_name)
+        self._name = lru_cache(maxsize=MOST_NAMES)(unnumbered_name)  # names repeat: they hold no count
         self._calls: list[Call] = []
         self._counts: dict[str, int] = defaultdict(int)
         self._waiting: dict[str, list[Call]] = defaultdict(list)
         self._is_sampled = False
-        super().__init__(path)
+        super().__init__(path, scan_unparsed)
 
     def parse_row(self, row: Any, begin: int) -> tuple[RowName, Value | tuple[str, ...]]:
         """Return the name of a row and its value, or the frames of a row of a call stack."""
-        text = text_of_name(row)
-        name = self._row_names.parts(without_number(text))
+        name = self._name(without_number(name_in(row)))
         if name is None:
             raise DamagedRow("has a name that torch_npu.hooks does not write")
         if name[1] == STACK:
@@ -54,36 +56,45 @@ class HooksRun(LegacyRun):
             return name, _argument(row[1])
         if len(row) != 4:
             raise DamagedRow("has neither 2 nor 4 fields")
-        return name, self._tensor(row, f"{text}@{begin}")
+        return name, self._tensor(row, begin)
 
-    def _tensor(self, row: list[Any], data_name: str) -> Value:
+    def _tensor(self, row: list[Any], begin: int) -> Value:
         dtype, extent, shape, size = described(row[2], row[3])
         given = row[1]
-        if type(given) is not list or not _NUMBERS.issuperset(map(type, given)):
+        if type(given) is not list:
             raise DamagedRow("has no list of numbers")
-        if len(given) == SAMPLED + 3 < size:  # the common row
+        if len(given) == SAMPLED + 3 < size:  # the common row, whose samples nobody asks for
             self._is_sampled = True
-            statistics = Statistics(given[-3], given[-2], given[-1])
-        elif _is_sampled(given, size):
-            self._is_sampled = True
-            statistics = _sampled(given, size)
-        elif len(given) == size:
-            statistics = _measured(numbers_of(given), dtype)
+            top, bottom, mean = given[-3:]
+            if type(top) is type(bottom) is type(mean) is bytes:
+                statistics = Statistics(float(top), float(bottom), float(mean), None)
+            else:
+                statistics = Statistics(_parsed(top), _parsed(bottom), _parsed(mean))
         else:
-            raise DamagedRow(f"holds {len(given)} values for the shape {extent}")
-        return Value(Kind.TENSOR, dtype, extent, shape, statistics, None, None, data_name)
+            is_parsed = _NUMBERS.issuperset(map(type, given))
+            statistics = self._uncommon(given if is_parsed else list(map(_parsed, given)), size, dtype)
+        return Value(Kind.TENSOR, dtype, extent, shape, statistics, None, None, f"{row[0]}@{begin}")
+
+    def _uncommon(self, numbers: list[float], size: int, dtype: str) -> Statistics:
+        """Return the statistics of a row of samples of a small tensor, or of all values."""
+        if _is_sampled(numbers, size):
+            self._is_sampled = True
+            return _sampled(numbers, size)
+        if len(numbers) != size:
+            raise DamagedRow(f"holds {len(numbers)} values for a tensor of {size}")
+        return _measured(numbers_of(numbers), dtype)
 
     # -- calls -----------------------------------------------------------------------------
 
     def call_of(self, name: CallName, place: str) -> Call:
         """Return the call that a row continues; a new one if it cannot continue the call before it."""
-        call = self._calls[-1] if self._calls else None
-        if call is None or not _continues(call, name, place):
-            if call is not None:
-                self._number(call)
-            call = Call(name)
-            self._calls.append(call)
-        return call
+        if self._calls:
+            last = self._calls[-1]
+            if _continues(last, name, place):
+                return last
+            self._number(last)
+        self._calls.append(Call(name))
+        return self._calls[-1]
 
     def _number(self, call: Call) -> None:
         """Give a call its number once all of its rows are read."""
@@ -143,9 +154,17 @@ def _continues(call: Call, name: CallName, place: str) -> bool:
         return True  # rows of its call stack so far
     if place == STACK or place in call.offsets:
         return False
-    last = next(reversed(call.offsets))
     first = "input" if name.phase == "forward" else "output"
-    return last.startswith((first, place.partition(".")[0]))
+    return not place.startswith(first) or next(reversed(call.offsets)).startswith(first)
+
+
+def _parsed(number: Any) -> float:
+    """Return a number of a row, which ``scan_unparsed`` may have left as text."""
+    if type(number) is bytes:
+        return float(number)
+    if type(number) not in _NUMBERS:
+        raise DamagedRow("has no list of numbers")
+    return number  # type: ignore[no-any-return]
 
 
 def numbers_of(values: Any) -> np.ndarray[Any, np.dtype[np.float32]]:
@@ -201,9 +220,9 @@ def _measured(numbers: np.ndarray[Any, Any], dtype: str) -> Statistics:
 
 def _argument(value: Any) -> Value:
     """Return the value of an argument that is no tensor."""
-    if value is not None and type(value) not in (int, float, bool, str):
+    if value is not None and type(value) not in (int, float, bool, bytes, str):
         raise DamagedRow("has a value that is neither a number nor a text")
-    return leaf_of(value, "")
+    return leaf_of(float(value) if type(value) is bytes else value, "")
 
 
 def _frame(text: Any) -> str:

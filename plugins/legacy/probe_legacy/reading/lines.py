@@ -33,7 +33,13 @@ _ROW = re.compile(rb'\s*\[\s*"([^"]{1,%d})"\s*,\s*(.{0,40})' % LONGEST_NAME, re.
 _FLAG = re.compile(rb"-?\d{1,9}\s*,")
 _OF_HOOKS = re.compile(rb"_(?:forward|backward)_(?:input|output|stack_info)[.\d]*$")
 _PICKLES = (b"\x80", b"(lp", b"(dp", b"]q")
-_scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+Scan = Callable[[str, int], tuple[Any, int]]
+"""A function that returns the JSON value at an index of a text, and the index behind it."""
+scan: Scan = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
+scan_unparsed: Scan = json.JSONDecoder(parse_float=str.encode).scan_once  # type: ignore[attr-defined]
+"""The same for rows whose numbers are mostly not asked for: floats stay text in ``bytes``, for ``float``."""
+SHORT = 1024
+"""Number of characters up to which a line is a row of samples, and not of all values of a large tensor."""
 CHUNK = 1 << 20
 
 
@@ -63,13 +69,14 @@ def format_of(path: Path) -> str | None:
     return None
 
 
-def read_lines(path: Path, keep: Callable[[Any, int], None]) -> str:
+def read_lines(path: Path, keep: Callable[[Any, int], None], scan_short: Scan = scan) -> str:
     """Call ``keep`` with the value of each line, and return the reason why rows may be missing at the end.
 
     Args:
         path: The file.
         keep: The function of the value and the offset of the line in bytes; it raises ``DamagedRow`` for a
             line that is to be left out.
+        scan_short: The function that parses lines of up to ``SHORT`` characters of ASCII.
 
     Raises:
         UserError: The file cannot be read, is a real pickle, or holds no row.
@@ -80,7 +87,7 @@ def read_lines(path: Path, keep: Callable[[Any, int], None]) -> str:
         check_regular(path)
         size = path.stat().st_size
         with path.open("rb") as file:
-            for number, (begin, value) in enumerate(_values(file), 1):
+            for number, (begin, value) in enumerate(_values(file, scan_short), 1):
                 if value is BLANK:
                     continue
                 try:
@@ -110,7 +117,7 @@ BLANK = object()
 """Stand-in for the value of a blank line."""
 
 
-def _values(file: Any) -> Iterator[tuple[int, Any]]:
+def _values(file: Any, scan_short: Scan) -> Iterator[tuple[int, Any]]:
     """Yield the offset of each line with its value, ``BLANK`` or ``DamagedRow``.
 
     Lines of plain ASCII are parsed where they stand in the text of many lines, for speed.
@@ -122,7 +129,7 @@ def _values(file: Any) -> Iterator[tuple[int, Any]]:
             if text:
                 stop = text.find("\n", at)
                 try:
-                    value, end = _scan(text, at)
+                    value, end = (scan_short if stop - at <= SHORT else scan)(text, at)
                 except (ValueError, StopIteration, RecursionError):
                     end = -1
                 if end == stop:
@@ -169,7 +176,7 @@ def value_of(data: bytes) -> Any:
     """
     text = data.decode("utf-8", "replace").strip()
     try:
-        value, end = _scan(text, 0)
+        value, end = scan(text, 0)
     except RecursionError:
         raise DamagedRow("nests values too deeply") from None
     except (ValueError, StopIteration):

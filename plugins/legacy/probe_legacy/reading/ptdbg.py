@@ -16,10 +16,10 @@ from probe_legacy.reading.names import STACK, CallName, RowName, RowNames, ptdbg
 from probe_legacy.reading.run import Call, LegacyRun
 from probe_legacy.reading.values import (
     frames_of,
+    name_in,
     scalar_of,
     statistics_of,
     tensor_of,
-    text_of_name,
 )
 
 
@@ -37,7 +37,7 @@ class PtdbgRun(LegacyRun):
 
     def parse_row(self, row: Any, begin: int) -> tuple[RowName, Value | tuple[str, ...]]:
         """Return the name of a row and its value, or the frames of a row of a call stack."""
-        text = text_of_name(row)
+        text = name_in(row)
         name = self._row_names.parts(text)
         if name is None:
             raise DamagedRow("has a name that ptdbg_ascend does not write")

@@ -6,7 +6,7 @@ import sys
 import threading
 from abc import abstractmethod
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,16 @@ from typing import Any
 from probe_recording import collection_paused
 
 from probe_core.errors import UserError
-from probe_core.model import Mode, Record, Slot, Value
+from probe_core.model import Mode, Record, Side, Slot, Value
 from probe_core.model.run import KEPT_SLOTS, Header, Run
-from probe_legacy.reading.lines import LONGEST, DamagedRow, read_lines, value_of
+from probe_legacy.reading.lines import LONGEST, DamagedRow, Scan, read_lines, scan, value_of
 from probe_legacy.reading.names import CallName, RowName, side_and_path
 
 FRAMEWORK = "pytorch"
 DEEPEST = 1000
 """Limit on the frames of a call stack."""
+Layout = Sequence[tuple[str, Side, str]]
+"""The places of the values of a call, each with its side and path."""
 
 
 class Call:
@@ -48,11 +50,6 @@ class Call:
         """The name of the call."""
         return self.name.key(self.count)
 
-    @property
-    def places(self) -> list[str]:
-        """The places of its values: first what the call received, then what it returned."""
-        return sorted(self.offsets, key=_is_output)
-
 
 class LegacyRun(Run):
     """A run in a text file of ptdbg_ascend or torch_npu.hooks.
@@ -63,17 +60,18 @@ class LegacyRun(Run):
 
     Args:
         path: The file.
+        scan_short: The function that parses its short lines.
 
     Raises:
         UserError: The file cannot be read, or holds no row.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, scan_short: Scan = scan) -> None:
         self.path = path
         self._frames: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._kept_values = 0
         with collection_paused():
-            unfinished = read_lines(path, self._keep)
+            unfinished = read_lines(path, self._keep, scan_short)
             self._index_calls(self.finished_calls())
         self.mode = self.decide_mode()
         task = "tensor" if self.mode is Mode.TENSOR else "statistics"
@@ -133,18 +131,20 @@ class LegacyRun(Run):
         self.signatures: array[int] = array("q")
         self._kept: dict[int, Record] = {}
         self._offsets: dict[int, array[int]] = {}
+        layouts: dict[tuple[str, ...], Layout] = {}  # most calls have that of an earlier one
         for index, call in enumerate(calls):
-            key, places = self._names[index], call.places
-            names = [f"{key}.{place}" for place in places]
+            key, places, values = self._names[index], tuple(call.offsets), call.values
+            layout = layouts.get(places)
+            if layout is None:
+                layout = layouts[places] = _layout(places)
+            names = [f"{key}.{place}" for place, _, _ in layout]
             self.signatures.append(hash(tuple(names)))
-            if len(call.values) == len(places):
-                values = call.values
-                slots = tuple(
-                    [Slot(name, *side_and_path(place), values[place]) for name, place in zip(names, places)]
-                )
-                self._kept[index] = Record(index, key, slots)
+            if len(values) == len(places):
+                parts = zip(names, layout)
+                slots = [Slot(name, side, path, values[place]) for name, (place, side, path) in parts]
+                self._kept[index] = Record(index, key, tuple(slots))
             else:
-                self._offsets[index] = array("q", [call.offsets[place] for place in places])
+                self._offsets[index] = array("q", [call.offsets[place] for place, _, _ in layout])
 
     def _level(self) -> str:
         modules = sum(name.startswith("Module.") for name in self._names)
@@ -196,5 +196,7 @@ class LegacyRun(Run):
         self._file.close()
 
 
-def _is_output(place: str) -> bool:
-    return place.startswith("output")
+def _layout(places: Iterable[str]) -> Layout:
+    """Return the places of a call in the order of its slots: first what it received."""
+    in_order = sorted(places, key=lambda place: place.startswith("output"))
+    return [(place, *side_and_path(place)) for place in in_order]

@@ -19,17 +19,27 @@ _DTYPE = re.compile(r"[\w.]{1,60}$")
 _NUMBERS = frozenset({int, float, bool})
 
 
-def text_of_name(row: Any) -> str:
-    """Return the name of a row, which must be a list that begins with it.
+def name_in(row: Any) -> str:
+    """Return the text that a row begins with; it must be a list.
 
     Raises:
-        DamagedRow: It is not, or no file can have this name.
+        DamagedRow: It is not, or the text is too long.
     """
     if type(row) is not list or len(row) < 2:
         raise DamagedRow("is not a list of two fields or more")
     name = row[0]
     if type(name) is not str or not 0 < len(name) <= LONGEST_NAME:
         raise DamagedRow(f"has no name of 1 to {LONGEST_NAME} characters")
+    return name
+
+
+def text_of_name(row: Any) -> str:
+    """Return the name of a row.
+
+    Raises:
+        DamagedRow: It has none, or one that no file can have.
+    """
+    name = name_in(row)
     if "/" in name or "\\" in name or "\0" in name:
         raise DamagedRow("has a name that no file can have")
     return name
@@ -66,20 +76,20 @@ def described(dtype: Any, sizes: Any) -> Described:
     Raises:
         DamagedRow: No tensor can have them.
     """
-    if type(dtype) is not str:
-        raise DamagedRow("has no dtype")
-    if type(sizes) is not list or len(sizes) > MOST_DIMENSIONS:
+    if type(sizes) is not list:
         raise DamagedRow("has no list of sizes")
     try:
         return _described(dtype, tuple(sizes))
     except TypeError:
-        raise DamagedRow("has a shape that no tensor can have") from None
+        raise DamagedRow("has a dtype or a shape that no tensor can have") from None
 
 
 @lru_cache(maxsize=4096)
-def _described(dtype: str, sizes: tuple[Any, ...]) -> Described:
-    if _DTYPE.match(dtype) is None:
+def _described(dtype: Any, sizes: tuple[Any, ...]) -> Described:
+    if type(dtype) is not str or _DTYPE.match(dtype) is None:
         raise DamagedRow("has no dtype")
+    if len(sizes) > MOST_DIMENSIONS:
+        raise DamagedRow("has no list of sizes")
     if any(type(size) is not int or not 0 <= size < 1 << 60 for size in sizes):
         raise DamagedRow("has a shape that no tensor can have")
     return Described(dtype, str(list(sizes)), sizes, math.prod(sizes))
