@@ -209,6 +209,31 @@ def test_samples_are_told_from_whole_tensors(tmp_path: Path, size: int) -> None:
         )
 
 
+def test_numbers_left_as_text_are_those_of_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = ["1e999, -0.0, 5e-324", "3, 1, 2", "NaN, -Infinity, 1E+2", "true, false, 0.1", "2.5, 1, NaN"]
+    rows = [
+        f'["{number}_Torch_exp_forward_output", [{"0.3, " * 10}{end}], "torch.float32", [20]]'
+        for number, end in enumerate(ends)
+    ]
+    more = [
+        hooks_row("Torch_sin_forward_output", 0.1, 2.0),
+        ["Torch_sin_backward_input", 0.7],
+        ["Torch_cos_forward_input", 7],
+    ]
+    path = write_rows(tmp_path / "d.pkl", *rows, *more)
+    read = repr(list(open_dump(path).records()))
+    assert "Statistics(max=3, min=1, mean=2" in read and "Statistics(max=inf, min=-0.0, mean=5e-324" in read
+    monkeypatch.setattr("probe_legacy.reading.lines.SHORT", 0)
+    assert repr(list(open_dump(path).records())) == read
+
+
+@pytest.mark.parametrize("end", ['"1.0", 0.0, 0.5', "1.0, null, 0.5", "1.0, 0.0, [0.5]", "1.0, 0.0, 01.5"])
+def test_a_sampled_row_ends_with_three_numbers(tmp_path: Path, end: str) -> None:
+    row = f'["Torch_exp_forward_output", [{"0.3, " * 10}{end}], "torch.float32", [20]]'
+    with pytest.raises(UserError, match=r"line 1 (has no list of numbers|is not valid JSON)"):
+        HooksReader().open(write_rows(tmp_path / "d.pkl", row))
+
+
 def test_integers_and_truths_have_their_dtype_again(tmp_path: Path) -> None:
     rows = [
         ["Torch_x_forward_input.0", [1.0, 3.0], "torch.int64", [2]],
