@@ -302,7 +302,7 @@ def test_no_scheduler_there(address: str, refused: Any, monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:x", "://"])
 def test_a_client_that_cannot_connect_is_closed(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As garbage it would close itself, and wait for the lock of whichever client is being started then."""
+    """An open client that is garbage closes itself, and waits for the lock of one that is being started."""
     monkeypatch.setattr(executor, "PATIENCE", 0.5)
     loops = [thread for thread in threading.enumerate() if thread.name == "IO loop"]
     gc.disable()

@@ -136,7 +136,7 @@ def test_gradients_that_cancel_beside_those_of_their_module(tmp_path: Path) -> N
 
 
 def test_a_gradient_behind_another_argument_is_not_said_to_come_from_nowhere(tmp_path: Path) -> None:
-    """What the argument changes is within rounding at first, and not in the sums of a gradient."""
+    """An argument may change values within rounding at first, and more than that in the sums of a gradient."""
     forward, gradient = "Functional.layer_norm.0.forward", "Module.m.Linear.parameters_grad"
     near = (X * (1 + 1e-6)).astype(np.float32)
     target = CHAIN | {forward: call(X, 1e-6, out=near), gradient: {"weight": [Z]}}
