@@ -20,6 +20,7 @@ from support import DATA, TESTS
 from support.probe import Probe
 from support.programs.imported import CHECKED_WITH, compared_with
 from support.runs.results import read_jsonl
+from support.sampling import SLOW
 
 HEAVY = re.compile(
     r"^\s*(?:import|from) (?:torch|mindspore|distributed|subprocess|multiprocessing|playwright)\b", re.M
@@ -46,6 +47,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="leave out files that import a framework, start processes or take long",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let properties have all their examples where slow tests are run."""
+    if config.option.markexpr != "not slow":
+        os.environ[SLOW] = "1"
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -17,10 +17,11 @@ from probe_core.model import Kind, Measurement, Statistics, Value, Verdict
 from probe_core.model.measure import OpenPair
 from probe_core.plugins.protocols import Metric
 from probe_core.testing import pair_of
+from support.sampling import examples
 
 PROPERTY = settings(
     deadline=None,
-    max_examples=150,
+    max_examples=examples(150),
     derandomize=True,
     database=None,
     suppress_health_check=[HealthCheck.filter_too_much],

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+SLOW = "PROBE_TEST_SLOW"
+"""The environment variable that is set while the tests marked slow are among those chosen; pytest sets it itself."""
 EVERY = "PROBE_TEST_EVERY"
 """The environment variable that lets slow tests take each of many thousand places instead of a sample."""
 
@@ -32,6 +34,11 @@ def sampled(
         slow = number not in chosen and not always(case)
         found.append(pytest.param(*values, marks=[pytest.mark.slow] * slow))
     return found
+
+
+def examples(count: int) -> int:
+    """Return the number of examples of a property: all with ``make.py test --all``, else a third, but 25 if there are."""
+    return count if os.environ.get(SLOW) else max(min(count, 25), -(-count // 3))
 
 
 def places(count: int, share: int, seed: str) -> Sequence[int]:

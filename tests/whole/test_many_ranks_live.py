@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable
 from functools import cache
@@ -21,25 +22,32 @@ OVERWRITTEN = "Distributed.broadcast.0.forward"
 """A broadcast overwrites what its receivers hold; they record what happened to lie there before."""
 
 Recorded = Callable[[int, str, str], Path]
-by_world = pytest.mark.parametrize("world", FAULTY, ids=lambda world: f"{world}-ranks")
-by_task = pytest.mark.parametrize("task", TASKS)
+OFTEN = {(2, "statistics"), (2, "md5"), (4, "tensor")}
+"""The numbers of ranks and tasks that are always tried: each number, and each task, at least once."""
+by_world_and_task = pytest.mark.parametrize(
+    "world, task",
+    [
+        pytest.param(*case, marks=[] if case in OFTEN else pytest.mark.slow, id=f"{case[0]}-ranks-{case[1]}")
+        for case in itertools.product(FAULTY, TASKS)
+    ],
+)
 
 
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     """``recorded(2, "scale", "tensor")``: the first step of that run.
 
-    The same processes record all runs and tasks, but for ``AGAIN``, of which others record the same.
+    The same processes record all runs of a task, but for ``AGAIN``, of which others record the same.
     """
 
     @cache
-    def launched(world: int, *names: str) -> Path:
+    def launched(world: int, task: str, *names: str) -> Path:
         out = tmp_path_factory.mktemp("live") / "runs"
-        return parallel_training.launch(out, world, names, rank=FAULTY[world])
+        return parallel_training.launch(out, world, names, [task], rank=FAULTY[world])
 
     def find(world: int, name: str, task: str) -> Path:
         names = [AGAIN] if name == AGAIN else [GOLDEN, *FAULTS]
-        return launched(world, *names) / name / task / "step0"
+        return launched(world, task, *names) / name / task / "step0"
 
     return find
 
@@ -74,8 +82,7 @@ def is_right(row: dict[str, Any]) -> bool:
     return both and verdict in ("Yes", "None", "", "Pass")
 
 
-@by_task
-@by_world
+@by_world_and_task
 def test_runs_that_agree_name_nothing(
     world: int, task: str, recorded: Recorded, probe: Any, tmp_path: Path
 ) -> None:
@@ -83,8 +90,7 @@ def test_runs_that_agree_name_nothing(
     assert named(probe, target, golden, tmp_path / "out") == {}
 
 
-@by_task
-@by_world
+@by_world_and_task
 def test_runs_that_agree_agree_row_by_row(
     world: int, task: str, recorded: Recorded, probe: Any, tmp_path: Path
 ) -> None:
@@ -110,8 +116,7 @@ def test_runs_that_agree_agree_row_by_row(
     assert len(list(tmp_path.glob("compare_result_rank*.jsonl"))) == world
 
 
-@by_task
-@by_world
+@by_world_and_task
 def test_runs_that_agree_are_recorded_alike(world: int, task: str, recorded: Recorded) -> None:
     target, golden = recorded(world, AGAIN, task), recorded(world, GOLDEN, task)
     for rank in range(world):
@@ -123,9 +128,8 @@ def test_runs_that_agree_are_recorded_alike(world: int, task: str, recorded: Rec
             )
 
 
-@by_task
 @pytest.mark.parametrize("fault", FAULTS)
-@by_world
+@by_world_and_task
 def test_a_fault_begins_where_it_is_said_to(world: int, fault: str, task: str, recorded: Recorded) -> None:
     """On its rank in that record; other ranks have it from a collective, or not at all."""
     target, golden = recorded(world, fault, task), recorded(world, GOLDEN, task)
@@ -141,9 +145,8 @@ def test_a_fault_begins_where_it_is_said_to(world: int, fault: str, task: str, r
             assert all(name.startswith("Distributed.") for name in found[:1])
 
 
-@by_task
 @pytest.mark.parametrize("fault", FAULTS)
-@by_world
+@by_world_and_task
 def test_a_fault_is_named(
     world: int, fault: str, task: str, recorded: Recorded, probe: Any, tmp_path: Path
 ) -> None:

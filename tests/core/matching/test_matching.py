@@ -18,6 +18,7 @@ from probe_matching.fuzzy import Fuzzy
 from probe_matching.mapping import Mapping
 from probe_recording.reading.run import DumpRun
 from support.runs.recorded import forward, scalar, tensor, write_run
+from support.sampling import examples
 
 from probe_core.matching.exact import Exact
 from probe_core.matching.matching import RowOrder
@@ -212,7 +213,7 @@ def best_by_brute_force(
     return best(0, 0)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     st.text("ab", max_size=9), st.text("ab", max_size=9), st.data(), st.sampled_from([1, 6, alignment.SMALL])
 )  # fmt: skip

@@ -13,13 +13,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.measuring import PROPERTY
+from support.sampling import examples
 
 from probe_core.errors import UserError
 from probe_core.plugins.specs import Pool
 from probe_core.ranks.executors import Processes, Threads
 from probe_core.ranks.spread import AHEAD, as_finished, in_order, lost, opened
 
-QUICK = settings(PROPERTY, max_examples=40)
+QUICK = settings(PROPERTY, max_examples=examples(40))
 RETURN, RAISE, KILL = "return", "raise", "kill"
 Call = tuple[str, int]
 

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.measuring import PROPERTY
+from support.sampling import examples
 
 from probe_core.errors import UserError
 from probe_core.files.given import LARGEST_NUMBER, numbers
@@ -21,7 +22,7 @@ from probe_core.store.layout import Pairing, pair_runs
 
 DUMP, DEBUG = FILES
 ONE = (DUMP,)
-ON_DISK = settings(PROPERTY, max_examples=60)
+ON_DISK = settings(PROPERTY, max_examples=examples(60))
 Tree = Callable[[str, Mapping[str, Iterable[str]]], Path]
 
 

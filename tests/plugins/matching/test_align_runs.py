@@ -19,6 +19,7 @@ from support.measuring import PROPERTY
 from support.runs.comparing import compare
 from support.runs.recorded import scalar, tensor, write_run
 from support.runs.recording import recording
+from support.sampling import examples
 from torch import Tensor, nn
 
 from probe_core.model import Level
@@ -360,7 +361,7 @@ def test_checksums_line_up(tmp_path: Path) -> None:
     ]
 
 
-@settings(PROPERTY, max_examples=40)
+@settings(PROPERTY, max_examples=examples(40))
 @given(
     st.lists(st.sampled_from(["relu", "add", "linear"]), min_size=3, max_size=12),
     st.data(),

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from probe_pytorch.ptfile import LARGEST_EXPANDED, LARGEST_PICKLE, load_pt
 from support.measuring import PROPERTY
 from support.runs.pt_builder import HOOKS, ONES, PARAMETER, V2, archive, data, program, storage, tensor
+from support.sampling import examples
 
 from probe_core.errors import UnreadableTensor
 
@@ -356,7 +357,7 @@ def reads_or_refuses(path: Path) -> None:
     assert isinstance(found, np.ndarray)
 
 
-@settings(PROPERTY, max_examples=400)
+@settings(PROPERTY, max_examples=examples(400))
 @given(st.binary(max_size=80))
 @example(b"")
 @example(b".")
@@ -364,14 +365,14 @@ def test_random_description(tmp_path_factory: pytest.TempPathFactory, described:
     reads_or_refuses(archive(tmp_path_factory.getbasetemp() / "fuzz.pt", described))
 
 
-@settings(PROPERTY, max_examples=800)
+@settings(PROPERTY, max_examples=examples(800))
 @given(st.lists(st.sampled_from(FRAGMENTS) | st.binary(min_size=1, max_size=3), max_size=30).map(b"".join))
 def test_random_instructions(tmp_path_factory: pytest.TempPathFactory, body: bytes) -> None:
     """Pieces of true descriptions in any order come further than random bytes do."""
     reads_or_refuses(archive(tmp_path_factory.getbasetemp() / "fuzz.pt", program(body)))
 
 
-@settings(PROPERTY, max_examples=800)
+@settings(PROPERTY, max_examples=examples(800))
 @given(st.lists(st.tuples(st.integers(0, 800), st.integers(0, 255)), min_size=1, max_size=4))
 def test_damaged_bytes(tmp_path_factory: pytest.TempPathFactory, damage: list[tuple[int, int]]) -> None:
     """Any few bytes of the file may be wrong, its directory's among them."""

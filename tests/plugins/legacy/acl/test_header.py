@@ -15,6 +15,7 @@ from probe_legacy.acl.header import MOST_SECTIONS, parse_header, read_header
 from probe_legacy.acl.wire import MOST_FIELDS, DamagedDump
 from support.runs import acl_dumps as acl
 from support.runs.acl_dumps import acl_dumps  # noqa: F401
+from support.sampling import examples
 
 MOST_MEMORY = 64 << 20
 HUGE = (1 << 63, (1 << 64) - 1, 1 << 40)
@@ -259,7 +260,7 @@ def test_a_header_that_is_cut_anywhere() -> None:
             assert "header" in str(error)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.data())
 def test_changed_bytes_of_a_header_make_no_other_exception(data: st.DataObject) -> None:
     header = bytearray(SOUND[8:])

@@ -25,6 +25,7 @@ from probe_precheck import model
 from probe_precheck.tables import NUMBERS
 from pytest import approx
 from support.references.precheck_reference import ABSOLUTE, ACCUMULATIVE, LARGEST, SMALL, Reference, unequal
+from support.sampling import examples
 
 from probe_core.errors import UserError
 from probe_core.model.measure import BLOCK
@@ -42,7 +43,7 @@ STANDARDS: dict[str, Any] = {
 }
 RELEASES = ("seed", "8.3")
 KINDS = {"float32": np.float32, "float16": np.float16, "bfloat16": np.float32}
-FAST = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FAST = settings(max_examples=examples(120), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def output(device: Array, kind: str, bench: Array, **more: Any) -> model.Output:

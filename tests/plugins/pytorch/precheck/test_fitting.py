@@ -19,6 +19,7 @@ from probe_pytorch.precheck.references import specs
 from probe_pytorch.precheck.rules import rules
 from support.runs.prechecked import PASS, Prechecked, call, leaf, live, value, written
 from support.runs.recorded import forward
+from support.sampling import examples
 
 INPUTS: Mapping[str, Mapping[int, Mapping[str, Any]]] = rules("inputs")
 Named = list[tuple[str, Any]]
@@ -224,7 +225,7 @@ def fit(api: str, place: int, tensor: torch.Tensor, *positional: Any, **keywords
     return fitted(tensor, api, rule, Given(positional, keywords), generator_for(1, "a"))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(0, 8), st.integers(-2, 1), st.integers(0, 99))
 def test_scatter_never_writes_a_place_twice(rows: int, columns: int, count: int, dim: int, seed: int) -> None:
     """Indices are distinct if there are enough places, and within them in any case."""

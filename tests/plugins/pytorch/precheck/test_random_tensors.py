@@ -14,6 +14,7 @@ from probe_precheck.rebuild import Unbuildable
 from probe_pytorch.precheck.random_tensors import generator_for, random_tensor
 from support.runs.prechecked import SKIP, Prechecked, call, leaf, written
 from support.runs.recorded import forward
+from support.sampling import examples
 
 inf, nan = math.inf, math.nan
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]
@@ -61,7 +62,7 @@ def test_it_is_uniform(dtype: torch.dtype) -> None:
     assert len(set(values.tolist())) > 100
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.sampled_from(FLOATS),
     st.floats(-1.0, 1.0, width=16),
@@ -185,7 +186,7 @@ def test_integers_at_their_limits(dtype: torch.dtype) -> None:
     assert len(set(values)) > 10
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data(), st.sampled_from(INTEGERS))
 def test_integers_of_any_range(data: st.DataObject, dtype: torch.dtype) -> None:
     info = torch.iinfo(dtype)

@@ -26,6 +26,7 @@ from probe_pytorch.storage.tensors import (
 )
 from probe_recording.reading.packed import PackedTensors
 from support.measuring import PROPERTY
+from support.sampling import examples
 
 from probe_core.errors import UnreadableTensor
 from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
@@ -345,7 +346,7 @@ STEPS = st.lists(
 )
 
 
-@settings(PROPERTY, max_examples=60)
+@settings(PROPERTY, max_examples=examples(60))
 @given(STEPS, st.sampled_from([0, 64, 4096]))
 def test_names_hold_what_was_saved_last(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int | None]], room: int
