@@ -211,12 +211,12 @@ def test_one_rank_among_many(tmp_path: Path, format_: str) -> None:
     sides = record(tmp_path / "t", 3), record(tmp_path / "g", 3, 2.0)
     for side in sides:
         name = "Torch.exp.{}.forward"
-        data = {name.format(n): forward(tensor(), output=[tensor(value=n)]) for n in range(20_000)}
+        data = {name.format(n): forward(tensor(), output=[tensor(value=n)]) for n in range(6000)}
         write_run(side / "rank1", data)
     code = "import sys; from probe_core.cli.main import main; main(sys.argv[1:])"
     done = subprocess.run(
         [sys.executable, "-c", code, "compare", *sides, "-o", tmp_path / "o", "-j", "2", "--format", format_],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 18, 1 << 18)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16)),
         capture_output=True,
         text=True,
         check=False,

@@ -90,6 +90,7 @@ def test_runs_that_agree_name_nothing(
     assert named(probe, target, golden, tmp_path / "out") == {}
 
 
+@pytest.mark.usefixtures("processes")
 @by_world_and_task
 def test_runs_that_agree_agree_row_by_row(
     world: int, task: str, recorded: Recorded, probe: Any, tmp_path: Path

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support import DATA, TESTS
 
-SHORT, LONG = 250, 4000
+SHORT, LONG = 100, 4000
 
 
 @pytest.fixture

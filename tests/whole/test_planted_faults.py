@@ -22,7 +22,7 @@ from support.faults.planted_training import Witness, training_case, wrong_on_pha
 from torch import Tensor, nn
 from torch.nn import functional
 
-FEW = 12
+FEW = 8
 MANY = 1000
 SIZE = 8
 FAULTS = {

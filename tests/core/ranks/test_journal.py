@@ -132,6 +132,7 @@ def test_a_changed_plan_is_another_comparison(change: list[str], begun: Any, pai
     assert before.items() <= marks(out).items(), "the other's results and its journal stay"
 
 
+@pytest.mark.usefixtures("processes")
 @pytest.mark.parametrize(
     "change", [["-j", "1"], ["--executor", "threads"], ["--rank", "0-3"], ["--fail-on", "error"]]
 )

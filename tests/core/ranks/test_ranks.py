@@ -28,6 +28,7 @@ from support.runs.recorded import tensor, write_run
 # -- what is compared ------------------------------------------------------------------------------
 
 
+@pytest.mark.usefixtures("processes")
 def test_unequal_ranks_compare_what_both_have(probe: Any, pair: Any, tmp_path: Path) -> None:
     out = tmp_path / "o"
     assert probe("compare", *pair([0, 1, 3, 10], [10, 3, 2, 1]), "-o", out, *FORMATS) == 0
@@ -40,6 +41,7 @@ def test_unequal_ranks_compare_what_both_have(probe: Any, pair: Any, tmp_path: P
     assert not list(out.glob("compare_progress_*"))
 
 
+@pytest.mark.usefixtures("processes")
 def test_the_summary_says_where_each_rank_parts(probe: Any, pair: Any, tmp_path: Path) -> None:
     assert probe("compare", *pair([0, 1], [0, 1]), "-o", tmp_path / "o", *FORMATS) == 0
     good, bad = summary(tmp_path / "o")

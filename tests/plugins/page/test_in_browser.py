@@ -16,6 +16,7 @@ from support.runs.recorded import forward, scalar, tensor, write_run
 from probe_core.cli.main import run
 
 ROWS = 219
+SLOW = pytest.mark.slow
 CAUSE = "Tensor.__mul__.0.forward.output.0"
 
 
@@ -40,32 +41,30 @@ def test_it_opens_offline_and_shows_all_rows(demo: Path, opened: Open) -> None:
     assert tab.page.inner_text("#count") == f"{ROWS} of {ROWS}"
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "keeps"),
-    [
-        (
-            "#f-name",
-            r"softmax\.0\.forward\.(in|out)put\.0",
-            lambda name: "softmax.0.forward." in name and name[-1] == "0" and "put.0" in name,
-        ),
-        ("#f-phase", "backward", lambda name: ".backward." in name or "parameters_grad" in name),
-        ("#f-module", "Module.block.attention.Attention.forward.0", lambda name: True),
-        ("#f-state", "s_differ", lambda name: True),
-        ("#f-dtype", "torch.int64", lambda name: True),
-    ],
-)
-def test_each_filter_keeps_what_it_says(
-    field: str, value: str, keeps: Callable[[str], bool], demo: Path, opened: Open
-) -> None:
+FILTERS: list[tuple[str, str, Callable[[str], bool]]] = [
+    (
+        "#f-name",
+        r"softmax\.0\.forward\.(in|out)put\.0",
+        lambda name: "softmax.0.forward." in name and name[-1] == "0" and "put.0" in name,
+    ),
+    ("#f-phase", "backward", lambda name: ".backward." in name or "parameters_grad" in name),
+    ("#f-module", "Module.block.attention.Attention.forward.0", lambda name: True),
+    ("#f-state", "s_differ", lambda name: True),
+    ("#f-dtype", "torch.int64", lambda name: True),
+]
+
+
+def test_each_filter_keeps_what_it_says(demo: Path, opened: Open) -> None:
     tab = opened(demo)
-    if field in ("#f-name", "#f-module"):
-        tab.page.fill(field, value)
-    else:
-        tab.page.select_option(field, value)
-    tab.wait_for(lambda: tab.count() < ROWS)
-    assert 0 < tab.count() < ROWS and all(map(keeps, tab.names()))
-    tab.page.click("#filters button[type=reset]")
-    tab.wait_for(lambda: tab.count() == ROWS)
+    for field, value, keeps in FILTERS:
+        if field in ("#f-name", "#f-module"):
+            tab.page.fill(field, value)
+        else:
+            tab.page.select_option(field, value)
+        tab.wait_for(lambda: tab.count() < ROWS)
+        assert 0 < tab.count() < ROWS and all(map(keeps, tab.names())), field
+        tab.page.click("#filters button[type=reset]")
+        tab.wait_for(lambda: tab.count() == ROWS)
 
 
 def test_a_pattern_that_is_none_is_said(demo: Path, opened: Open) -> None:
@@ -189,7 +188,7 @@ def test_both_languages_and_both_themes(demo: Path, opened: Open) -> None:
     assert tab.page.eval_on_selector("#grid .head button.sticky", "(one) => one.textContent") == "名称"
 
 
-@pytest.mark.parametrize("width", [360, 1280, 3840])
+@pytest.mark.parametrize("width", [360, pytest.param(1280, marks=SLOW), pytest.param(3840, marks=SLOW)])
 def test_nothing_is_wider_than_the_window(width: int, demo: Path, opened: Open) -> None:
     tab = opened(demo, width=width)
     assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
@@ -213,7 +212,13 @@ def test_everything_that_is_worked_has_a_name(demo: Path, opened: Open) -> None:
     assert nameless == []
 
 
-@pytest.mark.parametrize("payload", ["</script><img src=x onerror=alert(1)>", "<!--<script>", EVERYTHING])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        *(pytest.param(one, marks=SLOW) for one in ("</script><img src=x onerror=alert(1)>", "<!--<script>")),
+        EVERYTHING,
+    ],
+)
 def test_hostile_names_do_nothing(payload: str, runs: Any, opened: Open, tmp_path: Path) -> None:
     base = make_hostile(runs("tensor_L1_dist2"), tmp_path / "hostile", payload, READABLE)
     sides = (base / side / "step0" / "rank0" for side in ("npu_dump", "bench_dump"))
@@ -272,14 +277,15 @@ def test_headings_sort_by_the_keyboard(demo: Path, opened: Open) -> None:
     )
 
 
-def test_every_column_sorts(demo: Path, opened: Open) -> None:
+@pytest.mark.parametrize("every", [5, pytest.param(1, marks=SLOW)])
+def test_every_column_sorts(every: int, demo: Path, opened: Open) -> None:
     tab = opened(demo)
     tab.page.click("#columns summary")
     for box in tab.page.locator("#columns input").all():
         box.check()
     count = tab.page.locator("#grid [role=columnheader]").count()
     assert count > 25
-    for place in range(count):
+    for place in range(0, count, every):
         tab.page.evaluate("(n) => document.querySelectorAll('#grid [role=columnheader]')[n].click()", place)
         assert tab.count() == ROWS
         sorted_by = tab.page.locator("#grid [aria-sort=ascending], #grid [aria-sort=descending]")
@@ -364,7 +370,7 @@ def test_the_page_over_ranks_draws_a_line_for_each(opened: Open, tmp_path: Path)
     assert tab.page.evaluate("document.documentElement.scrollWidth") <= 1280
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", [pytest.param("light", marks=SLOW), "dark"])
 def test_print_is_light_and_shows_what_matters(scheme: str, demo: Path, opened: Open) -> None:
     tab = opened(demo, scheme=scheme)
     tab.page.emulate_media(media="print", color_scheme=scheme)
