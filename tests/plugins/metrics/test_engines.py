@@ -502,7 +502,9 @@ def compare(case: Path, out: Path, engine: str, *options: str) -> subprocess.Com
     return run([*command.split(), str(out), *options], engine, cwd=case)
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", sampled(CASES, 0, ("tensor_L1_edge", "stat_mix_dist2", "md5_L1_edge").__contains__)
+)
 def test_files_are_the_same_bytes(case: str, runs: Any, tmp_path: Path) -> None:
     """csv, jsonl and xlsx of a comparison, whichever engine measured and wrote."""
     metrics = ("ulp", "rmse", "mape", "equal") if case.startswith("tensor") else ()

@@ -12,6 +12,7 @@ from probe_pytorch.demo import unpack
 from support.browsers import CONTRAST, Open, Tab, browser, opened  # noqa: F401
 from support.runs.hostile_runs import EVERYTHING, READABLE, make_hostile
 from support.runs.recorded import forward, scalar, tensor, write_run
+from support.sampling import sampled
 
 from probe_core.cli.main import run
 
@@ -188,7 +189,7 @@ def test_both_languages_and_both_themes(demo: Path, opened: Open) -> None:
     assert tab.page.eval_on_selector("#grid .head button.sticky", "(one) => one.textContent") == "名称"
 
 
-@pytest.mark.parametrize("width", [360, pytest.param(1280, marks=SLOW), pytest.param(3840, marks=SLOW)])
+@pytest.mark.parametrize("width", sampled([360, 1280, 3840], 0, (360).__eq__))
 def test_nothing_is_wider_than_the_window(width: int, demo: Path, opened: Open) -> None:
     tab = opened(demo, width=width)
     assert tab.page.evaluate("document.documentElement.scrollWidth") <= width
@@ -212,13 +213,10 @@ def test_everything_that_is_worked_has_a_name(demo: Path, opened: Open) -> None:
     assert nameless == []
 
 
-@pytest.mark.parametrize(
-    "payload",
-    [
-        *(pytest.param(one, marks=SLOW) for one in ("</script><img src=x onerror=alert(1)>", "<!--<script>")),
-        EVERYTHING,
-    ],
-)
+PAYLOADS = ["</script><img src=x onerror=alert(1)>", "<!--<script>", EVERYTHING]
+
+
+@pytest.mark.parametrize("payload", sampled(PAYLOADS, 0, EVERYTHING.__eq__))
 def test_hostile_names_do_nothing(payload: str, runs: Any, opened: Open, tmp_path: Path) -> None:
     base = make_hostile(runs("tensor_L1_dist2"), tmp_path / "hostile", payload, READABLE)
     sides = (base / side / "step0" / "rank0" for side in ("npu_dump", "bench_dump"))

@@ -23,6 +23,7 @@ from probe_recording.reading.leaves import record_of
 from probe_recording.sending import transport
 from support.programs import models, training
 from support.programs.interrupts import let_interrupts_in
+from support.programs.preloaded import PreloadedPopen
 from support.receiving import Receiver, receiver
 from support.runs.recording import Recording, recording
 
@@ -335,10 +336,10 @@ SCRIPT = """
 
 
 def run(tmp_path: Path, *arguments: str, workers: int = 0) -> subprocess.Popen[str]:
-    """``probe run`` in a process of its own."""
+    """Start ``probe run`` in a process of its own."""
     (tmp_path / "train.py").write_text(textwrap.dedent(SCRIPT).replace("WORKERS", str(workers)))
-    command = [str(Path(sys.executable).with_name("probe")), "run", "--step", "all", "-o", "run", *arguments]
-    return subprocess.Popen(
+    command = [sys.executable, "-m", "probe_core.cli", "run", "--step", "all", "-o", "run", *arguments]
+    return PreloadedPopen(
         [*command, "train.py"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=let_interrupts_in,
     )  # fmt: skip

@@ -24,7 +24,7 @@ Job = dict[str, Any]
 
 
 def preload(names: list[str]) -> None:
-    """Import what most programs of the tests import, and the modules with these names."""
+    """Import what most programs of the tests import, and these modules; call functions named ``module:function``."""
     import ml_dtypes  # noqa: F401
     import numpy  # noqa: F401
 
@@ -34,7 +34,10 @@ def preload(names: list[str]) -> None:
         import torch.distributed.tensor  # noqa: F401
     for name in names:
         with suppress(ImportError):
-            importlib.import_module(name)
+            module, _, function = name.partition(":")
+            found = importlib.import_module(module)
+            if function:
+                getattr(found, function)()
     gc.collect()
     gc.freeze()
 

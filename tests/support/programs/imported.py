@@ -14,6 +14,7 @@ PACKAGES = (
 NAMES = (
     *PACKAGES, "probe_core.library", "probe_core.spreadsheet_text", "probe_metrics.hooks", "probe_reporters.hooks",
     "probe_explain.hooks", "probe_online.hooks", "probe_mindspore.hooks", "probe_pytorch.hooks", "probe_pytorch.reader",
+    "probe_legacy.reading.hooks", "probe_precheck.hooks", "probe_dask.hooks", "probe_mindspore.reader",
     "xlsxwriter", "jinja2", "email.parser", "decimal", "upath",
 )  # fmt: skip
 """Modules and packages that comparing imports. None of them looks at the environment when it is imported, as
@@ -22,6 +23,14 @@ CHECKED_WITH = (
     "torch", "torch.fx.experimental.symbolic_shapes", "probe_pytorch.precheck.runner", "probe_precheck.checking",
 )  # fmt: skip
 """Modules that a worker of the pre-check imports in addition."""
+
+
+READ = (
+    "probe_core.plugins.distributions:_listed", "probe_diagnosis.limits:limits", "probe_diagnosis.answer.ladder_values:limits",
+    "probe_diagnosis.difference.yardstick:data", "probe_diagnosis.difference.search:_apis",
+    "probe_diagnosis.collectives.calls:apis", "probe_page.document:_template",
+)  # fmt: skip
+"""Functions without arguments whose results are kept: data of our packages, and the template of the page."""
 
 
 @cache

@@ -19,7 +19,7 @@ import subprocess
 import sys
 from typing import Any
 
-from support.programs.imported import compared_with
+from support.programs.imported import READ, compared_with
 from support.programs.interrupts import let_interrupts_in
 
 FORKER = os.path.join(os.path.dirname(__file__), "forker.py")  # noqa: PTH118, PTH120
@@ -140,7 +140,7 @@ class Forker:
     def __init__(self) -> None:
         self._socket, theirs = socket.socketpair()
         self._process = subprocess.Popen(
-            [sys.executable, FORKER, str(theirs.fileno()), *compared_with()],
+            [sys.executable, FORKER, str(theirs.fileno()), *compared_with(), *READ],
             stdin=subprocess.DEVNULL,
             env={**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"},
             pass_fds=[theirs.fileno()],
