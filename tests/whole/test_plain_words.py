@@ -7,6 +7,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -36,9 +37,14 @@ def files_of(*places: str) -> list[Path]:
     )
 
 
+@cache
+def parsed(source: str) -> ast.Module:
+    return ast.parse(source)
+
+
 def docstrings(source: str) -> Iterator[tuple[int, str]]:
     """Yield the line and text of each docstring of a module, class or function, and of those below attributes."""
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(source)):
         body = getattr(node, "body", None)
         for statement in body if isinstance(body, list) else ():
             value = getattr(statement, "value", None) if isinstance(statement, ast.Expr) else None
@@ -53,7 +59,7 @@ def inside_words(source: str, *, peers: bool) -> Iterator[tuple[int, str]]:
         source: The text of a module.
         peers: True if a peer is a rank there. In a string without blanks, such as a key, it always is.
     """
-    strings = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+    strings = [node for node in ast.walk(parsed(source)) if isinstance(node, ast.Constant)]
     texts = [(node.lineno, node.value) for node in strings if isinstance(node.value, str)]
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     texts += [(token.start[0], token.string) for token in tokens if token.type == tokenize.COMMENT]

@@ -152,7 +152,7 @@ class Interrupts:
 
 
 @pytest.mark.parametrize("kind", OPTIONS)
-@pytest.mark.parametrize("share", [8, pytest.param(400, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("share", [5, pytest.param(400, marks=pytest.mark.slow)])
 def test_at_any_moment(kind: str, share: int, run: Any, probe: Any) -> None:
     for path in ("first", "clean"):  # what is read once is read by the first
         with Interrupts() as seen:
