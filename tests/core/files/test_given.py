@@ -21,7 +21,7 @@ from support.sampling import sampled
 from probe_core.files import given
 from probe_core.files.given import parse_yaml
 
-SHORT, LONG = 50, 3000
+SHORT, LONG = 20, 3000
 GOOD = {f"Torch.exp.{n}.forward": forward(tensor(), output=[tensor()]) for n in range(2)}
 MERGES = "\n".join(
     ["a0: &a0 {k: v}"] + [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 9)}]}}" for n in range(1, 9)]

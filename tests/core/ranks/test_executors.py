@@ -38,6 +38,7 @@ from probe_core.plugins.hookspecs import hookimpl
 # -- where it runs makes no difference -------------------------------------------------------------
 
 
+SLOW = pytest.mark.slow
 WAYS = {
     "threads": ["--executor", "threads", "-j", "2"],
     "more threads than ranks": ["--executor", "threads", "-j", "5"],
@@ -58,7 +59,7 @@ def two_steps(runs: Any, tmp_path_factory: pytest.TempPathFactory) -> Pair:
     return base / "npu_dump", base / "bench_dump"
 
 
-@pytest.mark.parametrize("case", ["tensor_L1_dist2", "two steps", "-da"])
+@pytest.mark.parametrize("case", ["tensor_L1_dist2", pytest.param("two steps", marks=SLOW), "-da"])
 def test_same_bytes_wherever_it_runs(
     case: str, probe: Any, runs: Any, two_steps: Pair, tmp_path: Path
 ) -> None:
@@ -88,7 +89,15 @@ def test_the_time_of_the_work_does_not_reach_the_files(
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("case", ["tensor_L1_edge", "stat_L1_edge", "md5_L1_edge", "debug_tensor"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "tensor_L1_edge",
+        pytest.param("stat_L1_edge", marks=SLOW),
+        "md5_L1_edge",
+        pytest.param("debug_tensor", marks=SLOW),
+    ],
+)
 def test_a_single_rank_in_chunks_gives_the_same_bytes(
     case: str, probe: Any, runs: Any, tmp_path: Path
 ) -> None:

@@ -150,9 +150,9 @@ def test_few_mutated_files(dumps: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_2000_mutated_files(dumps: Path, tmp_path: Path) -> None:
+def test_many_mutated_files(dumps: Path, tmp_path: Path) -> None:
     tracemalloc.start()
-    mutate(dumps, tmp_path, range(70, 2070))
+    mutate(dumps, tmp_path, range(70, 2200))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < MOST_MEMORY, f"{peak >> 20} MiB"
