@@ -8,6 +8,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from support.cases import every
 from test_pages import PAGES, ROOT
 
 CITING = (
@@ -100,7 +101,7 @@ def test_every_page_and_anchor_that_is_cited_exists() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@every("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_every_link_of_a_page_resolves(page: Path) -> None:
     wrong = []
     for link in _LINK.findall(prose(page)):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import pytest
 from support import ROOT
+from support.cases import every
 
 from probe_core import __version__
 
@@ -19,7 +19,7 @@ def name_of(file: Path) -> str:
     return re.findall(r'^name = "(.+)"$', file.read_text("utf-8"), re.MULTILINE)[0]
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
+@every("file", FILES, ids=lambda file: file.parent.name)
 def test_every_distribution_says_who_made_it_and_what_may_be_done_with_it(file: Path) -> None:
     text = file.read_text("utf-8")
     assert f'version = "{__version__}"' in text or 'dynamic = ["version"]' in text
@@ -39,7 +39,7 @@ def test_one_distribution_brings_all_of_its_version() -> None:
     assert "probe-dask" not in always and always.count("probe-") == len(FILES) - 2
 
 
-@pytest.mark.parametrize("file", FILES, ids=lambda file: file.parent.name)
+@every("file", FILES, ids=lambda file: file.parent.name)
 def test_every_third_party_dependency_has_a_lower_bound(file: Path) -> None:
     lists = re.findall(r"^dependencies = \[(.*?)\]$", file.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     names = [name for text in lists for name in re.findall(r'"(.+?)"', text)]

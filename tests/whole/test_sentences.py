@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import pytest
 import yaml
+from support.cases import every
 
 ROOT = Path(__file__).parents[2]
 CHANGED = yaml.safe_load((ROOT / "tests/data/sentences.yaml").read_text("utf-8"))
@@ -30,11 +30,11 @@ def texts(path: Path) -> Iterator[str]:
             yield node.value
 
 
-@pytest.mark.parametrize("sentence", [change["old"] for change in CHANGED])
+@every("sentence", [change["old"] for change in CHANGED])
 def test_an_old_sentence_is_gone(sentence: str) -> None:
     assert sentence not in source()
 
 
-@pytest.mark.parametrize("sentence", [change["new"] for change in CHANGED])
+@every("sentence", [change["new"] for change in CHANGED])
 def test_a_new_sentence_is_there(sentence: str) -> None:
     assert sentence in source()

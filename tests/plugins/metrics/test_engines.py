@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from probe_metrics import blocked, kernel
 from probe_metrics.tally import NO_TOTALS, SUMS, Tally, Units
 from probe_metrics.ulp_units import units_of
+from support.cases import every
 from support.measuring import PROPERTY
 from support.sampling import sampled
 
@@ -358,8 +359,8 @@ def with_nan_and_inf(dtype: Any, rng: Any) -> Array:
     return found.astype(dtype)
 
 
-@pytest.mark.parametrize("golden", [*OTHERS, "float32", "bool"])
-@pytest.mark.parametrize("target", OTHERS)
+@every("golden", [*OTHERS, "float32", "bool"])
+@every("target", OTHERS)
 def test_what_only_numpy_knows(target: str, golden: str) -> None:
     rng = np.random.default_rng(8)
     ours, theirs = (with_nan_and_inf({**OTHERS, **DTYPES}[name], rng) for name in (target, golden))
@@ -394,7 +395,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@every("case", REFUSED)
 def test_refused(case: str) -> None:
     with pytest.raises(TypeError if case.startswith("TypeError") else (ValueError, BufferError)):
         measure_raw(*REFUSED[case])

@@ -6,8 +6,8 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import pytest
 from probe_metrics.equal import Equal
+from support.cases import every
 from support.measuring import look
 from support.references.metric_reference import DTYPES, pairs
 
@@ -41,7 +41,7 @@ def test_equal_of_different_byte_order() -> None:
     assert look(Equal(), array.astype(">f4"), array) == [True]
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+@every("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
 def test_equal_in_every_dtype(dtype: Any) -> None:
     golden = pairs(dtype)[1]
     other = golden.copy()

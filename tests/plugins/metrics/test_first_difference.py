@@ -13,6 +13,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from probe_metrics.first_difference import FirstDifference
 from probe_metrics.thresholds import thresholds
+from support.cases import every
 from support.measuring import PROPERTY
 from support.references.first_difference import ROUNDED_AS, evidence, inf, nan, noise_of
 from support.references.metric_reference import ANY, DTYPES, FLOATS, pairs, two_arrays
@@ -35,7 +36,7 @@ def judge(target: Any, golden: Any) -> Verdict:
 # -- tensors -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+@every("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
 def test_a_tensor_is_the_same_as_its_copy(dtype: Any) -> None:
     golden = pairs(dtype)[1]
     verdict = judge(golden.copy(), golden)
@@ -43,7 +44,7 @@ def test_a_tensor_is_the_same_as_its_copy(dtype: Any) -> None:
     assert verdict.drift is not None and verdict.drift.difference == 0
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+@every("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
 def test_a_tensor_differs_from_another_one(dtype: Any) -> None:
     golden = pairs(dtype)[1]
     target = ~golden if golden.dtype.kind == "b" else np.roll(golden, 1)
@@ -102,10 +103,8 @@ def test_the_coarser_dtype_says_what_rounding_explains(ours: str, theirs: str, c
         assert verdict.drift is not None and verdict.drift.noise == noise_of(coarser)
 
 
-@pytest.mark.parametrize(
-    "dtype", [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.bool_]
-)
-@pytest.mark.parametrize("size", [1, 7, 10_000])
+@every("dtype", [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.bool_])
+@every("size", [1, 7, 10_000])
 def test_whole_numbers_and_truth_values_must_be_equal(dtype: Any, size: int) -> None:
     golden = (np.arange(size) % 2 if dtype is np.bool_ else np.arange(size) % 100).astype(dtype)
     target = golden.copy()
@@ -125,8 +124,8 @@ def test_large_whole_numbers_must_be_equal(dtype: Any, number: int) -> None:
     assert judge(golden + np.array([1, 0, 0], dtype), golden).level is Level.ERROR
 
 
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.complex64])
-@pytest.mark.parametrize("special", [nan, inf, -inf], ids=str)
+@every("dtype", [np.float16, ml_dtypes.bfloat16, np.float32, np.float64, np.complex64])
+@every("special", [nan, inf, -inf], ids=str)
 def test_nan_and_inf_must_stand_at_the_same_places(dtype: Any, special: float) -> None:
     golden = np.array([1, 2, 3, 4], dtype)
     there, elsewhere = golden.copy(), golden.copy()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from probe_metrics.first_difference import FirstDifference
+from support.cases import every
 from support.measuring import ALL_ONE, PROPERTY, above, below, scalar_value, tensor_value
 from support.references.first_difference import evidence, inf, nan, noise_of
 
@@ -179,8 +180,8 @@ def of_one(target: Any, golden: Any, place: str, dtype: str = "torch.float32") -
     return judge_values(first, second)
 
 
-@pytest.mark.parametrize("place", ["max", "min", "mean", "norm"])
-@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32", "float64", "complex64"])
+@every("place", ["max", "min", "mean", "norm"])
+@every("name", ["float16", "bfloat16", "float32", "float64", "complex64"])
 def test_statistics_at_the_threshold(place: str, name: str) -> None:
     sign = -1 if place == "min" else 1
     noise = noise_of(name)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from probe_metrics.first_difference import FirstDifference
 from probe_metrics.masked import is_masked, unmasked
+from support.cases import every
 from support.measuring import tensor_value
 from support.references.first_difference import evidence, inf, nan
 
@@ -54,8 +55,8 @@ def test_the_distance_of_what_is_not_masked(dtype: str, constant: float, share: 
     assert not share or evidence(verdict).startswith(("off by", "unmasked rms off by"))
 
 
-@pytest.mark.parametrize("one", MASKS)
-@pytest.mark.parametrize("other", MASKS)
+@every("one", MASKS)
+@every("other", MASKS)
 def test_two_constants_at_the_same_places(one: tuple[str, float], other: tuple[str, float]) -> None:
     """-inf against the least number, or -1e9 against -1e4: what they leave is all that counts."""
     if one[0] != other[0] or one == other:

@@ -17,6 +17,7 @@ from probe_metrics.max_error import MaxError
 from probe_metrics.rmse import Rmse
 from probe_metrics.ulp import Ulp
 from pytest import approx
+from support.cases import every
 from support.measuring import look, measure
 from support.references.metric_reference import METRICS, SUMMED, pairs
 
@@ -58,8 +59,8 @@ LAYOUTS = {
 }
 
 
-@pytest.mark.parametrize("name", METRICS)
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
+@every("name", METRICS)
+@every("layout", LAYOUTS.values(), ids=LAYOUTS)
 def test_layout_does_not_matter(name: str, layout: Any) -> None:
     """Elements are compared by their indices, wherever they lie in memory."""
     target, golden = pairs(np.float32, (5, 7))

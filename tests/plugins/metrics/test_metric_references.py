@@ -9,10 +9,10 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import pytest
 from hypothesis import given
 from probe_metrics.cosine import Cosine
 from pytest import approx
+from support.cases import every
 from support.measuring import PROPERTY, look
 from support.references.metric_reference import (
     DTYPES,
@@ -34,8 +34,8 @@ Array = np.ndarray[Any, Any]
 inf = math.inf
 
 
-@pytest.mark.parametrize("name", SUMMED)
-@pytest.mark.parametrize("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
+@every("name", SUMMED)
+@every("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)
 def test_every_dtype_against_the_reference(name: str, dtype: Any) -> None:
     """Unsigned and small integers must not wrap around, nor small floats round on the way."""
     target, golden = pairs(dtype)
@@ -50,16 +50,16 @@ MIXES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", SUMMED)
-@pytest.mark.parametrize("mix", MIXES, ids=lambda mix: "-".join(np.dtype(one).name for one in mix))
+@every("name", SUMMED)
+@every("mix", MIXES, ids=lambda mix: "-".join(np.dtype(one).name for one in mix))
 def test_mixed_dtypes_against_the_reference(name: str, mix: tuple[Any, Any]) -> None:
     """Each side keeps its own values: neither is rounded to the other's dtype first."""
     target, golden = pairs(mix[0], seed=1)[0], pairs(mix[1], seed=1)[1]
     assert look(METRICS[name], target, golden) == approx(reference(name, target, golden), rel=1e-12)
 
 
-@pytest.mark.parametrize("name", SUMMED)
-@pytest.mark.parametrize("size", [BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7])
+@every("name", SUMMED)
+@every("size", [BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK + 7])
 def test_long_tensors_against_the_reference(name: str, size: int) -> None:
     """The whole counts, whatever the size of a block."""
     target, golden = pairs(np.float32, size)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from probe_metrics.ulp import Ulp
 from pytest import approx
+from support.cases import every
 from support.measuring import PROPERTY, look
 from support.references.metric_reference import ANY, two_arrays
 
@@ -52,10 +53,10 @@ def test_neighbours_are_one_apart(name: str) -> None:
     assert look(Ulp(), every[1:], every[:-1]) == [1, 1, 0]
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("start", [1.0, -1.0, 0.0, -0.0, 1e-45, 3.0e38, -(2.0**20), 0.1])
-@pytest.mark.parametrize("steps", [1, 31, 32, 33])
-@pytest.mark.parametrize("towards", [inf, -inf])
+@every("dtype", [np.float32, np.float64])
+@every("start", [1.0, -1.0, 0.0, -0.0, 1e-45, 3.0e38, -(2.0**20), 0.1])
+@every("steps", [1, 31, 32, 33])
+@every("towards", [inf, -inf])
 def test_ulp_counts_steps(dtype: Any, start: float, steps: int, towards: float) -> None:
     """The number of steps of nextafter; more than 32 are over the limit."""
     golden = np.array([start, 7], dtype)

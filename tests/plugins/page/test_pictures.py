@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from probe_page import drawing
 from probe_page.pictures import CELLS, SHADES, picture
+from support.cases import every
 from support.pages import Page
 from support.runs.recorded import forward, tensor, write_run, write_tensor_run
 
@@ -32,8 +33,8 @@ def test_the_map_shows_where_the_worst_elements_are() -> None:
     assert found["every"] == 1
 
 
-@pytest.mark.parametrize("shape", [(), (1,), (5,), (1, 1), (7, 1), (1, 9), (2, 3, 4, 5), (33, 65)])
-@pytest.mark.parametrize("dtype", ["f4", "f2", "i4", "?", "c8"])
+@every("shape", [(), (1,), (5,), (1, 1), (7, 1), (1, 9), (2, 3, 4, 5), (33, 65)])
+@every("dtype", ["f4", "f2", "i4", "?", "c8"])
 def test_tensors_of_any_shape_and_dtype(shape: tuple[int, ...], dtype: str) -> None:
     golden = np.arange(int(np.prod(shape)), dtype=np.float64).reshape(shape).astype(dtype)
     target = np.full_like(golden, 1)

@@ -11,6 +11,7 @@ import pytest
 from probe_precheck.calls import RecordedCalls
 from probe_precheck.settings import Settings, check_names, parse_settings, read_settings
 from probe_recording.reading.run import DumpRun
+from support.cases import every
 from support.runs.precheck_runs import backward as gradient
 from support.runs.precheck_runs import call, drawn, some_calls
 from support.runs.recorded import scalar, write_run
@@ -180,9 +181,7 @@ def test_calls_of_other_apis_are_others(tmp_path: Path) -> None:
 # -- lists -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "whites, blacks", list(product([(), ("a",), ("a", "b")], [(), ("b",), ("c",), ("a", "b")]))
-)
+@every("whites, blacks", list(product([(), ("a",), ("a", "b")], [(), ("b",), ("c",), ("a", "b")])))
 def test_what_both_lists_let_through(whites: tuple[str, ...], blacks: tuple[str, ...]) -> None:
     """Run what is white, or everything where nothing is, and never what is black."""
     settings = white(*whites, black=blacks)

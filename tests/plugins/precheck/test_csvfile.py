@@ -12,6 +12,7 @@ from probe_precheck import csvfile
 from probe_precheck.csvfile import message_text, number_text, read_table
 from probe_precheck.model import Message
 from probe_precheck.tables import Column
+from support.cases import every
 
 from probe_core.errors import UserError
 from probe_core.spreadsheet_text import neutralise
@@ -19,7 +20,7 @@ from probe_core.spreadsheet_text import neutralise
 # -- numbers (A6) ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@every(
     "value, text",
     [
         (0.0, "0.00000000000000"),

@@ -21,6 +21,7 @@ from probe_precheck import (
     range_of,
     script_of,
 )
+from support.cases import every
 
 inf, nan = math.inf, math.nan
 
@@ -79,7 +80,7 @@ def own(value: Any, name: str) -> str | None:
     return f"load({name!r})" if isinstance(value, np.ndarray) else None
 
 
-@pytest.mark.parametrize(
+@every(
     "value",
     [1, -0.0, inf, nan, 1 + 2j, complex(nan, -inf), "a'b", None, True, ..., slice(1, 2), (), (1,), [(2.5, [inf])],
      {"a": (1,), 2: [None]}, np.float32(0.5), np.int8(3)],

@@ -12,6 +12,7 @@ import torch
 from probe_precheck.rebuild import Unbuildable
 from probe_pytorch.precheck.rebuild import Rebuilder, as_tensor, load_any, plain_value
 from probe_recording.reading.tensors import tensors_in
+from support.cases import every
 from support.runs.prechecked import call, leaf, live, value
 from support.runs.recorded import tensor
 
@@ -83,8 +84,8 @@ def test_values_of_torch(description: dict[str, Any], expected: Any) -> None:
     assert found == expected
 
 
-@pytest.mark.parametrize("prefix", ["numpy.", ""])
-@pytest.mark.parametrize(
+@every("prefix", ["numpy.", ""])
+@every(
     "kind, given",
     [
         ("int8", -3),

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from probe_pytorch.signatures import argument_name, signatures
+from support.cases import every
 from support.runs.answer_files import read_answer
 from support.runs.answered import call, normal, record
 
@@ -36,7 +37,7 @@ UNKNOWN = [
 ]
 
 
-@pytest.mark.parametrize("call", KNOWN)
+@every("call", KNOWN)
 def test_arguments_that_are_known(call: str) -> None:
     assert argument_name(*call.split()) == KNOWN[call]
 

@@ -16,6 +16,7 @@ import xxhash
 from probe_pytorch.storage.bytes import CHECKSUMS
 from probe_pytorch.values import Collector
 from probe_recording.leaves import encode
+from support.cases import every
 from support.runs.values import STATISTICS, Pair, Point, Saved, Wrapper, leaf, tree
 from torch import nn
 
@@ -146,8 +147,8 @@ def test_data_without_statistics() -> None:
 # -- checksums -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("mode", ["md5", "xxh3"])
-@pytest.mark.parametrize(
+@every("mode", ["md5", "xxh3"])
+@every(
     "array",
     [np.arange(12, dtype=np.float32).reshape(3, 4), np.arange(12, dtype=np.int16).reshape(3, 4).T,
      np.array([-0.0, math.nan, 1.0]).astype(ml_dtypes.bfloat16), np.array([[True, False]]), np.array(7.0),

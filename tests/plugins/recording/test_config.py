@@ -15,6 +15,7 @@ from probe_matching.user_maps import api_entries
 from probe_precheck.settings import parse_settings
 from probe_pytorch.debugger import PrecisionDebugger
 from probe_recording.config import Config, ConfigWarning, load_config, parse
+from support.cases import every
 
 from probe_core.cli.options import KEYS, parse_input
 from probe_core.errors import UserError
@@ -189,9 +190,7 @@ def test_the_structure_needs_modules(level: str) -> None:
 MODES = ("forward", "backward", "input", "output")
 
 
-@pytest.mark.parametrize(
-    "modes", [m for count in range(5) for m in itertools.combinations(MODES, count)], ids="+".join
-)
+@every("modes", [m for count in range(5) for m in itertools.combinations(MODES, count)], ids="+".join)
 def test_data_mode_is_completed(modes: tuple[str, ...]) -> None:
     """Of a pair that is not named both are meant (docs/configuration.md#scope, the rule of 8.3)."""
     config = parsed(statistics={"data_mode": list(modes)})
@@ -317,8 +316,8 @@ def test_refused_in_a_sentence_that_names_the_field(fields: dict[str, Any], name
     assert error.fix or error.choices
 
 
-@pytest.mark.parametrize("value", [0, False, "", {}], ids=repr)
-@pytest.mark.parametrize("named", ["rank", "step", "list", "scope"])
+@every("value", [0, False, "", {}], ids=repr)
+@every("named", ["rank", "step", "list", "scope"])
 def test_nothing_but_a_list_is_a_list(named: str, value: Any) -> None:
     error = refused(**({named: value} if named in ("rank", "step") else {"statistics": {named: value}}))
     assert f'"{named}"' in error.what

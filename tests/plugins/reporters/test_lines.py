@@ -25,6 +25,7 @@ from openpyxl.utils import get_column_letter
 from openpyxl.utils.escape import unescape
 from probe_reporters import plain_lines
 from probe_reporters.text import LARGEST_TEXT, excel_text
+from support.cases import every
 from support.measuring import PROPERTY
 
 from probe_core.spreadsheet_text import neutralise
@@ -123,7 +124,7 @@ def test_any_number(number: float, whole: int) -> None:
 # -- rows --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("cell", TEXTS + OTHERS, ids=lambda cell: ascii(cell)[:24])
+@every("cell", TEXTS + OTHERS, ids=lambda cell: ascii(cell)[:24])
 def test_one_cell_among_others(cell: Any) -> None:
     """First, last, between others, alone on a sheet, with a style and without."""
     for cells in ([cell, "b"], ["a", cell], ("a", cell, cell, None, 1)):

@@ -19,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openpyxl import Workbook, load_workbook
 from probe_reporters.merge import MergeConfig, Merged, MergeWarning, merge_results
+from support.cases import every
 from support.measuring import PROPERTY
 from support.runs.merged import HEADERS, TIME, row, sheets, two_ranks, write_rank
 
@@ -219,7 +220,7 @@ def test_numbers_keep_all_digits(tmp_path: Path) -> None:
     assert sheets(merged(tmp_path, SEND)[0].files[0])["Cosine"][1][1] == 0.1 + 0.2
 
 
-@pytest.mark.parametrize(
+@every(
     "text, cell",
     [
         ("0", 0), ("-0.5", -0.5), ("+1e-3", 0.001), ("1.", 1.0), ("12.5%", "12.5%"), ("inf", "inf"), (" -inf\t", "-inf"),

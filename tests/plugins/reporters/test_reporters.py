@@ -12,6 +12,7 @@ import pytest
 from openpyxl import load_workbook
 from probe_reporters.csv import CsvReporter
 from probe_reporters.jsonl import JsonlReporter
+from support.cases import every
 
 from probe_core.model import Colour
 from probe_core.spreadsheet_text import clean, neutralise
@@ -27,7 +28,7 @@ def write(reporter: Any, path: Path, rows: list[list[Any]], colours: dict[int, C
     return path
 
 
-@pytest.mark.parametrize(
+@every(
     "text, safe",
     [
         ("=1+1", "'=1+1"),

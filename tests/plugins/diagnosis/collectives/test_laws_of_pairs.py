@@ -6,15 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from support.cases import every
 from support.runs.collectives import Group, Op, checked, deliver_all_reduce, named, values, world
 
 # -- sends and receives ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "send, receive", [("send", "recv"), ("isend", "irecv"), ("send", "irecv"), ("isend", "recv")]
-)
-@pytest.mark.parametrize("wrong", [None, 0, 2])
+@every("send, receive", [("send", "recv"), ("isend", "irecv"), ("send", "irecv"), ("isend", "recv")])
+@every("wrong", [None, 0, 2])
 def test_what_was_sent_arrives_in_its_order(send: str, receive: str, wrong: int | None) -> None:
     ranks = world(0, 1, 2)
     keys = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from probe_diagnosis.difference.facts import OpFacts
 from probe_diagnosis.difference.search import first_differences
+from support.cases import every
 from support.runs.ops import (
     ALL,
     BAD,
@@ -65,7 +66,7 @@ AFTER = torch("after", [0], [FAULT])
 """A fault that no value on record explains, behind a communication call."""
 
 
-@pytest.mark.parametrize("api", ALL)
+@every("api", ALL)
 def test_a_fault_reaches_everyone_through_a_collective(api: str) -> None:
     faulty = [BAD, call(api, [FAULT], [FAULT]), BEHIND]
     others = [GOOD, call(api, [0], [FAULT]), BEHIND, AFTER]
@@ -75,7 +76,7 @@ def test_a_fault_reaches_everyone_through_a_collective(api: str) -> None:
         assert named(*ranks) == [(place, "bad")]
 
 
-@pytest.mark.parametrize("api", ALL)
+@every("api", ALL)
 def test_a_collective_that_delivers_wrong_values_is_named(api: str) -> None:
     wrong = [GOOD, call(api, [0], [FAULT]), BEHIND]
     right = [GOOD, call(api, [0], [0]), GOOD]

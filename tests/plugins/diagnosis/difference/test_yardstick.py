@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from probe_diagnosis.difference.yardstick import class_of, data, floor_of
 from probe_metrics.thresholds import thresholds
+from support.cases import every
 from support.runs.answered import answered, back, call, normal
 
 from probe_core.model.answers import Answer
@@ -36,8 +37,8 @@ def test_the_data_are_of_the_classes_and_lengths_that_are_calibrated() -> None:
             assert len(found) == len(lengths) and all(0 <= floor < math.inf for floor in found)
 
 
-@pytest.mark.parametrize("name", CONSTANT)
-@pytest.mark.parametrize("kind", list(data()["eps"]))
+@every("name", CONSTANT)
+@every("kind", list(data()["eps"]))
 def test_the_constants_are_above_what_was_measured(name: str, kind: str) -> None:
     """``drift.noise`` of the thresholds, which holds for calls of every class."""
     for length in data()["lengths"]:

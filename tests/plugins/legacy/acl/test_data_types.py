@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from probe_legacy.acl.data_types import data_types
+from support.cases import every
 
 PLAIN = {
     0: "i1", 1: "f4", 2: "f2", 3: "i1", 4: "u1", 5: "i2", 6: "u2", 7: "i4", 8: "i8", 9: "u4", 10: "u8", 12: "f8",
@@ -29,7 +30,7 @@ def test_all_types_are_known() -> None:
     assert set(data_types()) == set(range(41))
 
 
-@pytest.mark.parametrize("number", PLAIN)
+@every("number", PLAIN)
 def test_types_that_numpy_has(number: int) -> None:
     expected = np.frombuffer(bytes(range(1, 65)), f"<{PLAIN[number]}")
     found = values(number, expected.tobytes())

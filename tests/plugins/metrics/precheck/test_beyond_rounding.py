@@ -10,6 +10,7 @@ from probe_metrics.precheck.benchmark_ratio import BenchmarkRatio
 from probe_metrics.precheck.first_stage import FirstStage
 from probe_metrics.precheck.rounding import BeyondRounding
 from probe_precheck import Array, Numbers, Output, Status
+from support.cases import every
 from support.programs.numpy_kernels import gelu_slope, softmax
 
 RULE = FirstStage()
@@ -75,8 +76,8 @@ def test_outputs_that_the_other_rules_judge_are_left_to_them() -> None:
     assert RULE.judge_alone(found, "", {}, "forward").status is Status.SKIP
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("release", ["guide", "8.3"])
+@every("name", CASES)
+@every("release", ["guide", "8.3"])
 def test_the_second_stage_fails_it_beside_a_right_device(name: str, release: str) -> None:
     standard = BenchmarkRatio()
     rows = []

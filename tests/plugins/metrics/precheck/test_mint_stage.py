@@ -14,6 +14,7 @@ from probe_precheck.checking import rule_of, tables_of
 from probe_precheck.judging import Judge
 from probe_precheck.model import Array, Call, Judged, Outcome, Output, Outputs, Result, Skipped, Status
 from probe_precheck.tables import DETAILS, RESULT, Tables
+from support.cases import every
 
 from probe_core.plugins.manager import Manager
 
@@ -107,8 +108,8 @@ def test_random_numbers_are_compared_by_their_distribution() -> None:
 # -- standards alone -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["Float16", "BFloat16", "Float32", "Float64"])
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 4e3])
+@every("dtype", ["Float16", "BFloat16", "Float32", "Float64"])
+@every("scale", [1e-3, 1.0, 4e3])
 def test_rounding_passes_and_errors_do_not_at_any_size(dtype: str, scale: float) -> None:
     bench = spread() * scale
     assert alone(output(bench, bench, dtype)).status is PASS

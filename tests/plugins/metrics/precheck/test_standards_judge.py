@@ -13,6 +13,7 @@ from probe_precheck.model import Judgement, Numbers, Status, UnusableCell
 from probe_precheck.specs import StandardSpec
 from probe_precheck.tables import COMPARE_DETAILS
 from pytest import approx
+from support.cases import every
 
 from probe_core.plugins.manager import Manager
 
@@ -65,9 +66,9 @@ def test_absolute_passes_at_zero(release: str) -> None:
     assert found[:3] == (PASS, {**dict.fromkeys(ABSOLUTE, 0), **{v: PASS for v, _ in ABSOLUTE.values()}}, ())
 
 
-@pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize("rate", [TINY, 0.5, 1.0, inf, nan])
-@pytest.mark.parametrize("key", ABSOLUTE)
+@every("release", RELEASES)
+@every("rate", [TINY, 0.5, 1.0, inf, nan])
+@every("key", ABSOLUTE)
 def test_absolute_fails_above_zero(key: str, rate: float, release: str) -> None:
     zeros = dict.fromkeys(ABSOLUTE, 0.0)
     found = judge("absolute_threshold", row(**{**zeros, key: rate}), row(**zeros), release)
@@ -149,8 +150,8 @@ def test_ratio_limits_of_the_seed(key: str) -> None:
         assert ratio(key, -value, 1.0).cells == ratio(key, value, -1.0).cells == found.cells
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("key", RATIOS)
+@every("kind", KINDS)
+@every("key", RATIOS)
 def test_ratio_limits_of_the_later_release(key: str, kind: str) -> None:
     top = 10 if key == "max_relative_error" else 2
     prefix = RATIOS[key][0]
@@ -212,8 +213,8 @@ def test_the_worst_indicator_decides() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize(
+@every("release", RELEASES)
+@every(
     "npu, gpu, status, as_well",
     [(0, None, PASS, False), (0, 0.5, PASS, False), (0.5, 0.5, PASS, False), (0.5, 0.6, PASS, False),
      (up(0.5), 0.5, ERROR, True), (TINY, 0, ERROR, False), (TINY, None, ERROR, False), (nan, 1, ERROR, True)],
@@ -351,8 +352,8 @@ NEEDED = {
 }
 
 
-@pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize("standard", NEEDED)
+@every("release", RELEASES)
+@every("standard", NEEDED)
 def test_cells_that_hold_no_number(standard: str, release: str) -> None:
     """Each needed cell, on each side: blank or a text raises; without change it does not."""
     npu, gpu = NEEDED[standard]

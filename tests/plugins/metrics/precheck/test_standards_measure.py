@@ -24,6 +24,7 @@ from probe_metrics.precheck.ulp import UlpError
 from probe_precheck import model
 from probe_precheck.tables import NUMBERS
 from pytest import approx
+from support.cases import every
 from support.references.precheck_reference import ABSOLUTE, ACCUMULATIVE, LARGEST, SMALL, Reference, unequal
 from support.sampling import examples
 
@@ -141,8 +142,8 @@ HARDLY_OVER = np.array([0.0, 2.0**-24], np.float16), "float16", np.array([0.0, -
 """An error that is over one ulp by less than float64 holds: its difference in float64 is one ulp."""
 
 
-@pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize("name", STANDARDS)
+@every("release", RELEASES)
+@every("name", STANDARDS)
 def test_measures_of_any_data(name: str, release: str) -> None:
     @FAST
     @given(cases())
@@ -153,9 +154,9 @@ def test_measures_of_any_data(name: str, release: str) -> None:
     check()
 
 
-@pytest.mark.parametrize("release", RELEASES)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", STANDARDS)
+@every("release", RELEASES)
+@every("kind", KINDS)
+@every("name", STANDARDS)
 def test_measures_of_several_blocks(name: str, kind: str, release: str) -> None:
     """More than two blocks, the last one short, inf and nan in the second one alone."""
     random = np.random.default_rng(7)
@@ -251,7 +252,7 @@ ULP_CASES = [
 ]
 
 
-@pytest.mark.parametrize("kind, bench, device, ulp", ULP_CASES)
+@every("kind, bench, device, ulp", ULP_CASES)
 def test_ulp_worked_examples(kind: str, bench: float, device: float, ulp: float) -> None:
     wide = np.float32 if kind == "bfloat16" else np.float64
     found = measured("ulp", np.array([device], KINDS[kind]), kind, np.array([bench], wide))
@@ -280,8 +281,8 @@ INF_NAN = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", ["absolute", "benchmark", "accumulative"])
-@pytest.mark.parametrize("device, bench, rate", INF_NAN)
+@every("name", ["absolute", "benchmark", "accumulative"])
+@every("device, bench, rate", INF_NAN)
 def test_inf_nan_rate(name: str, device: float, bench: float, rate: float) -> None:
     """Decision A2, on one element among others that are finite."""
     ours, theirs = np.array([device, 1.0], np.float16), np.array([bench, 1.0], np.float32)

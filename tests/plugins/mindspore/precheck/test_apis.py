@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from probe_mindspore.precheck import apis
 from probe_mindspore.precheck.apis import NotRun, device_function
+from support.cases import every
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +39,7 @@ def test_what_the_recorder_or_the_table_lists_is_run(name: str) -> None:
     assert device_function(scope, api) is len
 
 
-@pytest.mark.parametrize(
+@every(
     "name",
     ["Mint.os.system", "Mint.seed", "Mint.manual_seed", "Mint.set_rng_state", "Functional.tensordump",
      "Functional.print_", "Functional.os.system", "Tensor.offload", "Tensor.save", "Mint.load", "MintFunctional.extra",

@@ -17,6 +17,7 @@ from probe_pytorch.precheck.error_data import Kept, literal, script
 from probe_pytorch.precheck.raising import Raising, tensors_in
 from probe_pytorch.precheck.rebuild import Arguments
 from probe_pytorch.precheck.runner import PyTorchRunner
+from support.cases import every
 from support.programs import preloaded
 from support.runs.prechecked import ERROR, PASS, Checked, call, leaf, live, value, written
 from support.runs.recorded import forward
@@ -363,7 +364,7 @@ def test_the_script_takes_the_saved_reference(tmp_path: Path) -> None:
 # literals
 
 
-@pytest.mark.parametrize(
+@every(
     "item",
     [None, True, 3, -(2**70), 2.5, 5e-324, inf, -inf, "a'\"\\\n", [1, [2.0, None]], (1,), (1, (2, 3)), (), [],
      {"a": [1], "b c": None}, slice(1, None, -2), (slice(None), ..., None, 0), ..., torch.Size([2, 3]), torch.Size([]),

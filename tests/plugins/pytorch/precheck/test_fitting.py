@@ -17,6 +17,7 @@ from probe_pytorch.precheck.fitting import fitted
 from probe_pytorch.precheck.random_tensors import generator_for
 from probe_pytorch.precheck.references import specs
 from probe_pytorch.precheck.rules import rules
+from support.cases import every
 from support.runs.prechecked import PASS, Prechecked, call, leaf, live, value, written
 from support.runs.recorded import forward
 from support.sampling import examples
@@ -191,7 +192,7 @@ def is_known(api: str) -> bool:
     return api in {spec.name for spec in specs()} | {"empty_with_format"}  # of torch_npu
 
 
-@pytest.mark.parametrize(
+@every(
     "section",
     ["never_raised", "hf32", "not_run", "no_backward", "gradient_of_output", "dtypes", "changed", "made_deterministic",
      "random", "inputs", "dtype_by_position", "dim"],

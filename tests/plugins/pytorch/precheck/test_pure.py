@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from probe_pytorch.precheck import apis
 from probe_pytorch.precheck.apis import NoSuchApi, function_of
 from probe_pytorch.precheck.pure import is_pure
+from support.cases import every
 from support.programs.training import lstm_runs_in_bf16
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -41,7 +42,7 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@every("name", REFUSED)
 def test_what_does_more_than_compute_is_refused(name: str) -> None:
     scope, _, api = name.partition(".")
     with pytest.raises(NoSuchApi):

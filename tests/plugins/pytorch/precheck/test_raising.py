@@ -20,6 +20,7 @@ from probe_pytorch.precheck.raising import (
     raising_of,
 )
 from probe_pytorch.precheck.rebuild import Arguments, hf32
+from support.cases import every
 from support.runs.prechecked import ERROR, SKIP, Checked, Prechecked, call, leaf, live, written
 from support.runs.recorded import forward
 from torch import nn
@@ -41,7 +42,7 @@ def raised(
 # the rule of 5.2
 
 
-@pytest.mark.parametrize(
+@every(
     "dtypes, expected",
     [
         ([F16], [F32]),
@@ -59,7 +60,7 @@ def raised(
         ([], []),
     ],
 )
-@pytest.mark.parametrize("nested", [False, True])
+@every("nested", [False, True])
 def test_one_dtype_is_raised_by_a_step_and_several_to_float32(
     dtypes: list[torch.dtype], expected: list[torch.dtype], nested: bool
 ) -> None:

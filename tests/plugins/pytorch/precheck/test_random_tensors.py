@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from probe_precheck.rebuild import Unbuildable
 from probe_pytorch.precheck.random_tensors import generator_for, random_tensor
+from support.cases import every
 from support.runs.prechecked import SKIP, Prechecked, call, leaf, written
 from support.runs.recorded import forward
 from support.sampling import examples
@@ -42,8 +43,8 @@ def numbers(tensor: torch.Tensor) -> list[float]:
 # floating-point
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, *FLOAT8])
-@pytest.mark.parametrize("shape", [(2,), (7,), (3, 5), (2, 3, 4), (1, 1, 3)])
+@every("dtype", [*FLOATS, *FLOAT8])
+@every("shape", [(2,), (7,), (3, 5), (2, 3, 4), (1, 1, 3)])
 def test_dtype_shape_range_and_ends(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     """The first element is Min, the last Max, and none lies outside; -1.5 and 0.25 are exact in all dtypes."""
     tensor = made(dtype, shape, -1.5, 0.25)
@@ -82,14 +83,14 @@ def test_any_range(dtype: torch.dtype, one: float, other: float, shape: list[int
         assert (values[0], values[-1]) == (low, high)
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, *FLOAT8, *INTEGERS])
+@every("dtype", [*FLOATS, *FLOAT8, *INTEGERS])
 def test_one_element_and_0d(dtype: torch.dtype) -> None:
     """A single element is both ends: they are equal."""
     for shape in ((), (1,), (1, 1)):
         assert numbers(made(dtype, shape, 3, 3)) == [3.0]
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, *FLOAT8, *INTEGERS, torch.bool, torch.complex64, torch.uint32])
+@every("dtype", [*FLOATS, *FLOAT8, *INTEGERS, torch.bool, torch.complex64, torch.uint32])
 def test_empty(dtype: torch.dtype) -> None:
     """Nothing to draw: any dtype, and no range needed."""
     tensor = random_tensor({}, dtype, (3, 0, 2), generator_for(1, "a"))

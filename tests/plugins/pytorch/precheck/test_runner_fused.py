@@ -20,6 +20,7 @@ from probe_precheck.specs import ReferenceSpec
 from probe_pytorch.precheck.apis import function_of
 from probe_pytorch.precheck.execution import Side, run_forward
 from probe_pytorch.precheck.runner import COMPOSED, PyTorchRunner
+from support.cases import every
 from support.runs.prechecked import ERROR, PASS, SKIP, Prechecked, call, leaf, live, value
 from support.runs.recorded import forward, write_run
 from support.runs.run_calls import _seed, bare, put, side  # noqa: F401
@@ -216,7 +217,7 @@ def test_a_record_changes_no_setting(
         torch.use_deterministic_algorithms(False)
 
 
-@pytest.mark.parametrize(
+@every(
     "name", ["Torch.zeros", "Torch.randn", "Torch.arange", "Torch.einsum", "Torch.linalg.inv", "Torch.fft.rfft",
              "Torch.special.erf", "Tensor.__getitem__", "Tensor.view", "Functional.linear", "VF.lstm", "Aten.add"]
 )  # fmt: skip

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from probe_recording import SentTensor, SentTensors, encode_body
 from probe_recording.reading.entries import SIZES
+from support.cases import every
 from support.measuring import PROPERTY
 
 from probe_core.errors import UnreadableTensor
@@ -38,8 +39,8 @@ def same(array: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> None:
     assert array.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("dtype", SIZES)
-@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (2, 4), (1, 2, 1, 4)])
+@every("dtype", SIZES)
+@every("shape", [(), (0,), (3, 0), (2, 4), (1, 2, 1, 4)])
 def test_every_dtype_and_shape(dtype: str, shape: tuple[int, ...]) -> None:
     real = np.dtype(getattr(ml_dtypes, dtype, dtype))
     count = int(np.prod(shape)) * real.itemsize

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.cases import every
 from support.references.fused import F64, close, forward
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -52,8 +53,8 @@ def expected(
 # -- layouts and heads ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("heads", [4, 2, 1])
+@every("layout", LAYOUTS)
+@every("heads", [4, 2, 1])
 def test_layouts_and_shared_heads(layout: str, heads: int) -> None:
     """Forward and backward; key and value have heads of different lengths."""
     tensors = [t.requires_grad_() for t in qkv(heads, value_length=4)]
@@ -127,9 +128,9 @@ def band(queries: int, keys: int, before: int, after: int, *, from_the_end: bool
     return [[not i + start - before <= j <= i + start + after for j in range(keys)] for i in range(queries)]
 
 
-@pytest.mark.parametrize("shape", [(B, N, S, K), (B, 1, S, K), (1, 1, S, K), (S, K)])
-@pytest.mark.parametrize("mode", range(5))
-@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8])
+@every("shape", [(B, N, S, K), (B, 1, S, K), (1, 1, S, K), (S, K)])
+@every("mode", range(5))
+@every("dtype", [torch.bool, torch.uint8])
 def test_masks_given_in_full(shape: tuple[int, ...], mode: int, dtype: torch.dtype) -> None:
     tensors, mask = qkv(), torch.rand(shape) < 0.5
     mask[..., 0] = False
@@ -137,9 +138,9 @@ def test_masks_given_in_full(shape: tuple[int, ...], mode: int, dtype: torch.dty
     close(ours, expected(tensors, mask))
 
 
-@pytest.mark.parametrize("queries, keys", [(4, 4), (3, 5), (1, 6)])
-@pytest.mark.parametrize("before, after", [(1, 1), (2, 0), (2, -1), (-1, 2), (2147483647, 0)])
-@pytest.mark.parametrize("mask", [TRIANGLE, TRIANGLE[None, None]], ids=["SS", "11SS"])
+@every("queries, keys", [(4, 4), (3, 5), (1, 6)])
+@every("before, after", [(1, 1), (2, 0), (2, -1), (-1, 2), (2147483647, 0)])
+@every("mask", [TRIANGLE, TRIANGLE[None, None]], ids=["SS", "11SS"])
 def test_compressed_masks(queries: int, keys: int, before: int, after: int, mask: torch.Tensor) -> None:
     """2: causal from the first key, 3: causal to the last key, 4: a band to the last key."""
     tensors = qkv(queries=queries, keys=keys)
@@ -193,9 +194,9 @@ ENDS = [
 ]
 
 
-@pytest.mark.parametrize("query_ends, key_ends", ENDS)
-@pytest.mark.parametrize("heads", [4, 2])
-@pytest.mark.parametrize("masked", ["", "compressed", "full"])
+@every("query_ends, key_ends", ENDS)
+@every("heads", [4, 2])
+@every("masked", ["", "compressed", "full"])
 def test_sequences_behind_each_other(query_ends: Any, key_ends: Any, heads: int, masked: str) -> None:
     """TND: each sequence by itself, zeros elsewhere; forward and backward."""
     q, k, v = (
@@ -262,7 +263,7 @@ BAD: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize("arguments, keywords, problem", BAD)
+@every("arguments, keywords, problem", BAD)
 def test_arguments_that_do_not_fit(arguments: Any, keywords: Any, problem: str) -> None:
     with pytest.raises(ValueError, match=problem) as caught:
         forward("npu_fusion_attention", *arguments, **keywords)

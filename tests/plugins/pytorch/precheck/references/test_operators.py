@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support.cases import every
 from support.references.fused import F64, close, forward, gradients
 
 
@@ -153,8 +154,8 @@ def turned(x: Any, mode: str) -> Any:
     return result
 
 
-@pytest.mark.parametrize("factor", FACTORS)
-@pytest.mark.parametrize("mode", ["half", "interleave"])
+@every("factor", FACTORS)
+@every("mode", ["half", "interleave"])
 def test_rotary_mul(factor: tuple[int, ...], mode: str) -> None:
     """Forward, and the guide's backward with the factors' gradients summed over the axes of length 1."""
     x, grad = torch.randn(2, 2, 3, 3, 8, dtype=F64)
@@ -199,9 +200,9 @@ def test_fixed_triangular_mask() -> None:
 # -- gating --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(5, 6), (2, 3, 6), (6,)])
-@pytest.mark.parametrize("k", [1, 2, 6])
-@pytest.mark.parametrize("ends", [False, True])
+@every("shape", [(5, 6), (2, 3, 6), (6,)])
+@every("k", [1, 2, 6])
+@every("ends", [False, True])
 def test_moe_gating(shape: tuple[int, ...], k: int, ends: bool) -> None:
     """Whole numbers make ties, of which the first expert wins."""
     x = torch.randint(3, shape).to(F64)

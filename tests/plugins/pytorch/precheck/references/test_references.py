@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from probe_pytorch.precheck import references
+from support.cases import every
 from support.references.fused import CASES, F64, OPERATORS, Arguments, close, doubles, forward, gradients
 from torch.nn import functional
 
@@ -53,7 +54,7 @@ def test_what_the_specs_say() -> None:
     assert OPERATORS["npu_rms_norm"].compare_outputs is None
 
 
-@pytest.mark.parametrize("name", CASES)
+@every("name", CASES)
 def test_arguments_are_left_as_they_are_and_their_precision_is_kept(name: str) -> None:
     for dtype in (torch.float32, F64):
         arguments, keywords = CASES[name](dtype)
@@ -66,7 +67,7 @@ def test_arguments_are_left_as_they_are_and_their_precision_is_kept(name: str) -
             assert torch.equal(was, now) if isinstance(was, torch.Tensor) else was == now
 
 
-@pytest.mark.parametrize("name", CASES)
+@every("name", CASES)
 def test_float32_agrees_with_float64(name: str) -> None:
     """The same values computed in both precisions."""
     narrow, keywords = CASES[name](torch.float32)
@@ -76,7 +77,7 @@ def test_float32_agrees_with_float64(name: str) -> None:
         np.testing.assert_allclose(one.double(), other.double(), rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("name", sorted(set(CASES) - {"npu_apply_adam", "npu_apply_adam_w"}))
+@every("name", sorted(set(CASES) - {"npu_apply_adam", "npu_apply_adam_w"}))
 def test_gradients_are_the_slopes(name: str) -> None:
     """Autograd through the definition against differences of its values."""
     arguments, keywords = CASES[name](F64)
@@ -132,7 +133,7 @@ BAD: list[tuple[str, Arguments, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("name, arguments, problem", BAD)
+@every("name, arguments, problem", BAD)
 def test_arguments_that_do_not_fit(name: str, arguments: Arguments, problem: str) -> None:
     with pytest.raises(ValueError, match=problem) as caught:
         forward(name, *arguments[0], **arguments[1])
