@@ -227,6 +227,7 @@ def pytest(python: Path, *more: str | Path, cwd: str | Path = ROOT) -> None:
     """
     slow = ["-m", "slow or not slow"] if ALL in sys.argv[2:] else []
     workers = str((os.cpu_count() or 1) + 1)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each process of the tests compiles the modules anew
     run(python, "-m", "pytest", "-n", workers, "--dist", "worksteal", *slow, *chosen_tests(), *more, cwd=cwd)
 
 

@@ -33,10 +33,10 @@ LONG_FILES = {
     "test_spread.py",
 }  # fmt: skip
 LONGEST_FILES = (
-    "test_compile.py", "test_planted_errors.py", "test_mutated_dumps.py", "test_tutorial_page.py", "test_memory.py",
-    "test_aligned_random.py", "test_merge.py", "test_msprobe_8_3_3.py", "test_planted_faults.py",
-    "test_fault_benchmark.py", "test_mutated.py", "test_pages.py", "test_many_ranks_live.py", "test_full_disks.py",
-    "test_merge_command.py", "test_equivalent_programs.py", "test_bit_equality.py", "test_in_browser.py",
+    "test_compile.py", "test_online.py", "test_tutorial_page.py", "test_faults_ends.py", "test_server.py", "test_main.py",
+    "test_planted_errors.py", "test_mutated_dumps.py", "test_memory.py", "test_msprobe_8_3_3.py", "test_planted_faults.py",
+    "test_fault_benchmark.py", "test_pages.py", "test_many_ranks_live.py", "test_full_disks.py", "test_equivalent_programs.py",
+    "test_bit_equality.py", "test_in_browser.py", "test_faults.py",
 )  # fmt: skip
 """Files whose tests take longest, those first that hold the longest of all."""
 HELPERS = re.compile(r"^from (support[.\w]*) import \(?([\w, ]*)", re.M)
