@@ -408,6 +408,7 @@ def test_a_scheduler_that_dies_midway(own: Cluster, pair: Any, tmp_path: Path) -
     assert "finished, 4 of them in an earlier run" in finish(own, *pair, tmp_path / "o")
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_dies_while_one_rank_is_measured(own: Cluster, tmp_path: Path) -> None:
     own.work(2)
     for side, value in (("t", HELD), ("g", 1.0)):

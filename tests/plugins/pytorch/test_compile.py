@@ -177,15 +177,10 @@ def test_probe_run_says_that_nothing_is_compiled(tmp_path: Path) -> None:
     assert "global hooks" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    "net",
-    [
-        "perceptron",
-        *(pytest.param(name, marks=pytest.mark.slow)
-          for name in ("attention", "convolutions", "perceptron_autocast")),
-    ],
-)  # fmt: skip
+@pytest.mark.slow
+@pytest.mark.parametrize("net", ["perceptron", "attention", "convolutions", "perceptron_autocast"])
 def test_a_tapped_model_trains_as_the_compiled_one(tmp_path: Path, net: str) -> None:
+    """By the default backend, whose C++ compiler takes most of the time; by another one it is tried in one graph above."""
     plain, tapped = (trained(tmp_path, net, mode) for mode in ("plain", "tap"))
     if net.endswith(
         "_autocast"
