@@ -186,7 +186,8 @@ class Comparison:
 
     def describe(self, op: str, rank: int) -> Op:
         """Return the context of an op for judges and the report."""
-        return Op(op, self.target.construct.ancestors(op), without_count(op) in self._shifted, rank)
+        ancestors, is_shifted = self.target.construct.ancestors(op), without_count(op) in self._shifted
+        return Op(op, ancestors, is_shifted, rank, self.mode is Mode.TENSOR)
 
     def close(self) -> None:
         """Close both runs."""

@@ -43,7 +43,8 @@ class Judging:
                 function = _marked if isinstance(spec, HighlightSpec) else _judged
                 self._changes.append((spec, partial(function, spec.name, spec.make())))
             except PluginError as error:
-                blame(error, f"It does not {_effect(spec)}.")
+                effect = "mark any row" if isinstance(spec, HighlightSpec) else "change any verdict"
+                blame(error, f"It does not {effect}.")
 
     def judged(self, op: Op, rows: Sequence[Row]) -> list[Row]:
         """Return the rows of an op with their final verdicts and marks."""
@@ -57,7 +58,8 @@ class Judging:
                 if blame is None:
                     raise
                 self._changes.remove(entry)
-                self._blame(blame, f"It does not {_effect(spec)} from there on.")
+                effect = "mark any row" if isinstance(spec, HighlightSpec) else "change any verdict"
+                self._blame(blame, f"It does not {effect} from there on.")
                 continue
             for place, row in changed.items():
                 rows[place] = row
@@ -73,10 +75,6 @@ def _judged(name: str, judge: Judge, op: Op, rows: Sequence[Row]) -> Mapping[int
 def _marked(name: str, highlighter: Highlighter, op: Op, rows: Sequence[Row]) -> Mapping[int, Row]:
     """Return the rows that a highlighter marks."""
     return {n: rows[n]._replace(mark=mark) for n, mark in highlighter.mark(rows).items()}
-
-
-def _effect(spec: Spec) -> str:
-    return "mark any row" if isinstance(spec, HighlightSpec) else "change any verdict"
 
 
 def _each_once(manager: Manager, kind: str, as_type: type[S], blame: Blame) -> list[S]:

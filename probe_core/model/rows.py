@@ -269,12 +269,14 @@ class Op:
         shifted: True if one run makes this call more often and calls are paired by their numbers: its rows
             may be mispaired, and none is a suspect.
         rank: The rank that the run belongs to.
+        by_tensor: True if tensors are measured, False if statistics or checksums of them are.
     """
 
     key: str
     ancestors: Sequence[str] = ()
     shifted: bool = False
     rank: int = 0
+    by_tensor: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import shutil
 from pathlib import Path
 
@@ -55,6 +56,27 @@ def test_statistics(dumps: Path, probe: Probe, tmp_path: Path, name: str, rows: 
     assert probe("compare", golden, golden, "-o", tmp_path, "--format", "csv") == 0, probe.err
     assert len(rows_in(tmp_path)) == rows
     assert read_answer(tmp_path)["verdict"] == "AGREE"
+
+
+@pytest.mark.parametrize("way", [(), ("-da",)])
+def test_statistics_are_not_told_as_tensors(probe: Probe, tmp_path: Path, way: tuple[str, ...]) -> None:
+    """Rows of hooks name a tensor even where they hold samples; agreement is then that of statistics."""
+    for side, end in (("t", 5.0), ("g", 1.0)):
+        rows = [
+            [f"Functional_relu_0_forward_{place}", [0.5] * 10 + [top, -1.0, 0.25], "torch.float32", [64]]
+            for place, top in (("input.0", 1.0), ("output", end))
+        ]
+        write_rows(tmp_path / f"{side}.pkl", *rows)
+    ends = tmp_path / "t.pkl", tmp_path / "g.pkl"
+    assert probe("compare", *ends, "-o", tmp_path / "out", *way) == 0, probe.err
+    if way:
+        (path,) = (tmp_path / "out").glob("diff_analyze_*.json")
+        (found,) = json.loads(path.read_text())["rank_0"]
+        assert "although the statistics of what it takes in agree" in found["reason"]
+        return
+    (cause,) = read_answer(tmp_path / "out")["causes"]
+    assert cause["evidence"]["judged_by"] == "statistics"
+    assert "although the statistics of what it takes in agree" in cause["statement"]
 
 
 def test_several_ranks_below_the_root(dumps: Path, probe: Probe, tmp_path: Path) -> None:

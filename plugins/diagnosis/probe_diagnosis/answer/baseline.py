@@ -70,7 +70,7 @@ class Baseline:
 
     def look(self, op: Op, rows: Sequence[Row]) -> None:
         """Take in the rows of an op of the baseline, compared with the golden."""
-        values = [] if op.shifted else [(row.pair.golden, apart(row)) for row in rows]
+        values = [] if op.shifted else [(row.pair.golden, apart(row, by_tensor=op.by_tensor)) for row in rows]
         self.covered += any(value.state != UNJUDGED and not value.is_scalar for _, value in values)
         for golden, value in values:
             has_size = math.isfinite(value.distance) or value.by.endswith("checksum") or value.is_scalar

@@ -56,7 +56,9 @@ class Suspects:
         kept = self.facts
         kept.rank = op.rank
         self._is_shifted = self._is_shifted or op.shifted
-        values = with_floors(op.key, rows, [apart(row, line) for row, line in zip(rows, lines)])
+        by_tensor = op.by_tensor
+        distances = [apart(row, line, by_tensor=by_tensor) for row, line in zip(rows, lines)]
+        values = with_floors(op.key, rows, distances)
         count, is_shifted = kept.tally.add, op.shifted
         for row, value in zip(rows, values):
             count(row, value, shifted=is_shifted)

@@ -147,12 +147,13 @@ class OpFacts:
         return (value for value in self.values if value.side.is_source and value.is_scalar)
 
 
-def apart(row: Row, line: str = "") -> Apart:
+def apart(row: Row, line: str = "", *, by_tensor: bool = True) -> Apart:
     """Return the distance between both sides of a row, by the verdict of ``POLICY``.
 
     Args:
         row: The row, after all judges.
         line: Its place in the result file.
+        by_tensor: False if statistics or checksums were measured, whatever the runs hold.
     """
     target, golden = row.pair.target, row.pair.golden
     slot = target or golden
@@ -188,7 +189,7 @@ def apart(row: Row, line: str = "") -> Apart:
         )
     dtypes = "" if of_target.dtype == of_golden.dtype else _recast(of_target.dtype, of_golden.dtype)
     ours, theirs = _is_rare(of_target.statistics), _is_rare(of_golden.statistics)
-    by = _judged_by(row, of_target, of_golden)
+    by = _judged_by(row, of_target, of_golden, by_tensor=by_tensor)
     breaks, is_rare = ours and not theirs, ours or theirs
     return Apart(
         slot.name, slot.side, state, distance, scale, noise, jump, False, why, by, breaks, is_rare, line,
@@ -222,9 +223,9 @@ def _recast(target: str, golden: str) -> str:
     return f"{target} against {golden}"
 
 
-def _judged_by(row: Row, target: Value, golden: Value) -> str:
+def _judged_by(row: Row, target: Value, golden: Value, *, by_tensor: bool) -> str:
     """Return the kind of data that two tensors were judged by."""
-    if row.verdict.measured and target.data_name is not None and golden.data_name is not None:
+    if by_tensor and row.verdict.measured and target.data_name is not None and golden.data_name is not None:
         return "tensor"
     if target.checksum is not None and golden.checksum is not None and same(target.dtype, golden.dtype):
         return "exact checksum" if kind(target.dtype) in ("int", "bool") else "checksum"

@@ -80,7 +80,8 @@ class RankFile:
             key = self._own_op(row, described.key)
             ops.setdefault(key, []).append(_mispaired(row) if described.shifted else row)
         for op, own_rows in ops.items():
-            self._write(op, own_rows, described.ancestors if op == described.key else ())
+            within = described.ancestors if op == described.key else ()
+            self._write(op, own_rows, within, by_tensor=described.by_tensor)
 
     def _own_op(self, row: Row, op: str) -> str:
         """Return the op key of a row; rows of the golden alone use the golden's key."""
@@ -89,9 +90,9 @@ class RankFile:
         match = _OP.match(row.pair.golden.name)
         return op if match is None or self._is_known(match[1]) else match[1]
 
-    def _write(self, op: str, rows: Sequence[Row], within: Sequence[str]) -> None:
+    def _write(self, op: str, rows: Sequence[Row], within: Sequence[str], *, by_tensor: bool) -> None:
         """Append the entry of one op, which is within these modules."""
-        values = with_floors(op, rows, [apart(row) for row in rows])
+        values = with_floors(op, rows, [apart(row, by_tensor=by_tensor) for row in rows])
         head: dict[str, Any] = {"is_same": all(value.state != DIFFERS for value in values)}
         call = _call(op, rows)
         if call is not None:
