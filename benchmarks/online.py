@@ -1,7 +1,7 @@
-"""Benchmark of sending calls while a training runs: ``python online.py [throughput|step …]``.
+"""Benchmark of sending calls while a training runs: ``python online.py [throughput|step|memory|judging …]``.
 
-Both ends run on this machine. The receiver is a process that checks each frame's checksum, acknowledges the
-call and keeps nothing.
+Both ends run on this machine. Unless calls are judged, the receiver is a process that checks each frame's
+checksum, acknowledges the call and keeps nothing.
 
 ``throughput`` sends calls of four tensors of 1 MiB over loopback, in plain text and with TLS, and prints
 megabytes of tensors a second, from the first call queued to the last one acknowledged.
@@ -10,6 +10,10 @@ megabytes of tensors a second, from the first call queued to the last one acknow
 turn, in one process, with a pause of ``PAUSE`` seconds after each recorded step. The results are the medians
 of what both add to the step before, and their ratio. ``memory`` prints the largest memory of both ends after
 ``CALLS`` calls and after ten times as many.
+
+``judging`` prints the largest memory of ``probe run-ut --listen`` with a window of ``WINDOW`` bytes, all of
+its processes together, while it judges a training of ``STEPS`` steps, and one of ten times as many; and of
+the training, which waits for it.
 
 Environment variables:
     PAUSE: Seconds after each recorded step, in which the sender catches up (default 0.3); with 0 it may not.
@@ -25,12 +29,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 SECONDS = float(os.environ.get("SECONDS", "5"))
 MIB = 1 << 20
 CALLS = 256
+STEPS, WINDOW = 6, 64 * MIB
 
 ACKNOWLEDGE = """
 import resource, socket, ssl, sys, threading
@@ -124,6 +130,23 @@ for recorder in recorders:
 counts = recorders[-1].sender.outbox.counts
 numbers = {"dropped": counts.dropped_by_api.total(), "calls": counts.queued.total()}
 print(json.dumps({"times": times[2:], **numbers}))
+"""
+
+
+TRAINING = """
+import resource, sys
+import torch
+from torch import nn
+from probe_pytorch import PrecisionDebugger
+torch.set_num_threads(1)
+debugger = PrecisionDebugger(sys.argv[1])
+model = nn.Sequential(*[layer for _ in range(3) for layer in (nn.Linear(512, 512), nn.ReLU())])
+for _ in range(int(sys.argv[2])):
+    debugger.start(model)
+    model(torch.randn(1024, 512)).sum().backward()
+    debugger.stop()
+    debugger.step()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 """
 
 
@@ -228,6 +251,57 @@ def step() -> None:
         )
 
 
+def resident(root: int) -> int:
+    """Return the kilobytes of memory that a process and those below it hold now."""
+    below: dict[int, list[int]] = {}
+    sizes: dict[int, int] = {}
+    for path in Path("/proc").glob("[0-9]*/status"):
+        try:
+            fields = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
+        except OSError:
+            continue
+        sizes[int(path.parent.name)] = int(fields.get("VmRSS", "0 kB").split()[0])
+        below.setdefault(int(fields["PPid"]), []).append(int(path.parent.name))
+    found = [root]
+    for process in found:
+        found += below.get(process, [])
+    return sum(sizes.get(process, 0) for process in found)
+
+
+def judging() -> None:
+    """Print the largest memory of both ends where calls are judged."""
+    for steps in (STEPS, 10 * STEPS):
+        with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR")) as directory:
+            command = [sys.executable, "-m", "probe_core.cli", "run-ut", "--listen", "127.0.0.1:0"]
+            command += ["-d", "cpu", "-o", f"{directory}/out"]
+            command += ["--window", str(WINDOW), "--most-body", str(WINDOW)]
+            checking = subprocess.Popen(
+                command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=directory
+            )
+            assert checking.stderr is not None
+            line = next(line for line in checking.stderr if "waits for calls at" in line)
+            threading.Thread(target=checking.stderr.read, daemon=True).start()
+            port = int(line.split("waits for calls at ")[1].split(",")[0].rpartition(":")[2])
+            section = {"online_run_ut": True, "host": "127.0.0.1", "port": port, "online_policy": "wait",
+                       "online_wait": 600, "online_memory": WINDOW}  # fmt: skip
+            fields = {"task": "tensor", "level": "L1", "dump_path": f"{directory}/dump", "tensor": section}
+            Path(f"{directory}/config.json").write_text(json.dumps(fields))
+            training = subprocess.Popen(
+                [sys.executable, "-c", TRAINING, f"{directory}/config.json", str(steps)],
+                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            )  # fmt: skip
+            largest = 0
+            while checking.poll() is None:
+                largest = max(largest, resident(checking.pid))
+                time.sleep(0.05)
+            assert training.stdout is not None
+            own = int(training.stdout.read().split()[-1])
+            (state,) = Path(f"{directory}/out").glob("online_*.json")
+            calls = sum(rank["judged"] for rank in json.loads(state.read_text())["ranks"])
+            both = f"receiver at most {largest >> 10:,} MiB, training {own >> 10:,} MiB"
+            print(f"{calls:,} calls judged: {both}", flush=True)
+
+
 if __name__ == "__main__":
-    for wanted in sys.argv[1:] or ("throughput", "step", "memory"):
-        {"throughput": throughput, "step": step, "memory": memory}[wanted]()
+    for wanted in sys.argv[1:] or ("throughput", "step", "memory", "judging"):
+        {"throughput": throughput, "step": step, "memory": memory, "judging": judging}[wanted]()

@@ -36,6 +36,7 @@ class Terminal:
             cwd=home, env=environment, stdin=other, stdout=other, stderr=other, start_new_session=True,
         )  # fmt: skip
         os.close(other)
+        os.set_blocking(self.end, False)  # writing may wait for ever once the other end is closed
         self.text = b""
 
     def wait_for(self, wanted: bytes, times: int = 1) -> None:
