@@ -106,8 +106,8 @@ def test_an_option_asks_for_an_answer(install: Any, sides: Any, probe: Any, tmp_
     assert probe("compare", *sides, "-o", tmp_path / "o", "--format", "jsonl", "--errors") == 0, probe.err
     (table,) = (tmp_path / "o").glob("compare_result*.jsonl")
     rows = [json.loads(line) for line in table.read_text("utf-8").splitlines()]
-    differ = int(re.findall(r"^  ([\d,]+) differ,", probe.out, re.MULTILINE)[0])
-    assert f"errors: {differ} of {len(rows)}" in probe.out and differ
+    failing = int(re.findall(r"^  table: ([\d,]+) fail,", probe.out, re.MULTILINE)[0])
+    assert f"errors: {failing} of {len(rows)}" in probe.out and failing
     assert not list((tmp_path / "o").glob("advisor*"))
     plain = probe("compare", *sides, "-o", tmp_path / "p", "--format", "jsonl")
     assert plain == 0 and "errors:" not in probe.out and list((tmp_path / "p").glob("advisor*"))
