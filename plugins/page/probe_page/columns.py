@@ -74,6 +74,11 @@ def _encoded(values: Sequence[Any], texts: dict[str, int]) -> tuple[str, str, li
     known = len(texts)
     numbers: Sequence[Any] = values
     codes: Sequence[int] = ()
+    first = values[0]
+    if type(first) is str and values.count(first) == len(values):  # as columns of remarks often are
+        _learn([first], texts)
+        code_type, code_bytes = _codes([texts[first]] * len(values), len(texts))
+        return "", code_type, list(texts)[known:], code_bytes
     kinds = set(map(type, values))
     if int in kinds and not _are_whole(values, kinds):
         values = [str(value) if type(value) is int and abs(value) > WHOLE else value for value in values]

@@ -143,7 +143,7 @@ def _rendered(
         head=head,
         has_rows=data is not None,
         is_judged=head.answer is not None,
-        blocks=blocks,
+        blocks={kind: list(map(Markup, texts)) for kind, texts in blocks.items()},
         parts=parts,
         steps=list(dict.fromkeys(part.step for part in parts)),
         ranks=list(dict.fromkeys(part.name for part in parts)),

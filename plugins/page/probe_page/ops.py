@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from probe_core.model import Cell, Kind, Op, Row, Side, Slot
 from probe_page.columns import Columns
-from probe_page.rows import GOLDEN_ONLY, PAIR, REGION, SKIP, TARGET_ONLY, Looked, cell_of
+from probe_page.rows import GOLDEN_ONLY, REGION, SKIP, Looked, cell_of
 
 NAMES = ("key", "modules", "stack", "rows", "level", "into", "out", "noise", "matches")
 """Columns of calls: the key, the modules around it (innermost first, a line each), its stack (frames between
@@ -17,11 +17,7 @@ distance that rounding explains, a bit for each kind of match of its rows."""
 BATCH = 256
 """Number of calls that are kept before they become columns."""
 SEPARATOR = "\x1e"
-_BITS = {
-    match + region: 1 << match | 2 * region
-    for match in (PAIR, TARGET_ONLY, GOLDEN_ONLY)
-    for region in (0, REGION)
-}
+_BITS = [1 << match % REGION | 2 * (match & REGION) for match in range(GOLDEN_ONLY + REGION + 1)]
 """The bits of matches: 1, 2 and 4 for a pair, the target alone and the golden alone, and 8 for calls that do
 not line up."""
 
