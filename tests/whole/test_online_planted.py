@@ -18,7 +18,7 @@ import torch
 from probe_pytorch.precheck.apis import function_of
 from probe_pytorch.precheck.raising import tensors_in
 from support.faults.planted_errors import ALL, ASSIGNED, FAULTS, OPERATORS, Draw, Fault, Given
-from support.runs.receiving import receiver, result_rows, send_all
+from support.runs.receiving import Client, receiver, result_rows, send_over
 from support.runs.recording import recording
 from support.runs.sent import call_frames
 
@@ -109,8 +109,9 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Found]:
             frames[rank] += call_frames(dump, step=step, rank=rank, first=len(frames[rank]))
         planted += made
     with receiver("--listen", "127.0.0.1:0", "--lang", "en", "-o", home / "out") as end:
-        for rank in (1, 0):
-            send_all(end.address, frames[rank], rank=rank)
+        clients = {rank: Client(end.address, rank) for rank in (1, 0)}  # or it ends after the first
+        for rank, client in clients.items():
+            send_over(client, frames[rank])
         code, printed = end.end()
     assert code == 0, end.said
     rows: tuple[dict[tuple[int, str], dict[str, str]], ...] = ({}, {})

@@ -147,7 +147,11 @@ class Client:
 
 def send_all(address: tuple[str, int], frames: Iterable[bytes], rank: int = 0, context: Any = None) -> Frame:
     """Send calls as a well-behaved sender does; return the receiver's last frame."""
-    client = Client(address, rank, context=context)
+    return send_over(Client(address, rank, context=context), frames)
+
+
+def send_over(client: Client, frames: Iterable[bytes]) -> Frame:
+    """Send calls over a connection that has just been made, and end it; return the receiver's last frame."""
     assert client.first.kind is FrameKind.WELCOME, client.first
     sent = 0
     for frame in frames:
