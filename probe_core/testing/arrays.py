@@ -31,7 +31,9 @@ EDGES: dict[str, Array] = {
     "transposed": np.arange(6, dtype=np.float32).reshape(2, 3).T,
     "long": np.linspace(-1, 1, 40_001, dtype=np.float32),
 }
-"""Edge cases by name. Tensors without elements are not among them, because they are never measured."""
+"""Edge cases by name, read-only. Tensors without elements are not among them, for they are never measured."""
+for _array in EDGES.values():
+    _array.flags.writeable = False
 
 
 def edge_pairs() -> Iterator[tuple[str, Array, Array]]:

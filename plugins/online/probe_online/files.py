@@ -82,8 +82,8 @@ class CallFiles:
         """
         tables = []
         for path, columns in zip(self.paths, self._tables):
-            if not path.is_file():
-                path.write_bytes(header(columns, self._language))  # it was killed between both
+            if _is_cut_short(path, header(columns, self._language)):  # it was killed before both were whole
+                self._replace(path, columns, ())
             tables.append(read_table(path, columns, [column.key for column in columns], may_be_cut=True))
         result, details = tables
         done = {self._key(self.paths[0], row, row["name"].strip()): row for row in result.rows}
@@ -136,6 +136,18 @@ class CallFiles:
         for file in self._files:
             with suppress(OSError):
                 file.close()
+
+
+def _is_cut_short(path: Path, head: bytes) -> bool:
+    """Return True if a file is not there, or ends within its header."""
+    try:
+        with path.open("rb") as file:
+            found = file.read(len(head))
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        raise refused(path, error) from None
+    return len(found) < len(head) and head.startswith(found)
 
 
 class ResultDirectory:

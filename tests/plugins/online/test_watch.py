@@ -8,6 +8,7 @@ import time
 import uuid
 from pathlib import Path
 
+import pytest
 from probe_recording import FrameKind, encode_frame
 from support.runs.receiving import names_in, receiver, result_rows
 
@@ -92,6 +93,30 @@ def test_two_receivers_share_a_directory_and_one_that_is_killed_goes_on(
     for out in outs:
         (state,) = out.glob("online_*.json")
         assert json.loads(state.read_text())["state"] == "finished"
+
+
+@pytest.mark.parametrize("size", [0, 5])
+def test_a_receiver_that_was_killed_within_a_header_goes_on(
+    size: int, frames: list[bytes], tmp_path: Path
+) -> None:
+    shared, out = tmp_path / "shared", tmp_path / "out"
+    shared.mkdir()
+    put(shared, "hello", hello())
+    put(shared, f"{0:010d}", frames[0])
+    with receiver("--watch", shared, "-o", out, "--patience", "3") as first:
+        until = time.monotonic() + 60
+        while not list(out.glob("*_result_*_rank0.csv")) and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(0.5)
+        os.kill(first.process.pid, 9)
+    for path in out.glob("*_rank0.csv"):
+        path.write_bytes(path.read_bytes()[:size])
+    put(shared, f"{1:010d}", frames[1])
+    with receiver("--watch", shared, "-o", out, "--patience", "3") as second:
+        put(shared, "end", end(2))
+        code, _ = second.end()
+    assert "error: " not in "".join(second.said) and code in (FINISHED, LOST)
+    assert len(names_in_either(out)) >= 1
 
 
 def test_a_directory_is_used_again(frames: list[bytes], tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_a_standard_without_fault() -> None:
         ({"measure": lambda self, output, release: 1 / 0}, "raised ZeroDivisionError: division by zero for equal"),
         ({"measure": lambda self, output, release: {"error_rate": float(np.log(np.zeros(1))[0])}},
          "raised RuntimeWarning"),
-        ({"measure": writing}, "writes into the output"),
+        ({"measure": writing}, "assignment destination is read-only"),
         ({"measure": counting}, "something else of equal plain (guide) the second time"),
         ({"judge": lambda self, npu, gpu, release: "pass"}, "judge must return a Judgement, not str"),
         ({"judge": lambda self, npu, gpu, release: Judgement("pass", {})}, "no Status"),
