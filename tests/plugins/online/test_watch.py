@@ -116,7 +116,6 @@ def test_a_receiver_that_was_killed_within_a_header_goes_on(
         put(shared, "end", end(2))
         code, _ = second.end()
     assert "error: " not in "".join(second.said) and code in (FINISHED, LOST)
-    assert len(names_in_either(out)) >= 1
 
 
 def test_a_directory_is_used_again(frames: list[bytes], tmp_path: Path) -> None:
