@@ -55,7 +55,7 @@ def test_a_directory_that_is_listed_late(
     told = check(truth, outcome, summary, tmp_path / "out")
     assert told["judged"] == truth.made and all_is_known(told), told
     assert end.verdict() == truth.sentence()
-    assert not [path.name for path in place.glob("*.r0.0*")] and not list(place.glob("*.work"))
+    assert not [path.name for path in place.glob("*.r0.0*.prb*")] and not list(place.glob("*.work"))
 
 
 def test_a_directory_that_is_read_only_for_a_while(
@@ -86,7 +86,7 @@ def test_a_directory_that_is_read_only_for_a_while(
         if step == 0:
             until(lambda: list((tmp_path / "out").glob("*.csv")))
             forbidden.update(sender=True, receiver=True)
-            until(lambda: "Read-only" in "".join(end.heard) or not list(place.glob("*.r0.0*")))
+            until(lambda: "Read-only" in "".join(end.heard) or not list(place.glob("*.r0.0*.prb*")))
         if step == 1:
             forbidden["sender"] = False
             until(lambda: "Read-only" in "".join(end.heard))
