@@ -34,8 +34,10 @@ def parsed(**fields: Any) -> Config:
 
 
 def warned(**fields: Any) -> tuple[Config, list[str]]:
+    """A configuration, and the sentences that its author is told."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", ResourceWarning)  # of what another test left to the collector
         config = parse({"dump_path": "dump", **fields})
     assert all(issubclass(warning.category, ConfigWarning) for warning in caught)
     return config, [str(warning.message) for warning in caught]

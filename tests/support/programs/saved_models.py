@@ -269,6 +269,7 @@ def outcome(way: Callable[[Any], Any], model: nn.Module) -> tuple[Any, list[str]
     """Return what a way gives or raises, and its warnings other than of deprecation."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
+        warnings.simplefilter("ignore", ResourceWarning)  # of what another test left to the collector
         try:
             result = way(model)
         except Exception as error:
