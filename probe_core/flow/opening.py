@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,30 +25,29 @@ def open_runs(plan: Plan, manager: Manager, target: Path, golden: Path) -> tuple
     Raises:
         UserError: A run cannot be read or is empty, or the two hold different kinds of data.
     """
-    target_run, golden_run = _open_both(manager, target, golden, plan.framework)
-    if target_run.is_debug != golden_run.is_debug:
-        raise UserError(
-            f"{target.name} and {golden.name} do not hold the same kind of records.",
-            "Compare dump.json with dump.json, or debug.json with debug.json.",
-        )
-    if target_run.mode is not golden_run.mode:
-        raise UserError(
-            f"The target holds {_contents(target_run)} and the golden holds {_contents(golden_run)}.",
-            "Record both runs with the same task (and the same summary_mode).",
-        )
-    for run in (target_run, golden_run):
-        if not run.starts[-1]:
-            raise UserError(
-                f"{run.path} holds no values.", "Record it again; check scope and list in config.json."
-            )
-    return target_run, golden_run
-
-
-def _open_both(manager: Manager, target: Path, golden: Path, framework: str | None) -> tuple[Run, Run]:
-    """Open both runs; ``framework`` does not apply to the one that another framework recorded."""
+    framework = plan.framework
     if framework is not None and _knows(manager, target, framework) is not _knows(manager, golden, framework):
-        return open_run(manager, target), open_run(manager, golden)
-    return open_run(manager, target, framework), open_run(manager, golden, framework)
+        framework = None  # it does not apply to the run that another framework recorded
+    with ExitStack() as opened:  # which closes them unless they can be compared
+        both = (open_run(manager, path, framework) for path in (target, golden))
+        target_run, golden_run = runs = [opened.enter_context(closing(run)) for run in both]
+        if target_run.is_debug != golden_run.is_debug:
+            raise UserError(
+                f"{target.name} and {golden.name} do not hold the same kind of records.",
+                "Compare dump.json with dump.json, or debug.json with debug.json.",
+            )
+        if target_run.mode is not golden_run.mode:
+            raise UserError(
+                f"The target holds {_contents(target_run)} and the golden holds {_contents(golden_run)}.",
+                "Record both runs with the same task (and the same summary_mode).",
+            )
+        for run in runs:
+            if not run.starts[-1]:
+                raise UserError(
+                    f"{run.path} holds no values.", "Record it again; check scope and list in config.json."
+                )
+        opened.pop_all()
+    return target_run, golden_run
 
 
 def _knows(manager: Manager, path: Path, framework: str) -> bool:

@@ -15,12 +15,19 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 import types
 from contextlib import suppress
 from importlib.machinery import BuiltinImporter, SourceFileLoader
+from multiprocessing import util
 from typing import Any, NoReturn
 
 Job = dict[str, Any]
+SERVERS = ("from multiprocessing.forkserver import main", "from multiprocessing.resource_tracker import main")
+"""Beginnings of the programs of the servers that multiprocessing starts."""
+LEFT: list[Any] = []
+"""Streams that other ones have replaced; collected, they would write what is in their buffers."""
+spawn_fresh = util.spawnv_passfds
 
 
 def preload(names: list[str]) -> None:
@@ -136,7 +143,13 @@ def become(job: Job, before: list[str]) -> None:
     places = [one for one in job["env"].get("PYTHONPATH", "").split(os.pathsep) if one]
     sys.path[:] = [*map(os.path.abspath, places), *before]
     sys.path_importer_cache.clear()
-    unbuffered = bool(job["env"].get("PYTHONUNBUFFERED"))
+    open_streams(bool(job["env"].get("PYTHONUNBUFFERED")))
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
+
+
+def open_streams(unbuffered: bool) -> None:
+    """Open the standard streams anew, with nothing in their buffers."""
     for name, fd in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
         old = getattr(sys, name)
         raw = open(fd, "rb" if fd == 0 else "wb", buffering=0 if unbuffered and fd else -1, closefd=False)  # noqa: SIM115
@@ -148,10 +161,42 @@ def become(job: Job, before: list[str]) -> None:
             write_through=unbuffered,
         )
         text.mode = "r" if fd == 0 else "w"  # type: ignore[misc]
+        LEFT.append(old)
         setattr(sys, name, text)
         setattr(sys, f"__{name}__", text)
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed()
+
+
+def serve_forked(path: bytes, arguments: list[str], fds: list[int]) -> int:
+    """Start a server of multiprocessing by a fork of the process that asks for it; return its number.
+
+    It takes the place of ``multiprocessing.util.spawnv_passfds``: a fresh interpreter would import torch again, which
+    takes 2.3 s of CPU time, and a receiver or a pre-check starts one such server.
+    """
+    code = arguments[-1]
+    if not code.startswith(SERVERS):
+        return spawn_fresh(path, arguments, fds)
+    number = os.fork()
+    if number:
+        return number
+    try:
+        gc.freeze()  # nothing of the program is collected, and closes what is open here under its number
+        signal.set_wakeup_fd(-1)
+        for one in signal.valid_signals():
+            if callable(signal.getsignal(one)):
+                signal.signal(one, signal.default_int_handler if one == signal.SIGINT else signal.SIG_DFL)
+        for fd in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208
+            if fd > 2 and fd not in fds:
+                with suppress(OSError):
+                    os.close(fd)
+        open_streams(bool(os.environ.get("PYTHONUNBUFFERED")))
+        main = sys.modules["__main__"] = types.ModuleType("__main__")
+        exec(code, main.__dict__)
+    except SystemExit:
+        pass
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(0)
 
 
 def run(arguments: list[str]) -> None:
@@ -221,6 +266,7 @@ def main() -> None:
     own = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     path = [one for one in sys.path[1:] if one not in own]
     preload(sys.argv[2:])
+    util.spawnv_passfds = serve_forked  # type: ignore[assignment]
     asked = serve(socket.socket(fileno=int(sys.argv[1])))
     try:
         become(asked, path)

@@ -41,6 +41,20 @@ ENDS = {
     "its own hook": "sys.excepthook = lambda *found: print('hook', found[0].__name__)\nraise ValueError",
 }
 
+STARTS_WORKERS = """\
+import multiprocessing, os, signal, sys
+def work():
+    print("torch", "torch" in sys.modules)
+    print("worker", sys.argv, os.environ["MINE"], signal.getsignal(signal.SIGTERM) == signal.SIG_DFL, __name__)
+    sys.exit(3)
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    worker = multiprocessing.get_context("forkserver").Process(target=work)
+    worker.start()
+    worker.join()
+    print("exit", worker.exitcode)
+"""
+
 
 def outcome(run: Any, command: list[str], **options: Any) -> tuple[int, str, str]:
     done = run([sys.executable, *command], capture_output=True, text=True, timeout=60, **options)
@@ -68,6 +82,15 @@ def test_a_program_sees_the_same(kind: str, tmp_path: Path) -> None:
         assert is_forked(process)
         out, err = process.communicate("given", timeout=60)
     assert (process.returncode, out, err) == expected
+
+
+def test_a_program_starts_workers_the_same(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(STARTS_WORKERS)
+    env = {**os.environ, "MINE": "1"}
+    expected = outcome(subprocess.run, ["program.py", "given"], cwd=tmp_path, env=env)
+    said = "worker ['program.py', 'given'] 1 True __mp_main__\nexit 3\n"
+    assert expected == (0, f"torch False\n{said}", "")
+    assert outcome(preloaded.run, ["program.py", "given"], cwd=tmp_path, env=env) == (0, f"torch True\n{said}", "")
 
 
 @pytest.mark.parametrize("end", ENDS)

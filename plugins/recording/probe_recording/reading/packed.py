@@ -19,6 +19,7 @@ import os
 import stat
 import sys
 import threading
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Union
@@ -184,19 +185,21 @@ class PackedTensors:
 def _read(directory: Path) -> _Content:
     journal = _journal(directory)  # read first, so that the file mapped later holds everything it lists
     path = place_in(directory, PACKED_FILE)
-    file = io.FileIO(path)
-    if not os.fstat(file.fileno()).st_size:
-        raise UnreadableTensor(f"{PACKED_FILE} is empty")
-    memory: Memory = Mapped.of(file.fileno(), path) or _Stretches(file, complete=journal is None)
-    start, header = journal if journal and not _moved(memory, journal[0]) else _header(memory)
-    if start > len(memory):
-        raise UnreadableTensor(f"{PACKED_FILE} is cut off: it ends before its data begin")
-    entries = entries_of(header, start, len(memory) - start, PACKED_FILE)
-    if isinstance(memory, Mapped):
-        memory.file = file
-        if journal:
-            ends = [entry.stop for entry in entries.values() if isinstance(entry, Entry)]
-            memory.needed = max(ends, default=0)
+    with ExitStack() as unless_read:
+        file = unless_read.enter_context(io.FileIO(path))
+        if not os.fstat(file.fileno()).st_size:
+            raise UnreadableTensor(f"{PACKED_FILE} is empty")
+        memory: Memory = Mapped.of(file.fileno(), path) or _Stretches(file, complete=journal is None)
+        start, header = journal if journal and not _moved(memory, journal[0]) else _header(memory)
+        if start > len(memory):
+            raise UnreadableTensor(f"{PACKED_FILE} is cut off: it ends before its data begin")
+        entries = entries_of(header, start, len(memory) - start, PACKED_FILE)
+        if isinstance(memory, Mapped):
+            memory.file = file
+            if journal:
+                ends = [entry.stop for entry in entries.values() if isinstance(entry, Entry)]
+                memory.needed = max(ends, default=0)
+        unless_read.pop_all()
     return _Content(memory, entries)
 
 
