@@ -90,7 +90,11 @@ def test_a_program_starts_workers_the_same(tmp_path: Path) -> None:
     expected = outcome(subprocess.run, ["program.py", "given"], cwd=tmp_path, env=env)
     said = "worker ['program.py', 'given'] 1 True __mp_main__\nexit 3\n"
     assert expected == (0, f"torch False\n{said}", "")
-    assert outcome(preloaded.run, ["program.py", "given"], cwd=tmp_path, env=env) == (0, f"torch True\n{said}", "")
+    assert outcome(preloaded.run, ["program.py", "given"], cwd=tmp_path, env=env) == (
+        0,
+        f"torch True\n{said}",
+        "",
+    )
 
 
 @pytest.mark.parametrize("end", ENDS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -231,6 +232,15 @@ def test_data_that_did_not_reach_the_disk(tmp_path: Path) -> None:
     store = PackedTensors(tmp_path)
     same(store.load("a"), X)
     refuses(store, "x reaches beyond the end of the file")
+
+
+@pytest.mark.parametrize("content", [b"", bytes(8), b"x" * 20])
+def test_a_file_that_cannot_be_read_is_closed(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / PACKED_FILE).write_bytes(content)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        refuses(PackedTensors(tmp_path), PACKED_FILE)
+    assert not [one for one in caught if str(tmp_path) in str(one.message)]
 
 
 @pytest.mark.parametrize(
