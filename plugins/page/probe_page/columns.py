@@ -13,6 +13,7 @@ import base64
 import json
 import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,9 @@ def _encoded(values: Sequence[Any], texts: dict[str, int]) -> tuple[str, str, li
         _learn([first], texts)
         code_type, code_bytes = _codes([texts[first]] * len(values), len(texts))
         return "", code_type, list(texts)[known:], code_bytes
+    with suppress(KeyError):  # of a number, or of a text that the column does not know yet
+        code_type, code_bytes = _codes(list(map(texts.__getitem__, values)), known)
+        return "", code_type, [], code_bytes
     kinds = set(map(type, values))
     if int in kinds and not _are_whole(values, kinds):
         values = [str(value) if type(value) is int and abs(value) > WHOLE else value for value in values]
@@ -130,7 +134,9 @@ def _numbers(values: Sequence[Any]) -> tuple[str, bytes]:
 def _codes(values: Sequence[int], largest: int) -> tuple[str, bytes]:
     if not values:
         return "", b""
-    size = 1 if largest < 1 << 8 else 2 if largest < 1 << 16 else 4
+    if largest < 1 << 8:
+        return "u1", bytes(values)
+    size = 2 if largest < 1 << 16 else 4
     return f"u{size}", _planes(np.array(values, f"<u{size}"))
 
 

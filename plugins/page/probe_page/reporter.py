@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from itertools import compress
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 LARGEST = 500_000
 """Number of rows from which on a page leaves out rows that agree or were not judged."""
-BATCH = 256
-"""Number of rows that are kept as they are; more of them would keep the garbage collector busy."""
+BATCH = 64
+"""Number of rows that are kept as they are: so few that they are still in the processor's cache."""
 NAMES, STACK = ("NPU Name", "Bench Name"), "NPU_Stack_Info"
 """Headers of the columns of names, in which 0 stands for the row's own, and of the one kept once an op."""
 
@@ -175,17 +176,15 @@ class _Table:
         """
         if self._sources is None:
             self._sources = self._find_sources(cells, rows)
-        sources = self._sources or {}
+        measured = _measured(rows, self._sources or {})
         for place, (header, column) in enumerate(zip(self._headers, zip(*cells))):
             shown: Sequence[Cell] = column
             if header == STACK:
                 continue
             if header in NAMES and looked is not None:
                 shown = [0 if cell == name else cell for cell, name in zip(shown, looked.names)]
-            elif place in sources:
-                shown = self._with_all_digits(
-                    header, shown, [row.measurements[sources[place]] for row in rows]
-                )
+            elif place in measured:
+                shown = self._with_all_digits(header, shown, measured[place])
             yield shown
 
     def _with_all_digits(
@@ -221,6 +220,14 @@ class _Table:
             ):
                 found[place] = key
         return found
+
+
+def _measured(rows: Sequence[Row], sources: Mapping[int, str]) -> dict[int, Sequence[Measurement]]:
+    """Return the measurements of rows by the place of their column."""
+    if len(sources) < 2:
+        return {place: [row.measurements[key] for row in rows] for place, key in sources.items()}
+    take = itemgetter(*sources.values())
+    return dict(zip(sources, zip(*[take(row.measurements) for row in rows])))
 
 
 def _is_whole(pairs: Iterable[tuple[object, Cell]]) -> bool:

@@ -60,7 +60,7 @@ def looked_at(rows: Sequence[Row]) -> Looked:
     """Return what a page keeps of rows."""
     found = Looked([], [], [], [], [], [])
     names, levels, matches, errors, noises, whys = found
-    numbers, region = _NUMBERS, How.REGION
+    numbers, region, error_level = _NUMBERS, How.REGION, _NUMBERS[Level.ERROR]
     for (target, golden, how), _, _, verdict, _, _, _, further, was in rows:
         judged = further.get(POLICY, verdict)
         drift = judged.drift
@@ -75,7 +75,11 @@ def looked_at(rows: Sequence[Row]) -> Looked:
             whys.append(_why(verdict, judged, was) if verdict.reasons or was else "")
         level = numbers[verdict.level]
         if level < DRIFT and judged is not verdict:
-            level = DRIFT if judged.level is Level.ERROR else max(level, numbers[judged.level])
+            further_level = numbers[judged.level]
+            if further_level == error_level:
+                level = DRIFT
+            elif further_level > level:
+                level = further_level
         levels.append(level)
         slot = target or golden
         assert slot is not None
