@@ -81,7 +81,7 @@ def tune_process() -> None:
     Rows form few reference cycles, so the collector may run rarely. Probe's metrics multiply no matrices, so
     OpenBLAS need not start threads, which would use CPU time while idle.
     """
-    gc.set_threshold(50_000, 20, 100)
+    gc.set_threshold(200_000, 20, 100)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 

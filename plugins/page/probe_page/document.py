@@ -7,8 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from markupsafe import Markup
 
@@ -20,9 +19,11 @@ from probe_page.drawing import packed
 from probe_page.head import Head, head_of
 from probe_page.language import words
 from probe_page.ops import Ops
-from probe_page.ranks import Exchanges
 from probe_page.rows import LEVELS
 from probe_page.templates import asset, template
+
+if TYPE_CHECKING:
+    from probe_page.ranks import Exchanges
 
 SCRIPTS = (
     "base.js", "data.js", "rows.js", "pictures.js", "inputs.js", "details.js", "regions.js", "chart.js",
@@ -31,8 +32,7 @@ SCRIPTS = (
 """The parts of the script, in order."""
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
+class Document(NamedTuple):
     """The contents of a page of one comparison.
 
     Attributes:
@@ -52,12 +52,11 @@ class Document:
     ops: Ops
     percent: set[str]
     left_out: int
-    pictures: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
-    limits: Mapping[str, str] = field(default_factory=dict)
+    pictures: Mapping[int, Mapping[str, Any]]
+    limits: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """A comparison of a page over several.
 
     Attributes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from probe_core.errors import printable
 from probe_core.model.answers import Answer, Finding
@@ -18,10 +18,11 @@ WIDTH = 420
 """Width of the picture of a cause's evidence, in its own units."""
 SHOWN = 20
 """Largest number of causes that are shown unfolded or folded."""
+MOST_SAME = 50
+"""Largest number of ops with the same cause that are listed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """A line of code: its file, number, function and source; only the file if it cannot be read."""
 
     file: str
@@ -39,8 +40,7 @@ class Frame:
         return cls(**parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Bar:
+class Bar(NamedTuple):
     """A bar of the picture of evidence.
 
     Attributes:
@@ -56,8 +56,7 @@ class Bar:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
+class Shown(NamedTuple):
     """A cause as the page shows it."""
 
     cause: Finding
@@ -65,9 +64,18 @@ class Shown:
     bars: Sequence[Bar]
     facts: Mapping[str, str]
 
+    @property
+    def lists(self) -> list[tuple[str, Sequence[str], int]]:
+        """The lists of ops, none of them empty: the key of the title, the ops, and how many there are."""
+        cause = self.cause
+        found = [
+            ("consequences", cause.consequences, cause.consequence_count),
+            ("same", cause.same[:MOST_SAME], len(cause.same)),
+        ]
+        return [one for one in found if one[1]]
 
-@dataclass(frozen=True, slots=True)
-class Head:
+
+class Head(NamedTuple):
     """All that a page says before its rows.
 
     Attributes:
@@ -93,6 +101,14 @@ class Head:
     share: int
     is_interrupted: bool
     counts: Mapping[str, int]
+
+    @property
+    def asides(self) -> list[tuple[str, Sequence[str]]]:
+        """The lists of sentences behind the causes, none of them empty, each with the key of its title."""
+        found = [("notes", self.notes)]
+        if self.answer is not None:
+            found = [("missing", self.answer.missing), ("no_effect", self.answer.notes), *found]
+        return [one for one in found if one[1]]
 
     @classmethod
     def of(cls, answer: Answer | None, target: str, golden: str, report: Report | None = None) -> Head:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from probe_diagnosis import CallDepth
 
@@ -51,8 +51,7 @@ class Exchange:
         return ", ".join(self.apis)
 
 
-@dataclass(frozen=True, slots=True)
-class Exchanges:
+class Exchanges(NamedTuple):
     """The values that ranks of one step sent to each other.
 
     Attributes:

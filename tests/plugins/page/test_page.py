@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from probe_page import head
 from probe_page.document import SCRIPTS, embedded
 from probe_page.hooks import probe_reporters
 from probe_page.language import words
@@ -174,7 +176,7 @@ def test_the_page_opens_in_the_language_asked_for(lang: str, demo: Path, page_of
 
 def test_every_text_has_both_languages_and_is_used() -> None:
     templates = "".join(map(asset, TEMPLATES))
-    sources = templates + "".join(map(asset, SCRIPTS))
+    sources = templates + "".join(map(asset, SCRIPTS)) + inspect.getsource(head)
     for key, texts in words().items():
         assert set(texts) == {"en", "zh"} and all(texts.values()), key
         made = key.startswith(("column ", "means_", "bar_", "s_")) or key.endswith("_level")
