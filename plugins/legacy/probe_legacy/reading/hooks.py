@@ -23,7 +23,7 @@ from probe_core.model.dtypes import folded, kind
 from probe_legacy.reading.lines import DamagedRow, scan_unparsed
 from probe_legacy.reading.names import STACK, CallName, RowName, unnumbered_name, without_number
 from probe_legacy.reading.run import Call, LegacyRun
-from probe_legacy.reading.values import described, frame_of, name_in
+from probe_legacy.reading.values import described, frame_of, made, name_in
 
 SAMPLED = 10
 """Number of values that a sampled row holds, before the maximum, the minimum and the mean."""
@@ -67,13 +67,14 @@ class HooksRun(LegacyRun):
             self._is_sampled = True
             top, bottom, mean = given[-3:]
             if type(top) is type(bottom) is type(mean) is bytes:
-                statistics = Statistics(float(top), float(bottom), float(mean), None)
+                statistics = made(Statistics, (float(top), float(bottom), float(mean), None))
             else:
                 statistics = Statistics(_parsed(top), _parsed(bottom), _parsed(mean))
         else:
             is_parsed = _NUMBERS.issuperset(map(type, given))
             statistics = self._uncommon(given if is_parsed else list(map(_parsed, given)), size, dtype)
-        return Value(Kind.TENSOR, dtype, extent, shape, statistics, None, None, f"{row[0]}@{begin}")
+        name = f"{row[0]}@{begin}"
+        return made(Value, (Kind.TENSOR, dtype, extent, shape, statistics, None, None, name, None))
 
     def _uncommon(self, numbers: list[float], size: int, dtype: str) -> Statistics:
         """Return the statistics of a row of samples of a small tensor, or of all values."""

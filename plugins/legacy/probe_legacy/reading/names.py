@@ -18,9 +18,10 @@ from probe_core.model import Side
 STACK = "stack_info"
 """The place of the rows of call stacks."""
 _ROW = re.compile(r"([^/\\\0]+)[._](input|output|stack_info)((?:\.\d{1,9}){0,50})", re.DOTALL)
-_NUMBER = re.compile(r"\d{1,12}_", re.ASCII)
 _CALL = re.compile(r"(.+)([._])(\d{1,9})\2(forward|backward)$", re.DOTALL)
 _CALL_OF_HOOKS = re.compile(r"(.+)_(forward|backward)$", re.DOTALL)
+LONGEST_NUMBER = 12
+"""Largest number of digits of the running number before a name."""
 MOST_PLACES = 4096
 """Limit on the places of values that are kept in memory for each phase."""
 
@@ -74,7 +75,9 @@ def hooks_name(name: str) -> RowName | None:
 
 def without_number(name: str) -> str:
     """Return the name of a row of torch_npu.hooks without the running number before it."""
-    return name[match.end() :] if (match := _NUMBER.match(name)) else name
+    number, _, rest = name.partition("_")
+    is_number = number.isdecimal() and number.isascii() and len(number) <= LONGEST_NUMBER
+    return rest if rest and is_number else name
 
 
 def unnumbered_name(name: str) -> RowName | None:

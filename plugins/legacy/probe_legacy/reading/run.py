@@ -18,6 +18,7 @@ from probe_core.model import Mode, Record, Side, Slot, Value
 from probe_core.model.run import KEPT_SLOTS, Header, Run
 from probe_legacy.reading.lines import LONGEST, DamagedRow, Scan, read_lines, scan, value_of
 from probe_legacy.reading.names import CallName, RowName, side_and_path
+from probe_legacy.reading.values import made
 
 FRAMEWORK = "pytorch"
 DEEPEST = 1000
@@ -141,7 +142,7 @@ class LegacyRun(Run):
             self.signatures.append(hash(tuple(names)))
             if len(values) == len(places):
                 parts = zip(names, layout)
-                slots = [Slot(name, side, path, values[place]) for name, (place, side, path) in parts]
+                slots = [made(Slot, (name, side, path, values[place])) for name, (place, side, path) in parts]
                 self._kept[index] = Record(index, key, tuple(slots))
             else:
                 self._offsets[index] = array("q", [call.offsets[place] for place, _, _ in layout])
