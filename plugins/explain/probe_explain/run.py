@@ -168,7 +168,8 @@ def _explain_rank(result: RankResult, order: Order, manager: Manager) -> None:
             else:
                 jobs.append(Job(index, call, recorded.cost(index)))
         total = len(result.calls) + len(jobs)
-        setup = Replaying(framework, RunnerOptions(result.file, device="cpu"))
+        options = RunnerOptions(result.file, device="cpu", is_ours=run.header.is_ours)
+        setup = Replaying(framework, options)
         workers = max(1, min(order.workers or cores(), len(jobs)))
         places = {name: place for place, name in enumerate(recorded.names)}
         try:

@@ -44,6 +44,7 @@ class RunnerOptions:
         error_directory: The directory for the data of calls that do not pass; None to save none.
         threads: The number of threads that the reference may use.
         seed: The number that the seeds of made-up inputs are derived from.
+        is_ours: True if probe recorded the calls; another recorder may note other gradients.
     """
 
     dump: Path
@@ -52,6 +53,7 @@ class RunnerOptions:
     error_directory: Path | None = None
     threads: int = 1
     seed: int = SEED
+    is_ours: bool = True
 
 
 def release_named(name: str) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import torch
 from probe_explain import run as running
+from probe_pytorch.demo import unpack
+from probe_pytorch.precheck.replay import PARTIAL
 from support.probe import Probe
 from support.runs.explained import explanation, recorded_net, recorded_program
 from support.sampling import sampled
@@ -125,6 +127,16 @@ def test_nan_where_the_inputs_give_numbers(dump: Path, probe: Probe, tmp_path: P
         "returns other values than its recorded inputs give (output.0: 6 elements are nan or inf" in probe.out
     )
     assert explanation(tmp_path / "out")["causes"][0]["evidence"]["nan_or_inf_on_one_side"] == 6
+
+
+def test_a_gradient_within_a_call_of_a_dump_by_msprobe_accuses_nobody(probe: Probe, tmp_path: Path) -> None:
+    """Msprobe recorded the gradient between log_softmax and nll_loss as that of cross_entropy."""
+    unpack(tmp_path)
+    assert probe("explain", tmp_path / "golden", "-o", tmp_path / "out") == 0
+    answer = explanation(tmp_path / "out")
+    assert answer["verdict"] == "WITHIN ROUNDING"
+    first = {one["reason"]: one["first"] for one in answer["coverage"]["not_judged"]}
+    assert first[PARTIAL] == "Functional.cross_entropy.0.backward"
 
 
 def test_without_tensors_nothing_can_be_told(dump: Path, probe: Probe, tmp_path: Path) -> None:

@@ -121,6 +121,13 @@ def attach_api(
     return True
 
 
+def made_one_node(outputs: Sequence[Any], sources: Sequence[Source]) -> bool:
+    """Return True if a call made one node, whose gradients are those of its arguments for every recorder."""
+    nodes = {t.grad_fn for t in tensors_in(outputs) if t.grad_fn is not None}
+    own = {id(source.node) for source in sources if source.node is not None}
+    return len(nodes) == 1 and all(_is_whole(node, own) for node in nodes)
+
+
 def _is_whole(node: Node, own: set[int]) -> bool:
     """Return True if all edges of ``node`` leave the call, if need be through nodes that pass a tensor on."""
     for following, _ in node.next_functions:

@@ -22,7 +22,7 @@ from probe_precheck import (
 from probe_precheck import Call as RecordedCall
 
 from probe_pytorch import compat
-from probe_pytorch.capture.gradients import attach_api, sources_of
+from probe_pytorch.capture.gradients import attach_api, made_one_node, sources_of
 from probe_pytorch.precheck.execution import Side, gradient_pairs, side_of
 from probe_pytorch.precheck.outputs import array_of
 from probe_pytorch.precheck.raising import HALVES, Raising, float_dtypes, mapped, narrowed, tensors_in
@@ -42,6 +42,7 @@ NO_RESULT = "its results were recorded without their values"
 NO_GRADIENT = "the gradients that it took in were not recorded"
 OTHER_STRUCTURE = "its results were recorded in another structure than they are computed in"
 SHARED = "its gradient may hold those of other calls, which share autocast's copy of the argument"
+PARTIAL = "its gradient, which probe did not record, may be that of the last of several operators"
 NO_BACKWARD = "has no backward that can be computed alone"
 NOT_COMPUTED = "returns memory that holds nothing yet"
 
@@ -97,6 +98,8 @@ class Plan:
         prepare: Restores in the arguments what records cannot express, or raises NotRun.
         compared: Numbers of the outputs that the function computes; None for all.
         chosen: The output that the only recorded gradient belongs to, if that is known.
+        is_ours: True if probe recorded the call. Msprobe notes the gradients that leave the last node, which
+            are those of the call's arguments only if it made no other.
     """
 
     function: Callable[..., Any]
@@ -104,6 +107,7 @@ class Plan:
     prepare: Callable[[Arguments], None]
     compared: tuple[int, ...] | None = None
     chosen: int | None = None
+    is_ours: bool = True
 
 
 def replay(call: RecordedCall, plan: Plan, rebuilder: RecordedOnly, seed: int | None) -> Replay:
@@ -158,6 +162,8 @@ def replay(call: RecordedCall, plan: Plan, rebuilder: RecordedOnly, seed: int | 
         try:
             attach_api(outputs, sources, lambda: _receiver(collected), first_new)
             backward = _backward(call, side, rebuilder, raising, plan, collected, gradients)
+            if not plan.is_ours and not made_one_node(outputs, sources):
+                doubts = [PARTIAL] * len(doubts)
             if isinstance(backward, tuple):
                 backward = tuple(one._replace(doubt=doubts[int(one.name[7:])]) for one in backward)
             return Replay(forward, backward)

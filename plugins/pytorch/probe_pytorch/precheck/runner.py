@@ -208,6 +208,7 @@ class PyTorchRunner:
             prepare,
             getattr(reference, "compare_outputs", None),
             rules("gradient_of_output").get(api) if chosen is None else chosen,
+            self._options.is_ours,
         )
         if self._exact is None:
             directory = self._options.dump.parent / TENSOR_DIRECTORY
