@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from probe_precheck import RunnerSpec
 
 
+OWN_FILES = ("/mindspore/nn/cell.py", "/mindspore/common/", "/mindspore/ops/", "/mindspore/mint/")
+"""Parts of the paths of MindSpore's own files, wherever it is installed, that no program will share."""
+
+
 @hookimpl
 def probe_readers() -> list[ReaderSpec]:
     """Return the reader of runs recorded from MindSpore."""
@@ -20,7 +24,7 @@ def probe_readers() -> list[ReaderSpec]:
             name="mindspore",
             summary="dump.json and debug.json with .npy files",
             framework="mindspore",
-            framework_frames=("-packages/mindspore/", "msprobe"),
+            framework_frames=("-packages/mindspore/", "msprobe", *OWN_FILES),
             factory="probe_mindspore.reader:MindSporeReader",
         )
     ]

@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from probe_precheck import ReferenceSpec, RunnerSpec
 
 
+OWN_FILES = (
+    "/torch/_", "/torch/nn/modules/", "/torch/nn/functional.py", "/torch/nn/parallel/", "/torch/optim/",
+    "/torch/functional.py", "/torch/autograd/", "/torch/overrides.py", "/torch/utils/_", "/torch/utils/data/",
+    "/torch/utils/checkpoint.py", "/torch/distributed/", "/torch/amp/", "/torch/fx/",
+)  # fmt: skip
+"""Parts of the paths of torch's own files, wherever it is installed, that no program is likely to share."""
+
+
 @hookimpl
 def probe_readers() -> list[ReaderSpec]:
     """Return the reader of PyTorch runs."""
@@ -19,7 +27,7 @@ def probe_readers() -> list[ReaderSpec]:
             name="pytorch",
             summary="dump.json and debug.json with .pt files, of mindstudio-probe 1.0, 8.3 and 26",
             framework="pytorch",
-            framework_frames=("-packages/torch/", "msprobe"),
+            framework_frames=("-packages/torch/", "msprobe", *OWN_FILES),
             factory="probe_pytorch.reader:PyTorchReader",
         )
     ]

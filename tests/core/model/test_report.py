@@ -261,3 +261,21 @@ def test_the_line_of_the_users_own_code() -> None:
     assert Manager().record_files()  # as every comparison asks for; the readers say whose frames are left out
     assert own_frame(frames) == "File /x/site-packages/transformers/llama.py, line 193, in attend, a = b * c"
     assert own_frame(frames[:2]) == ""
+
+
+def test_the_line_of_code_is_never_the_frameworks_wherever_that_is_installed() -> None:
+    frames = [
+        f"File {place}/{path}, line 1, in _fn, \n return fn(*args)"
+        for place in ("/opt/pytorch/torch", "/home/me/lib/torch", "/usr/lib/python3/dist-packages/torch")
+        for path in (
+            "_dynamo/eval_frame.py",
+            "nn/modules/module.py",
+            "nn/functional.py",
+            "_tensor.py",
+            "optim/sgd.py",
+        )
+    ]
+    frames += ["File /opt/ms/mindspore/nn/cell.py, line 1, in __call__, \n out = self.construct(x)"]
+    assert own_frame(frames) == ""
+    own = "File /home/me/torch/utils/train.py, line 2, in step, loss.backward()"
+    assert own_frame([*frames, own]) == own
