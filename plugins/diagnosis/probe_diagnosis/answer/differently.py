@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import dropwhile, islice
 
 from probe_core.model import Reason, Side
 from probe_core.model.answers import Finding
@@ -50,6 +51,15 @@ def made_differently(facts: RankFacts, limit: OpFacts | None) -> Iterator[Node]:
                 because = Because(Cause.DIFFERENTLY, recast, returned=returned)
                 yield Node(facts.rank, op, because, 0, place)
         agreed = agreed or (recast is None and any(value.is_float for value in op.values))
+
+
+def called_differently_behind(facts: RankFacts, first: OpFacts) -> Iterator[Node]:
+    """Yield calls behind the op ``first`` with another argument, whatever their values."""
+    behind = dropwhile(lambda found: found[1] is not first, enumerate(facts.ops))
+    for place, op in islice(behind, 1, None):
+        argument = other_argument(op)
+        if argument is not None:
+            yield Node(facts.rank, op, Because(Cause.DIFFERENTLY, argument, argument=argument), 0, place)
 
 
 def _returned(outputs: Sequence[Apart]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +10,7 @@ from probe_core.model import Reason
 from probe_core.model.answers import Answer, Finding, Outcome
 from probe_diagnosis.answer.coverage import SHIFTED
 from probe_diagnosis.answer.differently import (
+    called_differently_behind,
     is_harmless,
     is_same_axis,
     lowered,
@@ -34,6 +35,9 @@ from probe_diagnosis.limits import limits
 
 ROUNDED = ", but the loss and the gradients of parameters that follow agree within rounding"
 """End of a note on a difference that is rounding, as its effect shows."""
+
+UNLESS = ", which is a cause of its own unless the program computed it from values that differ."
+"""End of the advice on a call behind values that differed before."""
 
 SECOND = (
     "Record the golden once more with other kernels or another number of threads, and compare with "
@@ -143,7 +147,7 @@ class Found:
             interrupted=self._interrupted,
             unfinished=[*runs.unfinished(), *ladders.missing()],
             measured=baseline,
-            advice=[SECOND] if is_grown and doubt and not baseline else [],
+            advice=self._advice(nodes, told, is_grown and bool(doubt) and not baseline),
             several=self._several,
         )
         parts = self._parts(nodes, answer, ladders)
@@ -171,6 +175,23 @@ class Found:
             return searched, []
         behind, known = effect.behind()
         return search({facts.rank: behind}, known), traceless
+
+    def _advice(self, nodes: Sequence[Node], told: Set[str], second: bool) -> list[str]:
+        """Return what else to do next.
+
+        Args:
+            nodes: The calls that are reported.
+            told: The names of the calls that causes name.
+            second: True if a second golden run would decide.
+        """
+        found = [SECOND] if second else []
+        if nodes and nodes[0].because.cause is Cause.TAKEN_IN:
+            behind = called_differently_behind(self._facts, nodes[0].facts)
+            other = next((node for node in behind if node.facts.op not in told), None)
+            if other is not None:
+                made = f"it was called with a different argument ({self._told(other).because.told_argument})"
+                found.append(f"Look at {other.facts.op}, too: {made}{UNLESS}")
+        return found
 
     def _told(self, node: Node) -> Node:
         """Return a node whose reason says which step it is about, and the name of its argument."""

@@ -169,3 +169,24 @@ def test_an_axis_counted_from_the_end_is_the_same(
     square = normal(4, 4)
     runs = [CHAIN | {"Torch.softmax.0.forward": call(square, one, out=square)} for one in axes]
     assert len(answer(tmp_path, *runs).causes) == outcome
+
+
+def test_another_argument_behind_values_that_differed_before_is_to_be_looked_at(tmp_path: Path) -> None:
+    linear = "Functional.linear.0.forward"
+    target, golden = (
+        {
+            linear: call(start, out=start),
+            **CHAIN,
+            NORM[0]: call(start, eps, out=start),
+            NORM[1]: call(start, eps, out=start),
+        }
+        for start, eps in ((X, 1e-6), (Y, 1e-5))
+    )
+    found = answer(tmp_path, target, golden)
+    assert found.outcome.value == "DIVERGED" and found.causes[0].op == linear
+    assert found.next[-1] == (
+        f"Look at {NORM[0]}, too: it was called with a different argument (input.1: 1e-06 against 1e-05), which is a "
+        "cause of its own unless the program computed it from values that differ."
+    )
+    same = {**target, **{name: call(X, 1e-5, out=X) for name in NORM[:2]}}
+    assert not any("too: it was" in line for line in answer(tmp_path / "same", same, golden).next)
