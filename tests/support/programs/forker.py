@@ -17,6 +17,7 @@ import sys
 import threading
 import traceback
 import types
+import warnings
 from contextlib import suppress
 from importlib.machinery import BuiltinImporter, SourceFileLoader
 from multiprocessing import util
@@ -175,7 +176,9 @@ def serve_forked(path: bytes, arguments: list[str], fds: list[int]) -> int:
     code = arguments[-1]
     if not code.startswith(SERVERS):
         return spawn_fresh(path, arguments, fds)
-    number = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork beside threads, from Python 3.12 on
+        number = os.fork()
     if number:
         return number
     try:
