@@ -111,8 +111,8 @@ def _value(name: str, value: Any, option: Option | None = None) -> Any:
     """Return the value of an option, or of a plugin's ``option``, as the command line leaves it."""
     is_flag = name == "stack" if option is None else option.kind == "flag"
     kind = bool if is_flag else type(_DEFAULTS.get(name))
-    if kind in (bool, int) and type(value) is not kind:
-        expected = "True or False" if kind is bool else "a whole number"
+    if kind in (bool, int) and (type(value) is not kind or (name == "jobs" and value < 1)):
+        expected = "True or False" if kind is bool else "a whole number from 1 on"
         raise UserError(f"{name} must be {expected}, not {value!r:.40}.", f"Pass {expected}.")
     if option is not None:
         if option.choices and value not in option.choices:
@@ -244,6 +244,8 @@ class Comparison:
         Raises:
             UserError: There is no such format, or a file cannot be written.
         """
+        if not isinstance(format, str):
+            raise UserError(f"format must be one text, not {format!r:.40}.", "Call write once a format.")
         path = Path(path)
         make_directory(path.parent)
         files: list[Path] = []
@@ -258,7 +260,7 @@ class Comparison:
         return files
 
     def run(self) -> Iterator[Finished]:
-        """Write the files of ``probe compare`` to the plan's output, and yield each pair when it is done."""
+        """Write the files of ``probe compare`` while it is iterated; yield each pair when it is done."""
         yield from self._run(self.plan)
 
     def _run(self, plan: Plan) -> Iterator[Finished]:

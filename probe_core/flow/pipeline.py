@@ -133,7 +133,8 @@ def _write(
     )
     output = Output(plan, manager, pair, comparison.table, report, comparison.is_debug)
     if not manager.names("finders"):
-        report.notes.append("no installed plugin looks for suspects; see probe plugins")
+        why = str(manager.missing("finders", "suspects")).replace("\n", " ")
+        report.notes.append(f"there is no verdict. {why}")
     witnesses: list[_Blamed] = []
     done = 0
     try:

@@ -166,7 +166,7 @@ class Tools:
             if is_third_party and not isinstance(measured, Sequence):
                 raise TypeError(f"measure must return a list of Measurement, not {type(measured).__name__}")
             if len(measured) != len(columns):
-                raise ValueError(f"{len(measured)} measurements for {len(columns)} columns")
+                raise ValueError(f"{len(measured)} measurements for {len(columns)} column(s)")
             return [_sound(item) for item in measured] if is_third_party else measured
         except KeyboardInterrupt:
             raise
@@ -176,7 +176,7 @@ class Tools:
                 blame = fault(error, tool.spec.title, tool.spec.origin)
                 if blame is not None:
                     self._blame(blame, "Its cells in such rows are N/A, and Err_message shows the error.")
-            return [Measurement.failed(error)] * len(columns)
+            return [Measurement.failed(error, tool.asked)] * len(columns)
 
 
 def _tool(asked: str, manager: Manager, mode: Mode) -> _Tool:

@@ -50,7 +50,7 @@ REASONS: dict[str, Text] = {
     "not_a_tensor": Text(),
     # the pair was measured
     "dtype": Text("Dtype of NPU and bench Tensor do not match.", 40),
-    "metric_failed": Text("Metric failed: {}.", 50, NOT_AVAILABLE),
+    "metric_failed": Text("Metric {}.", 50, NOT_AVAILABLE),
     "region": Text("Calls of NPU and bench do not line up here.", 60),
     "fuzzy": Text("Fuzzy matching data, the comparison accuracy may be affected.", 60),
     # cells without a message

@@ -111,9 +111,9 @@ class Measurement(NamedTuple):
         return cls(None, Reason(code, detail))
 
     @classmethod
-    def failed(cls, error: BaseException) -> Measurement:
-        """Return a measurement without a value because the metric raised ``error``."""
-        return cls.absent("metric_failed", said(error))
+    def failed(cls, error: BaseException, metric: str) -> Measurement:
+        """Return a measurement without a value because the metric of that name raised ``error``."""
+        return cls.absent("metric_failed", f"{metric} failed: {said(error)}")
 
     @property
     def number(self) -> float | None:

@@ -41,7 +41,7 @@ class WatchedMetric:
             return False
         if reason.code == FAILED:
             self.failures += 1
-            self.first_error = self.first_error or reason.detail
+            self.first_error = self.first_error or reason.detail.partition(" failed: ")[2]
         else:
             self.reasons[message(reason) or reason.code.replace("_", " ")] += 1
         return False

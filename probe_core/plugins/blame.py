@@ -40,7 +40,7 @@ def what_to_do(distribution: str) -> str:
     if not distribution:
         return "Report it to its authors."
     return (
-        f"Update it (pip install -U {distribution}), report it to its authors, "
+        "Update it from where you had it, report it to its authors (its own tests show the traceback), "
         f"or do without it (pip uninstall {distribution})."
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
@@ -15,9 +16,8 @@ from probe_core.errors import UserError
 def _listed() -> Mapping[str, Mapping[str, list[str]]]:
     import yaml
 
-    listed: dict[str, Any] = yaml.safe_load(
-        files(__package__).joinpath("distributions.yaml").read_text("utf-8")
-    )
+    text = files(__package__).joinpath("distributions.yaml").read_text("utf-8")
+    listed: dict[str, Any] = yaml.safe_load(text)
     return listed
 
 
@@ -58,7 +58,9 @@ def missing(what: str, distribution: str, switch: str) -> UserError:
         return UserError(
             f"{what} comes with {distribution}, which is not installed.", how_to_install(distribution)
         )
-    return UserError(
-        f"{what} comes with {distribution} {version}, which is installed and left out.",
-        f"See probe plugins for the reason; the variable {switch} may leave it out, too.",
-    )
+    name = distribution.removeprefix("probe-")
+    chosen = os.environ.get(switch, name).replace(" ", "").split(",")
+    left_out, fix = ("is installed and left out", "See probe plugins for the reason.")
+    if name not in chosen:
+        left_out, fix = f"{switch} leaves out", f"Add {name} to {switch}."
+    return UserError(f"{what} comes with {distribution} {version}, which {left_out}.", fix)

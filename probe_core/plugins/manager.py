@@ -180,11 +180,8 @@ class Manager:
         module = self._pluggy.get_plugin(plugin.name)
         if module is not None:
             self._pluggy.unregister(module)
-        warnings.warn(
-            f"plugin {plugin.name} ({plugin.origin}) is left out: {problem}. {plugin.fix}",
-            PluginWarning,
-            stacklevel=2,
-        )
+        text = f"plugin {plugin.name} ({plugin.origin}) is left out: {problem}. {plugin.fix}"
+        warnings.warn(text, PluginWarning, stacklevel=2)
 
     def contributions(self, kind: str) -> list[Contribution]:
         """Return all contributions of a kind (``metrics``, ``readers``, …), in the order of the plugins."""
@@ -298,10 +295,8 @@ class Manager:
                 raise
             except BaseException as error:  # as in _guarded
                 origin = self.plugins[implementation.plugin_name].origin
-                failed = PluginError(
-                    f"{hook} of {origin} failed: {said(error)}.", what_to_do(origin.distribution)
-                )
-                warn(failed, "The comparison goes on without it.")
+                what = f"{hook} of {origin} failed: {said(error)}."
+                warn(PluginError(what, what_to_do(origin.distribution)), "The comparison goes on without it.")
         return [answer for answer in answers if answer is not None]
 
     def culprit(self, trace: TracebackType | None) -> Plugin | None:
@@ -360,10 +355,9 @@ def _wanted(points: Sequence[metadata.EntryPoint] | metadata.EntryPoints) -> lis
     names = [name.strip() for name in only.split(",") if name.strip()]
     for name in names:
         if name != CORE and name not in {point.name for point in unique}:
-            warnings.warn(
-                f"{ONLY} names {name}, which is not installed. "
-                f"Installed: {', '.join(sorted(point.name for point in unique)) or 'none'}.",
-                PluginWarning,
-                stacklevel=2,
-            )
+            close = [point.name for point in unique if _plugin_of(point).distribution == name]
+            text = f"Did you mean {close[0]}, the plugin of the distribution {name}? " if close else ""
+            text += f"Installed: {', '.join(sorted(point.name for point in unique)) or 'none'}."
+            text = f"{ONLY} names {name}, and no installed plugin has that name. {text}"
+            warnings.warn(text, PluginWarning, stacklevel=2)
     return [point for point in unique if point.name in names]

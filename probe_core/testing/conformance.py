@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,7 +29,14 @@ class MetricConformance:
 
     def measured(self, target: np.ndarray[Any, Any], golden: np.ndarray[Any, Any]) -> list[Measurement]:
         """Return the measurements of one pair of arrays."""
-        return list(self.metric().measure(pair_of(target, golden)))
+        measured: Any = self.metric().measure(pair_of(target, golden))
+        kind, count = type(measured).__name__, len(self.spec.columns)
+        assert isinstance(measured, Sequence), f"measure must return a list of Measurement, not {kind}"
+        for item in measured:
+            kind = type(item).__name__
+            assert isinstance(item, Measurement), f"measure must return a list of Measurement, not of {kind}"
+        assert len(measured) == count, f"{len(measured)} measurements for {count} column(s)"
+        return list(measured)
 
     def test_spec_names_its_columns(self) -> None:
         """Check that the spec has a name, a summary, and distinct columns."""
@@ -43,9 +51,10 @@ class MetricConformance:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for name, target, golden in edge_pairs():
-                measured = self.measured(target, golden)
-                assert len(measured) == len(self.spec.columns), name
-                assert all(isinstance(item, Measurement) for item in measured), name
+                try:
+                    self.measured(target, golden)
+                except AssertionError as error:
+                    raise AssertionError(f"{error} (at the edge case {name})") from None
 
     def test_numbers_or_reasons_but_no_nan(self) -> None:
         """Check that each measurement is a value other than nan, or a reason with a text."""

@@ -39,7 +39,7 @@ class _Measuring:
 
     def failed(self) -> Measurements:
         """Return the measurements of a pair for which every metric failed."""
-        error = Measurement.failed(ValueError("no"))
+        error = Measurement.failed(ValueError("no"), "mine")
         names = [f"{spec.name}.{column}" for spec in self.metrics for column in spec.columns]
         return MappingProxyType(dict.fromkeys(names, error))
 

@@ -46,7 +46,8 @@ class ReporterConformance:
     def test_spec_names_its_suffix(self) -> None:
         """Check for a name, a summary, and a suffix that begins with a dot."""
         assert self.spec.name and self.spec.summary
-        assert self.spec.suffix.startswith(".") and "/" not in self.spec.suffix
+        is_suffix = self.spec.suffix.startswith(".") and "/" not in self.spec.suffix
+        assert is_suffix, f"the suffix of a ReporterSpec must begin with a dot, not {self.spec.suffix!r}"
 
     def test_has_the_methods_that_its_spec_promises(self, tmp_path: Path) -> None:
         """Check a page for ``head`` and ``look``, and a file that holds the answer for ``answer``."""

@@ -182,12 +182,19 @@ def test_an_unknown_option_names_the_nearest(name: str, close: str, pair: Any) -
     assert {*OPTIONS, "diff_analyze"} <= set(caught.value.choices)
 
 
+def test_several_formats_in_one_write_are_refused(pair: Any, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="format must be one text, not "):
+        probe_core.compare(*pair).write(["csv", "html"], tmp_path / "table")  # type: ignore[arg-type]
+    assert not list(tmp_path.glob("table*"))
+
+
 @pytest.mark.parametrize(
     "options, what",
     [
         ({"highlight": "yes"}, "highlight must be True or False"),
         ({"jobs": "4"}, "jobs must be a whole number"),
         ({"jobs": True}, "jobs must be a whole number"),
+        ({"jobs": 0}, "jobs must be a whole number from 1 on, not 0"),
         ({"diff_analyze": "yes"}, "diff_analyze must be True or False"),
         ({"stack": 1}, "stack must be True or False"),
         ({"fuzzy": True, "matcher": "exact"}, "exclude each other"),

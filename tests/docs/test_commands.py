@@ -29,7 +29,7 @@ ELSEWHERE = {
     r"pip install|python3 -m venv|\. probe-env": "sets up an environment; `make.py wheels` does it",
     r"dask |.*--executor dask": "a cluster; the test of the executor starts one",
     r".*run_ut --framework mindspore": "MindSpore; the tests in with_mindspore run it",
-    r"probe multi_run_ut .*-d 0 1 2 3": "four devices",
+    r"probe multi-run-ut .*-d 0 1 2 3": "four devices",
     r"probe api.precision.compare": "the result of two machines; its own test has one",
     r"probe show": "needs the page of an earlier command; tests/plugins/page/test_overview.py runs it",
     r"probe demo": "writes below probe-demo, which other commands read; tests/core/cli/test_main.py runs it",

@@ -10,9 +10,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from support.cases import every
 from support.programs import preloaded
+
+from probe_core.testing import pair_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("plugins/*/README.md")])
@@ -79,7 +82,12 @@ def test_the_ten_minute_plugin(runs: Any, tmp_path: Path) -> None:
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
     (package.parent / "pyproject.toml").write_text(blocks(page, "toml")[0])
-    hooks, metric, test = blocks(page, "python")
+    hooks, sharing, metric, test = blocks(page, "python")
+    shared: dict[str, Any] = {}
+    exec(sharing, shared)
+    pair = pair_of(np.array([1.0, -3.0]), np.array([2.0, 1.0]))
+    shared["extremes_of_all"]([pair])
+    assert pair.once(shared["extremes"]) == [3.0, 2.0]
     (package / "hooks.py").write_text(hooks)
     (package / "metric.py").write_text(metric)
     (package.parent / "tests").mkdir()

@@ -98,11 +98,12 @@ def test_a_cause_of_the_walk_is_refined(tmp_path: Path, probe: Probe) -> None:
     assert found["verdict"] == "DIVERGED"
     cause = found["causes"][0]
     assert (cause["kind"], cause["step"]) == ("taken_in", "step1")
-    walk, _, phases = cause["statement"].partition("; phases of the step: ")
+    walk, _, phases = cause["statement"].partition("; the phases of the step show: ")
     assert walk == "takes in values that differ"
     assert phases.startswith("the target adds the gradients of this backward pass to earlier ones")
     assert "; no earlier difference of this step explains them (" in phases
-    first = f"in step1, {cause['op']} {walk}; phases of the step: {cause['evidence']['phases'].partition(' (')[0]}"
+    shown = cause["evidence"]["phases"].partition(" (")[0]
+    first = f"in step1, {cause['op']} {walk}; the phases of the step show: {shown}"
     assert found["sentence"].startswith(f"DIVERGED: {first}, at test_ladder.py, ")
     assert cause["evidence"]["ladder"] == "accumulated.0"
     assert "backward()" in cause["evidence"]["ladder_where"]

@@ -27,7 +27,7 @@ OPTIONS = {
     "dm": ["-c", "-dm", "data_mapping.yaml"],
 }
 MESSAGES = sorted(
-    {text.message for text in {**core.REASONS, **REASONS}.values() if text.message} - {"Metric failed: {}."},
+    {text.message for text in {**core.REASONS, **REASONS}.values() if text.message} - {"Metric {}."},
     key=len,
     reverse=True,
 )

@@ -153,7 +153,7 @@ def _explain_rank(result: RankResult, order: Order, manager: Manager) -> None:
         if run.mode is not Mode.TENSOR:
             raise UserError(
                 f"{result.file} holds no tensors, so its calls cannot be computed again.",
-                'Record the run with "task": "tensor".',
+                'Record the run with "task": "tensor" (probe run --task tensor).',
             )
         result.note = run.header.unfinished
         recorded = RecordedCalls(rerunnable(run))

@@ -86,10 +86,8 @@ def newest(out: Path) -> Path:
                 continue  # a later comparison had one rank
         if found:
             return next(path for path in found if _time_stamp(path) == max(stamps))
-    raise UserError(
-        f"There is no page in {out}.",
-        "Write one: probe compare TARGET GOLDEN -o OUT --format xlsx,html",
-    )
+    what = f"There is no page in {out}." if out.exists() else f"{out} does not exist."
+    raise UserError(what, "Write a page: probe compare TARGET GOLDEN -o OUT")
 
 
 def newest_result(out: Path) -> Path | None:

@@ -128,7 +128,7 @@ def run(
         seed_all(seed, mode=True)
     try:
         follower.begin()
-        code = _execute(script, arguments, module)
+        code, ended_with = _execute(script, arguments, module)
     finally:
         try:
             follower.end()
@@ -136,7 +136,8 @@ def run(
             follower.end()
             raise
     with suppress(OSError):  # the disk of the terminal's log may be full, too
-        _report(settings, follower.recorder, follower.has_stepped, step is None and config is None)
+        is_default = step is None and config is None
+        _report(settings, follower.recorder, follower.has_stepped, is_default, ended_with)
     recorder = follower.recorder
     is_whole = recorder.lost is None and (recorder.sender is None or recorder.sender.is_complete)
     return code or (FINISHED if is_whole else LOST)
@@ -165,8 +166,8 @@ def _config(
     return load_config(config, **fields)
 
 
-def _execute(script: str, arguments: tuple[str, ...], module: bool) -> int:
-    """Run the script and return its exit code.
+def _execute(script: str, arguments: tuple[str, ...], module: bool) -> tuple[int, str]:
+    """Run the script; return its exit code, and the name of the exception that ended it, empty for none.
 
     An exception of the script is printed as python prints it, without the recorder's frames.
     """
@@ -180,20 +181,20 @@ def _execute(script: str, arguments: tuple[str, ...], module: bool) -> int:
             sys.argv = [script, *arguments]
             sys.path[0] = str(Path(script).resolve().parent)
             _run_file(script)
-        return 0
+        return 0, ""
     except SystemExit as stop:
         if stop.code is None or isinstance(stop.code, int):
-            return stop.code or 0
+            return stop.code or 0, "SystemExit" if stop.code else ""
         console.note(str(stop.code), lines=True)
-        return 1
+        return 1, "SystemExit"
     except KeyboardInterrupt:
         console.note("Interrupted; the steps recorded so far are kept.")
-        return INTERRUPTED
+        return INTERRUPTED, "KeyboardInterrupt"
     except UserError:
         raise  # a mistake in the script's use of probe, shown as one sentence and the remedy
     except Exception as error:
         _show_error(error)
-        return 1
+        return 1, type(error).__name__
     finally:
         sys.argv, sys.path[0] = before
 
@@ -223,7 +224,7 @@ def _show_error(error: Exception) -> None:
     console.note("".join(shown.format()).rstrip(), lines=True)
 
 
-def _report(config: Config, recorder: Recorder, stepped: bool, default: bool) -> None:
+def _report(config: Config, recorder: Recorder, stepped: bool, default: bool, ended_with: str) -> None:
     """Print which steps were recorded, what was lost, and the command that compares them.
 
     Args:
@@ -231,6 +232,7 @@ def _report(config: Config, recorder: Recorder, stepped: bool, default: bool) ->
         recorder: The recorder, which has finished.
         stepped: True if an optimizer has stepped.
         default: True if the steps were not chosen, but are those that are recorded by default.
+        ended_with: The name of the exception that ended the script; empty for none.
     """
     if config.online is not None:
         if recorder.sender is None:
@@ -249,6 +251,11 @@ def _report(config: Config, recorder: Recorder, stepped: bool, default: bool) ->
         )
         if not steps:
             return
+    if not steps and ended_with:
+        console.warn(
+            f"nothing was recorded: {ended_with} ended the script before a selected step had a recorded call."
+        )
+        return
     if not steps:
         console.warn(
             "nothing was recorded: during the selected steps the script called no function or module of "

@@ -46,8 +46,8 @@ ON_ALL, FAILED, SHOWN_IN = " failed on all ", " failed: ", "Err_message shows th
 """Parts of sentences on a metric that failed: on all rows, on one row, and what follows is what to do."""
 
 NOT_MEASURED = (
-    "not measured: no metric of the table applies to the row, as to numbers and texts among the arguments; "
-    "the verdict compares those by their values, and counts them as compared"
+    "not measured: rows that no metric fits, such as numbers, texts and None; the verdict compares numbers "
+    "and texts all the same, and does not count None in both runs"
 )
 """Sentence on the rows that were not measured, beside the values that were compared."""
 

@@ -193,4 +193,5 @@ def test_where_nobody_looks_for_suspects(
     """Without the plugin that names suspects, "no suspects" does not stand alone."""
     monkeypatch.setenv("PROBE_PLUGINS", "pytorch,metrics,reporters")
     assert probe("compare", *pair, "-o", tmp_path, "--format", "csv") == 0
-    assert "note: no installed plugin looks for suspects; see probe plugins" in probe.out
+    note = 'note: there is no verdict. The finder "suspects" comes with probe-diagnosis 0.1.0, which '
+    assert f"{note}PROBE_PLUGINS leaves out. Add diagnosis to PROBE_PLUGINS." in probe.out

@@ -122,7 +122,9 @@ def test_probe_plugins_chosen_by_the_environment() -> None:
     done = probe("plugins", "--json", PROBE_PLUGINS="metrics,reporters")
     assert {plugin["name"] for plugin in json.loads(done.stdout)} == {"core", "reporters", "metrics"}
     done = probe("plugins", PROBE_PLUGINS="metrics,nonsense")
-    assert "PROBE_PLUGINS names nonsense, which is not installed" in done.stderr
+    assert "PROBE_PLUGINS names nonsense, and no installed plugin has that name. Installed: " in done.stderr
+    done = probe("plugins", PROBE_PLUGINS="probe-metrics")
+    assert "Did you mean metrics, the plugin of the distribution probe-metrics?" in done.stderr
     done = probe("compare", "a", "b", PROBE_PLUGINS="metrics")
     assert done.returncode == 2
 
@@ -196,8 +198,8 @@ def test_what_is_installed_and_left_out_is_not_to_be_installed_again(runs: Any, 
     runs_of_both = base / "npu_dump", base / "bench_dump"
     done = probe("compare", *runs_of_both, "-o", tmp_path / "o", PROBE_PLUGINS="pytorch,metrics")
     assert done.returncode == 2
-    assert "comes with probe-reporters 0.1.0, which is installed and left out" in done.stderr
-    assert "PROBE_PLUGINS" in done.stderr and "pip install" not in done.stderr
+    assert "comes with probe-reporters 0.1.0, which PROBE_PLUGINS leaves out." in done.stderr
+    assert "Add reporters to PROBE_PLUGINS." in done.stderr and "pip install" not in done.stderr
 
 
 def test_the_list_of_our_distributions_is_what_they_give() -> None:
@@ -310,7 +312,7 @@ def test_a_metric_that_raises_costs_its_cells(
     rows = rows_of(base / "npu_dump", base / "bench_dump", "--metric", "sign_flips")
     measured = [row for row in rows if row["Cosine"] == 1]
     assert measured and all(row["Sign flips"] == "N/A" for row in measured)
-    assert all("Metric failed: ValueError: oh dear." in row["Err_message"] for row in measured)
+    assert all("Metric sign_flips failed: ValueError: oh dear." in row["Err_message"] for row in measured)
 
 
 def test_every_hook_is_documented_and_listed() -> None:
@@ -416,7 +418,7 @@ def test_a_broken_kit_costs_one_warning_and_no_plugin(members: dict[str, Any], s
         manager = Manager([shapes("round")], [point])
     (message,) = (str(one.message) for one in warned if one.category is PluginWarning)
     assert "plugin kit_broken (probe-shapes 2.5) is left out" in message and says in message
-    assert "pip install -U probe-shapes" in message
+    assert "pip uninstall probe-shapes" in message
     assert manager.contributions("shapes") == []
     assert [one.name for one in manager.plugins.values() if one.problem] == ["kit_broken"]
 

@@ -112,3 +112,11 @@ def test_a_promise_of_the_spec_that_is_not_kept_is_found(
     spec = ReporterSpec("mine", "mine", reporter, ".mine", **{promise: True})  # type: ignore[arg-type]
     found = failing(ReporterConformance, tmp_path / "c", spec=spec)
     assert found == (set() if is_kept else {"has_the_methods_that_its_spec_promises"})
+
+
+def test_a_format_without_a_suffix_is_told_so() -> None:
+    class Kit(ReporterConformance):
+        spec = ReporterSpec("lines", "a format", Lines)
+
+    with pytest.raises(AssertionError, match="the suffix of a ReporterSpec must begin with a dot, not ''"):
+        Kit().test_spec_names_its_suffix()

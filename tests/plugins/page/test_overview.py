@@ -89,7 +89,9 @@ def test_show_opens_a_browser(probe: Any, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_show_says_what_is_missing(probe: Any, tmp_path: Path) -> None:
-    assert probe("show", tmp_path) == 2 and "no page" in probe.err
+    assert probe("show", tmp_path) == 2 and f"There is no page in {tmp_path}." in probe.err
+    assert probe("show", tmp_path / "absent") == 2 and f"{tmp_path / 'absent'} does not exist." in probe.err
+    assert "Write a page: probe compare TARGET GOLDEN -o OUT\n" in probe.err
 
 
 def test_the_newest_page_is_shown(tmp_path: Path) -> None:

@@ -111,6 +111,15 @@ def test_a_script_without_torch(probe: Any) -> None:
     assert "optimizer" not in probe.err and "that is, or" not in probe.err
 
 
+@pytest.mark.parametrize(
+    "line, code, ended_with", [("[][0]", 1, "IndexError"), ("raise SystemExit('no data')", 1, "SystemExit")]
+)
+def test_a_script_that_ends_before_its_first_call(line: str, code: int, ended_with: str, probe: Any) -> None:
+    assert probe("run", "-o", "run", script(f"import torch\n{line}\ntorch.ones(2) + 1\n")) == code
+    assert f"nothing was recorded: {ended_with} ended the script before a selected step had a " in probe.err
+    assert "Check --step and --level" not in probe.err
+
+
 def test_no_step_is_left_that_holds_nothing(probe: Any) -> None:
     path = script(TRAIN.replace("range(5)", "range(2)"))
     assert probe("run", "-o", "run", path) == 0

@@ -154,6 +154,10 @@ def _record_of(path: Path, plan: Plan, pair: RunPair) -> Path:
     formats = ((pair.golden.name,),)
     for other in pair_runs(path, plan.golden, plan.steps, plan.ranks, formats).pairs:
         if other.golden == pair.golden:
+            if other.target.resolve() == other.golden.resolve():
+                raise UserError(
+                    f"{path} is the golden itself and explains nothing.", "Give a second golden run."
+                )
             return other.target
     raise UserError(f"{path} has no record that belongs to {pair.golden}.", "Give a run of the same ranks.")
 

@@ -175,10 +175,11 @@ def _named(count: int, first: str) -> str:
 
 def _not_comparable(tally: Tally) -> str:
     if tally.floats[0]:
-        counted = f"{tally.floats_compared[0]:,} of the target's {tally.floats[0]:,} floating-point tensors"
+        compared, whole = tally.floats_compared[0], f"{tally.floats[0]:,} floating-point tensors"
     else:
-        counted = f"{tally.compared:,} of the target's {tally.both + tally.lacking[TARGET_ONLY]:,} values"
-    return f"only {counted} could be compared{_most(tally)}"
+        compared, whole = tally.compared, f"{tally.both + tally.lacking[TARGET_ONLY]:,} values"
+    share = f"only {compared:,}" if compared else "none"
+    return f"{share} of the target's {whole} could be compared{_most(tally)}"
 
 
 def _undecided(

@@ -42,7 +42,7 @@ AGREES, AGREES_IN_STATISTICS, AGREES_UNMASKED, DIFFERS, LACKS = (
 ORIGIN = "earlier_call_with_another_argument"
 """Name of the evidence that holds the call which may have caused a gradient that differs."""
 
-PHASES = "phases of the step: "
+PHASES = "the phases of the step show: "
 """Beginning of a clause on what the phases of the step show."""
 
 

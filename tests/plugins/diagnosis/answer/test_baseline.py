@@ -85,6 +85,11 @@ def refused(directory: Path, second: Any, target: Any = None, golden: Any = None
     return found.notes[-1].partition(" was not used: ")[2]
 
 
+def test_a_baseline_that_is_the_golden_itself(tmp_path: Path) -> None:
+    why = refused(tmp_path, tmp_path / "g")
+    assert why == f"{tmp_path / 'g'} is the golden itself and explains nothing"
+
+
 def test_a_baseline_that_shares_too_little(tmp_path: Path) -> None:
     second = {A: run()[A]} | {f"Torch.x{n}.0.forward": call(X, out=X) for n in range(4)}
     why = refused(tmp_path, second)

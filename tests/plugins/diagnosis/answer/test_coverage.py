@@ -45,7 +45,7 @@ def test_tensor_files_that_were_deleted_on_one_side(side: str, tmp_path: Path, p
     runs = [record(tmp_path / name, chain(5)) for name in "tg"]
     shutil.rmtree(tmp_path / side / "dump_tensor_data")
     probe("compare", *runs, "-o", tmp_path / "o")
-    assert probe.out.startswith("NOT COMPARABLE: only 0 of the target's 10 floating-point tensors could be ")
+    assert probe.out.startswith("NOT COMPARABLE: none of the target's 10 floating-point tensors could be ")
     assert "All data in the comparison result meets" not in _advice(tmp_path / "o")
     assert "no suspects" not in probe.out + probe.err
     assert "  next: Copy or record the missing tensor files again, and compare again.\n" in probe.out
