@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from typing import Any, TypeVar
 
 from probe_core import engine
@@ -22,7 +23,6 @@ from probe_core.plugins.specs import Place, Pool
 from probe_core.ranks import processes
 
 T = TypeVar("T")
-
 
 PRELOADED = ("probe_core.ranks.worker", "probe_core.flow.pipeline", "ml_dtypes", "yaml")
 """Modules that every process needs and that do not depend on the environment; the server that processes are
@@ -55,6 +55,7 @@ class Processes:
         if method == "forkserver":
             processes.mark_temporary()
             context.set_forkserver_preload(list(PRELOADED))
+            resource_tracker.ensure_running()  # before interrupts are held, since starting it lets Ctrl-C in
         return Pool(_Workers(jobs, context, prepare_process, (processes.our_variables(),)), jobs)
 
 
@@ -63,7 +64,7 @@ class _Workers(ProcessPoolExecutor):
 
     def submit(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Call the function in a process, which starts when it is first needed."""
-        with processes.hidden_main():
+        with processes.hidden_main(), processes.interrupts_held():  # until prepare_process lets them in
             return super().submit(function, *args, **kwargs)
 
 
