@@ -37,9 +37,17 @@ READ = (
 def compared_with() -> tuple[str, ...]:
     """Return the names of the modules of ``NAMES``, those of packages one by one."""
     found = []
-    for name in filter(find_spec, NAMES):
+    for name in filter(_is_installed, NAMES):
         found.append(name)
         if name in PACKAGES:
             modules = pkgutil.walk_packages(import_module(name).__path__, f"{name}.")
             found += [module.name for module in modules if not module.name.endswith("__main__")]
     return tuple(found)
+
+
+def _is_installed(name: str) -> bool:
+    """Return True if a module can be found; an environment may lack the package that it is in."""
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
