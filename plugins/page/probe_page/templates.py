@@ -1,16 +1,22 @@
-"""The templates of pages: their labels, and their compilation when they are first needed."""
+"""The templates of pages: their labels, and their compilation, which is kept beside that of this module."""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from importlib.resources import files
+from importlib.util import cache_from_source
+from pathlib import Path
 from urllib.parse import quote
 
-from jinja2 import Environment, FunctionLoader, Template
+from jinja2 import Environment, FileSystemBytecodeCache, FunctionLoader, Template
+from jinja2.bccache import Bucket
 from markupsafe import Markup
 
+from probe_core import __version__
 from probe_core.errors import printable
 from probe_page.language import Words
 
@@ -41,6 +47,27 @@ def template(name: str, lang: str, words: Callable[[], Words]) -> Template:
     return _environment(lang, words).get_template(name)
 
 
+class _Compiled(FileSystemBytecodeCache):
+    """Compiled templates of a language, as files where Python keeps the compiled modules of this package.
+
+    Where files cannot be read or written there, each process compiles the templates itself.
+    """
+
+    def __init__(self, lang: str) -> None:
+        directory = Path(cache_from_source(__file__)).parent
+        super().__init__(str(directory), f"{__version__}-{lang}-%s.jinja2")
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Read a compiled template, if there is one of the same text."""
+        with suppress(OSError):
+            super().load_bytecode(bucket)
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Write a compiled template."""
+        with suppress(OSError):
+            super().dump_bytecode(bucket)
+
+
 @cache
 def _environment(lang: str, words: Callable[[], Words]) -> Environment:
     def label(key: str) -> Markup:
@@ -57,6 +84,7 @@ def _environment(lang: str, words: Callable[[], Words]) -> Environment:
         loader=FunctionLoader(with_labels),
         autoescape=True,
         optimized=False,
+        bytecode_cache=None if sys.dont_write_bytecode else _Compiled(lang),
         trim_blocks=True,
         lstrip_blocks=True,
     )
