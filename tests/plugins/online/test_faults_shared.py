@@ -64,10 +64,12 @@ def test_a_directory_that_is_read_only_for_a_while(
     place = tmp_path / "shared"
     place.mkdir()
     forbidden = {"sender": False, "receiver": False}
+    refused: set[str] = set()
     create, rename = shared.create, Path.rename
 
     def refuse(who: str) -> None:
         if forbidden[who]:
+            refused.add(who)
             raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     def creating(path: Path) -> int:
@@ -88,6 +90,7 @@ def test_a_directory_that_is_read_only_for_a_while(
             forbidden.update(sender=True, receiver=True)
             until(lambda: "Read-only" in "".join(end.heard) or not list(place.glob("*.r0.0*.prb*")))
         if step == 1:
+            until(lambda: "sender" in refused)
             forbidden["sender"] = False
             until(lambda: "Read-only" in "".join(end.heard))
             forbidden["receiver"] = False
