@@ -8,7 +8,7 @@ from enum import Enum
 
 from probe_precheck import FORWARD, NOTHING_TO_JUDGE
 
-from probe_explain.run import Beyond, Explanation, badness
+from probe_explain.run import Beyond, Explanation, RankResult, badness
 from probe_explain.yardstick import Measured
 
 LEAST_SHARE = 0.5
@@ -146,12 +146,14 @@ def _records(explanation: Explanation) -> Iterator[tuple[str, tuple[Measured, ..
     for rank in explanation.ranks:
         for call in rank.calls:
             for direction, found in call.directions.items():
-                place = _place(rank.step, rank.rank) if len(explanation.ranks) > 1 else ""
+                place = _place(rank) if len(explanation.ranks) > 1 else ""
                 yield f"{place}{call.name}.{direction}", found
 
 
-def _place(step: str, rank: int) -> str:
-    return f"{step}/rank{rank}/" if step else f"rank{rank}/"
+def _place(rank: RankResult) -> str:
+    """Return the directories of a rank's step and of the rank, as the beginning of a name."""
+    directory = rank.file.parent.name
+    return f"{rank.step}/{directory}/" if rank.step else f"{directory}/"
 
 
 def _missing(reasons: dict[str, str], explanation: Explanation) -> tuple[Missing, ...]:
@@ -184,7 +186,8 @@ def _concluded(
     missing: Sequence[Missing],
 ) -> tuple[Outcome, str]:
     """Return the kind of the verdict and its sentence, by the first line of docs/explain.md#verdict."""
-    share = f"{len(judged):,} of {recorded:,} records were computed again"
+    some = f"{len(judged):,}" if judged else "none"
+    share = f"{some} of {recorded:,} records were computed again"
     if causes:
         worst = causes[0].beyond
         where = f", at {worst.where}" if worst.where else ""
@@ -194,7 +197,8 @@ def _concluded(
         return Outcome.CANNOT_TELL, f"it was interrupted: {share}, which rounding explains"
     silent = sum(one.count for one in missing if one.reason == NOTHING_TO_JUDGE)
     if len(judged) < LEAST_SHARE * (recorded - silent) or not judged:
-        return Outcome.CANNOT_TELL, f"only {share}; {missing[0].sentence}" if missing else f"only {share}"
+        share = f"only {share}" if judged else share
+        return Outcome.CANNOT_TELL, f"{share}; {missing[0].sentence}" if missing else share
     values = [
         (measured.times, f"{name}.{measured.name}") for name, found in judged.items() for measured in found
     ]

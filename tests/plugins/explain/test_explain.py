@@ -143,7 +143,7 @@ def test_without_tensors_nothing_can_be_told(dump: Path, probe: Probe, tmp_path:
     for file in (dump.parent / "dump_tensor_data").glob("*.pt"):
         file.unlink()
     assert probe("explain", dump, "-o", tmp_path / "out") == 0
-    assert probe.out.startswith("CANNOT TELL: only 0 of")
+    assert probe.out.startswith("CANNOT TELL: none of")
     assert probe("explain", dump, "-o", tmp_path / "again", "--fail-on", "suspect") == 1
 
 
