@@ -58,6 +58,11 @@ def printable(text: str, limit: int = 400) -> str:
     return text if len(text) <= limit else f"{text[: limit - 20]} … {text[-17:]}"
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1: ``2 ranks``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def some(items: Iterable[object], most: int = 20) -> str:
     """Return the first ``most`` items in one line, and the number of the others."""
     texts = [str(item) for item in items]

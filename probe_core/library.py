@@ -13,7 +13,7 @@ from pathlib import Path
 from shutil import copyfile, rmtree
 from typing import TYPE_CHECKING, Any
 
-from probe_core.errors import UserError, meant, printable
+from probe_core.errors import UserError, counted, meant, printable
 from probe_core.files.atomic import make_directory, private_directory, writing
 from probe_core.files.claim import time_stamp
 from probe_core.files.given import numbers
@@ -153,8 +153,9 @@ class Comparison:
         check_plan(replace(plan, formats=formats), manager)
 
     def __repr__(self) -> str:
-        count = len(self.pairs)
-        return f"<Comparison of {self.plan.target} with {self.plan.golden}, {count} pair(s) of record files>"
+        return (
+            f"<Comparison of {self.plan.target} with {self.plan.golden}, {counted(len(self.pairs), 'pair')}>"
+        )
 
     def _repr_html_(self) -> str:
         """Return the verdict and the counts for a notebook, as a page shows them; compares the runs."""

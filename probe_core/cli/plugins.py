@@ -9,6 +9,7 @@ import click
 
 from probe_core.cli import console
 from probe_core.cli.main import FINISHED, MISTAKE
+from probe_core.errors import counted
 from probe_core.plugins.blame import what_to_do
 from probe_core.plugins.manager import Manager, Plugin
 from probe_core.testing.addresses import unresolved
@@ -52,26 +53,20 @@ def _check(manager: Manager, as_json: bool) -> int:
                 console.show(f"    fix: {failure.fix}")
         for failure in found.lacking:
             console.show(f"not here  {failure.problem}")
-        console.show(
-            f"{found.made} contribution{'s' * (found.made != 1)} made, {len(found.failed)} failed, "
-            f"{len(found.conflicts)} name clash{'es' * (len(found.conflicts) != 1)}"
-            + (f", {len(found.lacking)} waiting for a package that is not installed" if found.lacking else "")
-        )
+        waiting = f", {len(found.lacking)} waiting for a missing package" if found.lacking else ""
+        made, conflicts = counted(found.made, "contribution"), counted(len(found.conflicts), "conflict")
+        console.show(f"{made} made, {len(found.failed)} failed, {conflicts}{waiting}")
     return MISTAKE if found.failed or found.conflicts else FINISHED
 
 
 def _describe(manager: Manager, plugin: Plugin) -> dict[str, Any]:
-    summaries = {
-        kind: {
-            item.spec.name: item.spec.summary for item in manager.contributions(kind) if item.plugin is plugin
-        }
-        for kind in manager.kinds
-    }
+    own = [(key, one) for key in manager.kinds for one in manager.contributions(key) if one.plugin is plugin]
+    summaries: dict[str, dict[str, str]] = {}
+    for kind, item in own:
+        summaries.setdefault(kind, {})[item.spec.name] = item.spec.summary
     wrong = [
         f"{item.spec.title}: {problem}"
-        for kind in manager.kinds
-        for item in manager.contributions(kind)
-        if item.plugin is plugin
+        for _, item in own
         for where in (item.spec.factory, getattr(item.spec, "ahead", ""))
         if isinstance(where, str) and where and (problem := unresolved(where))
     ]
@@ -83,7 +78,7 @@ def _describe(manager: Manager, plugin: Plugin) -> dict[str, Any]:
         "status": "broken" if problem else "ok",
         "problem": problem,
         "fix": plugin.fix or (what_to_do(plugin.distribution) if problem else ""),
-        "contributes": {kind: specs for kind, specs in summaries.items() if specs},
+        "contributes": summaries,
     }
 
 

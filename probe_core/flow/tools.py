@@ -166,7 +166,7 @@ class Tools:
             if is_third_party and not isinstance(measured, Sequence):
                 raise TypeError(f"measure must return a list of Measurement, not {type(measured).__name__}")
             if len(measured) != len(columns):
-                raise ValueError(f"{len(measured)} measurements for {len(columns)} column(s)")
+                raise ValueError(f"measure must return {len(columns)} Measurement, not {len(measured)}")
             return [_sound(item) for item in measured] if is_third_party else measured
         except KeyboardInterrupt:
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from probe_core.errors import counted
 from probe_core.model import Level, Mode, Row
 from probe_core.model.messages import message, reasons_of
 
@@ -88,10 +89,8 @@ class Watch:
 
     def notes(self) -> list[str]:
         """Return the messages of a table of checksums, which has no column for them."""
-        return [
-            f"{count:,} row(s), such as {self._first[text]}: {text}"
-            for text, count in sorted(self._counts.items())
-        ]
+        counts = sorted(self._counts.items())
+        return [f"{counted(count, 'row')}, such as {self._first[text]}: {text}" for text, count in counts]
 
     def problems(self, rows: int) -> list[str]:
         """Return the reasons why the comparison gives no verdict; empty if it gives one."""

@@ -35,7 +35,7 @@ class MetricConformance:
         for item in measured:
             kind = type(item).__name__
             assert isinstance(item, Measurement), f"measure must return a list of Measurement, not of {kind}"
-        assert len(measured) == count, f"{len(measured)} measurements for {count} column(s)"
+        assert len(measured) == count, f"measure must return {count} Measurement, not {len(measured)}"
         return list(measured)
 
     def test_spec_names_its_columns(self) -> None:

@@ -111,7 +111,7 @@ def test_the_ten_minute_plugin(runs: Any, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "probe_core.cli", "plugins", "--check"]
     few = environment | {"PROBE_PLUGINS": "chebyshev,metrics"}
     checked = preloaded.run(command, env=few, capture_output=True, text=True)
-    assert checked.returncode == 0 and " 0 failed, 0 name clashes" in checked.stdout, checked.stdout
+    assert checked.returncode == 0 and " 0 failed, 0 conflicts" in checked.stdout, checked.stdout
     assert re.search(r"7 passed", tested.stdout), tested.stdout
 
 

@@ -178,8 +178,8 @@ def test_xors_of_zero_and_requires_grad_are_told(probe: Any, tmp_path: Path) -> 
         probe("compare", *runs, "-o", tmp_path / "o", "--fail-on", "error", "--format", "jsonl") == FINISHED
     )
     assert "0 fail, 1 to check, 0 pass, 2 not measured" in probe.out
-    assert "2 row(s), such as Torch.a.0.forward.input.0: The xor is zero on both sides" in probe.out
-    assert "1 row(s), such as Torch.a.0.forward.input.2: Requires_grad inconsistent." in probe.out
+    assert "2 rows, such as Torch.a.0.forward.input.0: The xor is zero on both sides" in probe.out
+    assert "1 row, such as Torch.a.0.forward.input.2: Requires_grad inconsistent." in probe.out
     assert probe("compare", *runs, "-o", tmp_path / "p", "--fail-on", "warning") == FOUND
     only = [
         write_run(tmp_path / f"z{side}", {"Torch.a.0.forward": forward(tensor(md5=zero))}) for side in "tg"
@@ -196,7 +196,7 @@ def test_collectives_of_a_run_without_any(probe: Any, tmp_path: Path, fail_on: A
         probe("merge_result", "--check-collectives", tmp_path / "step0", "-o", tmp_path / "o", *fail_on)
         == code
     )
-    assert "nothing was checked on 2 rank(s): the run holds no communication calls" in probe.err
+    assert "nothing was checked on 2 ranks: the run holds no communication calls" in probe.err
 
 
 def test_a_gate_without_a_check_is_a_mistake(probe: Any, tmp_path: Path) -> None:

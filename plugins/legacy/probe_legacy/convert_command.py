@@ -11,6 +11,7 @@ import click
 from probe_core.cli import console
 from probe_core.cli.main import FINISHED, LOST
 from probe_core.cli.spelling import Command, option
+from probe_core.errors import counted
 from probe_core.files.claim import claimed, time_stamp
 
 if TYPE_CHECKING:
@@ -72,8 +73,10 @@ def run_conversion(dumps: Sequence[Found], output: Path, layout: str, overwrite:
         console.warn(problem)
     if len(problems) > TOLD:
         console.warn(f"{len(problems) - TOLD} more problems are not shown; mend or remove those files.")
-    console.show(f"  wrote {result.files} file(s) of {result.dumps} dump(s) to {output}")
+    console.show(f"  wrote {counted(result.files, 'file')} of {counted(result.dumps, 'dump')} to {output}")
     if result.kept:
-        console.show(f"  {result.kept} array(s) are not in the wanted shape; the column Message says why")
+        console.show(
+            f"  not in the wanted shape: {counted(result.kept, 'array')}; the column Message says why"
+        )
     console.show(f"  wrote {result.table}")
     return LOST if result.problems else FINISHED

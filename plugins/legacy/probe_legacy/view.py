@@ -13,6 +13,7 @@ from typing import Any
 
 from probe_matching import View, owners
 
+from probe_core.errors import counted
 from probe_core.matching.views import Views
 from probe_core.model import Kind, Record, Side
 from probe_core.model.plan import Plan
@@ -51,7 +52,7 @@ class OlderDump:
         name = "target" if is_older[0] else "golden"
         notes = [f"the {name} was recorded by an older tool; its calls are numbered as today's recorders do"]
         if older.inner:
-            notes.append(f"{older.inner} call(s) that others made inside are not compared")
+            notes.append(f"not compared: {counted(older.inner, 'call')} that others made inside")
         if common := in_common_names(*views, has_places=True):
             return Views(*common, plan.matcher or "exact", (*notes, ATEN_NOTE))
         return Views(views[0], views[1], plan.matcher or "exact", tuple(notes))

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from probe_core.errors import counted
 from probe_core.matching.views import Hints, Views
 from probe_core.model import Kind, Level, Row, Side, Suspect
 from probe_core.model.plan import Plan
@@ -79,8 +80,8 @@ class CommonWords:
         for run in viewed:
             if run.inner:
                 notes.append(
-                    f"{run.inner} backward call(s) of {run.header.framework} functions that call others hold "
-                    "gradients of the last inner call, not of the inputs; their outputs are not compared"
+                    f"in {counted(run.inner, 'backward call')} of {run.header.framework} functions that call "
+                    "others, gradients are the last inner call's, not the inputs'; outputs are not compared"
                 )
         by_place = is_across or plan.layer_mapping is not None
         matcher = plan.matcher or (ALIGN if by_place and plan.mapping is None else EXACT)
@@ -132,7 +133,9 @@ def _renames(plan: Plan, target: Run, notes: list[str]) -> Renames | None:
     unused = sorted(known - renames.used)
     if unused:
         some = ", ".join(unused[:SHOWN])
-        notes.append(f"the mapping names {len(unused)} module(s) that the target does not have: {some}")
+        notes.append(
+            f"the mapping names {counted(len(unused), 'module')} that the target does not have: {some}"
+        )
     return renames
 
 

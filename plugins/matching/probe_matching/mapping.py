@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from probe_core.errors import UserError, nearest
+from probe_core.errors import UserError, counted, nearest
 from probe_core.files.given import parse_yaml, read_given, yaml_problem
 from probe_core.matching.exact import Exact
 from probe_core.matching.matching import Matching
@@ -60,7 +60,7 @@ def _check(what: str, side: str, names: set[str], found: dict[str, int], run: Ru
         close = nearest(name, known, 1)
         lines.append(f'"{name}"' + (f"  (nearest: {close[0]})" if close else ""))
     raise UserError(
-        f"{what} names {len(unknown)} row(s) that the {side} run does not have.",
+        f"{what} names {counted(len(unknown), 'row')} that the {side} run does not have.",
         "Use the names in the table's NPU Name and Bench Name columns, such as "
         "Functional.relu.0.forward.input.0. Unknown:",
         lines,

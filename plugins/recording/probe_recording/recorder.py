@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from probe_core.errors import UserError
+from probe_core.errors import UserError, counted
 from probe_core.files.atomic import refused
 from probe_recording import messages
 from probe_recording.config import Config
@@ -432,7 +432,7 @@ class Recorder(ABC, Generic[S]):
             self._session.active = False
         self._searched = True
         self._tell(
-            f"probe: {self.config.overflow_count} overflow(s) recorded; the search ends, "
+            f"probe: {counted(self.config.overflow_count, 'overflow')} recorded; the search ends, "
             "the program goes on unrecorded."
         )
 

@@ -12,7 +12,7 @@ from probe_core.cli import console
 from probe_core.cli.extending import given
 from probe_core.cli.main import FINISHED, MISTAKE
 from probe_core.cli.spelling import Command, option
-from probe_core.errors import UserError, meant
+from probe_core.errors import UserError, counted, meant
 from probe_core.files.given import parse_yaml, read_given, yaml_problem
 from probe_core.plugins.manager import Manager
 from probe_core.spreadsheet_text import neutralise
@@ -93,13 +93,13 @@ def _merge(directory: Path, output: Path, config: Path, format_: str) -> int:
     ranks = ", ".join(str(rank) for rank in merged.ranks[:SHOWN])
     if len(merged.ranks) > SHOWN:
         ranks += f", … {merged.ranks[-1]}"
-    metrics = f"{len(merged.metrics)} metric{'s' if len(merged.metrics) > 1 else ''}"
+    metrics = f"{counted(len(merged.metrics), 'metric')}"
     console.show(f"{merged.row_count:,} rows of {len(merged.ranks):,} ranks ({ranks}) merged, {metrics}")
     for path in merged.files:
         console.show(f"  wrote {path}")
     if merged.damaged:
         console.error(
-            f"{len(merged.damaged)} damaged result file(s) were left out.",
+            f"Left out: {counted(len(merged.damaged), 'damaged result file')}.",
             "Compare these ranks again, then merge again.",
             merged.damaged,
         )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from probe_core.cli import console
-from probe_core.errors import UserError, printable, some
+from probe_core.errors import UserError, counted, printable, some
 from probe_core.files.atomic import AtomicFile, make_directory, not_written
 from probe_core.flow.writing import write_table
 from probe_core.model import Cell, Level
@@ -127,7 +127,7 @@ class Counted:
         if self.is_one_of_many and report.answer is not None and not brief:
             console.show(f"  {printable(report.answer.sentence, 400)}")
         if report.regions:
-            console.show(f"  calls that do not line up, in {len(report.regions)} place(s):")
+            console.show(f"  calls that do not line up, in {counted(len(report.regions), 'place')}:")
         for line in report.regions[:SHOWN_PLACES]:
             console.show(f"    {printable(line)}")
         for key, (is_warning, text) in lines_of(report).items():
@@ -135,7 +135,7 @@ class Counted:
                 continue
             others = self.counts.get(key, 1) - 1
             if others:
-                text = f"{text.rstrip('.')}; the same in {others:,} other comparison{'s' * (others > 1)}"
+                text = f"{text.rstrip('.')}; the same in {counted(others, 'other comparison')}"
             if is_warning:
                 console.warn(text)
             else:
@@ -149,8 +149,9 @@ class Counted:
                 f"interrupted after {counts.rows:,} of {report.row_count:,} rows; the files hold those."
             )
         if report.unreadable_count:
+            files = counted(report.unreadable_count, "tensor file")
             console.error(
-                f"{report.unreadable_count} tensor file(s) could not be read: {report.unreadable[0]}.",
+                f"{files} could not be read: {report.unreadable[0]}.",
                 "Their rows are marked in the result; copy or record the run again to measure them.",
                 report.unreadable[1:],
             )
@@ -274,7 +275,9 @@ def cells(finished: Finished) -> list[Cell]:
     suspect = report.suspects[0] if report.suspects else None
     where = [suspect.row, suspect.why, suspect.module, suspect.where] if suspect else [""] * 4
     unreadable = (
-        [f"{report.unreadable_count} tensor file(s) could not be read"] if report.unreadable_count else []
+        [f"{counted(report.unreadable_count, 'tensor file')} could not be read"]
+        if report.unreadable_count
+        else []
     )
     problem = "; ".join([*unreadable, *report.problems])
     return [

@@ -383,7 +383,7 @@ def test_a_damaged_tensor_costs_a_row_and_is_said(
 ) -> None:
     memory.pipe_file(PLACE, memory.cat_file(PLACE)[:300])
     assert probe("compare", *npy, "-o", tmp_path / "o", *FORMATS) == 2
-    assert "1 tensor file(s) could not be read" in probe.err and "Traceback" not in probe.err
+    assert "1 tensor file could not be read" in probe.err and "Traceback" not in probe.err
     found = rows(tmp_path / "o")
     assert "read failed" in found.pop(NAME)["Err_message"]
     assert all(row["Cosine"] == pytest.approx(1) for row in found.values()) and not list(temporary.iterdir())
@@ -410,7 +410,7 @@ def test_a_connection_that_breaks_costs_a_row_and_is_said(
 
     monkeypatch.setattr(type(memory), "get_file", broken)
     assert probe("compare", *npy, "-o", tmp_path / "o", *FORMATS) == 2
-    assert "1 tensor file(s) could not be read" in probe.err and "Traceback" not in probe.err
+    assert "1 tensor file could not be read" in probe.err and "Traceback" not in probe.err
     found = rows(tmp_path / "o")
     assert "read failed" in found.pop(NAME)["Err_message"]
     assert all(row["Cosine"] == pytest.approx(1) for row in found.values()) and not list(temporary.iterdir())

@@ -135,7 +135,7 @@ def test_an_adviser_at_fault_costs_its_advice(body: str, faulty: Any, compare: A
     [
         ("return [3.0]", "TypeError: measure must return a list of Measurement, not of float"),
         ("return [float('nan')]", "not of float"),
-        ("return []", "ValueError: 0 measurements for 1 column(s)"),
+        ("return []", "ValueError: measure must return 1 Measurement, not 0"),
         ("return None", "TypeError"),
         ("return {'mine': 1}", "must return a list of Measurement, not dict"),
         ("return 0.5", "must return a list of Measurement, not float"),

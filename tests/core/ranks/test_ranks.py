@@ -122,7 +122,7 @@ def test_a_mapping_that_fits_no_rank_is_one_error(probe: Any, steps: Pair, tmp_p
     mapping.write_text("Torch.exp.0.forward.input.9: Torch.exp.0.forward.input.0\n")
     assert probe("compare", *steps, "-o", tmp_path / "o", "-dm", mapping) == 2
     (line,) = errors(probe.err)
-    assert "names 1 row(s) that the target run does not have" in line
+    assert "names 1 row that the target run does not have" in line
     assert "0 of 6 comparisons finished" in probe.out and "step0/rank0, step0/rank1, step2/rank0" in probe.out
     assert "--resume" not in probe.err
     assert not list((tmp_path / "o").glob("compare_progress_*")), "there is nothing to resume"

@@ -157,7 +157,7 @@ def test_unreadable_tensors_of_a_rank(probe: Any, runs: Any, tmp_path: Path) -> 
     for number, options in enumerate((["-j", "1"], ["-j", "2"], ["-j", "4", "--executor", "processes"])):
         out = tmp_path / f"o{number}"
         assert probe("compare", base / "npu_dump", base / "bench_dump", "-o", out, *options, *FORMATS) == 2
-        assert "tensor file(s) could not be read" in probe.err
+        assert "could not be read" in probe.err
         said.append((probe.err, files(out)))
         assert "could not be read" in summary(out)[1]["Error"] and summary(out)[0]["Error"] == ""
     assert said[0] == said[1] == said[2]

@@ -46,7 +46,7 @@ def test_what_is_installed_can_be_made(probe: Any, monkeypatch: pytest.MonkeyPat
     assert probe("plugins", "--check") == 0, probe.out
     manager = Manager()
     count = sum(len(manager.contributions(kind)) for kind in manager.kinds)
-    assert probe.out == f"{count} contributions made, 0 failed, 0 name clashes\n" and count > 50
+    assert probe.out == f"{count} contributions made, 0 failed, 0 conflicts\n" and count > 50
 
 
 def test_what_fails_is_said_with_who_gives_it() -> None:
@@ -106,9 +106,7 @@ def test_what_its_distribution_does_without_is_lacking(
     assert lacking.fix == "Install absent_framework."
     assert cli.main(["plugins", "--check"], standalone_mode=False, obj=manager) == 2
     said = capsys.readouterr().out
-    assert f"not here  {lacking.problem}\n" in said and said.endswith(
-        ", 1 waiting for a package that is not installed\n"
-    )
+    assert f"not here  {lacking.problem}\n" in said and said.endswith(", 1 waiting for a missing package\n")
     sound = manager_of(mine=hooks("sound_hooks", "metrics", metric("framework", needing("absent_framework"))))
     assert cli.main(["plugins", "--check"], standalone_mode=False, obj=sound) == 0
 
@@ -135,7 +133,7 @@ def test_conflicts_and_plugins_that_are_left_out(capsys: pytest.CaptureFixture[s
         shown = show(capsys.readouterr().out)
         if isinstance(shown, str):
             assert 'conflict  The format "tsv" is given by one and two.\n    fix: Uninstall all but' in shown
-            assert ", 1 name clash\n" in shown
+            assert ", 1 conflict\n" in shown
         else:
             assert shown["failed"] == [] and shown["conflicts"][0]["origins"] == ["one", "two"]
     with pytest.warns(PluginWarning):

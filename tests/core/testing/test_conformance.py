@@ -16,7 +16,7 @@ from probe_core.testing import MetricConformance
     [
         (0.5, "measure must return a list of Measurement, not float"),
         ([0.5], "measure must return a list of Measurement, not of float"),
-        ([Measurement(1.0)] * 2, "2 measurements for 1 column(s)"),
+        ([Measurement(1.0)] * 2, "measure must return 1 Measurement, not 2"),
     ],
 )
 def test_a_metric_at_fault(returned: Any, says: str) -> None:

@@ -55,7 +55,7 @@ def test_inner_calls_are_set_aside_and_others_numbered_again(tmp_path: Path) -> 
         "Torch.relu.0.forward",
     ]
     assert list(seen.golden.names()) == list(today.names()) and seen.target.shown is older
-    assert "1 call(s) that others made inside" in seen.notes[1]
+    assert "1 call that others made inside" in seen.notes[1]
     assert views(older, older) is None and views(today, today) is None
 
 

@@ -89,7 +89,7 @@ def test_advice_on_a_suspect_that_no_rule_of_the_table_knows() -> None:
     shifted = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, finder=Suspects())
     rows = [Row(pair, "Torch.add.0.forward", {}, accuracy("shape", "shape"))]
     shifted.add(Op("Torch.add.0.forward", (), True), rows, ["2"])
-    assert advise(shifted).text.startswith("1 row(s) differ though none fails")
+    assert advise(shifted).text.startswith("No row fails by the rule of the table, but some differ (1).")
     lacking = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, counts=Counts(measured=1, matched=1))
     lacking.counts.levels[Level.WARNING] = 7
     assert (

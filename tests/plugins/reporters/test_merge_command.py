@@ -379,7 +379,7 @@ def test_a_damaged_result(kind: str, what: str, fix: str, merge: Any, probe: Any
     warning = probe.err.splitlines()[0]
     assert warning.startswith(f'warning: "{NAME}.') and what in warning and fix in warning
     assert warning.endswith("Rank 2 is left out.")
-    assert "1 damaged result file(s) were left out" in probe.err and "Traceback" not in probe.err
+    assert "Left out: 1 damaged result file." in probe.err and "Traceback" not in probe.err
     assert "of 2 ranks (0, 1) merged" in probe.out
     assert written(tmp_path / "out")["Cosine"][0] == ["NPU Name", "rank0", "rank1"]
 

@@ -58,7 +58,7 @@ def test_the_cells_of_a_rank() -> None:
         "Step": "", "Rank": 3, "File": "dump.json", "Mode": "statistics", "Rows": 8, "Ops": 4, "Fail": 2,
         "To check": 2, "Pass": 2, "Not measured": 2, "Matched": 5, "Only NPU": 1, "Only Bench": 2,
         "First suspect": "Torch.a.0.output.0", "Why": "differs", "Module": "M", "Line of code": "x.py",
-        "Error": "1 tensor file(s) could not be read; no metric",
+        "Error": "1 tensor file could not be read; no metric",
     }  # fmt: skip
     row = dict(zip(HEADERS, cells(failed(1)), strict=True))
     assert row["Error"] == "It is damaged." and row["Rank"] == 1

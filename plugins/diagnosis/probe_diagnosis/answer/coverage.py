@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from probe_core.errors import counted
 from probe_core.model import How, Kind, Level, Row
 from probe_core.model.answers import Coverage
 from probe_core.model.dtypes import kind
@@ -159,7 +160,7 @@ class Tally:
     def sentences(self) -> tuple[str, ...]:
         """Return a sentence for each reason why values were not compared, the most frequent first."""
         return tuple(
-            f"{count:,} value{'s' * (count != 1)} {words_of(code)}{self._by_statistics(code, count)}; "
+            f"{counted(count, 'value')} {words_of(code)}{self._by_statistics(code, count)}; "
             f"the first is {self.first[code]}"
             for code, count in self.lacking.most_common()
         )

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import PureWindowsPath  # which knows both separators
 from typing import Any
 
+from probe_core.errors import counted
 from probe_core.model.answers import Answer, Coverage, Finding, Outcome
 from probe_diagnosis.answer import baseline, ladder
 from probe_diagnosis.answer.coverage import (
@@ -148,7 +149,7 @@ def _agreement(
     elif measured and measured["raised"]:
         parts = [f"within rounding, or within what the baseline explains, in all {every}"]
     parts += [
-        f"besides, {tally.lacking[code]:,} value{'s' * (tally.lacking[code] != 1)} {words_of(code)}"
+        f"besides, {counted(tally.lacking[code], 'value')} {words_of(code)}"
         for code in sorted(HARMLESS | NAMED)
         if tally.lacking[code]
     ]
@@ -291,7 +292,7 @@ def _missing(ranks: Sequence[Answer], counts: Mapping[str, int]) -> tuple[str, .
     """Return what is missing of all ranks: the sentences on their runs, then the counts of all of them."""
     on_runs = dict.fromkeys(text for rank in ranks for text in rank.missing if not text[0].isdigit())
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return (*on_runs, *(f"{count:,} value{'s' * (count != 1)} {words_of(code)}" for code, count in ordered))
+    return (*on_runs, *(f"{counted(count, 'value')} {words_of(code)}" for code, count in ordered))
 
 
 def _ending(outcome: Outcome) -> str:

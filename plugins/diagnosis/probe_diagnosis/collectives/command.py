@@ -9,7 +9,7 @@ from typing import Any
 
 from probe_core.cli import console
 from probe_core.cli.main import FINISHED, FOUND, MISTAKE
-from probe_core.errors import printable
+from probe_core.errors import counted, printable
 from probe_core.files.claim import FORM, claimed
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
@@ -62,7 +62,7 @@ def _show(result: StepCheck) -> None:
     if not check.kept and not check.breaches:
         why = "none could be checked" if check.unchecked else "the run holds no communication calls"
         console.warn(
-            f"{where}nothing was checked on {ranks} rank(s): {why}, so nothing is known about them; "
+            f"{where}nothing was checked on {counted(ranks, 'rank')}: {why}, so nothing is known about them; "
             "record all ranks with task tensor and level L1 or mix"
         )
     console.show(
@@ -75,4 +75,4 @@ def _show(result: StepCheck) -> None:
     if len(check.breaches) > SHOWN_BREACHES:
         console.show(f"  and {len(check.breaches) - SHOWN_BREACHES} more")
     for reason, count in check.unchecked.items():
-        console.show(f"  {count:,} call(s) not checked: {reason}")
+        console.show(f"  {counted(count, 'call')} not checked: {reason}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from probe_core.cli import console
-from probe_core.errors import printable
+from probe_core.errors import counted, printable
 from probe_core.model import Cell
 from probe_diagnosis.difference.analysis import Analysis, Found
 from probe_diagnosis.difference.facts import DIFFERS, UNJUDGED, Apart
@@ -36,24 +36,25 @@ class Shown:
         """Print the ops where the ranks diverge first, each with its reason and its values side by side."""
         analysis = self.analysis
         where = f"{analysis.part}: " if analysis.part else ""
+        ranks = counted(len(analysis.ranks), "rank")
         if not analysis.found:
             if analysis.judged:
-                console.show(f"{where}no difference beyond rounding in {len(analysis.ranks)} rank(s)")
+                console.show(f"{where}no difference beyond rounding in {ranks}")
             else:
                 console.warn(
-                    f"{where}no value could be judged in {len(analysis.ranks)} rank(s), so this does not say "
+                    f"{where}no value could be judged in {ranks}, so this does not say "
                     "that they agree; check that both runs were recorded with statistics or tensors"
                 )
             if analysis.unjudged:
                 text = f"{analysis.judged:,} values judged, {analysis.unjudged:,} not: without a partner, "
                 console.show(f"  {text}without data, or in calls that may be paired wrongly")
             return
-        console.show(f"{where}first difference among {len(analysis.ranks)} rank(s):")
+        console.show(f"{where}first difference among {ranks}:")
         for difference in analysis.found[:SHOWN_NODES]:
             _print_op(difference)
         if len(analysis.found) > SHOWN_NODES:
             rest = len(analysis.found) - SHOWN_NODES
-            console.show(f"  and {rest} more call(s) that no other difference explains")
+            console.show(f"  and {counted(rest, 'more call')} that no other difference explains")
         console.show(f"  wrote {analysis.file}")
 
 
@@ -66,7 +67,8 @@ def _print_op(difference: Found) -> None:
         console.show(f"      in {printable(facts.within[0], 200)}")
     for frame in islice(own_frames(difference.stack), SHOWN_FRAMES):
         console.show(f"      {printable(frame, 200)}")
-    lines = [("", "NPU", "Bench", "")]
+    what = "checksum" if any("NPU MD5" in item.cells for item in difference.items) else "max min mean norm"
+    lines = [("", f"NPU: {what}", f"Bench: {what}", "")]
     for item in difference.items:
         name = printable(item.apart.row.removeprefix(f"{facts.op}."), 100)
         lines.append((name, _values(item.cells, "NPU"), _values(item.cells, "Bench"), _mark(item.apart)))

@@ -191,6 +191,7 @@ def vc(mine: Path, golden: Path, output: Path, script: str | None) -> int:
     Dumps of one operator are paired in the order of their times. The table batch_compare_{time stamp}.csv
     has a row for each array. Runs of today are compared by probe compare.
     """
+    from probe_core.errors import counted
     from probe_core.files.claim import claimed, time_stamp
     from probe_legacy.parse.kernels import compare
 
@@ -198,7 +199,8 @@ def vc(mine: Path, golden: Path, output: Path, script: str | None) -> int:
         result = compare(mine, golden, output, stamp)
     for problem in result.problems:
         console.warn(problem)
-    console.show(f"{result.pairs} array(s) compared, {result.equal} equal, {result.alone} without partner")
+    compared = counted(result.pairs, "array")
+    console.show(f"{compared} compared, {result.equal} equal, {result.alone} without partner")
     console.show(f"  wrote {result.table}")
     return FINISHED
 

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from probe_core.cli.console import show, style, warn
-from probe_core.errors import printable
+from probe_core.errors import counted, printable
 from probe_precheck.calls import api_name
 from probe_precheck.model import Detail, Result, Status
 
@@ -61,7 +61,7 @@ def checked(found: Checked) -> None:
         show(f"    {count:,} × {printable(reason, 160)}")
     if unshown := found.reasons.most_common()[SHOWN_REASONS:]:
         rest = sum(count for _, count in unshown)
-        show(f"    {rest:,} for {len(unshown):,} other reason(s), which the result gives")
+        show(f"    {rest:,} for {counted(len(unshown), 'other reason')}, which the result gives")
     if found.error_directory is not None:
         show(f"  data of calls that did not pass: {found.error_directory}")
     show(f"  wrote {found.files.result}")

@@ -63,7 +63,7 @@ class Said:
                 self.named[step], self.unchecked[step] = [], {}
             elif found := re.match(r"  rank (\d+): (.*)", line):
                 self.named[step].append((int(found[1]), found[2]))
-            elif found := re.match(r"  ([\d,]+) call\(s\) not checked: (.*)", line):
+            elif found := re.match(r"  ([\d,]+) calls? not checked: (.*)", line):
                 self.unchecked[step][found[2]] = int(found[1].replace(",", ""))
 
 

@@ -151,7 +151,7 @@ def test_a_damaged_rank_among_good_ones(analyze: Analysis, written: Any) -> None
     found = analyze(target, golden, code=2)
     assert named(found) == [("rank_0", "Torch.mul.0.forward")]
     assert "error: rank1: " in analyze.probe.err
-    assert "first difference among 2 rank(s):" in analyze.probe.out
+    assert "first difference among 2 ranks:" in analyze.probe.out
     assert [name for name in analyze.names() if "rank1" in name] == []
 
 
@@ -163,7 +163,7 @@ def test_resuming_analyses_all_ranks(analyze: Analysis, written: Any) -> None:
     assert named(analyze(target, golden, code=2)) == [("rank_0", "Distributed.all_reduce.0.forward")]
     (target / "rank1/dump.json").write_text(whole)
     assert named(analyze.again(target, golden, "--resume")) == [("rank_1", "Torch.mul.0.forward")]
-    assert "first difference among 2 rank(s):" in analyze.probe.out
+    assert "first difference among 2 ranks:" in analyze.probe.out
 
 
 def test_only_the_first_nodes_are_printed(analyze: Analysis, written: Any) -> None:

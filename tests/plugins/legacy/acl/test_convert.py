@@ -43,7 +43,7 @@ def test_the_dumps_of_another_encoder(acl_dumps: Path, probe: Probe, tmp_path: P
         if layout == "host" and name == f"{blocked}.output.0.npy":
             path = expected[f"{blocked}.input.0.npy"]
         assert found[name].read_bytes() == path.read_bytes(), name
-    assert "wrote 17 file(s) of 8 dump(s)" in probe.out
+    assert "wrote 17 files of 8 dumps" in probe.out
     assert found[f"{blocked}.l1buffer.0.bin"].read_bytes() == b"\x01\x02\x03\x04"
     assert (
         found["Add.Add.45.0.1675157077183551.input.0.npy"].parent
@@ -173,7 +173,7 @@ def test_what_is_kept_as_the_device_had_it_is_said(probe: Probe, tmp_path: Path)
     )
     path = acl.write(tmp_path / acl.NAME, content)
     assert probe("convert", path, "-o", tmp_path / "o") == 0
-    assert "2 array(s) are not in the wanted shape; the column Message says why" in probe.out
+    assert "not in the wanted shape: 2 arrays; the column Message says why" in probe.out
     assert [row["Message"] for row in table(tmp_path / "o")] == [
         "the shape [4] in FRACTAL_ZZ does not agree with [2, 2]", "its data type 99 is not known",
     ]  # fmt: skip
@@ -227,4 +227,4 @@ def test_links_are_not_followed_out_of_the_directory(acl_dumps: Path, probe: Pro
     shutil.copytree(acl_dumps / "output", tmp_path / "d")
     (tmp_path / "d" / "loop").symlink_to(tmp_path / "d")
     assert probe("convert", tmp_path / "d", "-o", tmp_path / "o") == 0
-    assert "of 8 dump(s)" in probe.out
+    assert "of 8 dumps" in probe.out

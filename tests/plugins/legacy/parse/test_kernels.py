@@ -39,7 +39,7 @@ def test_dumps_against_converted_dumps(acl_dumps: Path, probe: Probe, tmp_path: 
     for one, two in pairs:
         out = tmp_path / f"{one}-{two}"
         assert probe("parse", "vc", "-m", tmp_path / one, "-g", tmp_path / two, "-out", out) == 0, probe.err
-        assert "14 array(s) compared, 14 equal, 0 without partner" in probe.out
+        assert "14 arrays compared, 14 equal, 0 without partner" in probe.out
         found = rows(out)
         assert len(found) == 14 and all(
             row["Md5 Consistency"] == "True" and not row["Message"] for row in found
@@ -56,7 +56,7 @@ def test_calls_of_an_operator_are_paired_by_their_times(probe: Probe, tmp_path: 
     assert probe("parse", "vc", "-m", tmp_path / "m", "-g", tmp_path / "g", "-out", tmp_path / "o") == 0, (
         probe.err
     )
-    assert "2 array(s) compared, 1 equal, 1 without partner" in probe.out
+    assert "2 arrays compared, 1 equal, 1 without partner" in probe.out
     first, second, alone = rows(tmp_path / "o")
     assert (first["NPU File Name"], first["Bench File Name"]) == (
         "Add.Add.12.0.999.output.0",

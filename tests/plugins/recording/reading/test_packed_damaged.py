@@ -298,7 +298,7 @@ def test_damage_costs_rows_and_is_said_once(probe: Any, tmp_path: Path) -> None:
     file = golden.parent / "dump_tensor_data" / PACKED_FILE
     file.write_bytes(file.read_bytes().replace(b'"BF16"', b'"BF61"'))
     assert probe("compare", target, golden, "-o", tmp_path / "o", "--format", "jsonl") == 2
-    assert "1 tensor file(s) could not be read" in probe.err and 'element type "BF61"' in probe.err
+    assert "1 tensor file could not be read" in probe.err and 'element type "BF61"' in probe.err
     assert "Traceback" not in probe.err
     (result,) = (tmp_path / "o").glob("*.jsonl")
     assert [json.loads(line)["Cosine"] for line in result.read_text().splitlines()].count(1) >= 3
