@@ -224,7 +224,10 @@ def _next(outcome: Outcome, tally: Tally) -> tuple[str, ...]:
         steps.append("Compare again with --match align, which pairs calls by what they do.")
     if outcome in (Outcome.NOT_COMPARABLE, Outcome.CANNOT_TELL):
         if codes[TARGET_ONLY] + codes[GOLDEN_ONLY] > tally.both:
-            steps.append("Record both runs with the same level and scope, and compare again.")
+            steps.append(
+                "Check that both runs are of the same model, record them with the same level and scope, and "
+                "compare again."
+            )
         if codes["unreadable"] + codes["no_target_file"] + codes["no_golden_file"]:
             steps.append("Copy or record the missing tensor files again, and compare again.")
         if codes["not_recorded"]:

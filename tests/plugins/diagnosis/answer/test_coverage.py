@@ -72,7 +72,9 @@ def test_a_run_of_modules_against_one_of_all_calls(tmp_path: Path, probe: Probe)
     assert probe("compare", *runs, "-o", tmp_path / "o") == 0
     assert probe.out.startswith("NOT COMPARABLE: only 4 of the target's 64 floating-point tensors could be ")
     assert "All data in the comparison result meets" not in _advice(tmp_path / "o")
-    assert "Record both runs with the same level and scope" in probe.out
+    assert (
+        "Check that both runs are of the same model, record them with the same level and scope" in probe.out
+    )
     assert probe("compare", *runs, "-o", tmp_path / "o", "--fail-on", "suspect") == 1
     assert probe("compare", *reversed(runs), "-o", tmp_path / "o2") == 0
     assert probe.out.startswith(
