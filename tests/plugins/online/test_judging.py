@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -170,3 +171,19 @@ def test_the_columns_of_both_kinds_end_with_the_step() -> None:
         *(column.chinese for column in RESULT), "步数",
     ]  # fmt: skip
     assert [column.english for column in tables_for(3, Tables(), assignment).details][-1] == "Step"
+
+
+def test_a_judged_call_leaves_nothing_to_the_collector(dump: Path) -> None:
+    """What is judged is as large as a training's tensors, so it must be gone before the next call comes."""
+    check = SETUP(0)
+    payloads = [payload(frame) for frame in call_frames(dump)]
+    for sent in payloads:
+        check(sent)  # what is made once stays
+    gc.collect()
+    gc.disable()
+    try:
+        for sent in payloads:
+            check(sent)
+            assert gc.collect() == 0, sent.call.name
+    finally:
+        gc.enable()

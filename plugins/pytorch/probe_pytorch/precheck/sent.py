@@ -33,16 +33,15 @@ def arranged(leaves: list[Any], like: Any) -> Any:
     """Return leaves in the nested lists and dicts of another output; as they are if their number differs."""
     if len(leaves) != sum(1 for _ in _leaves(like)):
         return leaves
-    left = iter(leaves)
+    return _taken(iter(leaves), like)
 
-    def take(item: Any) -> Any:
-        if isinstance(item, list):
-            return [take(part) for part in item]
-        if isinstance(item, dict):
-            return {key: take(part) for key, part in item.items()}
-        return next(left)
 
-    return take(like)
+def _taken(left: Iterator[Any], like: Any) -> Any:
+    if isinstance(like, list):
+        return [_taken(left, part) for part in like]
+    if isinstance(like, dict):
+        return {key: _taken(left, part) for key, part in like.items()}
+    return next(left)
 
 
 def _leaves(value: Any) -> Iterator[Any]:

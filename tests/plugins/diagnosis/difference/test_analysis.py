@@ -117,10 +117,11 @@ def test_both_sides_are_printed(analyze: Analysis, runs: Any) -> None:
     run = runs("tensor_L1_dist2")
     analyze(run / "npu_dump/step0", run / "bench_dump/step0")
     lines = [line.split() for line in analyze.probe.out.splitlines()]
+    heads = "NPU: max min mean norm    Bench: max min mean norm"
     assert "first difference among 2 ranks:" in analyze.probe.out
     assert f"  rank 1: {FAULT}\n" in analyze.probe.out
     assert "r = y.detach().clone() * (1.05" in analyze.probe.out
-    start = lines.index([*"NPU: max min mean norm Bench: max min mean norm".split()])
+    start = lines.index(heads.split())
     assert lines[start + 1][0] == "input.0" and "differs" not in lines[start + 1]
     assert lines[start + 2] == ["input.1", "1.05", "1.0", "differs"]
     assert lines[start + 3][0] == "output.0" and lines[start + 3][-1] == "differs"
