@@ -29,7 +29,7 @@ MINDSPORE_PYTHONS = ((3, 10), (3, 11))
 LOWEST_PYTHONS = ((3, 10), (3, 11))
 KITS = ("recording", "matching", "precheck", "diagnosis")
 PLUGINS = ("pytorch", "mindspore", "metrics", "reporters", "page", "explain", "online", "legacy")
-OURS = [".", *(f"plugins/{name}" for name in (*KITS, *PLUGINS))]
+DISTRIBUTIONS = [".", *(f"plugins/{name}" for name in (*KITS, *PLUGINS))]
 ALL = "--all"
 DASK = "plugins/dask"
 OPTIONAL = [DASK, "tests/sample_plugin"]
@@ -95,7 +95,7 @@ def build() -> list[Path]:
     sdist = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
     with tempfile.TemporaryDirectory(prefix="probe-build-") as there:
         copy = shutil.copytree(ROOT, Path(there) / "probe", ignore=made)
-        for directory in (*OURS, DASK, WHOLE):
+        for directory in (*DISTRIBUTIONS, DASK, WHOLE):
             quietly(PYTHON, "-c", sdist, DIST, cwd=copy / directory)
         offline = ("--no-index", "--no-deps", "--no-build-isolation")
         run(
@@ -115,7 +115,7 @@ def build() -> list[Path]:
 
 def demo() -> None:
     """Set up, then record two small training runs, one with a fault, and let probe find it."""
-    install(pinned(RUN_TIME), OURS)
+    install(pinned(RUN_TIME), DISTRIBUTIONS)
     if subprocess.run([PYTHON, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
         print("Installing torch, which the recording needs; without it the demo compares recorded runs.")
         subprocess.run([*pip(HOME), *pinned(("torch",))], cwd=ROOT)
@@ -124,7 +124,7 @@ def demo() -> None:
 
 def test() -> None:
     """Set up, lint, check types, run all tests; ``--all`` adds slow ones and the lowest versions."""
-    install(pinned(), [*OURS, *OPTIONAL])
+    install(pinned(), [*DISTRIBUTIONS, *OPTIONAL])
     lint()
     pytest(PYTHON)
     if chosen_tests():
@@ -170,14 +170,14 @@ def lowest() -> None:
         print("The lowest versions have no packages for this Python: they were not tried.")
         return
     bounds: dict[str, str] = {}
-    for directory in OURS:
+    for directory in DISTRIBUTIONS:
         text = (ROOT / directory / "pyproject.toml").read_text("utf-8")
         needed = re.search(r"^dependencies = \[(.*?)\]$", text, re.MULTILINE | re.DOTALL)
         bounds |= dict(re.findall(r'"(\w+)>=([\d.]+)"', needed[1] if needed else ""))
-    ours = [wheel for wheel in build() if not wheel.name.startswith("probe_dask")]
+    wheels = [wheel for wheel in build() if not wheel.name.startswith("probe_dask")]
     with tempfile.TemporaryDirectory(prefix="probe-lowest-") as there:
         home = Path(there) / "environment"
-        environment(home, *(f"{name}=={version}" for name, version in bounds.items()), *map(str, ours))
+        environment(home, *(f"{name}=={version}" for name, version in bounds.items()), *map(str, wheels))
         use_installed(home, there)
 
 
@@ -196,8 +196,8 @@ def release() -> None:
 def mindspore() -> None:
     """Set up an environment with MindSpore (0.8 GB) and our wheels, and run the tests that need it there."""
     environment(MINDSPORE_HOME, *pinned(file="requirements-mindspore.txt"))
-    ours = [wheel for wheel in build() if not wheel.name.startswith("probe_dask")]
-    run(*pip(MINDSPORE_HOME), "--no-index", "--no-deps", "--force-reinstall", *ours)
+    wheels = [wheel for wheel in build() if not wheel.name.startswith("probe_dask")]
+    run(*pip(MINDSPORE_HOME), "--no-index", "--no-deps", "--force-reinstall", *wheels)
     with tempfile.TemporaryDirectory(prefix="probe-mindspore-") as there:  # nothing there hides the wheels
         if not chosen_tests():
             use_installed(MINDSPORE_HOME, there)

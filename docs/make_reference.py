@@ -35,7 +35,7 @@ from probe_core.plugins.specs import CommandSpec, MetricSpec, PolicySpec
 DOCS = Path(__file__).resolve().parent
 DATA = DOCS.parent / "tests" / "data"
 HEAD = "<!-- Made by docs/make_reference.py; change the code, or that file, and run it again. -->\n"
-OURS = {
+DISTRIBUTIONS = {
     "core", "matching", "precheck", "diagnosis", "pytorch", "mindspore", "metrics", "reporters", "page",
     "explain", "legacy",
 }  # fmt: skip
@@ -266,7 +266,7 @@ def from_msprobe() -> str:
 @cache
 def ours() -> Manager:
     """Return the manager of probe's own plugins."""
-    os.environ[ONLY] = ",".join(sorted(OURS))
+    os.environ[ONLY] = ",".join(sorted(DISTRIBUTIONS))
     manager = Manager()
     for kind in manager.kinds:
         manager.contributions(kind)

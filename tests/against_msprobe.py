@@ -5,7 +5,7 @@ depends on the dtype and the operation; names, shapes, dtypes, integers, nan and
 
 As a script it records a program with both recorders, msprobe living in an environment of its own::
 
-    python tests/against_msprobe.py --peer-python ENV/bin/python [CASE SIDE LEVEL TASK]
+    python tests/against_msprobe.py --msprobe-python ENV/bin/python [CASE SIDE LEVEL TASK]
 """
 
 from __future__ import annotations
@@ -55,36 +55,36 @@ SUMMING = {
 class Agreement:
     """The outcome of holding one run against another."""
 
-    peer: dict[str, int] = field(default_factory=lambda: {"forward": 0, "backward": 0})
+    msprobe: dict[str, int] = field(default_factory=lambda: {"forward": 0, "backward": 0})
     same: dict[str, int] = field(default_factory=lambda: {"forward": 0, "backward": 0})
     differences: list[tuple[str, str]] = field(default_factory=list)
     extra: list[str] = field(default_factory=list)
 
     def share(self, phase: str) -> float:
         """The part of msprobe's entries that are the same in ours."""
-        return self.same[phase] / self.peer[phase] if self.peer[phase] else 1.0
+        return self.same[phase] / self.msprobe[phase] if self.msprobe[phase] else 1.0
 
     def __add__(self, other: Agreement) -> Agreement:
-        peer, same = (
+        msprobe, same = (
             {phase: a[phase] + b[phase] for phase in a}
-            for a, b in ((self.peer, other.peer), (self.same, other.same))
+            for a, b in ((self.msprobe, other.msprobe), (self.same, other.same))
         )
-        return Agreement(peer, same, self.differences + other.differences, self.extra + other.extra)
+        return Agreement(msprobe, same, self.differences + other.differences, self.extra + other.extra)
 
 
-def agreement(peer: Path, ours: Path) -> Agreement:
+def agreement(msprobe: Path, ours: Path) -> Agreement:
     """Hold our ``dump.json`` against msprobe's."""
-    theirs, found = (plain(json.loads(path.read_text())["data"]) for path in (peer, ours))
+    theirs, found = (plain(json.loads(path.read_text())["data"]) for path in (msprobe, ours))
     result = Agreement(extra=[key for key in found if key not in theirs])
     unit = 0.0
     for key, record in theirs.items():
         dtypes = [leaf["dtype"] for _, leaf in _leaves(record) if _is_tensor(leaf)]
         unit = max([unit, *(UNITS.get(dtype, 0.0) for dtype in dtypes)])
         phase = "backward" if "backward" in key else "forward"
-        result.peer[phase] += 1
+        result.msprobe[phase] += 1
         problem = "missing"
         if key in found:
-            problem = Held(key, record, found[key], (peer, ours), unit).problem()
+            problem = Held(key, record, found[key], (msprobe, ours), unit).problem()
         if problem:
             result.differences.append((key, problem))
         else:
@@ -267,7 +267,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--peer-python", required=True)
+    parser.add_argument("--msprobe-python", required=True)
     parser.add_argument("case", nargs="?", default="mlp_gelu")
     parser.add_argument("side", nargs="?", default="bench")
     parser.add_argument("level", nargs="?", default="L1")
@@ -275,11 +275,13 @@ def main() -> None:
     chosen = parser.parse_args()
     program = (chosen.case, chosen.side, chosen.level, chosen.task)
     with tempfile.TemporaryDirectory() as folder:
-        theirs = record(chosen.peer_python, "msprobe.pytorch", Path(folder) / "peer", *program)
+        theirs = record(chosen.msprobe_python, "msprobe.pytorch", Path(folder) / "msprobe", *program)
         ours = record(sys.executable, "probe_pytorch", Path(folder) / "ours", *program)
         found = agreement(theirs, ours)
     for phase in ("forward", "backward"):
-        print(f"{phase}: {found.same[phase]} of the peer's {found.peer[phase]} entries are the same in ours")
+        print(
+            f"{phase}: {found.same[phase]} of msprobe's {found.msprobe[phase]} entries are the same in ours"
+        )
     for key, problem in found.differences:
         print(f"  {key} {problem} [{explained(chosen.case, key, problem) or 'NOT EXPLAINED'}]")
     print(f"  only in ours: {', '.join(found.extra) or 'nothing'}")

@@ -16,8 +16,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-OURS = "pytorch,metrics,reporters,diagnosis,matching,recording,precheck"
-os.environ.setdefault("PROBE_PLUGINS", OURS)  # the score is that of probe alone
+PLUGINS = "pytorch,metrics,reporters,diagnosis,matching,recording,precheck"
+os.environ.setdefault("PROBE_PLUGINS", PLUGINS)  # the score is that of probe alone
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
@@ -62,7 +62,7 @@ def record_missing(cases: Sequence[Case], work: Path) -> None:
 
 
 def shown(found: Score) -> list[str]:
-    """Return the lines on a case that is not right: the causes that a person would read first."""
+    """Return the lines on a wrong answer: the case, and the causes that a person would read first."""
     lines = [
         f"  {found.case.name} {found.task}: {found.word}; verdict {found.verdict}. {found.case.description}"
     ]
@@ -88,7 +88,7 @@ def totals(found: Sequence[Score]) -> str:
 
 
 def report(scores: Sequence[Score]) -> None:
-    """Print a line a case, what was said where it was not right, false reasons, and the totals."""
+    """Print a line for each case, the causes in wrong answers, false reasons, and the totals."""
     by_case: dict[str, list[Score]] = {}
     for one in scores:
         by_case.setdefault(one.case.name, []).append(one)

@@ -1,4 +1,4 @@
-"""Every table of msprobe 8.3.3 against ours, cell by cell.
+"""Every table of msprobe 8.3.3 against that of probe, cell by cell.
 
 What differs must be on the list ``tests/data/differences-8.3.3.yaml``, with its reason.
 """
@@ -41,8 +41,8 @@ class Difference:
         self.reason: str = entry["reason"]
         self._columns = entry["columns"]
         self._when: dict[str, dict[str, str]] = entry.get("when", {})
-        self._peer = re.compile(entry.get("peer", ".*"), re.DOTALL)
-        self._ours = re.compile(entry.get("ours", ".*"), re.DOTALL)
+        self._msprobe = re.compile(entry.get("msprobe", ".*"), re.DOTALL)
+        self._own = re.compile(entry.get("probe", ".*"), re.DOTALL)
         self._rewrite: dict[str, str] = entry.get("rewrite", {})
         self.used = 0
 
@@ -55,14 +55,14 @@ class Difference:
             self.used += count
         return cell
 
-    def explains(self, column: str, peer: Row, ours: Row, shown: tuple[str, str]) -> bool:
+    def explains(self, column: str, msprobe: Row, own: Row, shown: tuple[str, str]) -> bool:
         if self._rewrite or (column not in self._columns and self._columns != ["*"]):
             return False
-        for side, row in (("peer", peer), ("ours", ours)):
+        for side, row in (("msprobe", msprobe), ("probe", own)):
             for name, pattern in self._when.get(side, {}).items():
                 if not re.fullmatch(pattern, text(row.get(name)), re.DOTALL):
                     return False
-        if not (self._peer.fullmatch(shown[0]) and self._ours.fullmatch(shown[1])):
+        if not (self._msprobe.fullmatch(shown[0]) and self._own.fullmatch(shown[1])):
             return False
         self.used += 1
         return True
@@ -82,10 +82,10 @@ def number(cell: Any) -> float | None:
         return None
 
 
-def same(peer: Any, ours: Any) -> bool:
-    if text(peer) == text(ours):
+def same(msprobe: Any, own: Any) -> bool:
+    if text(msprobe) == text(own):
         return True
-    first, second = number(peer), number(ours)
+    first, second = number(msprobe), number(own)
     if first is None or second is None:
         return False
     return math.isclose(first, second, rel_tol=1e-5, abs_tol=1e-12)
@@ -102,25 +102,25 @@ def messages(cell: Any) -> set[str]:
     return found
 
 
-def as_joined(found: set[str], ours: Any) -> bool:
-    """True where ``ours`` is made of just these messages: one blank between, marks on lines of their own."""
-    parts = re.split(r"\n", text(ours))
-    return sum(map(len, found)) + max(0, len(found) - 1) == len(text(ours)) and all(
+def as_joined(found: set[str], own: Any) -> bool:
+    """True where ``own`` is made of just these messages: one blank between, marks on lines of their own."""
+    parts = re.split(r"\n", text(own))
+    return sum(map(len, found)) + max(0, len(found) - 1) == len(text(own)) and all(
         p == p.strip() for p in parts
     )
 
 
-def differing_cells(peer: Row, ours: Row) -> list[tuple[str, tuple[str, str]]]:
+def differing_cells(msprobe: Row, own: Row) -> list[tuple[str, tuple[str, str]]]:
     found = []
-    for column in peer:
+    for column in msprobe:
         if column == "Err_message":
-            before, after = messages(peer[column]), messages(ours[column])
-            if not as_joined(after, ours[column]):
-                found.append((column, ("joined by one blank (D15)", text(ours[column]))))
+            before, after = messages(msprobe[column]), messages(own[column])
+            if not as_joined(after, own[column]):
+                found.append((column, ("joined by one blank", text(own[column]))))
             found += [(column, (message, "")) for message in sorted(before - after)]
             found += [(column, ("", message)) for message in sorted(after - before)]
-        elif not same(peer[column], ours[column]):
-            found.append((column, (text(peer[column]), text(ours[column]))))
+        elif not same(msprobe[column], own[column]):
+            found.append((column, (text(msprobe[column]), text(own[column]))))
     return found
 
 
@@ -131,7 +131,7 @@ def differences() -> list[Difference]:
     ]
 
 
-def our_tables(probe: Any, case: Path, mode: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def tables_of(probe: Any, case: Path, mode: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.chdir(case)
     assert probe("compare", "--framework", "pytorch", "-i", "compare.json", "-o", out, *OPTIONS[mode]) == 0
     tables = []
@@ -145,7 +145,7 @@ def our_tables(probe: Any, case: Path, mode: str, out: Path, monkeypatch: pytest
     return tables
 
 
-def test_every_table_of_the_peer(
+def test_every_table_of_msprobe(
     probe: Any, runs: Any, expected: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     differences: list[Difference],
 ) -> None:  # fmt: skip
@@ -155,30 +155,30 @@ def test_every_table_of_the_peer(
     for table in expected:
         key = (table["case"], table["mode"])
         if key not in done:
-            done[key] = our_tables(probe, runs(table["case"]), key[1], tmp_path / "-".join(key), monkeypatch)
-        path, columns, ours, fills = done[key].pop(0)
+            done[key] = tables_of(probe, runs(table["case"]), key[1], tmp_path / "-".join(key), monkeypatch)
+        path, columns, own, fills = done[key].pop(0)
         assert (f"_rank{table['rank']}_" in path.name) == bool(table["rank"])
         assert columns == table["columns"], path
-        order = [row["NPU Name"] for row in ours if row["NPU Name"] != "N/A"]
+        order = [row["NPU Name"] for row in own if row["NPU Name"] != "N/A"]
         assert order == [cells[0] for cells in table["rows"]], f"{path}: rows in another order"
         by_name: dict[str, list[tuple[Row, str]]] = {}
-        for row, fill in zip(ours, fills):
+        for row, fill in zip(own, fills):
             by_name.setdefault(row["NPU Name"], []).append((row, fill))
         for position, cells in enumerate(table["rows"]):
-            peer = dict(zip(columns, cells))
+            msprobe = dict(zip(columns, cells))
             for entry in differences:
-                peer = {column: entry.rewritten(column, cell) for column, cell in peer.items()}
-            assert by_name.get(peer["NPU Name"]), f"{path.name}: no row {peer['NPU Name']}"
-            row, fill = by_name[peer["NPU Name"]].pop(0)
-            wrong = differing_cells(peer, row)
+                msprobe = {column: entry.rewritten(column, cell) for column, cell in msprobe.items()}
+            assert by_name.get(msprobe["NPU Name"]), f"{path.name}: no row {msprobe['NPU Name']}"
+            row, fill = by_name[msprobe["NPU Name"]].pop(0)
+            wrong = differing_cells(msprobe, row)
             if table["fills"] and table["fills"][position] != fill:
                 wrong.append(("fill", (table["fills"][position], fill)))
-            compared["cells"] += len(peer)
+            compared["cells"] += len(msprobe)
             compared["rows"] += 1
             for column, shown in wrong:
-                if not any(entry.explains(column, peer, row, shown) for entry in differences):
+                if not any(entry.explains(column, msprobe, row, shown) for entry in differences):
                     unexplained.append(
-                        f"{key} {peer['NPU Name']} {column}: peer {shown[0]!r:.90}, ours {shown[1]!r:.90}"
+                        f"{key} {msprobe['NPU Name']} {column}: msprobe {shown[0]!r:.90}; probe {shown[1]!r:.90}"
                     )
     assert not unexplained, f"{len(unexplained)} of {compared}:\n" + "\n".join(unexplained[:60])
     assert compared["rows"] > 4000
@@ -189,5 +189,4 @@ def test_every_table_of_the_peer(
 def test_the_list_is_short_and_argued() -> None:
     entries = yaml.safe_load((DATA / "differences-8.3.3.yaml").read_text("utf-8"))
     assert len(entries) <= 30
-    for entry in entries:
-        assert re.search(r"\b(D\d+|C\d|defect \d+|n\d|seed)\b", entry["reason"]), entry
+    assert all(len(entry["reason"].split()) > 5 for entry in entries)

@@ -96,5 +96,5 @@ def _environment(lang: str, words: Callable[[], Words]) -> Environment:
 
 
 def _anchor(name: str) -> str:
-    """Return the link to the row or call with a name; what no text may hold is replaced."""
+    """Return the link to the row or call with a name; characters that UTF-8 cannot encode are replaced."""
     return "#" + quote(name.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), safe="")

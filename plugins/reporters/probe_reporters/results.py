@@ -75,7 +75,7 @@ class ResultFile:
         return FORMATS.index(self.path.suffix[1:]), self.path.name
 
 
-# -- which files ----------------------------------------------------------------------------
+# -- choosing files ------------------------------------------------------------------------
 
 
 def find_results(directory: Path, warn: Warn) -> list[ResultFile]:
@@ -133,7 +133,7 @@ def _newest(rank: int, files: Sequence[ResultFile], warn: Warn) -> ResultFile:
     return chosen
 
 
-# -- what is in a file ----------------------------------------------------------------------
+# -- reading a file -------------------------------------------------------------------------
 
 
 def read_headers(path: Path) -> list[str]:

@@ -168,11 +168,15 @@ def test_inner_gradients_of_composites_are_left_alone(tmp_path: Path) -> None:
     for record in data.values():
         for item in record.get("input_args", ()):
             item["requires_grad"] = True
-    peers = view(tmp_path / "peer", data, torch)
-    assert peers.inner == 2
-    assert outputs(peers, "Functional.loss.0.backward") == ["~target.0"]
-    assert outputs(peers, "Functional.linear.0.backward") == ["~target.0"]
-    assert outputs(peers, "Functional.linear.1.backward") == outputs(peers, "Torch.exp.0.backward") == ["0"]
+    recorded = view(tmp_path / "msprobe", data, torch)
+    assert recorded.inner == 2
+    assert outputs(recorded, "Functional.loss.0.backward") == ["~target.0"]
+    assert outputs(recorded, "Functional.linear.0.backward") == ["~target.0"]
+    assert (
+        outputs(recorded, "Functional.linear.1.backward")
+        == outputs(recorded, "Torch.exp.0.backward")
+        == ["0"]
+    )
     ours = view(tmp_path / "ours", data, torch, probe={})
     assert ours.inner == 0
     assert (

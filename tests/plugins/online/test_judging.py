@@ -174,7 +174,7 @@ def test_the_columns_of_both_kinds_end_with_the_step() -> None:
 
 
 def test_a_judged_call_leaves_nothing_to_the_collector(dump: Path) -> None:
-    """What is judged is as large as a training's tensors, so it must be gone before the next call comes."""
+    """Sent tensors are large, so those of a call must be freed before the next call comes."""
     check = SETUP(0)
     payloads = [payload(frame) for frame in call_frames(dump)]
     for sent in payloads:

@@ -60,20 +60,20 @@ def chosen(
 def test_real_numbers_are_judged_by_the_list_that_names_their_api(
     api: str, name: str, dtype: str, manager: Manager
 ) -> None:
-    """Names with a prefix are looked up whole (B17)."""
+    """Names with a prefix are looked up whole."""
     assert chosen(manager, api, dtype) == name
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "bool", "float8_e4m3fn"])
 @pytest.mark.parametrize("api", ["conv2d", "matmul", "mul", "softmax", "arcsinh"])
 def test_the_dtype_comes_first(api: str, dtype: str, manager: Manager) -> None:
-    """Decision B16: what is not one of the three floats is judged exactly, whatever its API."""
+    """Outputs of other dtypes than the three floats are judged exactly, for any API."""
     assert chosen(manager, api, f"torch.{dtype}") == "binary_consistency"
 
 
 @pytest.mark.parametrize("dtype", ["float64", "double", "complex64", "complex128"])
 def test_dtypes_without_a_standard(dtype: str, manager: Manager) -> None:
-    """Decision A4: whatever list the API is in."""
+    """They have none in any list of APIs."""
     assert {chosen(manager, api, f"torch.{dtype}") for api in ("relu", "conv2d", "softmax")} == {""}
 
 

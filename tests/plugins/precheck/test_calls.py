@@ -117,7 +117,7 @@ def test_costly_calls_are_told_by_their_elements(tmp_path: Path) -> None:
     assert a < b < c == 3 * b
 
 
-# -- -f (B25) --------------------------------------------------------------------------------------
+# -- -f --------------------------------------------------------------------------------------
 
 BASE: dict[str, Any] = {
     "input_args": [drawn([2, 3]), scalar(1)],
@@ -238,7 +238,7 @@ def test_json_and_yaml_say_the_same(section: str, tmp_path: Path) -> None:
         assert read_settings(tmp_path / name) == PARSED
 
 
-def test_fields_of_the_peer_that_have_no_use_here() -> None:
+def test_fields_of_msprobe_that_have_no_use_here() -> None:
     online = {"is_online": False, "nfs_path": "", "host": "", "port": -1, "rank_list": [0], "tls_path": ""}
     assert parse_settings({**FIELDS, **online}, "it") == PARSED
     assert parse_settings(dict.fromkeys(["white_list", "black_list", "is_online"]), "it") == Settings()

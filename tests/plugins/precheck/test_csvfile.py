@@ -1,4 +1,4 @@
-"""csv as the pre-check writes and reads it, and the form of its numbers (decisions A6, B20, C8)."""
+"""csv as the pre-check writes and reads it, and the form of its numbers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.cases import every
 from probe_core.errors import UserError
 from probe_core.spreadsheet_text import neutralise
 
-# -- numbers (A6) ----------------------------------------------------------------------------------
+# -- numbers ----------------------------------------------------------------------------------
 
 
 @every(

@@ -1,4 +1,4 @@
-"""The pair of files of the pre-check, wherever its process was ended (decisions B27, C8)."""
+"""The pair of files of the pre-check, wherever its process was ended."""
 
 from __future__ import annotations
 

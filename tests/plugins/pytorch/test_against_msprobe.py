@@ -34,10 +34,10 @@ def arguments(case: str, side: str, out: Path, level: str, task: str) -> list[st
             "--extra", '{"store": "files"}']  # fmt: skip
 
 
-def hold(case: str, peer: Path, ours: Path) -> None:
+def hold(case: str, msprobe: Path, ours: Path) -> None:
     """Every difference is on the list, with its reason."""
     global total
-    found = agreement(peer, ours)
+    found = agreement(msprobe, ours)
     total += found
     assert [item for item in found.differences if not explained(case, *item)] == []
     assert found.extra == []
@@ -45,7 +45,7 @@ def hold(case: str, peer: Path, ours: Path) -> None:
 
 @pytest.mark.parametrize("side", ["bench", "npu"])
 @pytest.mark.parametrize(("fixture", "case", "level", "task"), CASES, ids=lambda value: value)
-def test_our_recording_is_the_peers(
+def test_the_recording_is_that_of_msprobe(
     fixture: str, case: str, level: str, task: str, side: str, runs: Any, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
@@ -109,13 +109,13 @@ def test_two_ranks(runs: Any, tmp_path: Path) -> None:
         output, _ = rank.communicate(timeout=120)
         assert rank.returncode == 0, output
     for rank in range(2):
-        peer = runs(fixture, "26.2.0") / f"bench_dump/step0/rank{rank}/dump.json"
-        hold(case, peer, out / f"step0/rank{rank}/dump.json")
+        msprobe = runs(fixture, "26.2.0") / f"bench_dump/step0/rank{rank}/dump.json"
+        hold(case, msprobe, out / f"step0/rank{rank}/dump.json")
 
 
 def test_as_much_agrees_as_must() -> None:
     """Of all programs above: every name is there; what is not the same, msprobe has wrong."""
-    if total.peer["backward"] < 60:
+    if total.msprobe["backward"] < 60:
         pytest.skip("counts what the tests above found; run the whole file")
     assert not [item for item in total.differences if item[1] == "missing"]
     wrong = {"forward": 0, "backward": 0}
@@ -123,5 +123,5 @@ def test_as_much_agrees_as_must() -> None:
         if "for inf" in problem or "cross_entropy" in key:  # as differences-recorder.yaml explains
             wrong["backward" if "backward" in key else "forward"] += 1
     for phase, least in (("forward", 0.99), ("backward", 0.97)):
-        assert (total.same[phase] + wrong[phase]) / total.peer[phase] >= least
+        assert (total.same[phase] + wrong[phase]) / total.msprobe[phase] >= least
         assert total.share(phase) >= 0.94

@@ -150,7 +150,7 @@ def test_the_names_of_torch_stand_for_what_they_did(tmp_path: Path, level: str) 
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_what_users_had_to_take_out_of_the_peers_list(tmp_path: Path, level: str) -> None:
+def test_what_users_of_msprobe_had_to_take_out_of_the_list(tmp_path: Path, level: str) -> None:
     class Mlp(nn.Module):
         def __init__(self, activation: Callable[[Tensor], Tensor]) -> None:
             super().__init__()

@@ -462,7 +462,7 @@ def test_both_stores_hold_and_compare_the_same(tmp_path: Path, rows_of: Callable
     assert any(row != other for row, other in zip(rows[0], rows_of(packed.directory(), files.directory())))
 
 
-def test_a_single_file_of_the_peers_kind(tmp_path: Path) -> None:
+def test_a_single_file_as_msprobe_writes_it(tmp_path: Path) -> None:
     with recording(tmp_path / "run", level="L1", task="tensor", store="files") as found:
         found.start()
         base = torch.arange(1000.0)

@@ -480,7 +480,7 @@ PEER_DEFAULT = """{
      (PEER_DEFAULT, "statistics", "L1", "statistics")],
     ids=["8.3", "26", "default"],
 )  # fmt: skip
-def test_files_of_the_peer_work_unchanged(
+def test_files_of_msprobe_work_unchanged(
     text: str, task: str, level: str, summary: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "config.json"

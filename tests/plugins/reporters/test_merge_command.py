@@ -94,7 +94,7 @@ def test_the_page_does_what_it_says(
 ) -> None:
     page = (DATA.parents[1] / "docs" / "merging.md").read_text("utf-8")
     blocks = dict(re.findall(r"```(bash|yaml|python)\n(.*?)```", page, re.DOTALL))
-    shutil.copytree(peer(tmp_path / "peer", "26.2.0", "tensor_L1_dist2") / "xlsx", tmp_path / "out")
+    shutil.copytree(results_of(tmp_path / "msprobe", "26.2.0", "tensor_L1_dist2") / "xlsx", tmp_path / "out")
     (tmp_path / "config.yaml").write_text(blocks["yaml"])
     monkeypatch.chdir(tmp_path)
     assert probe(*shlex.split(blocks["bash"])[1:]) == 0, probe.err
@@ -113,9 +113,9 @@ def test_the_page_does_what_it_says(
 
 DEVIATIONS: dict[tuple[str, Any], tuple[Any, str]] = {
     ("8.3.3", "NPU:1  Bench:1"): (
-        "NPU:True  Bench:True", "the table says True, which the peer's reader turns into a number",
+        "NPU:True  Bench:True", "the table says True, which msprobe's reader turns into a number",
     ),
-    ("26.2.0", "0"): (0, "a number as text; the peer turns it into a number only where the whole column is"),
+    ("26.2.0", "0"): (0, "a number as text; msprobe turns it into a number only where the whole column is"),
 }  # fmt: skip
 """Cells of msprobe's merged tables that are otherwise here, and why."""
 SORTED_BY_NAME = {"26.2.0"}
@@ -124,7 +124,7 @@ DIGITS = ".16g"
 """The number of digits that msprobe writes; here all are kept."""
 
 
-def peer(tmp_path: Path, version: str, case: str) -> Path:
+def results_of(tmp_path: Path, version: str, case: str) -> Path:
     zipfile.ZipFile(DATA / f"merge-{version}.zip").extractall(tmp_path)
     return tmp_path / case
 
@@ -148,10 +148,10 @@ def digits(cells: list[Any]) -> list[Any]:
         ("26.2.0", "stat_mix_dist2", "csv"),
     ],
 )
-def test_the_peers_results_are_merged_as_the_peer_does(
+def test_results_of_msprobe_are_merged_as_msprobe_does(
     version: str, case: str, source: str, probe: Any, tmp_path: Path
 ) -> None:
-    base = peer(tmp_path, version, case)
+    base = results_of(tmp_path, version, case)
     assert probe(
         "-f", "pytorch", "merge_result", "-i", base / source, "-o", base / "out", "-config", base / "config.yaml"
     ) == 0  # fmt: skip
@@ -168,7 +168,7 @@ def test_the_peers_results_are_merged_as_the_peer_does(
 
 
 def test_rows_follow_the_configuration(probe: Any, tmp_path: Path) -> None:
-    base = peer(tmp_path, "26.2.0", "stat_mix_dist2")
+    base = results_of(tmp_path, "26.2.0", "stat_mix_dist2")
     config = base / "config.yaml"
     assert config.read_text().split()[2] == "Distributed.all_reduce"
     assert probe("merge_result", "-i", base / "csv", "-o", base / "out", "-config", config) == 0

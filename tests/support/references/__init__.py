@@ -1,1 +1,1 @@
-"""Independent computations that results are held against."""
+"""Independent computations that results are checked against."""

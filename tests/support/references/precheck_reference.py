@@ -85,7 +85,7 @@ class Reference:
         }
 
     def consistent(self, pair: Pair, rtol: float) -> bool:
-        """Decision A2."""
+        """Return True if both are nan, the same inf, or as close as the limit."""
         if math.isnan(pair.device) or math.isnan(pair.bench):
             return math.isnan(pair.device) and math.isnan(pair.bench)
         top = LARGEST[self.kind]
@@ -143,12 +143,12 @@ class Reference:
         lowest, bits, _ = ULP[self.kind]
         if math.isnan(pair.device) or math.isnan(pair.bench):
             return math.nan
-        if math.isinf(pair.device) and pair.device == self.rounded(pair.bench):  # decision B6
+        if math.isinf(pair.device) and pair.device == self.rounded(pair.bench):
             return Fraction(0)
         if math.isinf(pair.device) or math.isinf(pair.bench):
             return math.inf
         exponent = math.frexp(pair.bench)[1] - 1 if pair.bench else 0
-        return Fraction(pair.error) * Fraction(2) ** (bits - max(exponent, lowest))  # decision B2: in float64
+        return Fraction(pair.error) * Fraction(2) ** (bits - max(exponent, lowest))  # in float64
 
     # 7
 

@@ -106,7 +106,7 @@ class Found(NamedTuple):
 
 
 def read_back(directory: Path) -> Found:
-    """The one pair of files in ``directory``; all rows have all their fields (decision C8), all names once."""
+    """The one pair of files in ``directory``; all rows have all their fields, all names once."""
     (details,) = directory.glob("api_precision_compare_details_*.csv")
     (results,) = directory.glob("api_precision_compare_result_*.csv")
     tables = []
@@ -143,7 +143,7 @@ def compare(directory: Path, npu: Iterable[Row], gpu: Iterable[Row], release: st
 
 
 def printed(value: float) -> str:
-    """A number as the results have it (decision A6), with 14 digits."""
+    """A number as the results have it, with 14 digits."""
     if not math.isfinite(value):
         return str(value)
     return f"{value:.14e}" if 0 < abs(value) < 1e-3 else f"{value:.14f}"

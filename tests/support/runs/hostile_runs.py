@@ -27,7 +27,7 @@ READABLE = ("op", "keyword", "text", "frame", "module", "checksum")
 
 _BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
 _RAW = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029{_BIDI}\ud800-\udfff]")
-_OURS = re.compile(r"\x1b\[(?:0|1|31|32|33)m|\x1b\[\?25[lh]|\x1b\[K")
+_STYLES = re.compile(r"\x1b\[(?:0|1|31|32|33)m|\x1b\[\?25[lh]|\x1b\[K")
 _NAME = re.compile(r"(\w+)\.(.*)", re.DOTALL)
 
 
@@ -99,7 +99,7 @@ def dangers(text: str) -> list[str]:
 
 def dangers_on_terminal(text: str) -> list[str]:
     """The same of what a terminal was sent, but for our colours and the bar."""
-    return dangers(_OURS.sub("", text).replace("\r", ""))
+    return dangers(_STYLES.sub("", text).replace("\r", ""))
 
 
 def dangers_in_file(path: Path) -> list[str]:

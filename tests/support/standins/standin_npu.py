@@ -18,7 +18,7 @@ and ``out=`` operators write through. Random numbers come from a stream of the d
 Operators arrive as at any device: those that torch composes of others (``aten::linear``,
 ``aten::layer_norm``) arrive as their parts (``aten::addmm``, ``aten::native_layer_norm``).
 
-Not there: nn.LSTM and nn.GRU, ``torch.Generator("npu")``, ``torch.accelerator.synchronize()``,
+Not implemented: nn.LSTM and nn.GRU, ``torch.Generator("npu")``, ``torch.accelerator.synchronize()``,
 resizing a storage, ``torch.UntypedStorage(n, device="npu")`` (it crashes the process), sparse
 tensors. ``torch.autocast("npu")`` can be entered and changes nothing.
 """
@@ -63,7 +63,7 @@ def _storage_over(held: torch.UntypedStorage) -> torch.UntypedStorage:
 
 
 def _cpu_of(tensor: torch.Tensor) -> torch.Tensor:
-    """Give the CPU tensor over the same bytes."""
+    """Return the CPU tensor over the same bytes."""
     cpu = torch.empty(0, dtype=tensor.dtype)
     place = (tensor.storage_offset(), tensor.size(), tensor.stride())
     cpu.set_(tensor.untyped_storage()._standin_bytes, *place)
@@ -72,13 +72,13 @@ def _cpu_of(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _point(tensor: torch.Tensor, storage: torch.UntypedStorage, cpu: torch.Tensor) -> None:
-    """Let a tensor of the device lie on the storage as the CPU tensor lies on its own."""
+    """Give a tensor of the device this storage, and the size, stride and offset of the CPU tensor."""
     place = (cpu.storage_offset(), cpu.size(), cpu.stride())
     _aten.set_.source_Storage_storage_offset.redispatch(_CPU_KERNEL, tensor, storage, *place)
 
 
 class _Call:
-    """One operator call: what came in, as CPU tensors, and what goes out, as tensors of the device."""
+    """One operator call: its inputs as CPU tensors, its outputs as tensors of the device."""
 
     def __init__(self, op: torch._ops.OpOverload) -> None:
         self.op = op
@@ -299,7 +299,7 @@ def _mend_storages() -> None:
 
 
 def _device_module() -> types.ModuleType:
-    """Make what becomes ``torch.npu``: one device, always there, always idle."""
+    """Return the module ``torch.npu``: one device, always available, always idle."""
     module = types.ModuleType(f"torch.{NAME}", "A stand-in for torch_npu's torch.npu.")
     functions: dict[str, Callable[..., Any]] = {
         "is_available": lambda: True,

@@ -16,7 +16,7 @@ from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.findings import PRODUCER
 
 SCHEMA = 1
-"""Version of the layout; it grows where a reader of an older one would read something wrong."""
+"""Version of the layout, increased when a program that reads the former one would misread the file."""
 
 
 def answer_path(plan: Plan) -> Path:

@@ -1,4 +1,4 @@
-"""Functions of MindSpore and torch that the calls of a record's name stand for."""
+"""Functions of MindSpore and torch behind the names of records."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def test_equal_values_pass(value: Any) -> None:
 
 @pytest.mark.parametrize("bench, device", [(True, False), (3, 4), (2.5, 2.6), ("a", "b"), (nan, 1.0)])
 def test_unequal_values_are_errors(bench: Any, device: Any) -> None:
-    """Decision A3: error rate 1."""
+    """The error rate is 1."""
     assert judge(bench, device)[:2] == (ERROR, {"error_rate": 1})
 
 
@@ -110,7 +110,7 @@ def test_classes_of_dtypes_differ(bench: str, device: str) -> None:
     ],
 )
 def test_one_class_of_dtypes(bench: str, device: str) -> None:
-    """Decision A7: all integers are one class, bool and uint8 the other."""
+    """All integers are one class, bool and uint8 the other."""
     judged = exact(np.ones(2, bench), np.ones(2, device))
     assert judged[:2] == (PASS, {"error_rate": 0}) and "error rate only" in said(judged)
 
@@ -183,7 +183,7 @@ def test_zero_sides() -> None:
 
 @pytest.mark.parametrize("wide", [np.float64, np.float32])
 def test_largest_error_at_its_limit_goes_on(wide: Any) -> None:
-    """6b, and decision B7: the limit is a number of the bench's dtype."""
+    """The limit is a number of the bench's dtype."""
     limit = wide(0.001)
     at = exact(np.array([1, 0], wide), np.array([1, limit], wide))
     below = exact(np.array([1, 0], wide), np.array([1, np.nextafter(limit, wide(0))], wide))
@@ -194,7 +194,7 @@ def test_largest_error_at_its_limit_goes_on(wide: Any) -> None:
 
 
 def test_largest_error_is_held_against_the_limit_of_float32() -> None:
-    """Decision B7: 0.0010000000275 is above 0.001 and below float32's 0.001."""
+    """The number 0.0010000000275 is above 0.001 and below float32's 0.001."""
     for wide, status in ((np.float32, PASS), (np.float64, ERROR)):
         assert arrays([1.0, 2e-11], [1.0, 0.001], "float32", wide).status is status
 
@@ -244,7 +244,7 @@ def test_relative_error_at_its_limit_is_not_below_it(step: int, status: Status) 
 
 
 def test_bfloat16_has_its_own_eps() -> None:
-    """Decision B8: 0.00003 against 0 is 0.0077 of 2^-8, a million of float32's eps."""
+    """The difference 0.00003 against 0 is 0.0077 of 2^-8, a million of float32's eps."""
     judged = arrays([1.0, 1.0, 0.0], [1.0, 1.002, 0.00003], "bfloat16", np.float32)
     assert judged.numbers["hundredth"] == 1
     assert arrays([1.0, 1.0, 0.0], [1.0, 1.002, 0.00003], "float16", np.float32).numbers[
@@ -252,7 +252,7 @@ def test_bfloat16_has_its_own_eps() -> None:
     ] == approx(2 / 3)
 
 
-# inf and nan (decision A8)
+# inf and nan
 
 
 def test_inf_and_nan_alike_are_left_out() -> None:
@@ -282,7 +282,7 @@ def test_inf_where_the_bench_rounds_to_it(kind: str, bench: float, status: Statu
     assert arrays([1.0, 2.0, bench], [1.0, 2.0, inf], kind, wide).status is status
 
 
-# 7.1 dropout, and random numbers
+# dropout, and random numbers
 
 
 def dropped(size: int, bench: int, device: int, api: str = "dropout") -> Judged:
@@ -374,11 +374,11 @@ def test_largest_distance_of_distributions() -> None:
     assert largest_distance(first, second) == approx(naive)
 
 
-# 7.2, 7.3
+# hints
 
 
 def test_topk_says_what_sorted_does() -> None:
-    """Decision B30: where it fails, and only there."""
+    """The hint is there if the call fails, and only then."""
     for bench in (np.array([3, 2]), np.array([3.0, 2.0])):
         judged = exact(bench, bench[::-1], api="topk")
         assert judged.status is ERROR

@@ -44,7 +44,7 @@ def alone(
 # -- the rule --------------------------------------------------------------------------------------
 
 
-def test_the_numbers_are_the_peers() -> None:
+def test_the_numbers_are_those_of_msprobe() -> None:
     bench, device = np.array([1.0, -2.0, 0.0]), np.array([1.5, -2.0, 1e-9])
     found = closeness(output(bench, device))
     dot, norms = bench @ held(device).values, np.linalg.norm(bench) * np.linalg.norm(held(device).values)
@@ -169,9 +169,9 @@ def test_tables_belong_to_the_framework() -> None:
     manager = Manager()
     assert tables_of(manager, "pytorch") == Tables(RESULT, DETAILS)
     found = tables_of(manager, "mindspore")
-    peer = "API Name,Bench Dtype,Tested Dtype,Shape,Cosine,MaxAbsErr,MaxRelativeErr,Status,Message"
+    msprobe = "API Name,Bench Dtype,Tested Dtype,Shape,Cosine,MaxAbsErr,MaxRelativeErr,Status,Message"
     headers = [column.header("zh") for column in found.details]
-    assert headers == [*peer.split(","), "Standard", "Standard Message"]
+    assert headers == [*msprobe.split(","), "Standard", "Standard Message"]
     assert found.result[0].header("en") == "API Name"
 
 

@@ -49,7 +49,7 @@ def down(value: float) -> float:
     return math.nextafter(value, -inf)
 
 
-# 9.3 absolute threshold, 9.6 binary consistency: exactly 0
+# absolute threshold, binary consistency: exactly 0
 
 ABSOLUTE = {
     "inf_nan_error_rate": ("inf_nan_status", "ERROR: inf/nan错误率超过阈值"),
@@ -80,7 +80,7 @@ def test_absolute_fails_above_zero(key: str, rate: float, release: str) -> None:
 
 @pytest.mark.parametrize("key", ABSOLUTE)
 def test_absolute_says_where_the_gpu_fails_as_well(key: str) -> None:
-    """Decision B32: in the same indicator; the verdict stays."""
+    """The message names an indicator in which both fail; the verdict stays."""
     zeros = dict.fromkeys(ABSOLUTE, 0.0)
     npu = row(**{**zeros, key: 0.5})
     for gpu in ({key: 0.1}, {key: nan}):
@@ -106,14 +106,14 @@ def test_binary_consistency(rate: float, status: Status, release: str) -> None:
 
 
 def test_topk_has_its_hint() -> None:
-    """7.2, decision B30."""
+    """A failing call of topk says what sorted=False does."""
     for name, hint in (("Tensor.topk.0.forward.output.1", True), ("Torch.sort.0.forward.output.1", False)):
         found = judge("binary_consistency", row("int64", name, error_rate=0.5), row())
         assert any("sorted=False" in message for message in said(found)) == hint
         assert not said(judge("binary_consistency", row("int64", name, error_rate=0), row()))
 
 
-# 9.5 benchmark ratio
+# benchmark ratio
 
 RATIOS = {
     "small_value_error_share": ("small_value", "小值域错误比值"),
@@ -222,7 +222,7 @@ def test_the_worst_indicator_decides() -> None:
 def test_inf_nan_of_the_benchmark_method(
     npu: float, gpu: Any, status: Status, as_well: bool, release: str
 ) -> None:
-    """Decision A1: a rate above 0 and above the GPU's, or where the GPU's is blank."""
+    """An error is a rate above 0 and above the GPU's, or where the GPU's is blank."""
     ones = dict.fromkeys(RATIOS, 1.0)
     ours, theirs = row(**ones, inf_nan_error_rate=npu), row(**ones, inf_nan_error_rate=gpu)
     found = judge("benchmark_ratio", ours, theirs, release)
@@ -239,7 +239,7 @@ def test_no_inf_nan_rate_no_verdict_on_it() -> None:
     )
 
 
-# 9.7 ULP
+# ULP
 
 
 def ulp(kind: str, npu: tuple[Any, Any], gpu: tuple[Any, Any], release: str = "seed") -> Judgement:
@@ -263,7 +263,7 @@ def test_ulp_of_16_bits(kind: str, release: str) -> None:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_ulp_of_32_bits(release: str) -> None:
-    """Decision C6: a mean below 64, a share below 0.05, or a share below the GPU's."""
+    """A pass is a mean below 64, a share below 0.05, or a share below the GPU's."""
     for mean, status in ((down(64), PASS), (64, ERROR), (up(64), ERROR)):
         assert ulp("float32", (mean, 1), (1, 0.5), release).status is status
     for share, status in ((down(0.05), PASS), (0.05, ERROR), (up(0.05), ERROR)):
@@ -300,7 +300,7 @@ def test_ulp_cells_and_messages(release: str) -> None:
     assert said(ulp("float32", (64, 0.5), (63, 0.05), release)) == ["ERROR: ULP误差不满足标准"]
 
 
-# 9.8 dual thousandth
+# dual thousandth
 
 
 @pytest.mark.parametrize("release", RELEASES)
@@ -308,7 +308,7 @@ def test_ulp_cells_and_messages(release: str) -> None:
     "share, status", [(1, PASS), (up(0.999), PASS), (0.999, ERROR), (down(0.999), ERROR), (nan, ERROR)]
 )
 def test_dual_thousandth(share: float, status: Status, release: str) -> None:
-    """Decision C5: equality fails."""
+    """A share that equals the limit fails."""
     found = judge("dual_thousandth", row(thousandth=share), row(), release)
     assert found.status is found.cells["thousandth_status"] is status
     assert found.cells["thousandth"] == approx(share, abs=0, rel=0, nan_ok=True)
@@ -318,7 +318,7 @@ def test_dual_thousandth(share: float, status: Status, release: str) -> None:
         assert (GPU_FAILS in "".join(said(both))) == (as_well and status is ERROR)
 
 
-# 9.9 accumulative error
+# accumulative error
 
 
 @pytest.mark.parametrize("release", RELEASES)

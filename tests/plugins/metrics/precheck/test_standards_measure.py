@@ -234,20 +234,20 @@ def test_ulp_is_the_integer_distance_within_a_binade(kind: str) -> None:
 
 ULP_CASES = [
     ("float32", 1.0, 1 + 2.0**-23, 1),
-    ("float32", 2.0, 2 - 2.0**-23, 0.5),  # across a power of two the bench's unit counts (B5)
+    ("float32", 2.0, 2 - 2.0**-23, 0.5),  # across a power of two the bench's unit counts
     ("float32", 1 - 2.0**-24, 1.0, 1),
-    ("float32", 0.0, 2.0**-23, 1),  # zero is measured with the unit of 1.0 (B4)
+    ("float32", 0.0, 2.0**-23, 1),  # zero is measured with the unit of 1.0
     ("float32", -0.0, 1.0, 2**23),
     ("float32", 2.0**-149, 2.0**-148, 1),  # subnormal: the unit of the least exponent
     ("float16", 2.0**-24, 0.0, 1),
-    ("float16", 70000.0, inf, 0),  # the bench is inf in the dtype (B6)
+    ("float16", 70000.0, inf, 0),  # the bench is inf in the dtype
     ("float16", 65519.0, inf, inf),  # and here it is not
     ("float16", -70000.0, inf, inf),
     ("bfloat16", 3.397e38, inf, 0),
     ("bfloat16", 3.395e38, inf, inf),
     ("float32", inf, inf, 0),
     ("float32", inf, -inf, inf),
-    ("float32", 2.0**55 + 2.0**3, 2.0**55, 2.0**-29),  # exponents are exact: no log2 (B2)
+    ("float32", 2.0**55 + 2.0**3, 2.0**55, 2.0**-29),  # exponents are exact: no log2
     ("float32", 2.0**63 - 2.0**10, 2.0**63, 2.0**-29),
 ]
 
@@ -284,26 +284,26 @@ INF_NAN = [
 @every("name", ["absolute", "benchmark", "accumulative"])
 @every("device, bench, rate", INF_NAN)
 def test_inf_nan_rate(name: str, device: float, bench: float, rate: float) -> None:
-    """Decision A2, on one element among others that are finite."""
+    """The rate counts one element among others that are finite."""
     ours, theirs = np.array([device, 1.0], np.float16), np.array([bench, 1.0], np.float32)
     assert measured(name, ours, "float16", theirs)["inf_nan_error_rate"] == rate
 
 
 def test_benchmark_leaves_the_inf_nan_rate_out_where_all_is_finite() -> None:
-    """Decision A1: whenever an element is inf or nan on either side, and only then."""
+    """The rate is there if an element is inf or nan on either side, and only then."""
     ones = np.ones(3, np.float32)
     assert "inf_nan_error_rate" not in measured("benchmark", ones, "float32", ones.astype(np.float64))
 
 
 def test_root_mean_square_carries_its_correction() -> None:
-    """9.4: unmasked arrays come out 5e-5 high (B10), masked ones are scaled to the unmasked."""
+    """Unmasked arrays come out 5e-5 high, masked ones are scaled to the unmasked."""
     bench, device = np.array([1.0, 1.0, 0.0, inf]), np.array([1.5, 1.0, 0.5, inf], np.float32)
     square = 0.25 / 4 * (4 / (2 + 1e-4) + 1e-4)
     assert measured("benchmark", device, "float32", bench)["rmse"] == approx(math.sqrt(square), rel=1e-12)
 
 
 def test_bfloat16_has_its_constant_eps() -> None:
-    """Decision B8: 2^-8, not the eps of the float32 that carries it."""
+    """Its eps is 2^-8, not the eps of the float32 that carries it."""
     bench, device = np.array([1.0, 1.0], np.float32), np.array([1.0, 2.0], np.float32)
     found = measured("benchmark", device, "bfloat16", bench)["max_relative_error"]
     assert Fraction(found).limit_denominator(1000) == Fraction(256, 257)
@@ -318,7 +318,7 @@ def test_framework_names_of_dtypes_do_not_matter() -> None:
 
 @pytest.mark.parametrize("limit, dtype", [(1e-6, np.float64), (float(np.float32(1e-6)), np.float32)])
 def test_limits_are_converted_to_the_benchs_dtype(limit: float, dtype: Any) -> None:
-    """Decision B7: a bench of exactly the limit is small, the next number is not."""
+    """A bench of exactly the limit is small, the next number is not."""
     above = np.nextafter(dtype(limit), dtype(1))
     for value, is_small in ((dtype(limit), True), (above, False)):
         bench, device = np.array([value], dtype), np.array([1.0], np.float32)

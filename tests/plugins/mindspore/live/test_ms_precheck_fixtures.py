@@ -80,7 +80,7 @@ def test_the_good_run_passes_and_says_what_was_tested(
 
 
 @pytest.mark.parametrize("run, ours", [("bug_tensor", "msbug_mix_tensor"), ("good_tensor", "ms_mix_tensor")])
-def test_the_peers_statuses_and_numbers(
+def test_statuses_and_numbers_of_msprobe(
     run: str, ours: str, fixtures: Path, tmp_path: Path, probe: Callable[..., int]
 ) -> None:
     result, details = check(probe, fixtures / ours / "dump.json", tmp_path)

@@ -24,7 +24,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Recording:
     return step_of_the_net(tmp_path_factory.mktemp("mix"))
 
 
-def test_names_are_the_peers(whole: Recording) -> None:
+def test_names_are_those_of_msprobe(whole: Recording) -> None:
     names = set(whole.records())
     for name in (
         "Primitive.conv2d.Conv2D.0.forward", "Primitive.bn_train.BatchNorm.0.backward", "Cell.conv.Conv2d.forward.0",

@@ -73,7 +73,7 @@ def test_absolute_threshold(kind: str, release: str, tmp_path: Path) -> None:
                              (inf, "error"), (nan, "error")):  # fmt: skip
             shown = {**others, header: printed(rate), verdict: status}
             for theirs in (0.0, 1.0, None, "text"):
-                too = AS_WELL if theirs == 1.0 else ""  # decision B32
+                too = AS_WELL if theirs == 1.0 else ""
                 words = message + too if status == "error" else ""
                 cases.append(Case({key: rate}, {key: theirs}, status, shown, words))
         another = next(other for other in RATES if other != key)
@@ -108,7 +108,7 @@ def ratio_case(key: str, npu: float, gpu: float, ratio: float, verdict: str) -> 
 
 @pytest.mark.parametrize("key", INDICATORS)
 def test_benchmark_ratio(key: str, kind: str, release: str, tmp_path: Path) -> None:
-    """The seed warns above 1 and fails above 2 (10 for the largest relative error); 8.3 does not warn (P6)."""
+    """The guide warns above 1 and fails above 2 (10 for the largest relative error); msprobe 8.3 does not warn."""
     top = INDICATORS[key][3]
     between = "warning" if release == "seed" else "pass"
     steps = [(0.0, "pass"), (below(1), "pass"), (1.0, "pass"), (above(1), between), (1.5, between),
@@ -194,7 +194,7 @@ def test_benchmark_ratio_takes_the_worst(kind: str, release: str, tmp_path: Path
 
 
 def test_inf_nan_rate_of_the_benchmark_method(kind: str, release: str, tmp_path: Path) -> None:
-    """Decision A1: a rate above 0 fails where it is above the GPU's, or where the GPU's is blank."""
+    """A rate above 0 fails where it is above the GPU's, or where the GPU's is blank."""
     message = "ERROR: inf/nan错误率超过阈值"
     cases = [Case({"inf_nan": None}, {"inf_nan": theirs}, "pass", {"inf/nan判定结果": " "}, "")
              for theirs in (None, 0.0, 1.0)]  # fmt: skip
@@ -240,7 +240,7 @@ def ulp(npu: tuple[float, float], gpu: tuple[float, float], status: str, **more:
 
 
 def test_ulp(kind: str, release: str, tmp_path: Path) -> None:
-    """Few elements over the limit, or fewer than the GPU's; for float32 also a small mean (P2, C6)."""
+    """Few elements over the limit, or fewer than the GPU's; for float32 also a small mean."""
     limit = 0.05 if kind == "float32" else 0.001
     mean, words = 100.0, "ERROR: ULP误差不满足标准"
     cases = [
@@ -261,7 +261,7 @@ def test_ulp(kind: str, release: str, tmp_path: Path) -> None:
 
 
 def test_ulp_share_beside_a_share_of_zero(kind: str, release: str, tmp_path: Path) -> None:
-    """No share is smaller than none of the GPU's, in 8.3 as well (B22)."""
+    """No share is smaller than none of the GPU's, in 8.3 as well."""
     limit = 0.05 if kind == "float32" else 0.001
     cases = [ulp((100.0, share), (0.0, 0.0), status)
              for share, status in ((below(limit), "pass"), (limit, "error"), (above(limit), "error"))]  # fmt: skip
@@ -304,7 +304,7 @@ def test_ulp_of_inf_and_nan(kind: str, release: str, tmp_path: Path) -> None:
 
 
 def test_dual_thousandth(kind: str, release: str, tmp_path: Path) -> None:
-    """P1, decision C5: the share must be above 0.999; equality fails."""
+    """The share must be above 0.999; equality fails."""
     cases = []
     for share, status in ((1.0, "pass"), (above(0.999), "pass"), (0.999, "error"), (below(0.999), "error"),
                           (0.0, "error"), (nan, "error")):  # fmt: skip

@@ -122,7 +122,7 @@ def test_files_in_any_form(tmp_path: Path) -> None:
     assert compare_files(npu, tmp_path / "plain" / "gpu.csv").results == expected.results
 
 
-def test_a_file_of_the_peer(tmp_path: Path) -> None:
+def test_a_file_of_msprobe(tmp_path: Path) -> None:
     """Its numbers, blanks, and messages that end in a line break; an integer output among the others."""
     text = (
         "\ufeff" + ",".join(CHINESE) + "\r\n"
@@ -164,7 +164,7 @@ def test_a_file_of_the_peer(tmp_path: Path) -> None:
 @pytest.mark.parametrize("side", [0, 1])
 @pytest.mark.parametrize("missing", REQUIRED)
 def test_a_missing_column_is_named(missing: str, side: int, tmp_path: Path) -> None:
-    """Decision B18, the message as well; by the name that the file's language has for it."""
+    """The message has the name of the column in the language of the file."""
     for header, name in ((CHINESE, missing), (ENGLISH, TRANSLATED[missing])):
         files = list(pair(tmp_path, ROWS, header=header))
         write(files[side], ROWS, [column for column in header if column != name])
@@ -175,7 +175,7 @@ def test_a_missing_column_is_named(missing: str, side: int, tmp_path: Path) -> N
 @pytest.mark.parametrize("side", [0, 1])
 @pytest.mark.parametrize("blank", ["", " "])
 def test_a_row_that_is_there_twice(side: int, blank: str, tmp_path: Path) -> None:
-    """Decision B18; white space around a name makes no other name."""
+    """Blanks around a name make no other name."""
     files = pair(tmp_path, ROWS)
     write(files[side], [*ROWS, {**ROWS[1], "name": blank + ROWS[1]["name"]}])
     said = refusal(*files)
@@ -256,7 +256,7 @@ def test_command(command: Callable[..., int], probe: Any, tmp_path: Path) -> Non
 
 
 def test_command_and_the_release(command: Callable[..., int], probe: Any, tmp_path: Path) -> None:
-    """A warning of the guide is none in 8.3 (P6)."""
+    """A warning of the guide is none in 8.3."""
     pair(tmp_path, [row(output("benchmark"), **{**RATIOS, "rmse": 0.75})])
     assert command() == 0 and command("--fail-on", "error") == 0 and "1 warning" in probe.out
     assert command("--fail-on", "warning") == 1 and command("--standard", "seed", "--fail-on", "warning") == 1
@@ -270,7 +270,7 @@ def test_command_and_the_release(command: Callable[..., int], probe: Any, tmp_pa
 def test_command_writes_nothing_where_it_refuses(
     side: int, command: Callable[..., int], probe: Any, tmp_path: Path
 ) -> None:
-    """Decision B18: a duplicate, a missing column, a file of another encoding end it before anything is written."""
+    """A duplicate, a missing column or another encoding is an error before anything is written."""
     files = pair(tmp_path, ROWS)
     for spoilt in (
         lambda path: write(path, [*ROWS, ROWS[0]]),
@@ -294,7 +294,7 @@ def test_command_prints_no_escape_sequences(command: Callable[..., int], probe: 
 
 
 def test_command_looks_around(probe: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Decision B23: a side that is not given is the one details csv in the working directory."""
+    """A side that is not given is the one details csv in the working directory."""
     monkeypatch.chdir(tmp_path)
     gpu = write(tmp_path / "gpu" / "accuracy_checking_details_20260102000000.csv", ROWS)
     assert (

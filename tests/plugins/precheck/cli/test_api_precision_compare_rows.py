@@ -28,7 +28,7 @@ def skipped(name: str, message: str = "Bench output is None, skip this test.") -
 
 @RELEASES
 def test_which_standard(release: str, tmp_path: Path) -> None:
-    """The dtype comes first (A7, B16), then the guide's lists (P5) by the whole name (B17), then the rest."""
+    """The dtype comes first, then the guide's lists by the whole name, then the rest."""
     every = {key: value for cells in GOOD.values() for key, value in cells.items()}
     benchmark, binary, ulp = "标杆比对法", "二进制一致法", "ULP误差比对法"
     expected = {
@@ -52,7 +52,7 @@ def test_which_standard(release: str, tmp_path: Path) -> None:
 
 @RELEASES
 def test_dtypes_that_no_standard_judges(release: str, tmp_path: Path) -> None:
-    """Decision A4: whatever list the API is in, and for its direction only."""
+    """They are skipped in any list of APIs, and in their direction only."""
     rows = []
     for number, dtype in enumerate(("float64", "complex64", "complex128")):
         for method, cells in GOOD.items():
@@ -72,7 +72,7 @@ def test_dtypes_that_no_standard_judges(release: str, tmp_path: Path) -> None:
 
 @RELEASES
 def test_dtypes_that_differ(release: str, tmp_path: Path) -> None:
-    """Decision B19."""
+    """Rows whose sides have different dtypes are errors with a message."""
     pairs = [("float16", "float32"), ("float32", "bfloat16"), ("int64", "int32"), ("float32", "float64")]
     sides = [[good(output("benchmark", n), "benchmark", pair[side]) for n, pair in enumerate(pairs)]
              for side in (0, 1)]  # fmt: skip
@@ -93,7 +93,7 @@ def test_dtypes_that_differ(release: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("status", ["error", "ERROR", " Error "])
 @pytest.mark.parametrize("dtype", ["float32", "int64", " "])
 def test_errors_without_numbers(status: str, dtype: str, release: str, tmp_path: Path) -> None:
-    """Decision A3: an error, never SKIP; statuses are read in any case (B14)."""
+    """They are errors, never SKIP; statuses are read in upper and lower case."""
     name, message = output("ulp"), "The shape of bench(2,) and npu(3,) not equal."
     for theirs in (row(name, dtype, status=status), good(name, "ulp"), skipped(name)):
         found = compare(tmp_path, [row(name, dtype, status=status, message=message)], [theirs], release)
@@ -117,7 +117,7 @@ def test_rows_without_numbers_that_are_no_errors(release: str, tmp_path: Path) -
     assert found.results["Torch.exp.0"] == ("SKIP", " ", EMPTY)  # not all are blank
 
 
-# cells (A6, B20)
+# cells
 
 NEEDED = {
     "benchmark": (set(RATIOS), set(RATIOS)), "absolute": (set(GOOD["absolute"]), set()),
@@ -177,7 +177,7 @@ def test_any_text_of_a_float_is_read(release: str, tmp_path: Path) -> None:
 
 
 def test_small_numbers_survive_printing(tmp_path: Path) -> None:
-    """Decision A6: what run_ut prints of 3e-15 is no 0, so its verdict and its ratio stay as they are."""
+    """The number 3e-15 is not printed as 0, so its verdict and its ratio stay as they are."""
     ratios = [3e-15, 1e-30, 5e-324, 9.99999e-4, 1e-3, 0.123456789012345]
     npu = [row(output("benchmark", n), **dict.fromkeys(RATIOS, printed(v))) for n, v in enumerate(ratios)]
     gpu = [row(output("benchmark", n), **dict.fromkeys(RATIOS, printed(v / 4))) for n, v in enumerate(ratios)]
@@ -196,7 +196,7 @@ def test_small_numbers_survive_printing(tmp_path: Path) -> None:
 
 
 def test_the_ratio_to_zero_has_its_digits(tmp_path: Path) -> None:
-    """Decision A6: every finite number from 1e-3 on has 14 digits after the point."""
+    """Every finite number from 1e-3 on has 14 digits after the point."""
     zeros = [
         row(output("benchmark"), **ZEROS),
         row(output("ulp"), ulp_mean=0, ulp_share=0),
@@ -211,7 +211,7 @@ def test_the_ratio_to_zero_has_its_digits(tmp_path: Path) -> None:
     "dtype, floor", [("float16", 2.0**-11), ("bfloat16", 2.0**-8), ("float32", 2.0**-14)]
 )
 def test_the_ratio_of_ulp_shares_has_a_floor(dtype: str, floor: float, tmp_path: Path) -> None:
-    """9.5 for 8.3, as shown; that an equal share is not smaller stays so (B22)."""
+    """Shares of 8.3 are judged as shown; an equal share is not smaller."""
     shares = {(0.0, 0.0): 0.0, (1e-9, 0.0): 1e-9 / floor, (floor / 4, floor / 2): 0.25, (0.25, 0.5): 0.5}
     sides = [[row(output("ulp", n), dtype, ulp_mean=0, ulp_share=pair[side]) for n, pair in enumerate(shares)]
              for side in (0, 1)]  # fmt: skip
@@ -221,7 +221,7 @@ def test_the_ratio_of_ulp_shares_has_a_floor(dtype: str, floor: float, tmp_path:
     )
 
 
-# what makes up an API (A5, B21)
+# what makes up an API
 
 
 def levels(tmp_path: Path, release: str, forward: str, backward: str) -> tuple[str, str, str]:
@@ -239,7 +239,7 @@ def levels(tmp_path: Path, release: str, forward: str, backward: str) -> tuple[s
 
 @RELEASES
 def test_statuses_of_an_api(release: str, tmp_path: Path) -> None:
-    """The gravest output decides; SKIP does not count unless all are so; no output is a blank (P3)."""
+    """The gravest output decides; SKIP does not count unless all are so; no output is a blank."""
     warning = "warning" if release == "seed" else "pass"
     for letters, status in {
         "": " ", "p": "pass", "pp": "pass", "w": warning, "e": "error", "s": "SKIP", "ss": "SKIP", "sp": "pass",
@@ -252,7 +252,7 @@ def test_statuses_of_an_api(release: str, tmp_path: Path) -> None:
 
 
 def test_message_of_an_api(tmp_path: Path) -> None:
-    """Of a direction that is SKIP the first message; else why it did not pass (A5)."""
+    """Of a direction that is SKIP the first message; else why it did not pass."""
     assert levels(tmp_path, "seed", "ss", "p") == ("SKIP", "pass", "forward 0")
     assert levels(tmp_path, "seed", "p", "ss") == ("pass", "SKIP", "backward 0")
     assert levels(tmp_path, "seed", "sp", "p") == ("pass", "pass", " ")
@@ -265,7 +265,7 @@ def test_message_of_an_api(tmp_path: Path) -> None:
 
 
 def test_rows_are_grouped_by_api(tmp_path: Path) -> None:
-    """Decision B21: one row per API in the order of first appearance, wherever its rows are."""
+    """An API has one row, in the order of first appearance, even if its rows are apart."""
     names = ["Torch.b.0.forward.output.0", "Torch.a.0.forward.output.0", "Torch.b.0.backward.output.0",
              "Tensor.linalg.c.0.forward.output.0", "Torch.a.0.forward.output.1", "Torch.b.1.forward.output.0",
              "Torch.b.0.forward.output.1", "Tensor.linalg.c.0.backward.output.0"]  # fmt: skip
@@ -280,7 +280,7 @@ def test_rows_are_grouped_by_api(tmp_path: Path) -> None:
     "name", ["Torch.exp.1", "exp", "a.b.c.d.e", "a.b.c.d.e.f.g.h", "Torch.exp.0.sideways.output.0"]
 )
 def test_names_of_another_form(name: str, tmp_path: Path) -> None:
-    """Neither 6 nor 7 parts: a row of its own, SKIP and SKIP (A5)."""
+    """Neither 6 nor 7 parts: a row of its own, SKIP and SKIP."""
     rows = [good("Torch.exp.0.forward.output.0"), good(name), good("Torch.exp.0.backward.output.0")]
     found = compare(tmp_path, rows, rows)
     assert found.details[name]["比对结果"] == "SKIP" and name in found.details[name]["Message"]
@@ -308,7 +308,7 @@ def test_rows_that_the_other_side_lacks(release: str, tmp_path: Path) -> None:
     assert list(found.results) == ["Torch.matmul.0", "Torch.matmul.2"]
 
 
-# hints (B30, B32)
+# hints
 
 
 @RELEASES
@@ -325,7 +325,7 @@ def test_topk_hint(release: str, tmp_path: Path) -> None:
 
 
 def test_where_the_gpu_fails_as_well(tmp_path: Path) -> None:
-    """Decision B32: add_ that cancels fails on both sides; the message says so, the verdict stays."""
+    """A call of add_ that cancels fails on both sides; the message says so, the verdict stays."""
     name = "Tensor.add_.0.forward.output.0"
     ours, theirs = (row(name, **{**GOOD["absolute"], "relative": rate}) for rate in (0.001, 0.002))
     found = compare(tmp_path, [ours], [theirs])
@@ -336,7 +336,7 @@ def test_where_the_gpu_fails_as_well(tmp_path: Path) -> None:
 
 
 def test_a_softmax_that_is_all_nan(tmp_path: Path) -> None:
-    """Decision A1: the four ratios are 0 to 0 and pass; the inf/nan rate does not."""
+    """The four ratios are 0 to 0 and pass; the inf/nan rate does not."""
     name = "Functional.softmax.0.forward.output.0"
     zeros = ZEROS
     found = compare(tmp_path, [row(name, **zeros, inf_nan=1.0)], [row(name, **zeros)])

@@ -102,7 +102,7 @@ def test_every_output_has_its_row_dtypes_and_shape(checked: Written) -> None:
 
 
 def test_a_positional_tensor_without_gradient_is_skipped_and_says_so(checked: Written) -> None:
-    """Decision B13: the weight of this matmul needs none."""
+    """The weight of this matmul needs no gradient."""
     row = checked.outputs["Torch.matmul.0.backward.output.1"]
     assert (row["Status"], row["Message"]) == ("SKIP", "Bench output is None, skip this test.")
     assert checked.rows["Torch.matmul.0"][1] == "pass"
@@ -302,7 +302,7 @@ def test_more_processes_than_eight_a_device_are_too_many(
 def test_no_more_processes_start_than_there_are_calls(
     probe: Any, tmp_path: Path, standin: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Decision B26; and each process takes the next call as it is free."""
+    """Each process takes the next call when it is free."""
     monkeypatch.setenv(TRACE, str(tmp_path / "trace"))
     names = [f"Functional.slower.{i}" for i in range(3)]
     dump = standin_run(tmp_path / "run", *names)

@@ -158,7 +158,7 @@ def test_cells_that_hold_no_number(probe: Any, sides: tuple[Path, Path], tmp_pat
 def test_details_to_be_found_in_the_working_directory(
     probe: Any, sides: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Decision B23: exactly one."""
+    """The working directory must hold exactly one."""
     monkeypatch.chdir(sides[0].parent)
     command = ("api_precision_compare", "-gpu", sides[1], "-o", tmp_path / "compared")
     assert probe(*command) == 0, probe.err

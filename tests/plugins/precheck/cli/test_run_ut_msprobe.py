@@ -1,7 +1,7 @@
 """run_ut beside what mindstudio-probe 8.3.3 wrote of the same runs, its device replaced by the CPU.
 
 Numbers that are rounding depend on the processor; held here are the rows, dtypes, shapes, error rates, cosines and
-statuses. Where msprobe is wrong, the row stands in ``OURS`` with the reason.
+statuses. Where msprobe is wrong, the row stands in ``DIFFERENT`` with the reason.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from support import DATA
 
 from probe_core.cli.main import run
 
-OUTPUT_IS_THE_ARGUMENT = "an API that gives nothing back is judged by what it wrote; the peer skips it"
-NAN_ON_BOTH_SIDES = "nan and inf at the same places agree (A8, B1)"
-OVERFLOWS = "inf where the reference is beyond the dtype of the device agrees (A8)"
-NO_ELEMENTS = "nothing to compare is no error (B11)"
-COMPLEX = "complex numbers are not supported, which is no error (A7)"
+OUTPUT_IS_THE_ARGUMENT = "an API that gives nothing back is judged by what it wrote; msprobe skips it"
+NAN_ON_BOTH_SIDES = "nan and inf at the same places agree"
+OVERFLOWS = "inf where the reference is beyond the dtype of the device agrees"
+NO_ELEMENTS = "nothing to compare is no error"
+COMPLEX = "complex numbers are not supported, which is no error"
 ROUNDED_LIKE_AUTOCAST = "float32 arguments are rounded for the reference as autocast rounds them (defect 26)"
-OURS: dict[str, dict[str, str]] = {
+DIFFERENT: dict[str, dict[str, str]] = {
     "tensor_L1_edge": {
         "Tensor.__setitem__.0.forward.output.0": OUTPUT_IS_THE_ARGUMENT,
         "Tensor.__setitem__.1.forward.output.0": OUTPUT_IS_THE_ARGUMENT,
@@ -67,10 +67,10 @@ def rows(data: bytes) -> dict[str, dict[str, str]]:
     return {row["API Name"]: row for row in csv.DictReader(io.StringIO(data.decode("utf-8-sig")))}
 
 
-@pytest.fixture(scope="module", params=OURS)
+@pytest.fixture(scope="module", params=DIFFERENT)
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
     """The name of a run, msprobe's details and ours."""
-    name, home = request.param, tmp_path_factory.mktemp("peer")
+    name, home = request.param, tmp_path_factory.mktemp("msprobe")
     with zipfile.ZipFile(DATA / "runs-8.3.3.zip") as archive:
         archive.extractall(home, [n for n in archive.namelist() if n.startswith(f"{name}/v8.3.3/npu_dump/")])
     with zipfile.ZipFile(DATA / "precheck-8.3.3.zip") as archive:
@@ -91,7 +91,7 @@ def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return name, theirs, rows(details.read_bytes())
 
 
-def test_rows_and_headers_are_the_peers(both: Any) -> None:
+def test_rows_and_headers_are_those_of_msprobe(both: Any) -> None:
     name, theirs, ours = both
     assert set(ours) - set(theirs) == ADDED.get(name, set())
     assert not set(theirs) - set(ours)
@@ -101,25 +101,23 @@ def test_rows_and_headers_are_the_peers(both: Any) -> None:
 def test_what_is_judged_agrees(both: Any) -> None:
     name, theirs, ours = both
     for row, expected in theirs.items():
-        if row in OURS[name]:
+        if row in DIFFERENT[name]:
             continue
         found = ours[row]
         for column in ("Bench Dtype", "DEVICE Dtype", "Shape"):
             assert found[column].strip() == expected[column].strip(), (row, column)
         for column in ("二进制一致错误率", "inf/nan错误率"):
-            if expected[
-                column
-            ].strip():  # the rate of inf and nan is there for more standards than msprobe's (A1)
+            if expected[column].strip():  # the rate of inf and nan is there for more standards than msprobe's
                 assert float(found[column]) == float(expected[column]), (row, column)
         assert found["Status"].lower() == expected["Status"].lower(), row
         if expected["余弦相似度"].strip():
             assert float(found["余弦相似度"]) == pytest.approx(float(expected["余弦相似度"]), abs=1e-4), row
 
 
-def test_where_the_peer_is_wrong_we_differ(both: Any) -> None:
+def test_rows_differ_where_msprobe_is_wrong(both: Any) -> None:
     name, theirs, ours = both
     columns = ("Status", "DEVICE Dtype")
-    for row, why in OURS[name].items():
+    for row, why in DIFFERENT[name].items():
         found = [ours[row][c].lower() for c in columns]
         assert [theirs[row][c].lower() for c in columns] != found, (row, why)
         allowed = {"skip"} if why in (NO_ELEMENTS, COMPLEX) else {"pass", "warning"}

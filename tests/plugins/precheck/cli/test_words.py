@@ -150,7 +150,7 @@ def test_reasons_that_are_not_shown_are_counted(capsys: pytest.CaptureFixture[st
     results = [Result(f"Torch.a{i}.{j}", SKIP, None, (Message(f"reason {i}"),))
                for i in range(8) for j in range(9 - i)]  # fmt: skip
     said = summary(capsys, *results)
-    assert "    5 × reason 4\n    9 for 3 other reason(s), which the result gives\n" in said
+    assert "    5 × reason 4\n    9 for 3 other reasons, which the result gives\n" in said
     few = summary(capsys, Result("Torch.a.0", SKIP, None, (Message("reason"),)))
     assert "other reason" not in few
 

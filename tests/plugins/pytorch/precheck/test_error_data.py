@@ -154,7 +154,6 @@ def test_dtypes_and_odd_values_survive(tmp_path: Path, dtype: torch.dtype) -> No
 
 
 def test_skipped_calls_save_nothing(tmp_path: Path) -> None:
-    """Decision B33."""
     directory = tmp_path / "data"
     directory.mkdir()
     calls = written(

@@ -226,7 +226,7 @@ def test_gradients_that_were_not_recorded(tmp_path: Path) -> None:
 
 
 def test_an_argument_without_gradient_has_its_row(tmp_path: Path) -> None:
-    """Decision B13: SKIP, and it does not count."""
+    """Its row is SKIP, and does not count."""
     x = needing(3)
     found = live(tmp_path / "run", lambda: torch.mul(x * 1, torch.ones(3)).sum().backward())["Torch.mul.0"]
     assert found.statuses == (PASS, PASS)
@@ -236,7 +236,7 @@ def test_an_argument_without_gradient_has_its_row(tmp_path: Path) -> None:
 
 
 def test_outputs_of_another_structure(tmp_path: Path) -> None:
-    """Decision B12: one row, whatever is in them."""
+    """They have one row."""
     runner = PyTorchRunner({"Torch.sort": lambda x: (x, x, x), "Torch.max": lambda x, dim: x})
     x = torch.randn(3, 4)
     calls = live(tmp_path / "run", lambda: (torch.sort(x), torch.max(x, dim=1)), runner=runner)
@@ -247,7 +247,7 @@ def test_outputs_of_another_structure(tmp_path: Path) -> None:
 
 
 def test_nested_outputs_are_numbered_through(tmp_path: Path) -> None:
-    """Decision B12: depth first, dicts in the order of the reference."""
+    """They are numbered depth first, dicts in the order of the reference."""
     x = torch.randn(3)
     nested = {"Torch.exp": lambda x: {"b": x, "a": [x + 1, (x + 2,)]}}
     calls = live(tmp_path / "run", lambda: torch.exp(x), runner=PyTorchRunner(nested))

@@ -314,7 +314,6 @@ def test_a_tuple_as_an_index(bare: Prechecked) -> None:
 
 @pytest.mark.parametrize("kind", ["cpu", "cuda", "xpu"])
 def test_autocast_is_entered_for_the_device_in_use(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """Decision B28."""
     entered: list[Any] = []
 
     @contextlib.contextmanager
@@ -330,7 +329,7 @@ def test_autocast_is_entered_for_the_device_in_use(monkeypatch: pytest.MonkeyPat
 
 
 def test_calls_that_are_the_same_work(tmp_path: Path) -> None:
-    """Decision B25: values that were drawn, and where they lie, do not count; all else does."""
+    """Values that were drawn, and the names of their files, do not count; all else does."""
     x, wide = leaf(torch.randn(3)), leaf(torch.randn(4))
     arguments = {
         "add.0": forward(x, x, alpha=value(1)),

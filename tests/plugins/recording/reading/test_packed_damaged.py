@@ -80,7 +80,7 @@ def test_damaged_metadata(tmp_path: Path, key: str, text: Any) -> None:
     refuses(write(tmp_path, {"__metadata__": {key: text}, **header}, data), "metadata")
 
 
-def test_metadata_of_others_are_of_no_account(tmp_path: Path) -> None:
+def test_metadata_of_other_tools_are_ignored(tmp_path: Path) -> None:
     header, data = header_of({"x": X})
     same(write(tmp_path / "a", {"__metadata__": {"format": "pt", "n": 1}, **header}, data).load("x"), X)
     same(write(tmp_path / "b", {"__metadata__": None, **header}, data).load("x"), X)
@@ -177,7 +177,7 @@ def test_without_ml_dtypes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 @PROPERTY
 @given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), min_size=1, max_size=4))
 def test_damaged_bytes(tmp_path_factory: pytest.TempPathFactory, damage: list[tuple[int, int]]) -> None:
-    """Any few bytes may be wrong: there is an array still, or a refusal."""
+    """Files with a few wrong bytes give an array or a refusal."""
     directory = tmp_path_factory.getbasetemp() / "damaged"
     write_packed(directory, {"a": X, "c": np.ones(2, np.complex128)}, alias={"x": "a"})
     content = bytearray((directory / PACKED_FILE).read_bytes())
@@ -199,7 +199,7 @@ NAME = "Torch.exp.0.forward"
 
 
 def packed_run(directory: Path, tensors: dict[str, np.ndarray], **metadata: Any) -> Path:
-    """A PyTorch run of one call, packed: the first tensor is its output, those behind its inputs."""
+    """A packed PyTorch run of one call: the first tensor is its output, the others are its inputs."""
     names = [f"{NAME}.output.0", *(f"{NAME}.input.{number}" for number in range(9))]
     arrays = dict(zip(names, tensors.values()))
     leaves = [
@@ -240,7 +240,7 @@ def test_a_run_that_is_not_packed(tmp_path: Path) -> None:
 
 
 def test_a_run_whose_packed_file_is_damaged(tmp_path: Path) -> None:
-    """A tensor that has a file of its own does not need it; of the others it is said, and not 'missing'."""
+    """Tensors with files of their own are read; the others are reported as damaged, not as missing."""
     path = packed_run(tmp_path, {"x": X})
     (tmp_path / "dump_tensor_data" / PACKED_FILE).write_bytes(b"\xff" * 99)
     (tmp_path / "dump_tensor_data" / "other.pt").touch()
@@ -293,7 +293,7 @@ def test_a_packed_run_compares_as_one_of_files(rows_of: Any, tmp_path: Path) -> 
     assert rows_of(*runs) == [json.loads(json.dumps(row).replace(".npy", ".pt")) for row in rows_of(*files)]
 
 
-def test_damage_costs_rows_and_is_said_once(probe: Any, tmp_path: Path) -> None:
+def test_damage_costs_rows_and_is_reported_once(probe: Any, tmp_path: Path) -> None:
     target, golden = packed_run(tmp_path / "t", TENSORS), packed_run(tmp_path / "g", TENSORS)
     file = golden.parent / "dump_tensor_data" / PACKED_FILE
     file.write_bytes(file.read_bytes().replace(b'"BF16"', b'"BF61"'))
