@@ -29,8 +29,8 @@ HEAVY = re.compile(
 )
 LONG = re.compile(r"^from hypothesis import given", re.M)
 LONG_FILES = {
-    "test_aligned_random.py", "test_check.py", "test_journal.py", "test_journal_damaged.py", "test_run_ut_msprobe.py",
-    "test_spread.py",
+    "test_aligned_random.py", "test_check.py", "test_checks_in_browser.py", "test_in_browser.py", "test_journal.py",
+    "test_journal_damaged.py", "test_mutated.py", "test_mutated_dumps.py", "test_run_ut_msprobe.py", "test_spread.py",
 }  # fmt: skip
 LONGEST_FILES = (
     "test_compile.py", "test_online.py", "test_tutorial_page.py", "test_faults_ends.py", "test_server.py", "test_main.py",
