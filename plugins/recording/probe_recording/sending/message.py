@@ -49,7 +49,7 @@ class FrameKind(IntEnum):
     WELCOME        version, most_body, window_bytes, window_calls
     REFUSED        text; neither end goes on with this connection
     CALL           seq, step, rank, name, fields; only its body is not empty
-    DONE           seqs: these calls are judged and their rows on disk, or skipped; verdicts, if it has any
+    DONE           seqs: these calls are judged and their rows written, or skipped; verdicts, if it has any
     AGAIN          place: this call arrived damaged, counted on this connection from 0
     TALLY          queued and dropped: numbers of calls by API so far
     END            the same; the sender has no more calls, and all are acknowledged
