@@ -188,6 +188,9 @@ def test_an_interruption_waits_for_what_is_under_way(monkeypatch: pytest.MonkeyP
         from concurrent.futures import wait
 
         if next(waits):
+            until = time.monotonic() + 10
+            while len(begun) < 3 and time.monotonic() < until:
+                time.sleep(0.001)
             threading.Timer(0.05, held.set).start()
             raise KeyboardInterrupt
         return wait(futures, return_when=return_when)
