@@ -12,7 +12,7 @@ from math import prod
 from operator import itemgetter
 from pathlib import Path
 
-from probe_core.errors import UserError, nearest, some
+from probe_core.errors import UserError, counted, nearest, some
 from probe_core.flow.ahead import opened_ahead
 from probe_core.flow.judging import Judging
 from probe_core.flow.opening import open_runs
@@ -266,8 +266,8 @@ class Comparison:
         if shifted:
             first = next(name for name in map(without_count, self.target.names()) if name in shifted)
             self.notes.append(
-                f"{len(shifted)} API(s) are called more often in one run, such as {first}; their rows may be "
-                "paired wrongly, and no verdict rests on them. Use -f (calls in order) or --match align."
+                f"one run calls {counted(len(shifted), 'API')} more often, such as {first}; their rows may "
+                "be paired wrongly, and no verdict rests on them. Use -f (calls in order) or --match align."
             )
         return frozenset(shifted)
 

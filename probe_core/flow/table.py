@@ -59,11 +59,9 @@ class Table:
         own = [column.header for column in columns]
         named = Counter([*own, *(name for _, name in extra), *labels])
         for metric, name in extra:
-            header = name if named[name] == 1 else f"{metric}: {name}"
-            columns.append(Column(header, f"{metric}.{name}"))
-        for policy in labels:
-            header = policy if named[policy] == 1 else f"policy: {policy}"
-            columns.append(Column(header, f"row.policy.{policy}"))
+            columns.append(Column(name if named[name] == 1 else f"{metric}: {name}", f"{metric}.{name}"))
+        for name in labels:
+            columns.append(Column(name if named[name] == 1 else f"policy: {name}", f"row.policy.{name}"))
         self.mode = mode
         self.headers = tuple(column.header for column in columns)
         sources = [column.source for column in columns]

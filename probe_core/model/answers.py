@@ -27,11 +27,13 @@ class Coverage:
         recorded: Number of values in either run; a pair counts once.
         compared: Number of pairs that were measured.
         excused: Number of values that were not measured, by the code of the reason.
+        equal: Number of pairs whose sides are the same to the bit.
     """
 
     recorded: int
     compared: int
     excused: Mapping[str, int] = field(default_factory=dict)
+    equal: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,7 +112,8 @@ def test_runs_that_agree_agree_row_by_row(
     assert (answer["verdict"], answer["causes"]) == ("AGREE", [])
     compared = answer["coverage"]["compared"]
     assert compared == sum(rank["coverage"]["compared"] for rank in step["ranks"]) > 300 * world
-    assert probe.out.startswith(f"AGREE: within rounding in all {compared:,} values that both runs recorded")
+    agree = "within rounding" if task == "statistics" else "equal"
+    assert probe.out.startswith(f"AGREE: {agree} in all {compared:,} values that both runs recorded")
     assert f" ({world} of {world} comparisons agree)\n" in probe.out
     assert len(list(tmp_path.glob("compare_result_rank*.jsonl"))) == world
 

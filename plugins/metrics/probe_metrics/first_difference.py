@@ -23,13 +23,17 @@ DIFFERS, AGREES = "differs", "agrees"
 MASKED = Reason("masked", "masked by another constant")
 """Reason of a tensor whose masked elements hold another large negative number on each side."""
 
+EQUAL = (Reason("equal", "equal to the bit"),)
+"""Reasons of tensors whose bits, or whose checksums, are the same."""
+
 
 class FirstDifference:
     """Judges a pair by its tensors if it has them, else by checksums, else by recorded statistics.
 
     The level is ERROR (differs beyond rounding), PASS (does not) or SKIP (nothing to judge by); the label is
     ``differs``, ``agrees`` or empty. The verdict's ``drift`` says by how much; an ERROR without drift is a
-    difference that has no size (shapes, scalars, checksums, nan at other places).
+    difference that has no size (shapes, scalars, checksums, nan at other places). The reason ``equal`` says
+    that all bits of two tensors, or their checksums, are the same.
 
     Formulas, in float64, for a target N and a golden B of one shape. Tensors: ``rms(N - B) / rms(B)``, rms
     being the root mean square. Statistics: the largest difference of maximum, minimum, mean and norm, divided
@@ -98,6 +102,8 @@ class FirstDifference:
         scale = _rms(pair_sums.golden_norm, size, pair_sums.golden_largest)
         tally = pair_sums.tally
         verdict = self._by_distance(distance, scale, target, golden, "rms")
+        if tally.equal:
+            return verdict._replace(reasons=EQUAL)
         if is_masked(tally.golden_min, tally.golden_max):
             parts = unmasked(pair)
             if parts is not None:
@@ -127,6 +133,7 @@ class FirstDifference:
             return Verdict(
                 Level.PASS,
                 AGREES,
+                EQUAL,
                 drift=Drift(0.0, 0.0, self._limits(target.dtype, golden.dtype)[0], self._jump),
             )
         return _differs(f"checksum {target.checksum} against {golden.checksum}")

@@ -15,6 +15,7 @@ ALL_ZERO = "Cannot compare by Cosine Similarity, All the data is Zero in {} dump
 
 REASONS: dict[str, Text] = {
     "zero_dimensional": Text(ZERO_DIMENSIONAL, 20),
+    "equal": Text(),
     "exact": Text("Integer or boolean values of NPU and bench do not match.", 20),
     "exact_in_last_digits": Text(
         "Mean or norm of the integers differs by what rounding, or a small difference, explains.", 20

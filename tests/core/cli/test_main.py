@@ -261,7 +261,7 @@ def test_a_run_without_fault_has_nothing_to_advise(probe: Any, runs: Any, tmp_pa
         "Line: NA\nSuspect Nodes: NA\n"
         "Expert Advice: All data in comparison result meets the accuracy requirements.\n"
     )
-    assert probe.out.startswith("AGREE: within rounding in all 132 values that both runs recorded")
+    assert probe.out.startswith("AGREE: equal in all 132 values that both runs recorded")
 
 
 def test_the_demo_records_and_names_the_fault_on_its_first_line(

@@ -138,7 +138,7 @@ def test_the_console_says_what_does_not_line_up(runs: Any, probe: Any, tmp_path:
         probe("compare", *sides, "--match", "align", "-o", tmp_path / "o", "--format", "xlsx,csv,jsonl") == 0
     )
     assert "calls that do not line up, in 2 places:" in probe.out
-    assert probe.out.startswith("AGREE: within rounding in all 40 values that both runs recorded; 8 more ")
+    assert probe.out.startswith("AGREE: equal in all 40 values that both runs recorded; 8 more ")
     assert "    inserted: Torch.relu.0.forward, Torch.add.0.forward\n" in probe.out
     assert "    missing: Torch.mul.1.forward\n" in probe.out
 

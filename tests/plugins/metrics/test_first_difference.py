@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from probe_metrics.first_difference import FirstDifference
+from probe_metrics.first_difference import EQUAL, FirstDifference
 from probe_metrics.thresholds import thresholds
 from support.cases import every
 from support.measuring import PROPERTY
@@ -40,8 +40,24 @@ def judge(target: Any, golden: Any) -> Verdict:
 def test_a_tensor_is_the_same_as_its_copy(dtype: Any) -> None:
     golden = pairs(dtype)[1]
     verdict = judge(golden.copy(), golden)
-    assert (verdict.level, verdict.reasons, verdict.label) == (Level.PASS, (), "agrees")
+    assert (verdict.level, verdict.reasons, verdict.label) == (Level.PASS, EQUAL, "agrees")
     assert verdict.drift is not None and verdict.drift.difference == 0
+
+
+@every(
+    "other",
+    [
+        np.array([1.0, -0.0, np.nan]),
+        np.array([1.0, 5e-324, np.nan]),
+        np.array([np.nextafter(1.0, 2.0), 0.0, np.nan]),
+        np.array([1.0, 0.0, np.nan], np.float32),
+    ],
+)
+def test_a_difference_in_one_bit_is_not_equal(other: Any) -> None:
+    golden = np.array([1.0, 0.0, np.nan])
+    assert judge(golden.copy(), golden).reasons == EQUAL
+    verdict = judge(other, golden)
+    assert (verdict.level, verdict.reasons) == (Level.PASS, ())
 
 
 @every("dtype", DTYPES, ids=lambda dtype: np.dtype(dtype).name)

@@ -68,6 +68,7 @@ class Tally:
             within rounding, by the name of its row.
         stood_for: For the target and the golden, the number of tensors in ``floats`` of calls that only that
             run made, and that compute what other calls of the other run do: what they leave was compared.
+        equal: Number of values that were compared and are the same to the bit.
     """
 
     both: int = 0
@@ -79,6 +80,7 @@ class Tally:
     by_statistics: Counter[str] = field(default_factory=Counter)
     failing_at: dict[str, float] = field(default_factory=dict)
     stood_for: list[int] = field(default_factory=lambda: [0, 0])
+    equal: int = 0
 
     def add(self, row: Row, value: Apart, *, shifted: bool) -> None:
         """Count a row, whose values are ``value`` apart."""
@@ -89,6 +91,7 @@ class Tally:
             assert target is not None and golden is not None
             self.both += 1
             self.compared += 1
+            self.equal += value.is_equal
             if verdict.level is Level.ERROR and value.state == SAME and not value.masked:
                 self.failing_at[value.row] = value.distance
             for number, dtype in enumerate((target.value.dtype, golden.value.dtype)):
@@ -107,6 +110,7 @@ class Tally:
                 self.by_statistics[code] += 1
         else:
             self.compared += 1
+            self.equal += value.is_equal
             if verdict.level is Level.ERROR and value.state == SAME and not (value.is_scalar or value.masked):
                 self.failing_at[value.row] = value.distance
         self.both += len(kinds) == 2
@@ -155,7 +159,7 @@ class Tally:
     def coverage(self) -> Coverage:
         """Return the counts as part of an answer."""
         alone = self.lacking[TARGET_ONLY] + self.lacking[GOLDEN_ONLY]
-        return Coverage(self.both + alone, self.compared, dict(sorted(self.lacking.items())))
+        return Coverage(self.both + alone, self.compared, dict(sorted(self.lacking.items())), self.equal)
 
     def sentences(self) -> tuple[str, ...]:
         """Return a sentence for each reason why values were not compared, the most frequent first."""

@@ -70,6 +70,7 @@ def _parts(answer: Answer) -> dict[str, Any]:
         "coverage": {
             "recorded": coverage.recorded,
             "compared": coverage.compared,
+            "equal": coverage.equal,
             "not_compared": dict(coverage.excused),
         },
         "notes": list(answer.notes),

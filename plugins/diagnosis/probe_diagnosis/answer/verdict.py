@@ -139,7 +139,8 @@ def _agreement(
     several: bool,
 ) -> str:
     every = f"{tally.compared:,} values that both runs recorded"
-    parts = [f"within rounding in all {every}"]
+    is_equal = tally.equal == tally.compared
+    parts = [f"equal in all {every}" if is_equal else f"within rounding in all {every}"]
     gone = [note for note in notes if note.endswith((GONE, NO_TRACE))]
     if gone:
         parts = [
@@ -255,6 +256,7 @@ def over_all(
         sum(answer.coverage.recorded for answer in ranks),
         sum(answer.coverage.compared for answer in ranks),
         counts,
+        sum(answer.coverage.equal for answer in ranks),
     )
     measured = baseline.together([answer.baseline for answer in ranks if answer.baseline])
     outcome = max((answer.outcome for answer in ranks), key=GRAVITY.index)
@@ -267,7 +269,7 @@ def over_all(
         text = _first(causes[0], several=ranks_are_several)
     elif outcome is Outcome.AGREE:
         told = [note for answer in ranks for note in answer.notes]
-        tally = Tally(compared=coverage.compared, lacking=Counter(counts))
+        tally = Tally(compared=coverage.compared, equal=coverage.equal, lacking=Counter(counts))
         text = _agreement(tally, causes, told, measured, several=ranks_are_several)
     else:
         first = next((name for name, answer in answers.items() if answer.outcome is outcome), None)

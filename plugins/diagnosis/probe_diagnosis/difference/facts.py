@@ -51,6 +51,7 @@ class Apart(NamedTuple):
         dtypes: Both dtypes, if they are of floating point and differ.
         masked: True if what a mask hides is another constant on each side.
         floor: Distance that the baseline explains, in the unit of ``distance``; 0 without one.
+        is_equal: True if its sides are known to be the same to the bit: tensors, checksums or arguments.
     """
 
     row: str
@@ -69,6 +70,7 @@ class Apart(NamedTuple):
     dtypes: str = ""
     masked: bool = False
     floor: float = 0.0
+    is_equal: bool = False
 
     @property
     def is_float(self) -> bool:
@@ -162,11 +164,12 @@ def apart(row: Row, line: str = "", *, by_tensor: bool = True) -> Apart:
     is_scalar = slot.value.kind is not Kind.TENSOR
     if verdict is None:
         return Apart(slot.name, slot.side, UNJUDGED, is_scalar=is_scalar, line=line)
-    why, masked = "", False
+    why, masked, equal = "", False, False
     for reason in verdict.reasons:
         if reason.code == "evidence":
             why = f"{why}; {reason.detail}" if why else reason.detail
         masked = masked or reason.code == "masked"
+        equal = equal or reason.code == "equal"
     is_skipped = verdict.level is Level.SKIP
     if row.was and row.verdict.level is Level.SKIP:  # a judge knows that there is nothing to judge
         is_skipped, why = True, row.was[-1].reason.detail
@@ -185,15 +188,16 @@ def apart(row: Row, line: str = "", *, by_tensor: bool = True) -> Apart:
         distance, scale, noise, jump = drift
     if is_scalar:
         return Apart(
-            slot.name, slot.side, state, distance, scale, noise, jump, True, why, "scalar", line=line
-        )
+            slot.name, slot.side, state, distance, scale, noise, jump, True, why, "scalar", line=line,
+            is_equal=drift is None and state == SAME,
+        )  # fmt: skip
     dtypes = "" if of_target.dtype == of_golden.dtype else _recast(of_target.dtype, of_golden.dtype)
     ours, theirs = _is_rare(of_target.statistics), _is_rare(of_golden.statistics)
     by = _judged_by(row, of_target, of_golden, by_tensor=by_tensor)
     breaks, is_rare = ours and not theirs, ours or theirs
     return Apart(
         slot.name, slot.side, state, distance, scale, noise, jump, False, why, by, breaks, is_rare, line,
-        dtypes, masked,
+        dtypes, masked, 0.0, equal,
     )  # fmt: skip
 
 

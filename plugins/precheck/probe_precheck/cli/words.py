@@ -54,7 +54,7 @@ def checked(found: Checked) -> None:
     for api, results in islice(by_api.items(), SHOWN):
         _failed(results, found.apis[api], found.plan)
     if len(by_api) > SHOWN:
-        show(f"    and more calls, of {len(by_api) - SHOWN:,} other API(s); see the result")
+        show(f"    and more calls, of {counted(len(by_api) - SHOWN, 'other API')}; see the result")
     if found.reasons:
         show("  skipped because:")
     for reason, count in found.reasons.most_common(SHOWN_REASONS):

@@ -27,9 +27,9 @@ def test_the_verdict_is_the_first_field(tmp_path: Path, probe: Probe) -> None:
     found = answered(tmp_path, probe, calls, calls)
     assert list(found) == ["verdict", "sentence", "schema", "probe", "target", "golden", *PARTS, "steps"]
     assert (found["verdict"], found["schema"]) == ("AGREE", 1)
-    assert found["sentence"] == "AGREE: within rounding in all 2 values that both runs recorded"
+    assert found["sentence"] == "AGREE: equal in all 2 values that both runs recorded"
     assert found["target"] == str(tmp_path / "t" / "dump.json")
-    assert found["coverage"] == {"recorded": 2, "compared": 2, "not_compared": {}}
+    assert found["coverage"] == {"recorded": 2, "compared": 2, "equal": 2, "not_compared": {}}
     ((rank,),) = [step["ranks"] for step in found["steps"]]
     assert (rank["rank"], rank["verdict"], rank["sentence"]) == (0, "AGREE", found["sentence"])
     assert rank.keys() >= set(PARTS)
@@ -68,7 +68,7 @@ def test_nan_and_inf_are_no_numbers_of_json(tmp_path: Path, probe: Probe) -> Non
 def test_what_was_not_compared_is_listed(tmp_path: Path, probe: Probe) -> None:
     golden = {A: call(X, out=Y)}
     found = answered(tmp_path, probe, golden | {B: call(Y, out=Y)}, golden)
-    assert found["coverage"] == {"recorded": 4, "compared": 2, "not_compared": {"target_only": 2}}
+    assert found["coverage"] == {"recorded": 4, "compared": 2, "equal": 2, "not_compared": {"target_only": 2}}
     assert found["not_captured"] == [f"2 values recorded in the target only; the first is {B}.input.0"]
 
 

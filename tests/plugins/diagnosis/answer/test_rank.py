@@ -27,9 +27,12 @@ def answer(directory: Path, target: Any, golden: Any, task: str = "tensor", cons
     return found
 
 
-def test_runs_that_are_equal_agree(tmp_path: Path) -> None:
-    found = answer(tmp_path, CHAIN, CHAIN)
-    assert found.sentence == "AGREE: within rounding in all 8 values that both runs recorded"
+@pytest.mark.parametrize(("task", "said"), [("tensor", "equal"), ("statistics", "within rounding")])
+def test_runs_that_are_equal_agree(task: str, said: str, tmp_path: Path) -> None:
+    """Statistics that are the same do not show that the values are."""
+    found = answer(tmp_path, CHAIN, CHAIN, task)
+    assert found.sentence == f"AGREE: {said} in all 8 values that both runs recorded"
+    assert found.coverage.equal == (8 if said == "equal" else 0)
     assert not found.causes and not found.notes and not found.missing and not found.next
 
 

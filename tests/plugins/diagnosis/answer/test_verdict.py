@@ -40,6 +40,8 @@ def sentence(*arguments: Any, **keywords: Any) -> str:
 def test_agreement_needs_every_value_of_both_runs() -> None:
     assert sentence([], [], tally()) == "AGREE: within rounding in all 100 values that both runs recorded"
     assert answer_of([], [], tally(compared=99, **lacking(unreadable=1))).outcome is Outcome.CANNOT_TELL
+    assert sentence([], [], tally(equal=100)) == "AGREE: equal in all 100 values that both runs recorded"
+    assert sentence([], [], tally(equal=99)).startswith("AGREE: within rounding in all 100 values")
 
 
 @pytest.mark.parametrize("code", ["uninitialised", "empty", "not_recorded"])
@@ -192,9 +194,9 @@ def folded(tmp_path: Path, probe: Probe, target: list[Any], golden: list[Any], c
 def test_ranks_that_agree(tmp_path: Path, probe: Probe) -> None:
     found = folded(tmp_path, probe, [GOOD, GOOD], [GOOD, GOOD])
     assert found["verdict"] == "AGREE"
-    assert found["sentence"].startswith("AGREE: within rounding in all ")
+    assert found["sentence"].startswith("AGREE: equal in all 16 values that both runs recorded (")
     assert found["sentence"].endswith("(2 of 2 comparisons agree)")
-    assert found["coverage"]["compared"] == 16
+    assert found["coverage"]["compared"] == found["coverage"]["equal"] == 16
 
 
 def test_one_rank_of_two_diverged(tmp_path: Path, probe: Probe) -> None:
