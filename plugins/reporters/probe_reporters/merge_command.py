@@ -93,7 +93,7 @@ def _merge(directory: Path, output: Path, config: Path, format_: str) -> int:
     ranks = ", ".join(str(rank) for rank in merged.ranks[:SHOWN])
     if len(merged.ranks) > SHOWN:
         ranks += f", … {merged.ranks[-1]}"
-    metrics = f"{counted(len(merged.metrics), 'metric')}"
+    metrics = counted(len(merged.metrics), "metric")
     console.show(f"{merged.row_count:,} rows of {len(merged.ranks):,} ranks ({ranks}) merged, {metrics}")
     for path in merged.files:
         console.show(f"  wrote {path}")
