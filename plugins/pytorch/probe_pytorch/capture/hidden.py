@@ -17,8 +17,9 @@ _reducer_before: Any = None
 def hide(handle: Any) -> Any:
     """Leave the hook of ``handle`` out of all pickles and deep copies of its module; return the handle."""
     global _reducer_before
-    if not _hidden:
-        _reducer_before = copyreg.dispatch_table.get(OrderedDict)
+    before = copyreg.dispatch_table.get(OrderedDict)
+    if not _hidden and before is not _reduce:  # an interruption may have left it
+        _reducer_before = before
         copyreg.pickle(OrderedDict, _reduce)
     for hooks in compat.dicts_of(handle):
         _hidden.setdefault(id(hooks), (hooks, set()))[1].add(handle.id)
