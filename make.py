@@ -174,10 +174,10 @@ def lowest() -> None:
         text = (ROOT / directory / "pyproject.toml").read_text("utf-8")
         needed = re.search(r"^dependencies = \[(.*?)\]$", text, re.MULTILINE | re.DOTALL)
         bounds |= dict(re.findall(r'"(\w+)>=([\d.]+)"', needed[1] if needed else ""))
-    wheels = [wheel for wheel in build() if not wheel.name.startswith("probe_dask")]
+    built = [wheel for wheel in build() if not wheel.name.startswith("probe_dask")]
     with tempfile.TemporaryDirectory(prefix="probe-lowest-") as there:
         home = Path(there) / "environment"
-        environment(home, *(f"{name}=={version}" for name, version in bounds.items()), *map(str, wheels))
+        environment(home, *(f"{name}=={version}" for name, version in bounds.items()), *map(str, built))
         use_installed(home, there)
 
 
@@ -196,8 +196,8 @@ def release() -> None:
 def mindspore() -> None:
     """Set up an environment with MindSpore (0.8 GB) and our wheels, and run the tests that need it there."""
     environment(MINDSPORE_HOME, *pinned(file="requirements-mindspore.txt"))
-    wheels = [wheel for wheel in build() if not wheel.name.startswith("probe_dask")]
-    run(*pip(MINDSPORE_HOME), "--no-index", "--no-deps", "--force-reinstall", *wheels)
+    built = [wheel for wheel in build() if not wheel.name.startswith("probe_dask")]
+    run(*pip(MINDSPORE_HOME), "--no-index", "--no-deps", "--force-reinstall", *built)
     with tempfile.TemporaryDirectory(prefix="probe-mindspore-") as there:  # nothing there hides the wheels
         if not chosen_tests():
             use_installed(MINDSPORE_HOME, there)
