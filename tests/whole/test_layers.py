@@ -9,7 +9,7 @@ import pytest
 from importlinter.cli import lint_imports
 from support import ROOT
 
-LARGEST_ROOM, CORE = 2_000, 8_500
+LARGEST_ROOM, CORE = 2_000, 9_000
 """Lines that a room of the core may have, and all of it but what tests plugins."""
 
 
