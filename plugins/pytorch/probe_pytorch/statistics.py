@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from probe_recording import NOTHING, Four
 
-from probe_pytorch.compat import is_dense
+from probe_pytorch.compat import is_dense, is_transformed
 
 try:
     from probe_pytorch import _tally
@@ -27,11 +27,27 @@ _CODES = {
     torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3,
     torch.int64: 4, torch.int32: 5, torch.int16: 6, torch.int8: 7, torch.uint8: 8,
 }  # fmt: skip
+_NAMED_CODES = {dtype: (str(dtype), code) for dtype, code in _CODES.items()}
 _EIGHT_BIT = tuple(
     getattr(torch, name)
     for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
     if hasattr(torch, name)
 )
+
+
+def describe(tensor: torch.Tensor) -> tuple[str, list[int], bool, Four] | None:
+    """Return dtype name, shape, ``requires_grad`` and statistics of an ordinary tensor in host memory.
+
+    The compiled extension reads all of them in one call, which takes a quarter of the time of reading them
+    one by one. The statistics are those of ``measure``.
+
+    Returns:
+        None for any other tensor, such as one on a device, sparse, 0-d or empty, and if the extension could
+        not be built.
+    """
+    if _tally is None:
+        return None
+    return _tally.describe(tensor, _NAMED_CODES, torch.strided, is_transformed)  # type: ignore[no-any-return]
 
 
 def measure(tensor: torch.Tensor, keep: Callable[[torch.Tensor, Any], None] | None = None, target: Any = None,

@@ -13,7 +13,7 @@ import torch
 from probe_recording import Json, Plain, Save, TensorLeaf, Tree, Walk
 
 from probe_pytorch import compat
-from probe_pytorch.statistics import measure
+from probe_pytorch.statistics import describe, measure
 
 TENSOR = "torch.Tensor"
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
@@ -70,6 +70,13 @@ class Collector(probe_recording.Collector):
 
     def tensor(self, tensor: torch.Tensor, name: str, save: Save | None) -> TensorLeaf:
         """Return the leaf of a ``torch.Tensor`` or ``Parameter``."""
+        if self._measured and (description := describe(tensor)) is not None:
+            leaf = TensorLeaf(TENSOR, *description)
+            if self._checksum is not None:
+                leaf.checksum = self._checksum(tensor)
+            if save is not None:
+                leaf.data_name = save(name, tensor)
+            return leaf
         dtype = tensor.dtype
         text = _DTYPE_NAMES.get(dtype)
         if text is None:
