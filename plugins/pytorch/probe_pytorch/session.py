@@ -49,6 +49,7 @@ class Session(probe_recording.Session):
             wide=config.precision == "high",
             measured=config.task != "structure" and config.online is None,
             failed=self.failed,
+            encodes=config.task == "statistics",
         )
 
     def keep(self, results: torch.Tensor, leaf: TensorLeaf) -> None:

@@ -23,11 +23,18 @@ except ImportError:  # there was no C compiler at installation
 
 NAN = float("nan")
 
+TENSOR = "torch.Tensor"
+"""The field ``type`` of the leaf of a tensor."""
+
 _CODES = {
     torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3,
     torch.int64: 4, torch.int32: 5, torch.int16: 6, torch.int8: 7, torch.uint8: 8,
 }  # fmt: skip
 _NAMED_CODES = {dtype: (str(dtype), code) for dtype, code in _CODES.items()}
+_BEGINNINGS = {
+    dtype: (f'{{"type": "{TENSOR}", "dtype": "{dtype}", "shape": ', code) for dtype, code in _CODES.items()
+}
+"""The JSON of a leaf up to its shape, and the code, of each dtype."""
 _EIGHT_BIT = tuple(
     getattr(torch, name)
     for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
@@ -48,6 +55,13 @@ def describe(tensor: torch.Tensor) -> tuple[str, list[int], bool, Four] | None:
     if _tally is None:
         return None
     return _tally.describe(tensor, _NAMED_CODES, torch.strided, is_transformed)  # type: ignore[no-any-return]
+
+
+def encode(tensor: torch.Tensor) -> str | None:
+    """Return the JSON of the leaf of an ordinary tensor in host memory; None for others, as ``describe``."""
+    if _tally is None:
+        return None
+    return _tally.encode(tensor, _BEGINNINGS, torch.strided, is_transformed)  # type: ignore[no-any-return]
 
 
 def measure(tensor: torch.Tensor, keep: Callable[[torch.Tensor, Any], None] | None = None, target: Any = None,

@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import probe_recording
 import torch
-from probe_recording import Json, Plain, Save, TensorLeaf, Tree, Walk
+from probe_recording import Encoded, Json, Plain, Save, TensorLeaf, Tree, Walk
 
 from probe_pytorch import compat
-from probe_pytorch.statistics import describe, measure
+from probe_pytorch.statistics import TENSOR, describe, encode, measure
 
-TENSOR = "torch.Tensor"
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 _DTYPE_NAMES: dict[torch.dtype, str] = {}
 
@@ -29,6 +28,8 @@ class Collector(probe_recording.Collector):
         wide: True to accumulate statistics on devices in float64.
         measured: False to compute no statistics; data are saved all the same.
         failed: A callback for exceptions of values: stage, name and exception.
+        encodes: True to return the JSON of an ordinary tensor in place of its leaf, which is faster, if nothing
+            inspects or changes the leaf before it is written.
     """
 
     plain = _PLAIN
@@ -42,10 +43,12 @@ class Collector(probe_recording.Collector):
         wide: bool = True,
         measured: bool = True,
         failed: Callable[[str, str, BaseException], None] | None = None,
+        encodes: bool = False,
     ) -> None:
         super().__init__(failed, checksum, measured)
         self._keep = keep
         self._wide = wide
+        self._encodes = encodes and measured and checksum is None
 
     def arguments(self, values: tuple[Any, ...], prefix: str, save: Save | None) -> list[Tree]:
         """Return the trees of positional arguments or of outputs."""
@@ -68,8 +71,14 @@ class Collector(probe_recording.Collector):
 
     # -- tensors ---------------------------------------------------------------------------
 
-    def tensor(self, tensor: torch.Tensor, name: str, save: Save | None) -> TensorLeaf:
+    def tensor(self, tensor: torch.Tensor, name: str, save: Save | None) -> Tree:
         """Return the leaf of a ``torch.Tensor`` or ``Parameter``."""
+        if save is None and self._encodes and (text := encode(tensor)) is not None:
+            return Encoded(text)
+        return self.leaf(tensor, name, save)
+
+    def leaf(self, tensor: torch.Tensor, name: str, save: Save | None) -> TensorLeaf:
+        """Return the leaf of a ``torch.Tensor`` or ``Parameter`` as an object."""
         if self._measured and (description := describe(tensor)) is not None:
             leaf = TensorLeaf(TENSOR, *description)
             if self._checksum is not None:
@@ -125,13 +134,13 @@ class Collector(probe_recording.Collector):
             if compat.is_wrapper(tensor):
                 return leaf
             with compat.no_subclasses():
-                inner = self.tensor(tensor.detach().as_subclass(torch.Tensor), name, save)
+                inner = self.leaf(tensor.detach().as_subclass(torch.Tensor), name, save)
             inner.requires_grad = tensor.requires_grad
             return inner
 
     def _shard(self, tensor: Any, local: torch.Tensor, name: str, save: Save | None) -> TensorLeaf:
         """Return the leaf of a DTensor: its local shard, with the placement of the whole tensor."""
-        leaf = self.tree(local, name, save)
+        leaf = self.leaf(local, name, save) if type(local) in _PLAIN else self.tree(local, name, save)
         if not isinstance(leaf, TensorLeaf):
             leaf = TensorLeaf(TENSOR, str(tensor.dtype), _shape(tensor), False)
         leaf.kind = "torch.distributed.tensor.DTensor"

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from probe_recording.interface import of_the_process
     from probe_recording.interrupts import interrupts_deferred
     from probe_recording.ladder import Ladder, Rung, flat
-    from probe_recording.leaves import NOTHING, Four, Json, Plain, Save, TensorLeaf, Tree, scalar
+    from probe_recording.leaves import NOTHING, Encoded, Four, Json, Plain, Save, TensorLeaf, Tree, scalar
     from probe_recording.loss import spans
     from probe_recording.module_hooks import ModuleHooks, Running
     from probe_recording.place import Destination, bytes_of, destination_to, is_loopback, with_destination
@@ -94,6 +94,7 @@ __all__ = [
     "Debugger",
     "Destination",
     "DumpRun",
+    "Encoded",
     "Entry",
     "Four",
     "Frame",
@@ -182,7 +183,7 @@ __getattr__ = exporter(
         "interface": "of_the_process",
         "interrupts": "interrupts_deferred",
         "ladder": "Ladder Rung flat",
-        "leaves": "NOTHING Four Json Plain Save TensorLeaf Tree scalar",
+        "leaves": "NOTHING Encoded Four Json Plain Save TensorLeaf Tree scalar",
         "loss": "spans",
         "module_hooks": "ModuleHooks Running",
         "place": "Destination bytes_of destination_to is_loopback with_destination",

@@ -61,7 +61,9 @@ class LadderCapture:
         if session.ladder is None:
             session.ladder = Ladder()
             config = session.config
-            self._collector = Collector(None, session.keep, config.precision == "high", failed=session.failed)
+            self._collector = Collector(
+                None, session.keep, config.precision == "high", failed=session.failed, encodes=True
+            )
         self._ladder = session.ladder
         self.session = session
         for model in models:

@@ -256,7 +256,7 @@ def _part(value: Any) -> Any:
     size = value.numel() if is_plain and value.is_contiguous() else 0
     if size <= BLOCKS * BLOCK or compat.is_freed(value):
         return value
-    return value.detach().view(-1)[: size // BLOCKS * BLOCKS].view(BLOCKS, -1)[:, :BLOCK].contiguous()
+    return value.detach().view(-1)[: size // BLOCKS * BLOCKS].view(BLOCKS, -1)[:, :BLOCK]
 
 
 def _numbers(settings: dict[str, Any]) -> dict[str, Any]:
