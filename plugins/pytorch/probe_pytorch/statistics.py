@@ -52,16 +52,12 @@ def describe(tensor: torch.Tensor) -> tuple[str, list[int], bool, Four] | None:
         None for any other tensor, such as one on a device, sparse, 0-d or empty, and if the extension could
         not be built.
     """
-    if _tally is None:
-        return None
-    return _tally.describe(tensor, _NAMED_CODES, torch.strided, is_transformed)  # type: ignore[no-any-return]
+    return None if _tally is None else _tally.describe(tensor, _NAMED_CODES, torch.strided, is_transformed)
 
 
 def encode(tensor: torch.Tensor) -> str | None:
     """Return the JSON of the leaf of an ordinary tensor in host memory; None for others, as ``describe``."""
-    if _tally is None:
-        return None
-    return _tally.encode(tensor, _BEGINNINGS, torch.strided, is_transformed)  # type: ignore[no-any-return]
+    return None if _tally is None else _tally.encode(tensor, _BEGINNINGS, torch.strided, is_transformed)
 
 
 def measure(tensor: torch.Tensor, keep: Callable[[torch.Tensor, Any], None] | None = None, target: Any = None,

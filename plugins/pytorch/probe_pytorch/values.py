@@ -28,8 +28,8 @@ class Collector(probe_recording.Collector):
         wide: True to accumulate statistics on devices in float64.
         measured: False to compute no statistics; data are saved all the same.
         failed: A callback for exceptions of values: stage, name and exception.
-        encodes: True to return the JSON of an ordinary tensor in place of its leaf, which is faster, if nothing
-            inspects or changes the leaf before it is written.
+        encodes: True to return the JSON of an ordinary tensor in place of its leaf, which is faster. No
+            caller may then inspect or change the leaf.
     """
 
     plain = _PLAIN

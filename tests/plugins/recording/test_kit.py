@@ -85,7 +85,7 @@ class Wrong(Collector):
     """Notes a wrong maximum."""
 
     def tensor(self, tensor: Any, name: str, save: Any) -> Any:
-        leaf = super().tensor(tensor, name, save)
+        leaf = self.leaf(tensor, name, save)
         leaf.statistics = (9.0, *leaf.statistics[1:])
         return leaf
 
@@ -94,7 +94,7 @@ class Unlike(Collector):
     """Notes no statistics where there are no data."""
 
     def tensor(self, tensor: Any, name: str, save: Any) -> Any:
-        leaf = super().tensor(tensor, name, save)
+        leaf = self.leaf(tensor, name, save)
         leaf.statistics = leaf.statistics if save else (None,) * 4
         return leaf
 

@@ -1,0 +1,92 @@
+"""Descriptions and JSON leaves of tensors by the compiled extension, against the same in Python."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from probe_pytorch import statistics
+from probe_pytorch.statistics import TENSOR, describe, encode, measure
+from probe_recording import TensorLeaf
+from probe_recording.leaves import encode as encode_tree
+from torch import Tensor
+
+pytestmark = pytest.mark.skipif(statistics._tally is None, reason="the extension is not built")
+
+DTYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
+          torch.int8, torch.uint8]  # fmt: skip
+LANES = 16
+
+
+def expected_json(tensor: Tensor) -> str:
+    leaf = TensorLeaf(TENSOR, str(tensor.dtype), list(tensor.shape), tensor.requires_grad, measure(tensor))
+    return encode_tree(leaf)
+
+
+def make_tensor(dtype: torch.dtype, *shape: int) -> Tensor:
+    return (torch.randn(*shape, generator=torch.Generator().manual_seed(1)) * 50).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_encode_equals_the_leaf_made_in_python(dtype: torch.dtype) -> None:
+    base = make_tensor(dtype, 6, 5, 48)
+    views = [
+        base,
+        base.permute(2, 0, 1),
+        base[2:4],
+        base[1, :, :],
+        base[0, :, :32],
+        base.reshape(-1, 48)[::2],
+    ]
+    for tensor in views:
+        assert encode(tensor) == expected_json(tensor), (dtype, tensor.shape, tensor.stride())
+
+
+@given(
+    st.lists(st.floats(width=64) | st.sampled_from([math.nan, math.inf, -math.inf, -0.0, 5e-324]), min_size=1)
+)
+def test_encode_writes_any_float_as_json_does(values: list[float]) -> None:
+    tensor = torch.tensor(values, dtype=torch.float64)
+    assert encode(tensor) == expected_json(tensor)
+
+
+@given(rows=st.integers(1, 5), blocks=st.integers(1, 3), gap=st.integers(0, 9))
+def test_rows_with_gaps_have_the_statistics_of_a_copy(rows: int, blocks: int, gap: int) -> None:
+    tensor = make_tensor(torch.float32, rows, blocks * LANES + gap)[:, : blocks * LANES]
+    description = describe(tensor)
+    assert description is not None and description[3] == measure(tensor.contiguous())
+
+
+def freed(tensor: Tensor) -> Tensor:
+    tensor.untyped_storage().resize_(0)
+    return tensor
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [torch.tensor(1.0), torch.ones(0, 3), torch.ones(3, dtype=torch.bool), torch.ones(3, dtype=torch.complex64),
+     torch.eye(3).to_sparse(), torch.ones(3, device="meta"), torch.ones(4, 4)[:, ::2], torch.ones(2).expand(3, 2),
+     freed(torch.ones(4)), freed(torch.ones(8)[2:6]), torch.ones(2, dtype=torch.complex64).conj().imag,
+     torch.ones((1,) * 17)],
+    ids=["0-d", "empty", "bool", "complex", "sparse", "meta", "gaps", "expanded", "freed", "freed view",
+         "negated", "17 dimensions"],
+)  # fmt: skip
+def test_other_tensors_are_left_to_python(tensor: Tensor) -> None:
+    assert describe(tensor) is None and encode(tensor) is None
+
+
+def test_tensors_inside_a_transform_are_left_to_python() -> None:
+    seen: list[object] = []
+    torch.func.vmap(lambda x: (seen.append(describe(x)), x)[1])(torch.ones(2, 3))
+    assert seen == [None]
+
+
+def test_wrong_arguments_raise_type_errors() -> None:
+    for arguments in ((), (1, 2), (torch.ones(2), [], torch.strided, bool)):
+        with pytest.raises(TypeError):
+            statistics._tally.encode(*arguments)
+    with pytest.raises(AttributeError):
+        statistics._tally.describe(object(), {}, torch.strided, bool)
