@@ -1,5 +1,11 @@
 """``python -m probe_core.cli`` is ``probe``."""
 
+import sys
+from pathlib import Path
+
+if sys.path[:1] == [str(Path.cwd())]:  # ``-m`` adds the working directory, which may belong to a stranger
+    del sys.path[0]
+
 from probe_core.cli.main import main
 
 main()

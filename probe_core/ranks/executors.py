@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import resource_tracker
 from typing import Any, TypeVar
 
 from probe_core import engine
@@ -55,7 +54,7 @@ class Processes:
         if method == "forkserver":
             processes.mark_temporary()
             context.set_forkserver_preload(list(PRELOADED))
-            resource_tracker.ensure_running()  # before interrupts are held, since starting it lets Ctrl-C in
+        processes.start_resource_tracker()
         return Pool(_Workers(jobs, context, prepare_process, (processes.our_variables(),)), jobs)
 
 
@@ -64,7 +63,7 @@ class _Workers(ProcessPoolExecutor):
 
     def submit(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
         """Call the function in a process, which starts when it is first needed."""
-        with processes.hidden_main(), processes.interrupts_held():  # until prepare_process lets them in
+        with processes.clean_start(), processes.interrupts_held():  # until prepare_process lets them in
             return super().submit(function, *args, **kwargs)
 
 

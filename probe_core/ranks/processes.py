@@ -12,6 +12,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from multiprocessing import resource_tracker, util
 from multiprocessing.util import Finalize
 from typing import Any
 
@@ -41,11 +42,22 @@ def mark_temporary() -> None:
         settings["tempdir"] = str(home)
 
 
-@contextmanager
-def hidden_main() -> Iterator[None]:
-    """Keep processes that start in the block from importing the main script.
+ISOLATION = ("-P",) if sys.version_info >= (3, 11) else ("-I",)
+"""Options of an interpreter that keep the working directory off its import path.
 
-    A script then needs no ``if __name__ == "__main__"`` around calls that start processes.
+Python 3.10 has no ``-P``. Its ``-I`` also ignores ``PYTHONPATH`` and the packages of the user until the
+process receives the import path of its parent.
+"""
+
+
+@contextmanager
+def clean_start() -> Iterator[None]:
+    """Keep processes that start in the block from importing the main script or the working directory.
+
+    multiprocessing starts its processes, its fork server and its resource tracker by ``python -c``, which
+    puts the working directory first on the import path. ``probe compare .`` would then run the file
+    ``struct.py`` of a stranger. A started process receives the import path of this process instead. A script
+    needs no ``if __name__ == "__main__"`` around calls that start processes.
     """
     main = sys.modules["__main__"]
     names = ("__file__", "__spec__")
@@ -53,10 +65,35 @@ def hidden_main() -> Iterator[None]:
     for name in hidden:
         del main.__dict__[name]
     main.__spec__ = None
-    try:
-        yield
-    finally:
-        main.__dict__.update(hidden)
+    with _isolated_interpreters():
+        try:
+            yield
+        finally:
+            main.__dict__.update(hidden)
+
+
+_isolation_lock = threading.RLock()
+
+
+@contextmanager
+def _isolated_interpreters() -> Iterator[None]:
+    """Add ``ISOLATION`` to the command lines that multiprocessing makes in the block, in any thread."""
+    with _isolation_lock:
+        flags_of_this_interpreter: Any = util._args_from_interpreter_flags  # type: ignore[attr-defined]
+        util._args_from_interpreter_flags = lambda: [*flags_of_this_interpreter(), *ISOLATION]  # type: ignore[attr-defined]
+        try:
+            yield
+        finally:
+            util._args_from_interpreter_flags = flags_of_this_interpreter  # type: ignore[attr-defined]
+
+
+def start_resource_tracker() -> None:
+    """Start multiprocessing's resource tracker, unless it runs.
+
+    Call this before ``interrupts_held``, because starting the tracker unblocks Ctrl-C.
+    """
+    with clean_start():
+        resource_tracker.ensure_running()
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Mapping
-from multiprocessing import forkserver, reduction, resource_tracker
+from multiprocessing import forkserver, reduction
 from typing import Any, NamedTuple, cast
 
 from probe_core.errors import printable
@@ -111,8 +111,8 @@ class Worker:
             OSError: The system has no memory, file or process left for it.
             EOFError: The server that forks it has died.
         """
-        resource_tracker.ensure_running()  # before interrupts are held, since starting it lets Ctrl-C in
-        with processes.hidden_main():
+        processes.start_resource_tracker()
+        with processes.clean_start():
             if self._is_forked:
                 with processes.interrupts_held():
                     forkserver.ensure_running()

@@ -19,6 +19,7 @@ from probe_core.files.atomic import make_directory, write_text
 from probe_core.library import Comparison, planned
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
+from probe_core.ranks.processes import ISOLATION
 
 STORY = """\
 A one-block transformer was trained twice{how}. The golden run divides attention scores by
@@ -97,7 +98,7 @@ def record_both(directory: Path) -> str:
 
 def record(script: Path, path: Path, arguments: tuple[str, ...]) -> str:
     """Record ``script`` into ``path`` by the command line; return the reason of a failure, or ""."""
-    command = [sys.executable, "-m", "probe_core.cli", "run", "-o", str(path), "--task", "tensor",
+    command = [sys.executable, *ISOLATION, "-m", "probe_core.cli", "run", "-o", str(path), "--task", "tensor",
                "--step", "0", str(script), *arguments]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     if not done.returncode:
