@@ -171,15 +171,14 @@ def _execute(script: str, arguments: tuple[str, ...], module: bool) -> tuple[int
 
     An exception of the script is printed as python prints it, without the recorder's frames.
     """
-    before = sys.argv, sys.path[0]
+    is_path_safe = sys.flags.isolated or getattr(sys.flags, "safe_path", False)  # no entry for the launcher
+    arguments_before, launcher_path = sys.argv, sys.path[: 0 if is_path_safe else 1]
+    sys.argv = [script, *arguments]
+    sys.path[: len(launcher_path)] = ["" if module else str(Path(script).resolve().parent)]
     try:
         if module:
-            sys.argv = [script, *arguments]
-            sys.path[0] = ""
             runpy.run_module(script, run_name="__main__", alter_sys=True)
         else:
-            sys.argv = [script, *arguments]
-            sys.path[0] = str(Path(script).resolve().parent)
             _run_file(script)
         return 0, ""
     except SystemExit as stop:
@@ -196,7 +195,7 @@ def _execute(script: str, arguments: tuple[str, ...], module: bool) -> tuple[int
         _show_error(error)
         return 1, type(error).__name__
     finally:
-        sys.argv, sys.path[0] = before
+        sys.argv, sys.path[:1] = arguments_before, launcher_path
 
 
 def _run_file(script: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import runpy
 import subprocess
@@ -20,6 +21,8 @@ from support.runs.scripts import (
     records,
     script,
 )
+
+from probe_core.ranks.processes import ISOLATION
 
 OWN = re.compile(r"probe_pytorch|probe_core|runpy")
 # -- the script runs as it would --------------------------------------------------------------------
@@ -273,3 +276,19 @@ def test_options_that_cannot_be_followed(probe: Any) -> None:
         assert probe("run", "-o", "run", *options, path) == 2, options
         assert "Traceback" not in probe.err and probe.out == ""
     assert not Path("run").exists()
+
+
+@pytest.mark.parametrize("launcher", [["-m", "probe_core.cli"], [*ISOLATION, "-m", "probe_core.cli"]])
+def test_the_directory_of_the_script_precedes_the_path_of_the_user(
+    launcher: list[str], tmp_path: Path
+) -> None:
+    script = tmp_path / "show_path.py"
+    script.write_text("import sys; print(sys.path[:2])")
+    done = subprocess.run(
+        [sys.executable, *launcher, "run", "-o", str(tmp_path / "run"), str(script)],
+        env={**os.environ, "PYTHONPATH": "/a/path/of/the/user"}, capture_output=True, text=True,
+    )  # fmt: skip
+    expected = [str(tmp_path), "/a/path/of/the/user"]
+    if "-I" in launcher:  # which ignores PYTHONPATH
+        expected.pop()
+    assert done.stdout.startswith(str(expected)[:-1]), done.stdout + done.stderr
