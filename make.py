@@ -1,12 +1,14 @@
 """The verbs of this repository, such as ``python3 make.py test``; alone, it lists them.
 
-Needs Python (3.10 to 3.13) with pip and venv, nothing else. Everything is installed into ``.venv``
-here (MindSpore into ``.venv-mindspore``): first the third-party packages, then our distributions from their
-own directories or as wheels made of them, with no index to take a package of their names from.
+Needs Python 3.10 or later with pip and venv, nothing else. Everything is installed into ``.venv``
+here (MindSpore into ``.venv-mindspore``, other versions of torch into ``.venv-torch-VERSION``): first the
+third-party packages, then the distributions of this repository from their directories or as wheels, without a
+package index, because other people may own packages of the same names.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import re
@@ -25,6 +27,7 @@ DIST = ROOT / "dist"
 SCRIPTS = "Scripts" if os.name == "nt" else "bin"
 BIN = HOME / SCRIPTS
 PYTHON = BIN / "python"
+OLDEST_PYTHON = (3, 10)
 MINDSPORE_PYTHONS = ((3, 10), (3, 11))
 LOWEST_PYTHONS = ((3, 10), (3, 11))
 KITS = ("recording", "matching", "precheck", "diagnosis")
@@ -39,12 +42,19 @@ RUN_TIME = (
     "pluggy", "click", "numpy", "PyYAML", "ml_dtypes", "XlsxWriter", "openpyxl", "xxhash", "Jinja2",
     "setuptools",
 )  # fmt: skip
-SITE = ("mkdocs", "mkdocs-material", "pymdown-extensions")
+TORCH_PARTS = ("tests/plugins/pytorch", "tests/plugins/explain")
+"""The tests that ``make.py torch`` runs: the recorder, ``compat.py``, the pre-check and the replay."""
+TESTS_WITHOUT = (
+    "numpy", "ml_dtypes", "torch", "transformers", "playwright", "mypy", "ruff", "import-linter", "uv",
+    "Pillow", "dask", "distributed", "fsspec", "universal_pathlib", "prompt_toolkit",
+)  # fmt: skip
+"""The packages of requirements-dev.txt that ``make.py torch`` does not install with it."""
+FIRST_TORCH_FOR_NUMPY_2 = (2, 3)
 
 
 def pinned(names: tuple[str, ...] | None = None, file: str = "requirements-dev.txt") -> list[str]:
     """The requirements of the development file, or those of ``names`` among them."""
-    lines = (ROOT / file).read_text().splitlines()
+    lines = (ROOT / file).read_text("utf-8").splitlines()
     wanted = [line for line in lines if line and not line.startswith("#")]
     return [line for line in wanted if names is None or line.split("==")[0] in names]
 
@@ -63,23 +73,45 @@ def quietly(*command: str | Path, cwd: Path) -> None:
         sys.exit(done.stdout + done.stderr)
 
 
-def pip(home: Path) -> tuple[str, ...]:
-    """The command that installs into the environment ``home``."""
-    return str(home / SCRIPTS / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"
+def pip_install(home: Path, *arguments: str | Path) -> int:
+    """Install into the environment ``home``, print a line for each step of pip, and return its exit code.
+
+    Lines about packages that are already installed are omitted.
+    """
+    pip = (home / SCRIPTS / "python", "-u", "-m", "pip", "install", "--disable-pip-version-check")
+    command = [str(part) for part in (*pip, "--progress-bar", "off", *arguments)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, errors="replace") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if not line.startswith(
+                ("Requirement already satisfied", "Looking in", "Processing ", "Ignoring ")
+            ):
+                print("  pip:", line.strip()[:200], flush=True)
+    return process.returncode
 
 
-def environment(home: Path, *requirements: str) -> None:
+def environment(home: Path, *requirements: str | Path) -> None:
     """Set up the environment ``home`` with third-party ``requirements``."""
-    if not (home / SCRIPTS / "python").exists():
+    if not (home / SCRIPTS / ("pip.exe" if os.name == "nt" else "pip")).exists():  # written last
+        if importlib.util.find_spec("ensurepip") is None:
+            sys.exit(
+                f"{sys.executable} has no module ensurepip, so no environment can be created for probe. "
+                "On Debian and Ubuntu, install it: sudo apt-get install python3-venv"
+            )
+        print(f"Creating the environment {home}", flush=True)
         venv.create(home, with_pip=True)
-    run(*pip(home), *requirements)
+    print(f"Installing packages into {home}", flush=True)
+    if code := pip_install(home, *requirements):
+        sys.exit(code)
 
 
 def install(requirements: list[str], local: list[str]) -> None:
     """Set up ``.venv`` with third-party ``requirements`` and our ``local`` directories, editable."""
     environment(HOME, *requirements)
     editable = [part for directory in local for part in ("-e", f"./{directory}")]
-    run(*pip(HOME), "--no-index", "--no-deps", "--no-build-isolation", *editable)
+    print("Installing the distributions of this repository", flush=True)
+    if code := pip_install(HOME, "--no-index", "--no-deps", "--no-build-isolation", *editable):
+        sys.exit(code)
 
 
 @cache
@@ -118,7 +150,7 @@ def demo() -> None:
     install(pinned(RUN_TIME), DISTRIBUTIONS)
     if subprocess.run([PYTHON, "-c", "import torch"], stderr=subprocess.DEVNULL).returncode:
         print("Installing torch, which the recording needs; without it the demo compares recorded runs.")
-        subprocess.run([*pip(HOME), *pinned(("torch",))], cwd=ROOT)
+        pip_install(HOME, *pinned(("torch",)))
     run(BIN / "probe", "demo")
 
 
@@ -158,7 +190,10 @@ def wheels() -> None:
 
 
 def dist() -> None:
-    """Build source distributions and wheels into dist/, and use the wheels where they are installed."""
+    """Build source distributions and wheels into dist/, check them with twine, and use the wheels."""
+    files = [*build(), *sorted(DIST.glob("*.tar.gz"))]
+    environment(HOME, *pinned(file="requirements-release.txt"))
+    run(PYTHON, "-m", "twine", "check", "--strict", *files)
     wheels()
     for file in sorted(DIST.iterdir()):
         print(file.relative_to(ROOT))
@@ -182,22 +217,24 @@ def lowest() -> None:
 
 
 def release() -> None:
-    """Build and try the distributions, and tag the commit with their version; pushing is left to you."""
+    """Build and check the distributions, and tag the commit with their version; pushing is left to you."""
     version = re.search(r'__version__ = "(.+)"', (ROOT / "probe_core" / "__init__.py").read_text())[1]  # type: ignore[index]
     if subprocess.run(["git", "status", "--porcelain"], cwd=ROOT, capture_output=True).stdout:
         sys.exit("There are changes that are not committed. Commit them, then release.")
-    if f"## {version}\n" not in (ROOT / "CHANGELOG.md").read_text("utf-8"):
-        sys.exit(f'CHANGELOG.md has no section "## {version}". Rename "## Unreleased" to it, then release.')
+    changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    if not re.search(rf"^## \[{re.escape(version)}\] - \d{{4}}-\d\d-\d\d$", changelog, re.MULTILINE):
+        sys.exit(f'CHANGELOG.md has no section "## [{version}] - YYYY-MM-DD". Add it, then release.')
     dist()
     run("git", "tag", "-a", f"v{version}", "-m", f"probe {version}")
-    print(f"Tagged v{version}. Publish: git push origin v{version}, and upload dist/.")
+    print(f"Tagged v{version}. Publish it: git push origin v{version} (the workflow release.yml uploads it).")
 
 
 def mindspore() -> None:
     """Set up an environment with MindSpore (0.8 GB) and our wheels, and run the tests that need it there."""
     environment(MINDSPORE_HOME, *pinned(file="requirements-mindspore.txt"))
     built = [wheel for wheel in build() if not wheel.name.startswith("probe_dask")]
-    run(*pip(MINDSPORE_HOME), "--no-index", "--no-deps", "--force-reinstall", *built)
+    if code := pip_install(MINDSPORE_HOME, "--no-index", "--no-deps", "--force-reinstall", *built):
+        sys.exit(code)
     with tempfile.TemporaryDirectory(prefix="probe-mindspore-") as there:  # nothing there hides the wheels
         if not chosen_tests():
             use_installed(MINDSPORE_HOME, there)
@@ -207,6 +244,25 @@ def mindspore() -> None:
         again = ("--reruns", "2", "--only-rerun", "Framework Unexpected Exception Raised")
         settings = ("-c", ROOT / "pyproject.toml", *again)
         pytest(MINDSPORE_HOME / SCRIPTS / "python", *settings, *tests, cwd=there)
+
+
+def torch() -> None:
+    """Test the recorder and the replay with another torch (6 GB): ``torch 2.6.0 [tests]``."""
+    version = sys.argv.pop(2) if sys.argv[2:] else ""
+    if not re.fullmatch(r"2\.\d+(\.\d+)?", version):
+        sys.exit("Name a version of torch 2, and tests if you want only some: python3 make.py torch 2.6.0")
+    home = ROOT / f".venv-torch-{version}"
+    names = tuple({line.split("==")[0] for line in pinned()} - set(TESTS_WITHOUT))
+    numpy = ("numpy", "ml_dtypes")
+    is_old = tuple(int(part) for part in version.split(".")[:2]) < FIRST_TORCH_FOR_NUMPY_2
+    arrays = pinned(numpy, "requirements-mindspore.txt") if is_old else pinned(numpy)
+    environment(home, f"torch=={version}", *arrays, *pinned(names))
+    built = [wheel for wheel in build() if not wheel.name.startswith("probe_dask")]
+    if code := pip_install(home, "--no-index", "--no-deps", "--force-reinstall", *built):
+        sys.exit(code)
+    tests = [] if chosen_tests() else [ROOT / part for part in TORCH_PARTS]
+    with tempfile.TemporaryDirectory(prefix="probe-torch-") as there:  # nothing there hides the wheels
+        pytest(home / SCRIPTS / "python", "-c", ROOT / "pyproject.toml", *tests, cwd=there)
 
 
 def use_installed(home: Path, there: str) -> None:
@@ -223,9 +279,10 @@ def chosen_tests() -> list[str]:
 def pytest(python: Path, *more: str | Path, cwd: str | Path = ROOT) -> None:
     """Run pytest on all processors; with ``--all``, the tests marked slow as well.
 
-    One worker more than processors, for many tests wait for processes of their own.
+    One worker more than processors, for many tests wait for processes of their own. The reasons of skipped
+    tests are printed at the end.
     """
-    slow = ["-m", "slow or not slow"] if ALL in sys.argv[2:] else []
+    slow = ["-rs", "-m", "not registry"] if ALL in sys.argv[2:] else ["-rs"]
     workers = str((os.cpu_count() or 1) + 1)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # or each process of the tests compiles the modules anew
     run(python, "-m", "pytest", "-n", workers, "--dist", "worksteal", *slow, *chosen_tests(), *more, cwd=cwd)
@@ -254,7 +311,7 @@ def bench() -> None:
 
 def docs() -> None:
     """Build the site of the pages into site/; a dead link, or a page that the menu lacks, fails."""
-    environment(HOME, *pinned(SITE))
+    environment(HOME, *pinned(file="requirements-docs.txt"))
     os.environ["NO_MKDOCS_2_WARNING"] = "1"
     run(PYTHON, "-m", "mkdocs", "build", "--strict", "--quiet")
     print(f"Open {ROOT / 'site' / 'index.html'}")
@@ -262,26 +319,21 @@ def docs() -> None:
 
 def clean() -> None:
     """Remove what the verbs made."""
-    for name in (
-        ".venv",
-        ".venv-mindspore",
-        "dist",
-        "site",
-        "probe-demo",
-        ".pytest_cache",
-        ".mypy_cache",
-        ".ruff_cache",
-        ".hypothesis",
-    ):
+    caches = (".pytest_cache", ".mypy_cache", ".ruff_cache", ".hypothesis")
+    for name in (".venv", ".venv-mindspore", "dist", "site", "probe-demo", *caches):
         shutil.rmtree(ROOT / name, ignore_errors=True)
+    for directory in ROOT.glob(".venv-torch-*"):
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 VERBS = {
     verb.__name__: verb
-    for verb in (demo, check, test, wheels, lowest, mindspore, dist, release, lint, bench, docs, clean)
+    for verb in (demo, check, test, wheels, lowest, mindspore, torch, dist, release, lint, bench, docs, clean)
 }
 
 if __name__ == "__main__":
+    if sys.version_info < OLDEST_PYTHON:
+        sys.exit(f"probe needs Python 3.10 or later, and this is {platform.python_version()}.")
     if len(sys.argv) < 2 or sys.argv[1] not in VERBS:
         print(__doc__)
         for name, verb in VERBS.items():

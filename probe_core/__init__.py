@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from probe_core.errors import UserError
     from probe_core.library import Comparison, compare
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Comparison", "UserError", "compare"]
 
 __getattr__ = exporter(__name__, {"library": "Comparison compare", "errors": "UserError"})

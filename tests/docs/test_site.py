@@ -18,6 +18,8 @@ LOADED = re.compile(r"<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)=\"?(http
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, as ``make.py docs`` builds it: a dead link or anchor, or a page that the menu lacks, fails."""
+    for name in ("mkdocs", "material", "pymdownx"):
+        pytest.importorskip(name, reason="the site needs requirements-docs.txt: python3 make.py docs")
     directory = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(directory)]
     quiet = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -193,5 +194,6 @@ def test_where_nobody_looks_for_suspects(
     """Without the plugin that names suspects, "no suspects" does not stand alone."""
     monkeypatch.setenv("PROBE_PLUGINS", "pytorch,metrics,reporters")
     assert probe("compare", *pair, "-o", tmp_path, "--format", "csv") == 0
-    note = 'note: there is no verdict. The finder "suspects" comes with probe-diagnosis 0.1.0, which '
+    installed = f"probe-diagnosis {metadata.version('probe-diagnosis')}"
+    note = f'note: there is no verdict. The finder "suspects" comes with {installed}, which '
     assert f"{note}PROBE_PLUGINS leaves out. Add diagnosis to PROBE_PLUGINS." in probe.out

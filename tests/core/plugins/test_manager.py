@@ -198,7 +198,8 @@ def test_what_is_installed_and_left_out_is_not_to_be_installed_again(runs: Any, 
     runs_of_both = base / "npu_dump", base / "bench_dump"
     done = probe("compare", *runs_of_both, "-o", tmp_path / "o", PROBE_PLUGINS="pytorch,metrics")
     assert done.returncode == 2
-    assert "comes with probe-reporters 0.1.0, which PROBE_PLUGINS leaves out." in done.stderr
+    installed = f"probe-reporters {metadata.version('probe-reporters')}"
+    assert f"comes with {installed}, which PROBE_PLUGINS leaves out." in done.stderr
     assert "Add reporters to PROBE_PLUGINS." in done.stderr and "pip install" not in done.stderr
 
 
