@@ -21,6 +21,7 @@ from probe_recording import (
     destination_to,
     load_config,
     parse_steps,
+    settle_earlier_run,
     spans,
     with_destination,
 )
@@ -41,6 +42,7 @@ DEFAULT_STEPS = "0-2"
 )
 @option("-o", "--output", "dump_path", also=["--dump_path"],
     help="Directory of the run.  [default: ./probe-run]")  # fmt: skip
+@option("--replace", is_flag=True, help="Replace an earlier recording in the directory of the run.")
 @option("--config", silent=["-c"], type=click.Path(), help="A config.json; other options override it.")
 @option("--task", type=click.Choice(TASKS), help="Kind of data to record.  [default: statistics]")
 @option("--level", type=click.Choice([level for level in LEVELS if level != "debug"]),
@@ -59,6 +61,7 @@ DEFAULT_STEPS = "0-2"
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
     dump_path: str | None,
+    replace: bool,
     config: str | None,
     task: str | None,
     level: str | None,
@@ -121,6 +124,10 @@ def run(
             "before the script runs.",
             "Call start(model=model) of a PrecisionDebugger in the script, or leave the field compile out.",
         )
+    if settings.online is None:
+        confirm = _confirm_replacement if sys.stdin.isatty() and sys.stderr.isatty() else None
+        settle_earlier_run(settings.dump_path, replace=replace, confirm=confirm, warn=console.warn)
+    _note_misplaced_options(arguments)
     follower = Follower(settings)
     if seed is not None:
         from probe_pytorch.seeds import seed_all
@@ -141,6 +148,24 @@ def run(
     recorder = follower.recorder
     is_whole = recorder.lost is None and (recorder.sender is None or recorder.sender.is_complete)
     return code or (FINISHED if is_whole else LOST)
+
+
+def _confirm_replacement(root: Path) -> bool:
+    """Ask the user on the terminal whether the recording in ``root`` may be replaced."""
+    return click.confirm(f'"{root}" holds an earlier recording. Replace it?', default=False, err=True)
+
+
+def _note_misplaced_options(arguments: tuple[str, ...]) -> None:
+    """Point out options of ``probe run`` after the script's name, which the script receives."""
+    names = {name for parameter in run.params for name in parameter.opts if name.startswith("-")}
+    misplaced = [
+        name for name in dict.fromkeys(text.partition("=")[0] for text in arguments) if name in names
+    ]
+    if misplaced:
+        console.note(
+            f"{', '.join(misplaced)} came after the script's name, so the script receives "
+            f"{'it' if len(misplaced) == 1 else 'them'}. Options of probe run precede the script's name."
+        )
 
 
 def _has_module(name: str) -> bool:
@@ -236,7 +261,7 @@ def _report(config: Config, recorder: Recorder, stepped: bool, default: bool, en
     if config.online is not None:
         if recorder.sender is None:
             console.warn("nothing was sent: the script reached none of the selected steps.")
-        elif not stepped:
+        elif not stepped and not ended_with:
             console.warn("no optimizer of torch stepped, so everything the script did is in step 0.")
         if default:
             console.note(f"Steps {DEFAULT_STEPS} are the default; others with --step, such as --step all.")
@@ -270,7 +295,7 @@ def _report(config: Config, recorder: Recorder, stepped: bool, default: bool, en
     )
     if default and max(config.steps) in steps:
         console.note(f"Steps {DEFAULT_STEPS} are the default; others with --step, such as --step 0,5-7.")
-    if not stepped:
+    if not stepped and not ended_with:
         console.warn(
             "no optimizer of torch stepped, so everything the script did is in step 0. To record each "
             "iteration as a step, call start(), stop() and step() of a PrecisionDebugger in the script."

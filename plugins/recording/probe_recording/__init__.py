@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from probe_recording.config import LEVELS, TASKS, Config, ConfigWarning, load_config, parse_steps
     from probe_recording.debugger import Debugger
     from probe_recording.directory import StepDirectory
+    from probe_recording.earlier_run import settle_earlier_run
     from probe_recording.gathering import Arrived, Gathering
     from probe_recording.interface import of_the_process
     from probe_recording.interrupts import interrupts_deferred
@@ -162,6 +163,7 @@ __all__ = [
     "scalar",
     "sender_context",
     "sentence_of",
+    "settle_earlier_run",
     "shared_name",
     "spans",
     "stack_of",
@@ -179,6 +181,7 @@ __getattr__ = exporter(
         "config": "LEVELS TASKS Config ConfigWarning load_config parse_steps",
         "debugger": "Debugger",
         "directory": "StepDirectory",
+        "earlier_run": "settle_earlier_run",
         "gathering": "Arrived Gathering",
         "interface": "of_the_process",
         "interrupts": "interrupts_deferred",

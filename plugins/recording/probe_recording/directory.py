@@ -39,12 +39,13 @@ class Lock:
     Args:
         root: The directory of the run; it is created.
         label: The name of the rank's directories, such as ``rank0``.
+        waits: True to wait until another process has released the lock.
 
     Raises:
         UserError: The directory cannot be written, or another process records this rank there.
     """
 
-    def __init__(self, root: Path, label: str) -> None:
+    def __init__(self, root: Path, label: str, *, waits: bool = False) -> None:
         try:
             make_directory(root)
         except UserError as error:
@@ -59,7 +60,7 @@ class Lock:
                 raise refused(self._path, error) from error
             file = os.fdopen(descriptor, "r+", encoding="utf-8")
             try:
-                _lock(file)
+                _lock(file, waits=waits)
             except OSError:
                 number = file.read(20).strip()
                 file.close()
@@ -105,16 +106,17 @@ class Lock:
         self._file = None
 
 
-def _lock(file: IO[str]) -> None:
+def _lock(file: IO[str], *, waits: bool = False) -> None:
     try:
         import fcntl
     except ImportError:  # Windows: the file cannot be locked whole, its first byte can
         import msvcrt
 
         file.seek(0)
-        msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+        mode = msvcrt.LK_LOCK if waits else msvcrt.LK_NBLCK  # type: ignore[attr-defined]
+        msvcrt.locking(file.fileno(), mode, 1)  # type: ignore[attr-defined]
     else:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
 
 
 def check_place(root: Path) -> None:
@@ -303,7 +305,7 @@ class Removed:
 def labels_in(root: Path) -> list[str]:
     """Return the names of the rank directories in a run directory, sorted."""
     labels: set[str] = set()
-    for _, directory in _steps(root):
+    for _, directory in step_directories(root):
         with suppress(OSError):
             labels |= {path.name for path in directory.iterdir() if _LABEL.fullmatch(path.name)}
     return sorted(labels)
@@ -311,7 +313,7 @@ def labels_in(root: Path) -> list[str]:
 
 def is_recorded(root: Path, label: str) -> bool:
     """Return True if all record files of a rank below ``root`` say that probe recorded them."""
-    for _, directory in _steps(root):
+    for _, directory in step_directories(root):
         for path in (directory / label / DUMP_FILE, directory / label / DEBUG_FILE):
             try:
                 with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
@@ -335,7 +337,7 @@ def remove_run(root: Path, label: str, first: int, removed: Removed) -> None:
         first: The first step to remove.
         removed: The report, which is added to.
     """
-    for step, directory in _steps(root):
+    for step, directory in step_directories(root):
         place = directory / label
         if step < first or place.is_symlink() or not place.is_dir():
             if step >= first:
@@ -352,8 +354,8 @@ def remove_run(root: Path, label: str, first: int, removed: Removed) -> None:
             directory.rmdir()
 
 
-def _steps(root: Path) -> list[tuple[int, Path]]:
-    """Return the step directories of a run by their numbers; links are left out."""
+def step_directories(root: Path) -> list[tuple[int, Path]]:
+    """Return the step directories of a run, each with its number; links are left out."""
     with suppress(OSError), os.scandir(root) as entries:
         matches = [(_STEP.fullmatch(entry.name), entry) for entry in entries]
         return sorted(

@@ -292,3 +292,27 @@ def test_the_directory_of_the_script_precedes_the_path_of_the_user(
     if "-I" in launcher:  # which ignores PYTHONPATH
         expected.pop()
     assert done.stdout.startswith(str(expected)[:-1]), done.stdout + done.stderr
+
+
+def test_a_second_recording_in_a_directory_keeps_the_first(probe: Any) -> None:
+    path = script(TRAIN)
+    assert probe("run", "-o", "good", path) == 0
+    first = Path("good/step0/rank/dump.json").read_bytes()
+    assert probe("run", "-o", "good", "--level", "L0", path) == 0
+    assert "good.1" in probe.err and "--replace" in probe.err
+    assert Path("good.1/step0/rank/dump.json").read_bytes() == first
+    assert probe("run", "-o", "good", "--replace", path) == 0
+    assert "replaced the recording" in probe.err and not Path("good.2").exists()
+
+
+def test_options_after_the_script_are_pointed_out(probe: Any) -> None:
+    path = script(TRAIN)
+    assert probe("run", "-o", "run", path, "--step=0", "--lr", "1", "-o") == 0
+    assert "--step, -o came after the script's name, so the script receives them." in probe.err
+    assert probe("run", "-o", "other", path, "--lr", "1") == 0 and "script's name" not in probe.err
+
+
+def test_a_crashed_script_is_not_told_that_no_optimizer_stepped(probe: Any) -> None:
+    path = script("import torch\ntorch.ones(3).sum()\nraise ValueError('boom')\n")
+    assert probe("run", "-o", "run", path) == 1
+    assert "boom" in probe.err and "optimizer" not in probe.err

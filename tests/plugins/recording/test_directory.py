@@ -176,10 +176,10 @@ def test_two_never_hold_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     first = Lock(tmp_path, "rank")
     take = directory._lock
 
-    def take_late(file: object) -> None:
+    def take_late(file: object, *, waits: bool) -> None:
         monkeypatch.setattr(directory, "_lock", take)
         first.release()
-        take(file)  # type: ignore[arg-type]
+        take(file, waits=waits)  # type: ignore[arg-type]
 
     monkeypatch.setattr(directory, "_lock", take_late)
     second = Lock(tmp_path, "rank")
