@@ -17,6 +17,7 @@ from probe_core.errors import UserError
 from probe_core.files.given import read_given
 from probe_recording.fields import LARGEST, Fields, warn
 from probe_recording.fields import ConfigWarning as ConfigWarning
+from probe_recording.name_selector import NameSelector
 from probe_recording.place import FIELDS, Destination, destination_of, with_destination
 
 TASKS = ("statistics", "tensor", "structure", "overflow_check")
@@ -54,6 +55,10 @@ SECTION_FIELDS: dict[str, frozenset[str]] = {
     "overflow_check": frozenset({"overflow_nums", "check_mode"}),
 }  # fmt: skip
 SECTION_FIELDS["nan_check"] = SECTION_FIELDS["overflow_check"]
+REFUSED = {
+    "load": "probe does not replace the inputs of a module by recorded ones yet",
+}
+"""Fields of msprobe without which a recording would not be what its user expects, each with the reason."""
 ELSEWHERE = frozenset({"online_run_ut_recompute", "slice", "request_id", "file_format"})
 """Fields of msprobe that probe does not use; each causes a warning if it is set to something."""
 
@@ -211,6 +216,7 @@ def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
     level = reader.choice("level", LEVELS, "L1")
     section_name = next((n for n in ("nan_check", task) if n in fields and SYNONYMS.get(n, n) == task), task)
     section = reader.section(section_name)
+    reader.refuse(REFUSED)
     reader.warn_unknown(
         TOP_FIELDS | set(SECTION_FIELDS) | set(OTHER_TASKS),
         SECTION_FIELDS[section_name],
@@ -227,7 +233,7 @@ def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
         ranks=reader.numbers("rank"),
         steps=reader.numbers("step"),
         scope=section.names("scope"),
-        names=section.names("list"),
+        names=_record_names(section),
         tensor_names=section.names("tensor_list") if task == "statistics" and level != "debug" else (),
         directions=directions,
         sides=sides,
@@ -251,6 +257,18 @@ def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
     )
     online = destination_of(section) if task == "tensor" else None
     return _consistent(with_destination(config, online, what), what)
+
+
+def _record_names(section: Fields) -> tuple[str, ...]:
+    """Return the entries of ``list``, whose regular expressions are valid."""
+    names = section.names("list")
+    try:
+        NameSelector(names)
+    except ValueError as error:
+        raise section.wrong(
+            "list", f"holds a wrong entry: {error}", 'For example "name-regex(linear|relu)".'
+        ) from None
+    return names
 
 
 def parse_steps(text: str) -> list[int | str]:

@@ -59,6 +59,16 @@ class Fields:
             if self._fields[name] not in ("", [], {}, None, False, "npy"):
                 warn(f'{self.what}: "{name}" is not supported by probe and is ignored')
 
+    def refuse(self, reasons: Mapping[str, str]) -> None:
+        """Refuse fields that are set to something, each for a reason.
+
+        Raises:
+            UserError: One of the fields is set.
+        """
+        for name, reason in reasons.items():
+            if self._fields.get(name) not in ("", [], {}, None, False):
+                raise self.wrong(name, f"is not supported: {reason}", f'Remove "{name}".')
+
     def choice(
         self,
         name: str,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from probe_recording.config import Config
+from probe_recording.name_selector import NameSelector
 
 
 class Filter:
     """A filter that selects records by their names and order.
 
     ``scope`` selects all records from its first name to its last. ``list`` selects the records whose names
-    contain one of its entries; at level mix also everything inside a module whose name does.
+    contain one of its entries or match one of its expressions; at level mix also everything inside a module
+    that it selects.
 
     Attributes:
         takes_all: True if there is neither a scope nor a list.
@@ -18,6 +20,7 @@ class Filter:
     def __init__(self, config: Config) -> None:
         self._scope = config.scope
         self._names = config.names
+        self._selects = NameSelector(config.names).selects
         self._mix = config.level == "mix"
         self._open = not config.scope
         self._inside = 0
@@ -45,7 +48,7 @@ class Filter:
             return True
         if self._scope and name == self._scope[0]:
             self._open = True
-        if self._mix and self._names and any(part in name for part in self._names):
+        if self._mix and self._names and self._selects(name):
             self._inside += 1
         return self._open and (not self._names or self._listed(name))
 
@@ -55,7 +58,7 @@ class Filter:
             return
         if self._scope and name == self._scope[1]:
             self._open = False
-        if self._mix and self._inside and any(part in name for part in self._names):
+        if self._mix and self._inside and self._selects(name):
             self._inside -= 1
 
     @property
@@ -64,4 +67,4 @@ class Filter:
         return self._inside > 0
 
     def _listed(self, name: str) -> bool:
-        return self._inside > 0 or any(part in name for part in self._names)
+        return self._inside > 0 or self._selects(name)

@@ -287,3 +287,14 @@ def test_asynchronous_recording_has_its_limits(tmp_path: Path) -> None:
         Recording(tmp_path / "a", level="L1", async_dump=True, statistics={"summary_mode": "md5"})
     with pytest.raises(UserError, match="async_dump"):
         Recording(tmp_path / "b", level="L1", async_dump=True, task="tensor")
+
+
+def test_a_list_selects_by_a_regular_expression(tmp_path: Path) -> None:
+    section = {"list": [r"name-regex(^Functional\.(relu|gelu)\.1\.forward$)"]}
+
+    def work() -> None:
+        for function in (F.relu, F.gelu, F.silu):
+            function(X), function(X)
+
+    found = once(tmp_path / "run", work, level="L1", statistics=section)
+    assert list(found.records()) == ["Functional.relu.1.forward", "Functional.gelu.1.forward"]

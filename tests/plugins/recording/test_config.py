@@ -574,3 +574,20 @@ def test_determinism_does_not_need_a_seed(tmp_path: Path) -> None:
         assert torch.are_deterministic_algorithms_enabled()
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+def test_regular_expressions_in_a_list_are_checked() -> None:
+    assert parsed(statistics={"list": ["name-regex(relu|linear)"]}).names == ("name-regex(relu|linear)",)
+    with pytest.raises(UserError, match=r"not a valid regular expression") as caught:
+        parse({"dump_path": "dump", "statistics": {"list": ["name-regex(()"]}})
+    assert "name-regex(linear|relu)" in caught.value.fix
+
+
+@pytest.mark.parametrize("value", [{"path": "run"}, {"path": "run", "modules": ["fc"]}])
+def test_load_is_refused_until_it_works(value: object) -> None:
+    with pytest.raises(UserError, match='"load" is not supported'):
+        parse({"dump_path": "dump", "load": value})
+
+
+def test_an_empty_load_asks_for_nothing() -> None:
+    assert parse({"dump_path": "dump", "load": {}}).task == "statistics"
