@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SCRIPTS = (
     "base.js", "data.js", "rows.js", "pictures.js", "inputs.js", "details.js", "regions.js", "chart.js",
-    "tree.js", "ranks.js", "main.js",
+    "tree.js", "ranks.js", "address.js", "main.js",
 )  # fmt: skip
 """The parts of the script, in order."""
 
@@ -98,11 +98,18 @@ def write_page(file: BinaryIO, document: Document) -> None:
         "percent": sorted(document.percent),
         "leftOut": document.left_out,
         "causes": [cause.op for cause in report.answer.causes] if report and report.answer else [],
+        "causeRow": _first_cause_row(report),
         "levels": LEVELS,
         "limits": dict(document.limits),
         "mode": report.mode.value if report else "",
     }
     file.write(_rendered(document.lang, head_of(report), data, blocks))
+
+
+def _first_cause_row(report: Report | None) -> str:
+    """Return the name of the first cause's row, or of its call; empty without a cause."""
+    causes = report.answer.causes if report and report.answer else ()
+    return causes[0].row or causes[0].op if causes else ""
 
 
 def write_overview(

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import NamedTuple
 
-from probe_core.model import Cell, Changed, How, Level, Row, Verdict
+from probe_core.model import Cell, Changed, How, Level, Row, Slot, Verdict
+from probe_core.model.values import Kind
 
 POLICY = "first_difference"
 """Name of the further verdict that says how far a row is from agreeing within rounding."""
@@ -26,6 +27,8 @@ PAIR, TARGET_ONLY, GOLDEN_ONLY, REGION = 0, 1, 2, 4
 for values of calls that do not line up. The state of a row is its level plus 8 times its match."""
 _NUMBERS = {level: LEVELS.index(level.value) for level in Level}
 _TABLE_EVIDENCE = "evidence"
+NOTHING_TO_COMPARE = "nothing to compare: no value but None was recorded"
+"""Evidence of rows without a value. They do not count as passed."""
 
 
 class Looked(NamedTuple):
@@ -80,6 +83,9 @@ def looked_at(rows: Sequence[Row]) -> Looked:
                 level = DRIFT
             elif further_level > level:
                 level = further_level
+        if level <= PASS and _has_no_value(target, golden):
+            level, errors[-1], noises[-1] = SKIP, None, None
+            whys[-1] = "\n".join(filter(None, (whys[-1], NOTHING_TO_COMPARE)))
         levels.append(level)
         slot = target or golden
         assert slot is not None
@@ -87,6 +93,11 @@ def looked_at(rows: Sequence[Row]) -> Looked:
         alone = GOLDEN_ONLY if target is None else TARGET_ONLY if golden is None else PAIR
         matches.append(REGION + alone if how is region else alone)
     return found
+
+
+def _has_no_value(target: Slot | None, golden: Slot | None) -> bool:
+    """Return True if every recorded side of a row is None."""
+    return all(slot.value.kind is Kind.NULL for slot in (target, golden) if slot is not None)
 
 
 def _without_size(judged: Verdict) -> float | None:

@@ -61,7 +61,7 @@ function showAll() {
 
 function openOp(place) {
   const op = timed[place];
-  if (op.first >= 0) location.hash = anchor(op.key);
+  if (op.first >= 0) location.hash = addressOf(anchor(op.key).slice(1));
 }
 
 /** Point to a call: say below the chart which it is. */

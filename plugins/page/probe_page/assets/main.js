@@ -41,16 +41,22 @@ function redrawCharts() {
   if (rows && grid.shown && ops.length) drawChart();
 }
 
-/** Go to the row that the address names. */
+/** Show what the address names: the filters, then the row or the section. */
 function follow() {
-  let name = location.hash.slice(1);
+  let [name, filters] = addressParts();
+  applyFilters(filters);
   try {
     name = decodeURIComponent(name);
   } catch { /* a hash that was not made here */ }
-  if (!name || byId(name)) return;
+  if (!name) return;
+  if (byId(name)) {
+    byId(name).scrollIntoView({ block: "start" });
+    return;
+  }
   const row = find(name);
   if (row < 0) return;
   goTo(row);
+  if (filters.toString() !== currentFilters().toString()) location.replace(addressOf(addressParts()[0]));
   byId("rows").scrollIntoView({ block: "start" });
 }
 
@@ -81,8 +87,10 @@ async function start() {
     setUpRegions();
   } else document.getElementById("where").hidden = true;
   await loadPictures();
+  startAtCause();
   follow();
   addEventListener("hashchange", follow);
+  document.addEventListener("click", keepFilters);
   performance.mark("usable");
   document.documentElement.dataset.ready = "1";
 }

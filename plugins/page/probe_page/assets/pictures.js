@@ -30,7 +30,7 @@ function figure(title, picture, ends, saying) {
   picture.setAttribute("role", "img");
   picture.setAttribute("aria-label", `${title}: ${saying}`);
   const scale = make("div", { class: "ends" }, ...ends.map((end) => make("span", {}, end)));
-  return make("div", { class: "picture" }, make("h5", {}, title), picture, scale, make("p", { class: "muted" }, saying));
+  return make("div", { class: "picture" }, make("h4", {}, title), picture, scale, make("p", { class: "muted" }, saying));
 }
 
 function drawn(picture) {

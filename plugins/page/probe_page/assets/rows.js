@@ -69,10 +69,15 @@ function setUpFilters() {
   let waiting = 0;
   form.addEventListener("input", (event) => {
     if (event.target.closest("#columns")) return;
+    const field = event.target.id;
     clearTimeout(waiting);
-    waiting = setTimeout(event.target.id === "f-headers" ? redraw : filter, event.target.id === "f-name" ? 120 : 0);
+    waiting = setTimeout(() => {
+      if (field === "f-headers") redraw();
+      else filter();
+      rememberFilters(field);
+    }, field === "f-name" ? 120 : 0);
   });
-  form.addEventListener("reset", () => setTimeout(() => { grid.sort = null; filter(); redraw(); }));
+  form.addEventListener("reset", () => setTimeout(() => { grid.sort = null; filter(); rememberFilters(); }));
   form.addEventListener("submit", (event) => event.preventDefault());
 }
 
@@ -174,6 +179,8 @@ function sortBy(column) {
   const down = same ? !grid.sort.down : Boolean(column.number || column.level) && column.id !== "number";
   grid.sort = { column, down };
   filter();
+  byId("grid").querySelectorAll(".head button")[grid.shown.indexOf(column)].focus({ preventScroll: true });
+  rememberFilters();
 }
 
 /** Draw the head and all rows anew. */
@@ -197,15 +204,14 @@ function redraw() {
   head.replaceChildren(
     ...shown.map((column, place) => {
       const sorted = grid.sort && grid.sort.column.id === column.id;
+      const label = column.label() + (sorted ? (grid.sort.down ? " ▾" : " ▴") : "");
       return make(
-        "button",
+        "div",
         {
-          type: "button", role: "columnheader", "aria-colindex": place + 1, title: column.id,
-          class: column.sticky ? "sticky" : null,
+          role: "columnheader", "aria-colindex": place + 1, class: column.sticky ? "sticky" : null,
           "aria-sort": sorted ? (grid.sort.down ? "descending" : "ascending") : "none",
-          on: { click: () => sortBy(column) },
         },
-        column.label() + (sorted ? (grid.sort.down ? " ▾" : " ▴") : ""),
+        make("button", { type: "button", title: column.id, on: { click: () => sortBy(column) } }, label),
       );
     }),
   );
@@ -343,13 +349,20 @@ function onKey(event) {
   event.preventDefault();
 }
 
+/** Scroll to the first cause, so that the table does not open at calls that agree. */
+function startAtCause() {
+  const row = meta.causeRow ? find(meta.causeRow) : -1;
+  const place = row < 0 ? -1 : grid.view.indexOf(row);
+  if (place < 0) return;
+  byId("grid").scrollTop = Math.max(0, (place - 4) * HEIGHT);
+  activate(place);
+}
+
 /** Show a row: clear filters if they hide it, scroll to it, open its details. */
 function goTo(row) {
   let place = grid.view.indexOf(row);
   if (place < 0) {
-    byId("filters").reset();
-    grid.sort = null;
-    filter();
+    applyFilters(new URLSearchParams());
     place = grid.view.indexOf(row);
   }
   const element = byId("grid");

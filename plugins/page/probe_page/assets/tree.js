@@ -77,12 +77,12 @@ function branch(node, isRoot, parent) {
   if (node.bad) facts.push(text("differ_n", counted(node.bad)));
   const summary = make("summary", { title: safe(node.path) }, make("i", { class: `dot ${state}` }), make("span", { class: "what" }, label), " ", make("span", { class: "muted" }, facts.join(", ")));
   if (node.error > 0 && node.error < Infinity) summary.append(" ", make("span", { class: "number", title: String(node.error) }, rounded(node.error)));
-  if (node.op) summary.append(" ", make("a", { href: anchor(node.op.key) }, text("open_row")));
   if (node.cause) summary.append(" ", make("span", { class: "badge error" }, text("cause")));
   const details = make("details", {}, summary);
   const open = () => {
     if (details.open && !details.dataset.filled) {
       details.dataset.filled = "1";
+      if (node.op) details.append(make("a", { class: "leaf", href: anchor(node.op.key) }, text("open_row")));
       more(details, node, 0);
     }
   };
