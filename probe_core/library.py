@@ -144,7 +144,7 @@ class Comparison:
         self.plan, self._manager = plan, manager
         pairing = Ranks(plan, manager).pairing
         self.pairs: Sequence[RunPair] = pairing.pairs
-        self.problems, self.damaged = [*pairing.missing, *pairing.damaged], pairing.damaged
+        self.problems, self.damaged = [*pairing.notes, *pairing.missing, *pairing.damaged], pairing.damaged
         self._reports: list[Report] = []
         self.first: list[Conclusion] = []
         self.last: list[Conclusion] = []

@@ -19,6 +19,7 @@ from probe_core.model.plan import DEFAULT_FORMATS
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.ranks.executors import tune_process
+from probe_core.store.layout import PAIR_RANKS
 
 BARE = Path()
 FILE = click.Path(path_type=Path)
@@ -63,7 +64,10 @@ def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> t
 @option("--format", "formats", metavar="NAME[,NAME…]", callback=names_in,
     help="Formats of the result: xlsx, csv, jsonl, …  [default: xlsx and a page]")  # fmt: skip
 @option("--step", "steps", type=Numbers(), default=(), help="Compare these steps only: 0,2-4.")
-@option("--rank", "ranks", type=Numbers(), default=(), help="Compare these ranks only: 0-3,8.")
+@option("--rank", "ranks", type=Numbers(), default=(), help="Compare these ranks of the target only: 0-3,8.")
+@option("--pair-ranks", type=click.Choice(PAIR_RANKS), default="auto",
+    help="Pair ranks by number or in order.  [default: by number; in order if both runs have equally many "
+    "and no number in common]")  # fmt: skip
 @option("--jobs", silent=["-j"], type=click.IntRange(min=1), metavar="N",
     help="Limit the number of processes.  [default: one per CPU core]")  # fmt: skip
 @option("--executor", metavar="NAME", help="Where to run comparisons: threads, processes, …")

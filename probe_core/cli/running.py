@@ -32,6 +32,8 @@ def run_plan(plan: Plan, manager: Manager, fail_on: str | None = None, *, brief:
     from probe_core.ranks.ranks import Ranks
 
     ranks = Ranks(plan, manager)
+    for line in ranks.pairing.notes:
+        console.note(f"note: {line}")
     for line in ranks.pairing.missing:
         console.warn(line)
     for line in ranks.pairing.damaged:

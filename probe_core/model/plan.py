@@ -48,7 +48,8 @@ class Plan:
         answer: True to write the file of the answer.
         time_stamp: ``YYYYmmddHHMMSS``, part of the names of all result files.
         steps: The steps to compare; if empty, all that both runs have.
-        ranks: The ranks to compare; if empty, all that both runs have.
+        ranks: The target's ranks to compare; if empty, all that both runs have.
+        pair_ranks: How ranks pair: ``auto``, ``number`` or ``order`` (docs/pairing.md#ranks).
         answers: The names of the questions about the whole comparison (``AnswerSpec``).
         jobs: Number of processes or threads; 0 for one per processor.
         executor: The executor to use; None for processes if there are several files to compare, otherwise
@@ -79,6 +80,7 @@ class Plan:
     answer: bool = True
     steps: tuple[int, ...] = ()
     ranks: tuple[int, ...] = ()
+    pair_ranks: str = "auto"
     answers: tuple[str, ...] = ()
     jobs: int = 0
     executor: str | None = None

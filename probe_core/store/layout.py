@@ -1,9 +1,9 @@
 """Search for the record files of two runs, and their pairing by step and rank (docs/pairing.md#ranks).
 
 A path may be a ``dump.json`` or ``debug.json``, a rank directory, a step directory, or the root of a dump
-with one or several steps, possibly below ``graph`` and ``pynative``. Steps and ranks pair by their numbers,
-never by position. A single ``rank`` or ``proc123`` has no number and pairs with the only rank of the other
-side, or with its rank 0.
+with one or several steps, possibly below ``graph`` and ``pynative``. Steps and ranks pair by their numbers.
+If two runs have equally many ranks and no number in common, their ranks pair in order. A single
+``rank`` or ``proc123`` has no number and pairs with the only rank of the other side, or with its rank 0.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from probe_core.store.files import CONSTRUCT_FILE, ERROR_FILE, FILES, STACK_FILE
 RecordFiles = tuple[tuple[str, ...], ...]
 """The names of record files of each format: that of calls, then that of saved variables."""
 PARTS = ("graph", "pynative")
+PAIR_RANKS = ("auto", "number", "order")
+"""How ranks pair: in order if no number is common to both runs, by number only, or in order always."""
 SINGLE = ""
 """The label of the only comparison."""
 _BEFORE_RECORDS = (TENSOR_DIRECTORY, STACK_FILE, CONSTRUCT_FILE, ERROR_FILE)
@@ -34,8 +36,10 @@ class RunPair:
         target: The record file of the run under test.
         golden: The record file of the reference run.
         part: The subdirectory of the output for the results, such as ``step0``; empty for the output itself.
-        label: ``rank{n}`` if a run has several ranks, otherwise empty.
-        rank: The number of the rank; 0 if unknown.
+        label: ``rank{n}`` if a run has several ranks, ``rank{target}-rank{golden}`` if the numbers differ,
+            otherwise empty.
+        rank: The number of the target's rank; 0 if unknown.
+        golden_rank: The number of the golden's rank; 0 if unknown.
         one_of_two: True for a debug.json beside a dump.json that is compared as well.
     """
 
@@ -44,6 +48,7 @@ class RunPair:
     part: str = ""
     label: str = SINGLE
     rank: int = 0
+    golden_rank: int = 0
     one_of_two: bool = False
 
     @property
@@ -60,12 +65,14 @@ class Pairing:
     Attributes:
         pairs: The comparisons, by step and rank.
         missing: Sentences on the steps, ranks and files that only one side has.
+        notes: Sentences on ranks that are paired in order.
         damaged: Sentences on directories that should hold a run and do not.
         formats: The names of record files.
     """
 
     pairs: list[RunPair] = field(default_factory=list)
     missing: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
     formats: RecordFiles = (FILES,)
 
@@ -96,6 +103,7 @@ def pair_runs(
     steps: Collection[int] = (),
     ranks: Collection[int] = (),
     formats: RecordFiles = (FILES,),
+    pair_ranks: str = PAIR_RANKS[0],
 ) -> Pairing:
     """Pair the record files of two runs.
 
@@ -103,12 +111,16 @@ def pair_runs(
         target: The run under test.
         golden: The reference run.
         steps: The steps to compare; empty for all that both have.
-        ranks: The ranks to compare; empty for all that both have.
+        ranks: The ranks of the target to compare; empty for all that both have.
         formats: The names of record files.
+        pair_ranks: A choice of ``PAIR_RANKS``.
 
     Raises:
         UserError: A path cannot be read or holds no run, or both runs have no step or rank in common.
     """
+    if pair_ranks not in PAIR_RANKS:
+        what = f"invalid value for pair_ranks: expected auto, number or order, got {pair_ranks!r:.40}."
+        raise UserError(what, "Choose one of these:", PAIR_RANKS)
     pairing = Pairing(formats=formats)
     sides = (_chosen(_steps(target, formats), target, steps), _chosen(_steps(golden, formats), golden, steps))
     common = _common_steps(sides, (target, golden), pairing)
@@ -116,7 +128,8 @@ def pair_runs(
     for target_step, golden_step in common:
         part = (target_step or golden_step) if len(common) > 1 else ""
         try:
-            _pair_ranks(sides[0][target_step], sides[1][golden_step], part, frozenset(ranks), pairing)
+            step_paths = sides[0][target_step], sides[1][golden_step]
+            _pair_ranks(*step_paths, part, frozenset(ranks), pairing, pair_ranks)
         except UserError as error:
             refused.append(error)
     if refused and not pairing.pairs:
@@ -254,25 +267,72 @@ def _common_steps(
 # -- ranks -----------------------------------------------------------------------------------------
 
 
+def match_ranks(
+    targets: Collection[int], goldens: Collection[int], pair_ranks: str = PAIR_RANKS[0]
+) -> dict[int, int]:
+    """Return the golden rank of each target rank that has one (docs/pairing.md#ranks).
+
+    Args:
+        targets: The numbers of the target's ranks.
+        goldens: The numbers of the golden's ranks.
+        pair_ranks: A choice of ``PAIR_RANKS``.
+
+    Raises:
+        UserError: The ranks must pair in order, and the runs have different numbers of them.
+    """
+    common = set(targets) & set(goldens)
+    is_even = len(set(targets)) == len(set(goldens))
+    if pair_ranks == "order" and not is_even:
+        raise UserError(
+            f"The target has {len(set(targets))} ranks and the golden {len(set(goldens))}, "
+            "so they cannot be paired in order.",
+            "Leave out --pair-ranks order, or give the directories of two ranks.",
+        )
+    if pair_ranks == "order" or (pair_ranks == "auto" and is_even and not common):
+        return dict(zip(sorted(set(targets)), sorted(set(goldens))))
+    return {number: number for number in sorted(common)}
+
+
+def _numbers(path: Path, formats: RecordFiles) -> list[int]:
+    """Return the numbers of the ranks in a step, or of a path that is one rank."""
+    names = [path.parent.name] if path.is_file() else _names(path)
+    if path.is_file() or _record_files(path, names, formats):
+        names = [path.parent.name if path.is_file() else path.name]
+    else:
+        names = [name for name in _in_order(names, _RANK) if (path / name).is_dir()]
+    return [rank_number(name) or 0 for name in names]
+
+
 def _pair_ranks(
-    target_step: Path, golden_step: Path, part: str, wanted: frozenset[int], pairing: Pairing
+    target_step: Path,
+    golden_step: Path,
+    part: str,
+    wanted: frozenset[int],
+    pairing: Pairing,
+    pair_ranks: str = PAIR_RANKS[0],
 ) -> None:
     """Add the record files of two steps, or of two other paths, to the pairing."""
-    targets, goldens = _ranks(target_step, wanted, pairing), _ranks(golden_step, wanted, pairing)
+    formats = pairing.formats
+    matches = match_ranks(_numbers(target_step, formats), _numbers(golden_step, formats), pair_ranks)
+    wanted_goldens = frozenset(matches.get(number, number) for number in wanted)
+    targets = _ranks(target_step, wanted, pairing)
+    goldens = _ranks(golden_step, wanted_goldens, pairing)
     alone = len(targets) == len(goldens) == 1 and not (wanted and _has_several(target_step, golden_step))
     if alone and any(rank.number is None or rank.given for rank in (*targets, *goldens)):
         number = next((rank.number for rank in (*targets, *goldens) if rank.number is not None), 0)
         common = {number: (targets[0], goldens[0])}
+        matches = {number: number}
         unpaired: tuple[Sequence[int], Sequence[int]] = (), ()
     else:
         first = _by_number(targets, target_step, goldens, pairing)
         second = _by_number(goldens, golden_step, targets, pairing)
-        common = {number: (first[number], second[number]) for number in sorted(first.keys() & second.keys())}
-        unpaired = sorted(first.keys() - common.keys()), sorted(second.keys() - common.keys())
+        matches = {ours: theirs for ours, theirs in matches.items() if ours in first and theirs in second}
+        common = {ours: (first[ours], second[theirs]) for ours, theirs in matches.items()}
+        unpaired = sorted(first.keys() - common.keys()), sorted(second.keys() - set(matches.values()))
     lacking = sorted(wanted - common.keys())
     if lacking:
         everything = Pairing(formats=pairing.formats)
-        _pair_ranks(target_step, golden_step, part, frozenset(), everything)
+        _pair_ranks(target_step, golden_step, part, frozenset(), everything, pair_ranks)
         raise UserError(
             f"Not both of {target_step} and {golden_step} have rank {some(lacking)}.",
             "Choose ranks with --rank that both have:",
@@ -282,12 +342,16 @@ def _pair_ranks(
     for who, numbers in zip(("target", "golden"), unpaired):
         if numbers and not wanted:
             pairing.missing.append(f"Only the {who} has rank {some(numbers)}{where}.")
+    renumbered = [f"{ours} with {theirs}" for ours, theirs in matches.items() if ours != theirs]
+    if renumbered:
+        pairing.notes.append(f"The ranks are paired in order{where}: {some(renumbered)}.")
     for number, (target, golden) in common.items():
         if not wanted or number in wanted:
-            label = SINGLE if alone else f"rank{number}"
+            other = f"-rank{matches[number]}" if matches[number] != number else ""
+            label = SINGLE if alone else f"rank{number}{other}"
             files = _pair_files(target, golden, f"rank {number}{where}", pairing)
             for place, both in enumerate(files):
-                pairing.pairs.append(RunPair(*both, part, label, number, one_of_two=place > 0))
+                pairing.pairs.append(RunPair(*both, part, label, number, matches[number], place > 0))
 
 
 def _has_several(*paths: Path) -> bool:

@@ -45,7 +45,7 @@ CHOICES: dict[Mode, tuple[str, ...]] = {
 """Columns that can be merged, by mode (docs/tables.md#merged)."""
 _SIGNS = {**METRICS, Mode.MD5: ("NPU MD5", "BENCH MD5")}
 
-_RANKED = re.compile(r"compare_result_rank([0-9]+)(?:-rank\1)?_([0-9]{14})\.(jsonl|csv|xlsx)")
+_RANKED = re.compile(r"compare_result_rank([0-9]+)(?:-rank[0-9]+)?_([0-9]{14})\.(jsonl|csv|xlsx)")
 _NO_RANK = re.compile(r"compare_result_(?:rank_|rank-rank_)?[0-9]{14}\..*")
 _OTHERS = (
     "debug_compare_result_",

@@ -77,12 +77,11 @@ def test_zeros_in_front_do_not_make_another_number(tree: Tree) -> None:
 @pytest.mark.parametrize("names", [*product(("rank", "rank0", "rank5", "proc123", "proc7"), repeat=2)])
 def test_one_rank_each_pairs_where_a_number_is_lacking(names: tuple[str, str], tree: Tree) -> None:
     target, golden = tree("t", {names[0]: ONE}), tree("g", {names[1]: ONE})
-    if {"rank0", "rank5"} == set(names):
-        assert "have no rank in common" in refusal(target, golden).what
-        return
-    (pair,) = pair_runs(target, golden).pairs
+    pairing = pair_runs(target, golden)
+    (pair,) = pairing.pairs
     numbers = [int(name[4:]) for name in names if name in ("rank0", "rank5")]
-    assert (pair.name, pair.rank) == ("", max(numbers, default=0))
+    assert (pair.name, pair.rank) == ("", next(iter(numbers), 0))
+    assert len(pairing.notes) == ({"rank0", "rank5"} == set(names))
 
 
 @pytest.mark.parametrize("single", ["rank", "proc123"])
@@ -91,6 +90,41 @@ def test_a_single_one_without_number_is_rank_0_of_several(single: str, tree: Tre
     assert shown(pair_runs(one, several)) == [(single, "rank0", "rank0", 0)]
     assert pair_runs(one, several).missing == ["Only the golden has rank 1."]
     assert pair_runs(several, one).missing == ["Only the target has rank 1."]
+
+
+def test_pair_runs_without_a_common_number_pairs_ranks_in_order(tree: Tree) -> None:
+    target = tree("t", {"rank19778": ONE, "rank980": ONE})
+    golden = tree("g", {"rank0": ONE, "rank1": ONE})
+    pairing = pair_runs(target, golden)
+    assert shown(pairing) == [
+        ("rank980", "rank0", "rank980-rank0", 980),
+        ("rank19778", "rank1", "rank19778-rank1", 19778),
+    ]
+    assert pairing.notes == ["The ranks are paired in order: 980 with 0, 19778 with 1."]
+    assert [pair.rank for pair in pair_runs(target, golden, ranks=(19778,)).pairs] == [19778]
+    assert refusal(target, golden, (), (0,)).choices == ("980", "19778")
+    assert "no rank in common" in refusal(target, golden, (), (), (FILES,), "number").what
+
+
+def test_pair_runs_by_order_pairs_ranks_whose_numbers_overlap(tree: Tree) -> None:
+    target = tree("t", {"rank0": ONE, "rank4": ONE})
+    golden = tree("g", {"rank4": ONE, "rank5": ONE})
+    assert shown(pair_runs(target, golden)) == [("rank4", "rank4", "rank4", 4)]
+    ordered = pair_runs(target, golden, pair_ranks="order")
+    assert [(pair.rank, pair.golden_rank) for pair in ordered.pairs] == [(0, 4), (4, 5)]
+    same = pair_runs(target, target, pair_ranks="order")
+    assert [pair.label for pair in same.pairs] == ["rank0", "rank4"] and not same.notes
+    several = tree("s", {"rank0": ONE, "rank1": ONE, "rank2": ONE})
+    assert "2 ranks and the golden 3" in refusal(target, several, (), (), (FILES,), "order").what
+    assert "got 'sorted'" in refusal(target, golden, (), (), (FILES,), "sorted").what
+
+
+def test_a_damaged_rank_does_not_shift_ranks_that_pair_in_order(tree: Tree) -> None:
+    target = tree("t", {"rank0": ONE, "rank1": (), "rank2": ONE})
+    golden = tree("g", {f"rank{n}": ONE for n in (5, 6, 7)})
+    pairing = pair_runs(target, golden)
+    assert [(pair.rank, pair.golden_rank) for pair in pairing.pairs] == [(0, 5), (2, 7)]
+    assert len(pairing.damaged) == 1
 
 
 def test_what_one_side_lacks_is_said_of_either(tree: Tree) -> None:

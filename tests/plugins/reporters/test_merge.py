@@ -277,6 +277,11 @@ def found(directory: Path) -> tuple[list[str], list[str]]:
     return [file.path.name for file in results.find_results(directory, said.append)], said
 
 
+def test_find_results_reads_results_of_ranks_with_different_numbers(tmp_path: Path) -> None:
+    (tmp_path / f"compare_result_rank1-rank2_{TIME}.csv").touch()
+    assert found(tmp_path) == ([f"compare_result_rank1-rank2_{TIME}.csv"], [])
+
+
 def test_other_files_are_left_out(tmp_path: Path) -> None:
     quiet = [
         "advisor_rank0_20260101120000.txt", "compare_result_rank0_20260101120000.json", "diff_analyze_1.json",
@@ -287,7 +292,7 @@ def test_other_files_are_left_out(tmp_path: Path) -> None:
         f"compare_result_rank7_{TIME}_interrupted.csv": "interrupted comparison",
         f"compare_result_{TIME}.csv": "single rank",
         f"compare_result_rank_{TIME}.xlsx": "single rank",
-        f"compare_result_rank1-rank2_{TIME}.csv": "is not named like",
+        f"compare_result_rank1-rank_{TIME}.csv": "is not named like",
         "compare_result_rank1_2026.jsonl": "is not named like",
         "notes.XLSX": "is not named like",
         f"~$compare_result_rank1_{TIME}.xlsx": "is not named like",

@@ -152,7 +152,7 @@ def _record_of(path: Path, plan: Plan, pair: RunPair) -> Path:
         UserError: There is none.
     """
     formats = ((pair.golden.name,),)
-    for other in pair_runs(path, plan.golden, plan.steps, plan.ranks, formats).pairs:
+    for other in pair_runs(path, plan.golden, plan.steps, (), formats, plan.pair_ranks).pairs:
         if other.golden == pair.golden:
             if other.target.resolve() == other.golden.resolve():
                 raise UserError(

@@ -12,6 +12,7 @@ from typing import Any
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, write_text
+from probe_core.store.layout import match_ranks
 
 KEYS = ("npu_pkl_path", "bench_pkl_path", "npu_dump_data_dir", "bench_dump_data_dir")
 OPTIONS = ("stack_mode", "auto_analyze", "fuzzy_match")
@@ -96,7 +97,9 @@ def _side_by_side(path: Path, data: Path, place: Path) -> Path:
 
 
 def compare_distributed(npu_dump_dir: str, bench_dump_dir: str, output_path: str, **kwargs: Any) -> None:
-    """Write the tables of ptdbg_ascend on all ranks of two runs, which are paired by their numbers.
+    """Write the tables of ptdbg_ascend on all ranks of two runs.
+
+    The ranks pair by number, or in order if no number is common to both runs.
 
     Args:
         npu_dump_dir: The directory that holds ``rank0``, ``rank1`` and so on.
@@ -112,15 +115,16 @@ def compare_distributed(npu_dump_dir: str, bench_dump_dir: str, output_path: str
     for flush in before:
         flush()
     own, other = _ranks(npu_dump_dir), _ranks(bench_dump_dir)
-    if own.keys() != other.keys():
+    matches = match_ranks(own, other)
+    if not len(own) == len(other) == len(matches):
         raise UserError(
             f"{npu_dump_dir} holds the ranks {sorted(own)}, and {bench_dump_dir} the ranks {sorted(other)}.",
             "Give two runs of the same ranks, or compare two ranks with compare().",
         )
-    for number in sorted(own):
-        files = _dump_in(own[number]), _dump_in(other[number])
+    for number, bench_number in matches.items():
+        files = _dump_in(own[number]), _dump_in(other[bench_number])
         runs = dict(zip(KEYS, (*files, *[file.with_suffix("") for file in files])))
-        compare(runs, output_path, suffix=f"rank{number}-rank{number}", **kwargs)
+        compare(runs, output_path, suffix=f"rank{number}-rank{bench_number}", **kwargs)
 
 
 def _ranks(directory: Any) -> dict[int, Path]:

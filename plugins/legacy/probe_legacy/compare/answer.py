@@ -89,7 +89,7 @@ class OldTable:
         plan = compared.plan
         directory = plan.output / pair.part
         make_directory(directory)
-        label = f"_{pair.label}-{pair.label}" if pair.label else ""
+        label = f"_rank{pair.rank}-rank{pair.golden_rank}" if pair.label else ""
         name = f"{label}_{plan.time_stamp}"
         files = [directory / f"compare_result{name}{table.suffix}"]
         if table.suffix == ".csv":

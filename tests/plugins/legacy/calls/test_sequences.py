@@ -95,6 +95,18 @@ set_dump_switch("OFF")
     assert found[0] == [] and found[1][0] == "Functional_conv2d_1_forward_input.1"
 
 
+def test_compare_distributed_pairs_ranks_of_other_numbers_in_order(tmp_path: Path) -> None:
+    from probe_legacy.ptdbg import compare_distributed
+
+    row = '["Torch_relu_1_forward_output", 1, [], "torch.float32", [1], [0.0, 0.0, 0.0]]\n'
+    for name in ("npu/rank980", "npu/rank19778", "gpu/rank0", "gpu/rank1"):
+        (tmp_path / name / "dump").mkdir(parents=True)
+        (tmp_path / name / "dump.pkl").write_text(row)
+    compare_distributed(*(str(tmp_path / name) for name in ("npu", "gpu", "out")), auto_analyze=False)
+    tables = sorted(file.name.rpartition("_")[0] for file in (tmp_path / "out").iterdir())
+    assert tables == ["compare_result_rank19778-rank1", "compare_result_rank980-rank0"]
+
+
 def test_the_ranks_of_both_sides_are_the_same(script: Any, tmp_path: Path) -> None:
     for rank in ("npu/rank0", "npu/rank1", "gpu/rank0"):
         (tmp_path / rank).mkdir(parents=True)
