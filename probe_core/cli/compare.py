@@ -41,13 +41,24 @@ def names_in(ctx: click.Context, option: click.Parameter, text: str | None) -> t
 @click.argument("golden", required=False, type=Location())
 @option("-i", "--input", "compare_file", also=["--input_path"], type=FILE,
     help="Compare file: JSON with npu_path and bench_path, instead of TARGET and GOLDEN.")  # fmt: skip
+@option("-tp", "--target-path", type=Location(), hidden=True, help="TARGET (drop-in spelling).")
+@option("-gp", "--golden-path", type=Location(), hidden=True, help="GOLDEN (drop-in spelling).")
+@option("--xlsx", "is_xlsx", is_flag=True, hidden=True, help="Write xlsx (drop-in spelling).")
+@option("-tensor_log", "--is-print-compare-log", "print_log", is_flag=True, hidden=True,
+    help="With -tp and -gp: print the causes and the summary, too.")  # fmt: skip
 @option("-o", "--output", also=["--output_path"], is_flag=False, flag_value=OUTPUT, default=OUTPUT, type=FILE,
     help="Directory of the result files; created if absent.  [default: ./output]")  # fmt: skip
 @option("--framework", help="Framework of the runs; detected if not given.")
 @option("-s", "--stack-mode", is_flag=True,
     help="Show call stacks; takes effect only if the compare file sets stack_path.")  # fmt: skip
 @option("-c", "--compare-only", is_flag=True, help="Write tables only: no advisor file, no answer file.")
-@option("-f", "--fuzzy-match", is_flag=True, help="Pair calls whose names differ only in their number.")
+@option(
+    "-f",
+    "--fuzzy-match",
+    also=["-fm"],
+    is_flag=True,
+    help="Pair calls whose names differ only in their number.",
+)
 @option("--match", "matcher", also=["--matcher"], metavar="NAME", help="Pairing: exact, fuzzy, align, …")
 @option("-hl", "--highlight", is_flag=True, help="Mark suspicious rows red and yellow.")
 @option("-dm", "--data-mapping", "mapping", type=FILE,
@@ -84,6 +95,10 @@ def compare(
     target: Path | None,
     golden: Path | None,
     compare_file: Path | None,
+    target_path: Path | None,
+    golden_path: Path | None,
+    is_xlsx: bool,
+    print_log: bool,
     stack_mode: bool,
     compare_only: bool,
     fuzzy_match: bool,
@@ -104,14 +119,18 @@ def compare(
     probe compare target_dump/step0 golden_dump/step0 -o out -da
     """
     manager = ctx.find_object(Manager) or Manager()
-    runs = _runs(target, golden, compare_file)
+    is_drop_in = compare_file is not None or target_path is not None or golden_path is not None
+    runs = _runs(target, golden, compare_file, (target_path, golden_path), print_log=print_log)
     settings |= {name: True for name in ("api_mapping", "cell_mapping") if settings[name] == BARE}
     settings["framework"] = settings["framework"] or ctx.meta.get("probe.framework")
-    pages = [] if compare_file or compare_only else manager.specs("reporters", ReporterSpec)
-    formats = (*DEFAULT_FORMATS, *(spec.name for spec in pages if spec.page))
-    settings["formats"] = settings["formats"] or formats
+    pages = [] if is_drop_in or is_xlsx or compare_only else manager.specs("reporters", ReporterSpec)
+    tables = ("csv",) if compare_file is None and is_drop_in and not is_xlsx else DEFAULT_FORMATS
+    if is_xlsx and settings["formats"]:
+        raise UserError("--xlsx and --format exclude each other.", "Leave --xlsx out: --format xlsx,csv")
+    settings["formats"] = settings["formats"] or (*tables, *(spec.name for spec in pages if spec.page))
     settings["fuzzy"] = fuzzy_match
-    settings["advise"] = settings["answer"] = not compare_only
+    settings["answer"] = not compare_only
+    settings["advise"] = settings["answer"] and (compare_file is not None or not is_drop_in)
     settings["stack"], settings["stack_path"] = runs.stack and stack_mode, runs.stack
     plan = planned(manager, runs.target, runs.golden, settings)
     for change, values in given(ctx, manager):
@@ -120,10 +139,37 @@ def compare(
         console.show_json(plan.describe())
         return FINISHED
     tune_process()
-    return run_plan(plan, manager, fail_on, brief=not runs.print_log)
+    return run_plan(plan, manager, fail_on, brief=not runs.print_log, is_drop_in=is_drop_in)
 
 
-def _runs(target: Path | None, golden: Path | None, compare_file: Path | None) -> CompareFile:
+def _runs(
+    target: Path | None,
+    golden: Path | None,
+    compare_file: Path | None,
+    option_paths: tuple[Path | None, Path | None],
+    *,
+    print_log: bool,
+) -> CompareFile:
+    """Return the two runs, which the command line gives in one of three spellings.
+
+    Args:
+        target: The argument TARGET.
+        golden: The argument GOLDEN.
+        compare_file: The value of ``-i``.
+        option_paths: The values of ``-tp`` and ``-gp``.
+        print_log: The flag ``-tensor_log``.
+    """
+    target_path, golden_path = option_paths
+    if target_path is not None or golden_path is not None:
+        if target is not None or compare_file is not None:
+            raise UserError(
+                "-tp and -gp exclude TARGET, GOLDEN and -i.", "Use one spelling: probe compare TARGET GOLDEN"
+            )
+        if target_path is None or golden_path is None:
+            raise UserError("-tp and -gp must be used together.", "Use: probe compare -tp TARGET -gp GOLDEN")
+        return CompareFile(target_path, golden_path, None, print_log)
+    if print_log:
+        raise UserError("-tensor_log needs -tp and -gp.", "Leave it out: the summary is printed without it.")
     if compare_file is not None:
         if target is not None:
             raise UserError(

@@ -28,7 +28,9 @@ class CompareFile:
 
 def read_compare_file(path: Path) -> CompareFile:
     """Read the compare file ``path``; its relative paths start from the working directory."""
-    return parse_input(load_object(path, "compare file"), f"The compare file {path}", {k: k for k in KEYS})
+    return parse_input(
+        load_object(path, "compare file", has_comments=True), f"The compare file {path}", {k: k for k in KEYS}
+    )
 
 
 def parse_input(value: Mapping[str, Any], what: str, keys: Mapping[str, str]) -> CompareFile:

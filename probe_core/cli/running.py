@@ -24,10 +24,24 @@ UNDECIDED = (Outcome.NOT_COMPARABLE, Outcome.CANNOT_TELL)
 """Verdicts that pass no gate."""
 
 
-def run_plan(plan: Plan, manager: Manager, fail_on: str | None = None, *, brief: bool = False) -> int:
+def run_plan(
+    plan: Plan,
+    manager: Manager,
+    fail_on: str | None = None,
+    *,
+    brief: bool = False,
+    is_drop_in: bool = False,
+) -> int:
     """Run a plan rank by rank, print the verdict and summaries, and return the exit code.
 
     If a rank cannot be compared, its error is printed and the others are compared.
+
+    Args:
+        plan: The plan.
+        manager: The plugin manager.
+        fail_on: The value of ``--fail-on``; None without it.
+        brief: True to print the verdict and the files alone.
+        is_drop_in: True for a drop-in spelling, which exits with 0 if nothing could be measured.
     """
     from probe_core.ranks.ranks import Ranks
 
@@ -39,7 +53,23 @@ def run_plan(plan: Plan, manager: Manager, fail_on: str | None = None, *, brief:
     for line in ranks.pairing.damaged:
         console.error(line, "Record that rank again, or leave it out with --rank.")
     with ranks.claimed():
-        return _run(ranks, fail_on, brief)
+        code = _run(ranks, fail_on, brief)
+    if code == FINISHED and not fail_on and _is_unmeasured(ranks):
+        if not is_drop_in:
+            return MISTAKE
+        console.warn("no tensor could be compared; the exit code is 0, as scripts with this spelling expect.")
+    return code
+
+
+def _is_unmeasured(ranks: Ranks) -> bool:
+    """Return True if no row was measured although the runs hold values that should be compared."""
+    reports = [finished.report for finished in ranks.finished if finished.report is not None]
+    return bool(reports) and all(
+        report.answer is not None
+        and report.answer.outcome is Outcome.NOT_COMPARABLE
+        and not report.counts.measured
+        for report in reports
+    )
 
 
 def _run(ranks: Ranks, fail_on: str | None, brief: bool) -> int:

@@ -27,6 +27,7 @@ LONGEST = 1000
 """Largest number of characters of a number or a date in a yaml file."""
 LARGEST_NUMBER = 1_000_000
 """Largest step or rank that is accepted."""
+_COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|#[^\n]*|/\*.*?\*/', re.DOTALL)
 _KINDS = ((stat.S_ISFIFO, "a named pipe"), (stat.S_ISSOCK, "a socket"), (stat.S_ISDIR, "a directory"))
 
 
@@ -70,8 +71,11 @@ def read_given(path: Path) -> bytes:
     return path.read_bytes()
 
 
-def load_object(path: Path, what: str) -> dict[str, Any]:
-    """Return the JSON object in a small file; ``what`` is the kind of file in messages."""
+def load_object(path: Path, what: str, *, has_comments: bool = False) -> dict[str, Any]:
+    """Return the JSON object in a small file; ``what`` is the kind of file in messages.
+
+    With ``has_comments``, comments (``// …``, ``# …`` and ``/* … */``) are ignored.
+    """
     try:
         data = read_given(path)
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have
@@ -83,7 +87,7 @@ def load_object(path: Path, what: str) -> dict[str, Any]:
         raise UserError(f"The {what} {path} is empty.", f"Give a {what} that holds a JSON object.")
     text = data.decode("utf-8-sig", "replace")
     try:
-        value = json.loads(text)
+        value = json.loads(_COMMENT.sub(_blank, text) if has_comments else text)
     except json.JSONDecodeError as error:
         at = len(text[: error.pos].encode("utf-8"))
         problem = f"{error.msg.removesuffix(' at')} at byte {at}"
@@ -102,6 +106,11 @@ def load_object(path: Path, what: str) -> dict[str, Any]:
             f"The {what} {path} holds {_kind(value)} where an object was expected.", 'It must begin with "{".'
         )
     return value
+
+
+def _blank(match: re.Match[str]) -> str:
+    """Return a text as it is, and spaces for a comment, so that the places of errors stay the same."""
+    return match[1] or " " * len(match[0])
 
 
 def _kind(value: object) -> str:

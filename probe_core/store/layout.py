@@ -20,7 +20,7 @@ RecordFiles = tuple[tuple[str, ...], ...]
 """The names of record files of each format: that of calls, then that of saved variables."""
 PARTS = ("graph", "pynative")
 PAIR_RANKS = ("auto", "number", "order")
-"""How ranks pair: in order if no number is common to both runs, by number only, or in order always."""
+"""Rules for pairing ranks: in order if no number is common to both runs, by number only, always in order."""
 SINGLE = ""
 """The label of the only comparison."""
 _BEFORE_RECORDS = (TENSOR_DIRECTORY, STACK_FILE, CONSTRUCT_FILE, ERROR_FILE)

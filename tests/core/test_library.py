@@ -119,7 +119,7 @@ VALUES: dict[str, Any] = {
     "advise": False, "answer": False, "api_mapping": True, "cell_mapping": "cells.yaml", "executor": "threads",
     "formats": "csv",
     "framework": "pytorch", "fuzzy": True, "highlight": True, "jobs": 3, "layer_mapping": "layers.yaml",
-    "mapping": {"a": "b"}, "matcher": "exact", "metrics": ["ulp:limit=4", "rmse"], "output": "there",
+    "mapping": {"a": "b"}, "matcher": "exact", "metrics": ["ulp:limit=4", "rmse"], "output": "there", "pair_ranks": "order",
     "policies": "accuracy", "ranks": range(2), "resume": True, "scheduler": "tcp://x:1", "stack": True,
     "stack_path": "stack.json", "steps": 1,
 }  # fmt: skip

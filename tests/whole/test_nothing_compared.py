@@ -117,7 +117,7 @@ def test_runs_of_which_no_row_can_be_measured(probe: Any, tmp_path: Path, analyz
     runs = [write_run(tmp_path / side, data, task="tensor") for side in ("t", "g")]
     options = ["-da"] if analyze else []
     assert probe("compare", *runs, "-o", tmp_path / "o", "--fail-on", "error", *options) == MISTAKE
-    assert "Nothing was compared: none of 1 rows could be measured" in probe.err
+    assert "No tensor was compared: none of 1 rows could be measured" in probe.err
     assert "NPU does not have data file" in probe.err
     assert probe.out.startswith("NOT COMPARABLE: none of the target's 1 floating-point tensors could be ")
     assert (
@@ -130,7 +130,7 @@ def test_runs_of_which_no_row_can_be_measured(probe: Any, tmp_path: Path, analyz
     assert (answer["verdict"], answer["causes"]) == ("NOT COMPARABLE", [])
     assert (answer["coverage"]["recorded"], answer["coverage"]["compared"]) == (1, 0)
     assert ("no value could be judged" in probe.err) is analyze
-    assert probe("compare", *runs, "-o", tmp_path / "p", *options) == FINISHED
+    assert probe("compare", *runs, "-o", tmp_path / "p", *options) == MISTAKE
     for value, code in (("suspect", MISTAKE), ("warning", FOUND), ("incomplete", MISTAKE)):
         assert probe("compare", *runs, "-o", tmp_path / "q", "--fail-on", value, *options) == code
     if not analyze:
@@ -185,7 +185,7 @@ def test_xors_of_zero_and_requires_grad_are_told(probe: Any, tmp_path: Path) -> 
         write_run(tmp_path / f"z{side}", {"Torch.a.0.forward": forward(tensor(md5=zero))}) for side in "tg"
     ]
     assert probe("compare", *only, "-o", tmp_path / "q", "--fail-on", "error") == MISTAKE
-    assert "Nothing was compared" in probe.err
+    assert "No tensor was compared" in probe.err
 
 
 @pytest.mark.parametrize(("fail_on", "code"), [((), FINISHED), (("--fail-on", "error"), MISTAKE)])

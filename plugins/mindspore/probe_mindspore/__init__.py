@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from probe_mindspore.debugger import PrecisionDebugger
+    from probe_mindspore.seeds import seed_all
 
-__all__ = ["PrecisionDebugger"]
+__all__ = ["PrecisionDebugger", "seed_all"]
+
+_MODULES = {"PrecisionDebugger": "probe_mindspore.debugger", "seed_all": "probe_mindspore.seeds"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``PrecisionDebugger``, which needs mindspore, when it is first used."""
-    if name != "PrecisionDebugger":
+    """Import a name of the interface, which needs mindspore, when it is first used."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
         import mindspore  # noqa: F401
@@ -24,6 +28,4 @@ def __getattr__(name: str) -> Any:
             "Install it with: pip install mindspore",
             name="mindspore",
         ) from None
-    from probe_mindspore.debugger import PrecisionDebugger
-
-    return PrecisionDebugger
+    return getattr(import_module(_MODULES[name]), name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -10,9 +11,9 @@ from typing import Any
 
 from probe_core.errors import UserError
 from probe_core.files.given import parse_yaml, read_given, yaml_problem
-from probe_core.plugins.blame import PluginError, blamed, fault
+from probe_core.plugins.blame import Origin, PluginError, blamed, fault
 from probe_core.plugins.distributions import missing
-from probe_core.plugins.manager import ONLY, Manager, warn
+from probe_core.plugins.manager import ONLY, Manager, PluginWarning, warn
 from probe_precheck.model import Message, kind_of
 from probe_precheck.protocols import Standard
 from probe_precheck.settings import RELEASES, release_named
@@ -48,7 +49,7 @@ class Assignment:
     def __init__(self, manager: Manager, release: str, path: Path | None = None) -> None:
         self.release = release_named(release)
         self._chosen: dict[str, Chosen] = {}
-        lists: dict[str, str] = {}
+        lists: dict[str, tuple[str, Origin]] = {}
         for name in manager.names("standards"):
             spec = manager.find("standards", name, StandardSpec)
             try:
@@ -56,7 +57,7 @@ class Assignment:
                 if spec.apis and spec.apis not in lists:
                     with blamed(f"{spec.title}: {spec.apis}", spec.origin):
                         package, _, file = spec.apis.partition(":")
-                        lists[spec.apis] = files(package).joinpath(file).read_text("utf-8")
+                        lists[spec.apis] = files(package).joinpath(file).read_text("utf-8"), spec.origin
             except PluginError as error:
                 self._chosen.pop(name, None)
                 warn(error, "It is left out, so other standards judge its APIs.")
@@ -64,8 +65,11 @@ class Assignment:
             raise missing("A precision standard", "probe-metrics", ONLY)
         self._blamed: set[str] = set()
         self._by_api: dict[str, str] = {}
-        for address, text in lists.items():
-            self._read(text, address)
+        self._owners: dict[str, Origin] = {}
+        self._conflicts: dict[str, str] = {}
+        lists_of_probe_first = sorted(lists.items(), key=lambda item: not item[1][1].is_of_probe)
+        for address, (text, origin) in lists_of_probe_first:
+            self._read(text, address, origin)
         if path is not None:
             try:
                 text = read_given(path).decode("utf-8-sig")
@@ -78,7 +82,8 @@ class Assignment:
         self._exact = _first(self._chosen, "exact")
         self._rest = _first(self._chosen, "rest")
 
-    def _read(self, text: str, what: str) -> None:
+    def _read(self, text: str, what: str, origin: Origin | None = None) -> None:
+        """Read a list of a plugin, or of the user if it has no ``origin``; a later list wins."""
         import yaml
 
         try:
@@ -95,7 +100,36 @@ class Assignment:
                     list(self._chosen),
                 )
             for api in _apis(apis, self.release, f"{what}: {name}"):
+                self._note_conflict(api, str(name), origin)
                 self._by_api[api] = str(name)
+
+    def _note_conflict(self, api: str, name: str, origin: Origin | None) -> None:
+        """Warn if a plugin replaces the standard of a list of probe; remember a conflict of two plugins."""
+        self._conflicts.pop(api, None)
+        owner = self._owners.get(api)
+        if origin is None:
+            return
+        self._owners[api] = origin
+        former = self._by_api.get(api, name)
+        if owner is None or former == name:
+            return
+        if owner.is_of_probe and not origin.is_of_probe:
+            warnings.warn(
+                f'{origin} assigns {api} to the standard "{name}", and {owner} to "{former}". '
+                f'"{name}" judges it; to change that, put {api} into a list and pass it with --assign.',
+                PluginWarning,
+                stacklevel=2,
+            )
+        else:
+            self._conflicts[api] = (
+                f'{owner} assigns {api} to the standard "{former}", and {origin} to "{name}".'
+            )
+
+    def _check_conflict(self, api: str) -> None:
+        """Raise ``UserError`` if two plugins assign an API to different standards."""
+        if problem := self._conflicts.get(api):
+            standard = self._by_api[api]
+            raise UserError(problem, f'Choose one: put "{standard}: [{api}]" into a file for --assign FILE.')
 
     def failed(self, chosen: Chosen, error: BaseException) -> Message:
         """Return the message of a row whose standard raised ``error``, and warn of the standard once.
@@ -118,7 +152,12 @@ class Assignment:
         return tuple(dict.fromkeys(column for columns in tables for column in columns))
 
     def listed(self, api: str) -> str:
-        """Return the name of the standard in whose list an API is; empty if it is in none."""
+        """Return the name of the standard in whose list an API is; empty if it is in none.
+
+        Raises:
+            UserError: Two plugins assign the API to different standards.
+        """
+        self._check_conflict(api)
         return self._by_api.get(api, "")
 
     def of(self, api: str, dtype: str) -> Chosen | None:
@@ -129,12 +168,16 @@ class Assignment:
         Args:
             api: The bare name of the API, such as ``matmul``.
             dtype: The dtype as the framework writes it, such as ``torch.float32``.
+
+        Raises:
+            UserError: Two plugins assign the API to different standards.
         """
         kind = kind_of(dtype)
         if kind in UNMEASURED:
             return None
         if kind not in MEASURED:
             return self._exact
+        self._check_conflict(api)
         name = self._by_api.get(api)
         return self._chosen[name] if name is not None else self._rest
 

@@ -71,7 +71,7 @@ def demo(ctx: click.Context, directory: Path, formats: str | None) -> int:
     console.show("The same with a script of yours, before and after a change:")
     console.show("  probe run -o OLD train.py")
     console.show("  probe run -o NEW train.py")
-    console.show("  probe compare NEW/step0 OLD/step0 -o out -hl")
+    console.show("  probe compare NEW OLD -o out -hl")
     written = [path for one in finished if one.report is not None for path in one.report.files]
     for page in (path for path in written if path.suffix in pages.values()):
         console.show()

@@ -306,4 +306,4 @@ def _report(config: Config, recorder: Recorder, stepped: bool, default: bool, en
         "Record the other run the same way with -o OTHER, where OTHER stands for a directory of your choice; "
         "then compare, the run under test first:"
     )
-    console.note(f"  probe compare {path}/step{min(steps)} OTHER/step{min(steps)} -o out")
+    console.note(f"  probe compare {path} OTHER -o out")

@@ -16,7 +16,7 @@ from support import ROOT
 
 from probe_core.errors import UserError
 from probe_core.plugins.hookspecs import hookimpl
-from probe_core.plugins.manager import Manager
+from probe_core.plugins.manager import Manager, PluginWarning
 from probe_core.testing import manager_of
 
 FACTS = ROOT / "plugins/metrics/probe_metrics/precheck/apis.yaml"
@@ -182,8 +182,47 @@ def test_a_third_party_may_take_an_api_from_our_lists(
     (package / "apis.yaml").write_text("mine: [matmul]\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     spec = StandardSpec("mine", "", Never, "我的", "Mine", "stranger_lists:apis.yaml")
-    manager = manager_of(metrics=probe_metrics.hooks, stranger=hooks("stranger_hooks", spec))
-    assert chosen(manager, "matmul") == "mine" and chosen(manager, "bmm") == "ulp"
+    plugins = {"probe-metrics": probe_metrics.hooks, "stranger": hooks("stranger_hooks", spec)}
+    with pytest.warns(PluginWarning) as warned:
+        assert chosen(manager_of(**plugins), "matmul") == "mine"
+    text = 'stranger assigns matmul to the standard "mine", and probe-metrics to "ulp". "mine" judges it'
+    assert [str(item.message).startswith(text) for item in warned] == [True]
+    with pytest.warns(PluginWarning):
+        assert chosen(manager_of(**plugins), "bmm") == "ulp"
+
+
+@pytest.mark.parametrize("name", ["a_first", "z_last"])
+def test_assignment_prefers_the_list_of_a_plugin_whatever_its_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f"lists_{name}").mkdir()
+    (tmp_path / f"lists_{name}/__init__.py").touch()
+    (tmp_path / f"lists_{name}/apis.yaml").write_text(f"{name}: [matmul]\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    spec = StandardSpec(name, "", Never, "我的", "Mine", f"lists_{name}:apis.yaml")
+    plugins = {"probe-metrics": probe_metrics.hooks, "stranger": hooks(f"hooks_{name}", spec)}
+    with pytest.warns(PluginWarning):
+        assert chosen(manager_of(**plugins), "matmul") == name
+
+
+def test_assignment_refuses_an_api_that_two_plugins_assign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "two_lists"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    plugins = {}
+    for name in ("mine", "yours"):
+        (package / f"{name}.yaml").write_text(f"{name}: [my_api]\n")
+        spec = StandardSpec(name, "", Never, "", name, f"two_lists:{name}.yaml")
+        plugins[name] = hooks(f"hooks_of_{name}", spec)
+    manager = manager_of(**plugins)
+    assert chosen(manager, "other_api") == ""
+    with pytest.raises(UserError) as caught:
+        chosen(manager, "my_api")
+    assert caught.value.what == ('mine assigns my_api to the standard "mine", and yours to "yours".')
+    assert chosen(manager, "my_api", path=lists(tmp_path, "mine: [my_api]")) == "mine"
 
 
 def test_two_standards_of_one_name(manager: Manager) -> None:

@@ -335,7 +335,7 @@ def test_what_was_lost_is_reported(probe: Any, ends: str, code: int) -> None:
     assert probe.err.count("Recording stopped in step 1") == 1
     assert "The recording is incomplete: it stopped in step 1." in probe.err
     assert "probe recorded step 0 (" in probe.err and "Traceback" not in probe.err
-    assert "No space left on device" in probe.err and "probe compare run/step0" in probe.err
+    assert "No space left on device" in probe.err and "probe compare run OTHER -o out" in probe.err
     assert "unfinished" in records("run", 1)["probe"] and "unfinished" not in records("run", 0)["probe"]
     assert not Path("run/step2").exists()
 

@@ -16,6 +16,7 @@ from probe_core.plugins.protocols import Compared, Opened
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.file import write_answer
 from probe_diagnosis.answer.findings import finding
+from probe_diagnosis.answer.other_steps import with_other_steps
 from probe_diagnosis.answer.printing import show
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.suspects import Suspects
@@ -43,7 +44,15 @@ class Concluded:
 
     def show(self, *, brief: bool = False) -> None:
         """Print the verdict, and unless ``brief`` is set its causes, its coverage and what to do next."""
-        show(self.answer, self.file, self._table, brief=brief, names_ranks=_has_ranks(self.compared))
+        reports = [one.report for one in self.compared.finished if one.report is not None]
+        show(
+            self.answer,
+            self.file,
+            self._table,
+            brief=brief,
+            names_ranks=_has_ranks(self.compared),
+            is_measured=any(report.counts.measured for report in reports),
+        )
 
     def _table(self, cause: Finding) -> str:
         """Return the file that the row of a cause is counted in, below the output; empty for none."""
@@ -92,7 +101,8 @@ def whole_answer(compared: Compared) -> Answer | None:
         return None
     causes = list(_causes(compared)) if len(compared.pairing.pairs) > 1 else []
     failed = len(compared.pairing.pairs) - len(answers)
-    return over_all(answers, causes, failed, ranks_are_several=_has_ranks(compared))
+    answer = over_all(answers, causes, failed, ranks_are_several=_has_ranks(compared))
+    return with_other_steps(answer, compared.plan, compared.pairing.pairs)
 
 
 def _has_ranks(compared: Compared) -> bool:

@@ -69,6 +69,8 @@ class Tally:
         stood_for: For the target and the golden, the number of tensors in ``floats`` of calls that only that
             run made, and that compute what other calls of the other run do: what they leave was compared.
         equal: Number of values that were compared and are the same to the bit.
+        tensors: Number of tensors with elements, uninitialised memory aside; a pair counts once.
+        tensors_compared: Number of those that were compared.
     """
 
     both: int = 0
@@ -81,6 +83,8 @@ class Tally:
     failing_at: dict[str, float] = field(default_factory=dict)
     stood_for: list[int] = field(default_factory=lambda: [0, 0])
     equal: int = 0
+    tensors: int = 0
+    tensors_compared: int = 0
 
     def add(self, row: Row, value: Apart, *, shifted: bool) -> None:
         """Count a row, whose values are ``value`` apart."""
@@ -92,6 +96,8 @@ class Tally:
             self.both += 1
             self.compared += 1
             self.equal += value.is_equal
+            self.tensors += 1
+            self.tensors_compared += 1
             if verdict.level is Level.ERROR and value.state == SAME and not value.masked:
                 self.failing_at[value.row] = value.distance
             for number, dtype in enumerate((target.value.dtype, golden.value.dtype)):
@@ -116,6 +122,8 @@ class Tally:
         self.both += len(kinds) == 2
         if code in HARMLESS or Kind.TENSOR not in kinds:
             return
+        self.tensors += 1
+        self.tensors_compared += not code
         for number, slot in enumerate((target, golden)):
             if slot is not None and slot.value.kind is Kind.TENSOR and kind(slot.value.dtype) == "float":
                 self.floats[number] += 1

@@ -35,6 +35,7 @@ def show(
     *,
     brief: bool,
     names_ranks: bool = False,
+    is_measured: bool = True,
 ) -> None:
     """Print an answer: the verdict, and unless ``brief`` is set causes, coverage and what to do next.
 
@@ -44,6 +45,8 @@ def show(
         table: A function that returns the name of the file that the row of a cause is in; it may be empty.
         brief: True to print the verdict and the file alone.
         names_ranks: True if there are several ranks, so that the rank of each cause is named.
+        is_measured: False if no row of any table was measured. If the runs are not comparable, the verdict
+            states that, and a count of compared numbers and texts is not printed.
     """
     outcome, colon, rest = answer.sentence.partition(":")
     styled = console.style(outcome, fg=COLOURS[answer.outcome], bold=True)
@@ -58,7 +61,8 @@ def show(
             console.show(f"  note: {printable(line, LONGEST)}")
         _show_more(answer.notes)
         coverage = answer.coverage
-        console.show(f"  compared: {coverage.compared:,} of {coverage.recorded:,} recorded values")
+        if is_measured or answer.outcome is not Outcome.NOT_COMPARABLE:
+            console.show(f"  compared: {coverage.compared:,} of {coverage.recorded:,} recorded values")
         for line in answer.missing[:SHOWN]:
             console.show(f"    not compared: {printable(line, LONGEST)}")
         _show_more(answer.missing)

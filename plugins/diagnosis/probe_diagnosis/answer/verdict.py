@@ -92,7 +92,7 @@ def answer_of(
 
 def _outcome(causes: Sequence[Finding], tally: Tally, *, doubt: str, interrupted: bool) -> Outcome:
     limit = limits()
-    if tally.share < limit.comparable:
+    if tally.share < limit.comparable or (tally.tensors and not tally.tensors_compared):
         return Outcome.NOT_COMPARABLE
     if causes:
         return Outcome.CANNOT_TELL if doubt else Outcome.DIVERGED
@@ -178,6 +178,8 @@ def _named(count: int, first: str) -> str:
 def _not_comparable(tally: Tally) -> str:
     if tally.floats[0]:
         compared, whole = tally.floats_compared[0], f"{tally.floats[0]:,} floating-point tensors"
+    elif tally.tensors and not tally.tensors_compared:
+        return f"none of the {tally.tensors:,} recorded tensors could be compared{_most(tally)}"
     else:
         compared, whole = tally.compared, f"{tally.both + tally.lacking[TARGET_ONLY]:,} values"
     share = f"only {compared:,}" if compared else "none"
