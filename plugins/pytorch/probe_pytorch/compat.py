@@ -1,6 +1,6 @@
 """All uses of torch's private API, each with a test that names the version of torch.
 
-They are written for torch 2.1 to 2.13; a function says what it does if its version lacks a name.
+They are tested with torch 2.1, 2.6, 2.13, 2.14 and 2.15; a function says what it does if its version lacks a name.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any, cast
 
 import torch
 from torch import _C
+
+from probe_core.errors import UserError
 
 
 def graph_task() -> int:
@@ -171,6 +173,11 @@ def without_check(function: Any) -> Any:
     return copy
 
 
+def is_jagged(tensor: torch.Tensor) -> bool:
+    """Return True for a nested tensor of the jagged layout, which torch has since version 2.2."""
+    return tensor.layout is getattr(torch, "jagged", None)
+
+
 def is_wrapper(tensor: torch.Tensor) -> bool:
     """Return True for a tensor without data of its own, whose class keeps them in other tensors."""
     try:
@@ -232,10 +239,19 @@ def register_tap(receiver: Callable[[torch.Tensor, str], None] | None) -> None:
 
     The operator returns and changes nothing. It is declared to have a side effect, so that the compiler keeps
     it in the graph and in order.
+
+    Raises:
+        UserError: This torch cannot register operators in Python, which it can since version 2.4.
     """
+    if receiver is not None and not hasattr(torch.library, "custom_op"):
+        raise UserError(
+            f'"compile": "tap" needs torch 2.4 or later, and this is torch {torch.__version__}, so nothing can be '
+            "recorded inside compiled code.",
+            'Set "compile": "eager".',
+        )
     global _tap_receiver
     _tap_receiver = receiver
-    if hasattr(torch.ops.probe, "tap"):
+    if receiver is None or hasattr(torch.ops.probe, "tap"):
         return
 
     @torch.library.custom_op("probe::tap", mutates_args=(), schema="(Tensor x, str name) -> ()")

@@ -40,6 +40,11 @@ _EIGHT_BIT = tuple(
     for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
     if hasattr(torch, name)
 )
+_WIDE_UNSIGNED = tuple(
+    getattr(torch, name)
+    for name in ("uint16", "uint32", "uint64")
+    if hasattr(torch, name)  # since torch 2.3
+)
 
 
 def describe(tensor: torch.Tensor) -> tuple[str, list[int], bool, Four] | None:
@@ -114,7 +119,7 @@ def from_results(values: list[float], dtype: torch.dtype) -> Four:
 def _single(tensor: torch.Tensor) -> Four:
     try:
         value = tensor.detach().item()
-    except NotImplementedError:
+    except RuntimeError:  # before torch 2.13, for types that torch can only store
         return NOTHING
     if isinstance(value, bool):
         return value, value, None, None
@@ -126,7 +131,7 @@ def _single(tensor: torch.Tensor) -> Four:
 def _on_cpu(tensor: torch.Tensor) -> Four:
     try:
         return _by_torch(tensor)
-    except NotImplementedError:  # dtypes that torch can store but not compute with
+    except RuntimeError:  # dtypes that torch can store but not compute with
         return NOTHING
 
 
@@ -136,13 +141,13 @@ def _by_torch(tensor: torch.Tensor) -> Four:
         return bool(tensor.any()), bool(tensor.all()), None, None
     if dtype.is_complex:
         return from_results(_reduce(tensor, torch.float64).tolist(), dtype)
-    if dtype in _EIGHT_BIT:
+    if dtype in _EIGHT_BIT or dtype is torch.float16:  # of which torch 2.1 has no aminmax on a CPU
         tensor = tensor.float()
     if tensor.dtype.is_floating_point:
         low, high = torch.aminmax(tensor)
         mean = tensor.mean(dtype=torch.float64).item()
         return high.item(), low.item(), mean, _norm(tensor, high.item(), low.item())
-    if dtype in (torch.uint16, torch.uint32, torch.uint64):
+    if dtype in _WIDE_UNSIGNED:
         array = tensor.contiguous().numpy()
         most, least = int(array.max()), int(array.min())
     else:

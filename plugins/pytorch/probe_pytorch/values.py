@@ -129,7 +129,7 @@ class Collector(probe_recording.Collector):
             leaf = TensorLeaf(kind.__name__, str(tensor.dtype), _shape(tensor), tensor.requires_grad)
             if kind.__name__ == "AsyncCollectiveTensor":
                 return leaf  # its values exist only after its wait, which the recorder must not call
-            if tensor.layout is torch.jagged:
+            if compat.is_jagged(tensor):
                 return self._unusual(leaf, tensor)
             if compat.is_wrapper(tensor):
                 return leaf

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils._pytree import tree_flatten, tree_map
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import make_directory, write_text
@@ -114,7 +114,7 @@ class KernelDump:
                 those of the forward are not. None to dump the forward.
         """
         args, kwargs = tree_map(_copy, (args, kwargs))
-        devices = {leaf.device for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)}
+        devices = {leaf.device for leaf in tree_flatten((args, kwargs))[0] if isinstance(leaf, torch.Tensor)}
         others = sorted({device.type for device in devices} - {"cpu"})
         with ExitStack() as stack:
             for kind in others or ["cuda"]:
@@ -125,7 +125,7 @@ class KernelDump:
                 return
             stack.enter_context(torch.enable_grad())
             result = function(*args, **kwargs)
-            first = next((leaf for leaf in tree_leaves(result) if isinstance(leaf, torch.Tensor)), None)
+            first = next((leaf for leaf in tree_flatten(result)[0] if isinstance(leaf, torch.Tensor)), None)
             if first is not None and first.requires_grad:
                 self.run(lambda: first.backward(gradient.to(first.device)))
 

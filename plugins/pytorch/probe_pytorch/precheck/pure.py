@@ -56,8 +56,9 @@ def _only_computes(schema: Any, may_return_nothing: bool) -> bool:
     if not schema.returns and not may_return_nothing:
         return False
     is_of_tensors = any("Tensor" in str(part.type) for part in (*schema.arguments, *schema.returns))
+    texts = (*rules("choices"), *rules("dimensions"))
     return is_of_tensors and all(
-        _base(str(part.type)) in _BASES or (_base(str(part.type)) == "str" and part.name in rules("choices"))
+        _base(str(part.type)) in _BASES or (_base(str(part.type)) == "str" and part.name in texts)
         for part in schema.arguments
     )
 

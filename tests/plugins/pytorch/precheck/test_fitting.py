@@ -123,6 +123,8 @@ def run(calls: Prechecked, api: str, keywords_from: int) -> Any:
     keywords = {key: item for (key, _), item in zip(named[keywords_from:], given_[keywords_from:])}
     calls.calls[f"{name}.0"] = call(f"{name}.0", *given_[:keywords_from], **keywords)
     found = calls[f"{name}.0"]
+    if "is now removed" in found.text:
+        pytest.skip(f"this torch has no {name}")
     assert found.result.forward is PASS, found.text
     arguments = found.outcome.kept.arguments
     return [*arguments.positional, *arguments.keywords.values()]

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from probe_pytorch.precheck import apis
 from probe_pytorch.precheck.apis import NoSuchApi, function_of
-from probe_pytorch.precheck.pure import is_pure
+from probe_pytorch.precheck.pure import _only_computes, is_pure
 from support.cases import every
 from support.programs.training import lstm_runs_in_bf16
 from torch import nn
@@ -155,3 +155,13 @@ def test_what_level_l2_records_of_losses_is_run() -> None:
         float(x.detach().sum())
     assert len(names) > 60
     assert not [name for name in sorted(names) if not is_pure(name)]
+
+
+def test_operators_with_overloads_for_named_dimensions_only_compute() -> None:
+    """Torch 2.1 to 2.6 have overloads such as ``sum.dim_DimnameList``, whose names of dimensions are texts."""
+    schema: Any = torch._C.parse_schema(
+        "aten::sum.names(Tensor self, str[1] dim, bool keepdim=False) -> Tensor"
+    )
+    assert _only_computes(schema, False)
+    schema = torch._C.parse_schema("aten::from_file(str filename, Tensor self) -> Tensor")
+    assert not _only_computes(schema, False)
