@@ -45,3 +45,11 @@ def test_every_third_party_dependency_has_a_lower_bound(file: Path) -> None:
     names = [name for text in lists for name in re.findall(r'"(.+?)"', text)]
     assert names
     assert [name for name in names if not name.startswith("probe-") and ">=" not in name] == []
+
+
+def test_changelog_has_a_dated_section_of_the_version() -> None:
+    """``make.py release`` requires it."""
+    text = (ROOT / "CHANGELOG.md").read_text("utf-8")
+    assert re.search(rf"^## \[{re.escape(__version__)}\] - \d{{4}}-\d\d-\d\d$", text, re.MULTILINE)
+    headings = re.findall(r"^### (.+)$", text.split("\n## [")[1], re.MULTILINE)
+    assert headings == ["Added", "Changed", "Fixed", "Security"]

@@ -1,6 +1,6 @@
 """All uses of torch's private API, each with a test that names the version of torch.
 
-They are tested with torch 2.1, 2.6, 2.13, 2.14 and 2.15; a function says what it does if its version lacks a name.
+They are for torch 2.1 to 2.15; a function says what it does if its version lacks a name.
 """
 
 from __future__ import annotations
@@ -245,8 +245,8 @@ def register_tap(receiver: Callable[[torch.Tensor, str], None] | None) -> None:
     """
     if receiver is not None and not hasattr(torch.library, "custom_op"):
         raise UserError(
-            f'"compile": "tap" needs torch 2.4 or later, and this is torch {torch.__version__}, so nothing can be '
-            "recorded inside compiled code.",
+            f'"compile": "tap" needs torch 2.4 or later, and this is torch {torch.__version__}: '
+            "calls inside compiled code cannot be recorded.",
             'Set "compile": "eager".',
         )
     global _tap_receiver

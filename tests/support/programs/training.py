@@ -163,7 +163,7 @@ def modes(model: nn.Module) -> dict[str, str]:
     return {
         "grad": str(torch.is_grad_enabled()),
         "inference": str(torch.is_inference_mode_enabled()),
-        "autocast": str(torch.is_autocast_enabled("cpu")),
+        "autocast": str(torch.is_autocast_cpu_enabled()),
         "dtype": str(torch.get_default_dtype()),
         "deterministic": str(torch.are_deterministic_algorithms_enabled()),
         "threads": str(torch.get_num_threads()),

@@ -32,12 +32,14 @@ from probe_pytorch.precheck.random_tensors import generator_for, random_tensor
 from probe_pytorch.precheck.rules import rules
 from probe_pytorch.ptfile import load_pt
 
-_VIEWED = {"bfloat16": (np.uint16, torch.bfloat16), **{
+_VIEWED = {"bfloat16": (np.int16, torch.bfloat16), **{
     name: (np.uint8, getattr(torch, name))
     for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
     if hasattr(torch, name)
 }}  # fmt: skip
-"""Dtypes that numpy lacks: the integer dtype they are passed through, and the dtype of torch."""
+"""Dtypes that numpy lacks: the integer dtype they are passed through, and the dtype of torch.
+
+Torch before 2.3 has no uint16."""
 
 
 @dataclass(frozen=True, slots=True)
