@@ -1,14 +1,17 @@
 """TLS of both ends: contexts from a directory of certificates, and one sentence on each failure.
 
-The receiver's directory holds ``server.key`` and ``server.crt``; with ``client.crt`` or ``ca.crt`` beside
-them it asks for a certificate of the sender. The sender's directory holds ``server.crt``, the receiver's
-certificate to be trusted and no other, or ``ca.crt``, an authority, whose certificates must then name the
-host; with ``client.key`` and ``client.crt`` it shows its own. docs/online.md has the commands that make them.
+The receiver's directory holds ``server.key`` and ``server.crt``. If it also holds ``client.crt`` or
+``ca.crt``, the sender must present that certificate, or one that the authority signed. The sender's directory
+holds ``server.crt``, the only certificate that it accepts, or ``ca.crt``, an authority, whose certificates
+must then name the host. With ``client.key`` and ``client.crt`` the sender presents its own. A pinned
+certificate is compared byte by byte with that of the other end. One signed by its key, or by the authority
+that signed it, is refused. docs/online.md has the commands that make the files.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import ssl
 from pathlib import Path
 from typing import NoReturn
@@ -18,6 +21,47 @@ from probe_core.errors import UserError
 SERVER_KEY, SERVER_CERTIFICATE = "server.key", "server.crt"
 CLIENT_KEY, CLIENT_CERTIFICATE = "client.key", "client.crt"
 AUTHORITY = "ca.crt"
+NOT_PINNED = "it is another certificate than the one in this end's directory"
+_PEM = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
+
+
+class PinningContext(ssl.SSLContext):
+    """A context whose handshakes fail unless the other end presents the pinned certificate.
+
+    Attributes:
+        pinned: The certificate in the DER format; None to accept every certificate that is verified.
+    """
+
+    pinned: bytes | None = None
+
+    def check_other_end(self, certificate: bytes | None) -> None:
+        """Check the certificate of the other end after the handshake.
+
+        Raises:
+            ssl.SSLCertVerificationError: It is not the pinned one.
+        """
+        if self.pinned is not None and certificate != self.pinned:
+            error = ssl.SSLCertVerificationError(1, NOT_PINNED)
+            error.verify_code, error.verify_message = 0, NOT_PINNED
+            raise error
+
+
+class _PinningSocket(ssl.SSLSocket):
+    def do_handshake(self, block: bool = False) -> None:
+        super().do_handshake(block)
+        if isinstance(self.context, PinningContext):
+            self.context.check_other_end(self.getpeercert(binary_form=True))
+
+
+class _PinningObject(ssl.SSLObject):
+    def do_handshake(self) -> None:
+        super().do_handshake()
+        if isinstance(self.context, PinningContext):
+            self.context.check_other_end(self.getpeercert(binary_form=True))
+
+
+PinningContext.sslsocket_class = _PinningSocket
+PinningContext.sslobject_class = _PinningObject
 
 
 def receiver_context(directory: Path) -> ssl.SSLContext:
@@ -26,14 +70,18 @@ def receiver_context(directory: Path) -> ssl.SSLContext:
     Raises:
         UserError: A file is missing or wrong, or others can read the key.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = PinningContext(ssl.PROTOCOL_TLS_SERVER)
     _harden(context)
     _load_own(context, directory / SERVER_KEY, directory / SERVER_CERTIFICATE)
-    anchors = [path for path in (directory / CLIENT_CERTIFICATE, directory / AUTHORITY) if path.exists()]
-    if anchors:
+    pinned, authority = directory / CLIENT_CERTIFICATE, directory / AUTHORITY
+    if pinned.exists() and authority.exists():
+        raise UserError(
+            f'"{directory}" holds both {pinned.name} and {authority.name}, so who is let in is unclear.',
+            f"Keep {pinned.name} to let in one certificate, or {authority.name} for all that it signed.",
+        )
+    if pinned.exists() or authority.exists():
         context.verify_mode = ssl.CERT_REQUIRED
-        for path in anchors:
-            _trust(context, path)
+        _trust(context, pinned, authority)
     return context
 
 
@@ -43,14 +91,12 @@ def sender_context(directory: Path) -> ssl.SSLContext:
     Raises:
         UserError: A file is missing or wrong, or others can read the key.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context = PinningContext(ssl.PROTOCOL_TLS_CLIENT)
     _harden(context)
     pinned, authority = directory / SERVER_CERTIFICATE, directory / AUTHORITY
-    if pinned.exists():
-        context.check_hostname = False  # the certificate itself is trusted, whatever name it has
-        _trust(context, pinned)
-    elif authority.exists():
-        _trust(context, authority)
+    context.check_hostname = not pinned.exists()  # a pinned certificate is accepted whatever name it has
+    if pinned.exists() or authority.exists():
+        _trust(context, pinned, authority)
     else:
         raise UserError(
             f'"{directory}" holds neither {SERVER_CERTIFICATE} nor {AUTHORITY}, so the receiver cannot be '
@@ -128,10 +174,20 @@ def _refuse_password(key: Path) -> NoReturn:
     )
 
 
-def _trust(context: ssl.SSLContext, certificate: Path) -> None:
+def _trust(context: PinningContext, pinned: Path, authority: Path) -> None:
+    """Accept the first certificate in ``pinned`` alone, or, without that file, those of the authority."""
+    certificate = pinned if pinned.exists() else authority
     try:
-        context.load_verify_locations(certificate)
-    except ssl.SSLError:
+        if certificate is authority:
+            context.load_verify_locations(certificate)
+            return
+        leaf = _PEM.search(certificate.read_text("ascii", "replace"))
+        if leaf is None:
+            raise ValueError("there is no certificate")
+        context.pinned = ssl.PEM_cert_to_DER_cert(leaf[0])
+        context.load_verify_locations(cadata=context.pinned)
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # trusted without the one that signed it
+    except (ssl.SSLError, ValueError):
         raise UserError(
             f'"{certificate}" is no certificate in the PEM format.', "Copy it from the other machine again."
         ) from None
@@ -139,5 +195,3 @@ def _trust(context: ssl.SSLContext, certificate: Path) -> None:
         raise UserError(
             f'"{certificate}" cannot be read: {error.strerror or error}.', "Change its permissions."
         ) from None
-    if certificate.name != AUTHORITY:
-        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # trusted without the one that signed it
