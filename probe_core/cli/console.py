@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any
+from unicodedata import east_asian_width
 
 import click
 
@@ -56,9 +58,33 @@ def _print(text: str, *, err: bool, lines: bool) -> None:
         click.echo("".join(shown), err=err)
 
 
-def show(text: str = "", *, lines: bool = False) -> None:
-    """Print a line of the result; several if ``lines`` is set, and no name in the text holds a newline."""
+def show(text: str = "", *, lines: bool = False, wrap: bool = False) -> None:
+    """Print a line of the result.
+
+    Args:
+        text: The line.
+        lines: True to print several lines, if no name in the text holds a newline.
+        wrap: True for prose, which is wrapped at the width of a terminal. A command is never wrapped, so that
+            it can be pasted.
+    """
+    if wrap and sys.stdout.isatty():
+        text, lines = _wrapped(safe(text, _STYLE[0]), shutil.get_terminal_size().columns), True
     _print(text, err=False, lines=lines)
+
+
+def _wrapped(text: str, width: int) -> str:
+    """Return a text in lines of at most ``width`` columns, the further ones indented by 4 more."""
+    indent = " " * (len(text) - len(text.lstrip(" ")))
+    lines, used = [indent], len(indent)
+    for word in text.split():
+        size = sum(1 + (east_asian_width(sign) in "WF") for sign in _MARK.sub("", word))
+        gap = " " if lines[-1].strip() else ""
+        if gap and used + 1 + size > width:
+            lines.append(f"{indent}    ")
+            used, gap = len(lines[-1]), ""
+        lines[-1] += gap + word
+        used += len(gap) + size
+    return "\n".join(lines)
 
 
 def note(text: str, *, lines: bool = False) -> None:

@@ -14,7 +14,7 @@ from probe_online.files import ResultDirectory
 from probe_online.ledger import WORST, Ledger
 from probe_online.settings import Place
 
-LINE_EVERY = 30.0
+LINE_EVERY = 60.0
 """Seconds between two lines in a pipe."""
 FRAME_EVERY = 0.5
 SHOWN = 8

@@ -20,7 +20,7 @@ from probe_diagnosis.answer.other_steps import with_other_steps
 from probe_diagnosis.answer.printing import show
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.suspects import Suspects
-from probe_diagnosis.answer.verdict import over_all
+from probe_diagnosis.answer.verdict import over_all, state_same_files
 from probe_diagnosis.difference.reasons import ORIGIN
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.difference.walking import Node
@@ -102,7 +102,10 @@ def whole_answer(compared: Compared) -> Answer | None:
     causes = list(_causes(compared)) if len(compared.pairing.pairs) > 1 else []
     failed = len(compared.pairing.pairs) - len(answers)
     answer = over_all(answers, causes, failed, ranks_are_several=_has_ranks(compared))
-    return with_other_steps(answer, compared.plan, compared.pairing.pairs)
+    pairs = compared.pairing.pairs
+    if len(pairs) > 1:
+        answer = state_same_files(answer, pairs)
+    return with_other_steps(answer, compared.plan, pairs)
 
 
 def _has_ranks(compared: Compared) -> bool:

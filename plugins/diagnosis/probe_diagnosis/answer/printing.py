@@ -50,7 +50,7 @@ def show(
     """
     outcome, colon, rest = answer.sentence.partition(":")
     styled = console.style(outcome, fg=COLOURS[answer.outcome], bold=True)
-    console.show(f"{styled}{colon}{printable(rest, LONGEST)}")
+    console.show(f"{styled}{colon}{printable(rest, LONGEST)}", wrap=True)
     if not brief:
         for number, cause in enumerate(answer.causes[:SHOWN], 1):
             _show_cause(number, cause, table(cause), names_rank=names_ranks or bool(cause.rank))
@@ -58,13 +58,13 @@ def show(
         if any(" against " in cause.reason.detail for cause in answer.causes[:SHOWN]):
             console.show("  (A against B: A in the target, B in the golden)")
         for line in answer.notes[:SHOWN]:
-            console.show(f"  note: {printable(line, LONGEST)}")
+            console.show(f"  note: {printable(line, LONGEST)}", wrap=True)
         _show_more(answer.notes)
         coverage = answer.coverage
         if is_measured or answer.outcome is not Outcome.NOT_COMPARABLE:
             console.show(f"  compared: {coverage.compared:,} of {coverage.recorded:,} recorded values")
         for line in answer.missing[:SHOWN]:
-            console.show(f"    not compared: {printable(line, LONGEST)}")
+            console.show(f"    not compared: {printable(line, LONGEST)}", wrap=True)
         _show_more(answer.missing)
         for line in answer.next:
             console.show(f"  next: {printable(line, LONGEST)}")
@@ -80,13 +80,13 @@ def _show_more(items: Sequence[object]) -> None:
 
 def _show_cause(number: int, cause: Finding, table: str, *, names_rank: bool) -> None:
     """Print a cause: the call, the reason, the module and the line of code, and how much it explains."""
-    counted = ", counting the header" if table.endswith(HEADED) else ""
-    line = f"  (row {cause.line}{table and f' of {table}{counted}'})" if cause.line else ""
+    header = ", counting the header" if table.endswith(HEADED) else ""
+    line = f"  (row {cause.line}{table and f' of {table}{header}'})" if cause.line else ""
     if cause.reason.code == ladder.KIND:
         line = f"  (a phase of the step, in {LADDER_FILE})"
     place = f"rank {cause.rank}, " if names_rank else ""
     console.show(f"  {number}. {place}{console.style(printable(cause.op), bold=True)}{line}")
-    console.show(f"        {printable(cause.reason.detail, LONGEST)}")
+    console.show(f"        {printable(cause.reason.detail, LONGEST)}", wrap=True)
     if cause.modules:
         console.show(f"        in {printable(cause.modules[0], 200)}")
     if cause.where:

@@ -20,6 +20,7 @@ from probe_diagnosis.answer.facts_of_op import facts_of, op_in
 from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.rank import Found
 from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.answer.verdict import state_same_files
 from probe_diagnosis.collectives.calls import api_of, call_of
 from probe_diagnosis.difference.facts import Apart, apart
 from probe_diagnosis.difference.yardstick import with_floors
@@ -123,7 +124,7 @@ class Suspects:
         )
         answer, causes = found.answer(baseline.plain() if baseline is not None else None)
         causes = [self._with_line(cause, opened.target) for cause in causes]
-        answer = replace(answer, causes=tuple(causes))
+        answer = state_same_files(replace(answer, causes=tuple(causes)), [pair])
         self._found = [_suspect(cause) for cause in causes[:KEPT]]
         return answer
 

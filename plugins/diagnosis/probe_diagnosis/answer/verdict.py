@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import PureWindowsPath  # which knows both separators
 from typing import Any
 
 from probe_core.errors import counted
 from probe_core.model.answers import Answer, Coverage, Finding, Outcome
+from probe_core.store.layout import RunPair
 from probe_diagnosis.answer import baseline, ladder
 from probe_diagnosis.answer.coverage import (
     GOLDEN_ONLY,
@@ -33,6 +35,9 @@ GONE = ", but what the calls behind it return agrees"
 
 NO_TRACE = ", but the loss and the gradients of parameters agree"
 """End of a note on a difference that neither the loss nor a gradient of a parameter shows."""
+
+SAME_FILES = "the target and the golden are the same files: the run was compared with itself"
+"""End of the verdict on a run that was compared with itself."""
 
 INTERRUPTED = "the comparison was interrupted before its end"
 """Sentence on a comparison that was stopped before its end."""
@@ -138,7 +143,7 @@ def _agreement(
     *,
     several: bool,
 ) -> str:
-    every = f"{tally.compared:,} values that both runs recorded"
+    every = f"{counted(tally.compared, 'value')} that both runs recorded"
     is_equal = tally.equal == tally.compared
     parts = [f"equal in all {every}" if is_equal else f"within rounding in all {every}"]
     gone = [note for note in notes if note.endswith((GONE, NO_TRACE))]
@@ -177,11 +182,11 @@ def _named(count: int, first: str) -> str:
 
 def _not_comparable(tally: Tally) -> str:
     if tally.floats[0]:
-        compared, whole = tally.floats_compared[0], f"{tally.floats[0]:,} floating-point tensors"
+        compared, whole = tally.floats_compared[0], counted(tally.floats[0], "floating-point tensor")
     elif tally.tensors and not tally.tensors_compared:
-        return f"none of the {tally.tensors:,} recorded tensors could be compared{_most(tally)}"
+        return f"none of the {counted(tally.tensors, 'recorded tensor')} could be compared{_most(tally)}"
     else:
-        compared, whole = tally.compared, f"{tally.both + tally.lacking[TARGET_ONLY]:,} values"
+        compared, whole = tally.compared, counted(tally.both + tally.lacking[TARGET_ONLY], "value")
     share = f"only {compared:,}" if compared else "none"
     return f"{share} of the target's {whole} could be compared{_most(tally)}"
 
@@ -199,7 +204,9 @@ def _undecided(
             "explains"
         )
     if tally.unexcused:
-        return f"nothing that was compared differs, but {tally.unexcused:,} values were not{_most(tally)}"
+        were = "was" if tally.unexcused == 1 else "were"
+        values = counted(tally.unexcused, "value")
+        return f"nothing that was compared differs, but {values} {were} not{_most(tally)}"
     whose = "target" if tally.share == tally.least_share else "golden"
     return (
         f"nothing that was compared differs, but only {tally.least_share:.0%} of the {whose}'s "
@@ -236,6 +243,15 @@ def _next(outcome: Outcome, tally: Tally) -> tuple[str, ...]:
         if codes["not_recorded"]:
             steps.append("Record both runs with task tensor or statistics, and compare again.")
     return tuple(steps)
+
+
+def state_same_files(answer: Answer, pairs: Sequence[RunPair]) -> Answer:
+    """Add to the verdict that a run was compared with itself, if each pair is a single file."""
+    try:
+        is_same = all(pair.target.samefile(pair.golden) for pair in pairs)
+    except OSError:  # a path that is no file of its own
+        is_same = all(pair.target.resolve() == pair.golden.resolve() for pair in pairs)
+    return replace(answer, sentence=f"{answer.sentence}; {SAME_FILES}") if is_same else answer
 
 
 def over_all(

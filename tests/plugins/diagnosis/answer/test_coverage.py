@@ -57,7 +57,7 @@ def test_some_tensor_files_that_were_deleted(tmp_path: Path) -> None:
     found = compared(tmp_path, *runs)
     assert verdict(found) == "CANNOT TELL"
     assert found.answer is not None
-    assert "nothing that was compared differs, but 1 values were not" in found.answer.sentence
+    assert "nothing that was compared differs, but 1 value was not" in found.answer.sentence
     assert found.answer.coverage.compared == 9
     (missing,) = found.answer.missing
     assert missing.endswith(
