@@ -47,6 +47,7 @@ FIELDS = {
     "sides": "data_mode", "parameter_gradients": "data_mode", "summary": "summary_mode",
     "asynchronous": "async_dump", "enabled": "dump_enable", "dataloader": "enable_dataloader",
     "deterministic": "is_deterministic", "overflow_count": "overflow_nums", "wrap_ops": "support_wrap_ops",
+    "operator_namespaces": "custom_op_namespaces", "wrapped_functions": "custom_wrap_ops",
 }  # fmt: skip
 """Attributes of ``Config`` whose field in ``config.json`` has another name."""
 PLACE = "plugins/recording/probe_recording/place.py"

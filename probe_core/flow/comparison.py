@@ -19,6 +19,7 @@ from probe_core.flow.opening import open_runs
 from probe_core.flow.table import LARGEST_SHEET
 from probe_core.flow.tools import Tools
 from probe_core.flow.viewing import check_views, views
+from probe_core.matching.captured import comparable
 from probe_core.matching.matching import Matching, Region, RowOrder
 from probe_core.model import Advice, Column, How, Mode, Op, Pair, Reason, Row, Suspect
 from probe_core.model.dtypes import same
@@ -80,7 +81,8 @@ class Comparison:
         self.notes: list[str] = []
         self.unreadable: list[str] = []
         self.unreadable_count = 0
-        self.target, self.golden = open_runs(plan, manager, target, golden)
+        self.target, self.golden, notes = comparable(*open_runs(plan, manager, target, golden))
+        self.notes += notes
         for side, run in (("target", self.target), ("golden", self.golden)):
             if run.header.unfinished:
                 self.notes.append(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, Protocol
@@ -27,6 +27,9 @@ class Header:
     Attributes:
         is_ours: True for a run that probe itself recorded.
         unfinished: The reason why records may be missing at the end; empty if none are.
+        families: The families of calls that the recorder captures and others may not, each with the scopes
+            of its records (docs/formats.md#families).
+        unrecorded: The number of calls of each operator that the recorder saw and did not record.
     """
 
     task: str
@@ -34,6 +37,8 @@ class Header:
     framework: str
     is_ours: bool = False
     unfinished: str = ""
+    families: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    unrecorded: Mapping[str, int] = field(default_factory=dict)
 
 
 class Construct:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 from probe_pytorch.debugger import PrecisionDebugger
+from support.runs.recording import recording
 from test_pages import ROOT, blocks
 from torch import nn
 
@@ -63,6 +66,19 @@ def test_the_commands_record_and_compare(here: Path, probe: Any) -> None:
     assert probe(*["other" if part == "mine" else part for part in record]) == 0
     assert probe(*compare) == 0, probe.err
     assert probe.out.startswith("AGREE: within rounding in all "), probe.out
+
+
+def test_the_listed_functions_are_recorded(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (lines,) = blocks(PAGE, "yaml")
+    (here / "functions.yaml").write_text(lines)
+    kernels: Any = ModuleType("my_package.kernels")
+    kernels.fused_rope = kernels.fused_swiglu = torch.neg
+    monkeypatch.setitem(sys.modules, kernels.__name__, kernels)
+    with recording(here / "run", custom_wrap_ops=str(here / "functions.yaml")) as run:
+        run.start()
+        kernels.fused_rope(torch.ones(1))
+        run.stop()
+    assert list(run.records()) == [lines.rpartition("# ")[2].strip()]
 
 
 def test_every_field_of_the_configuration_is_told() -> None:

@@ -41,6 +41,7 @@ RUN_BY = {
     "recorder-plugin.md python": "test_pages.py",
     "recorder-plugin.md toml": "test_pages.py",
     "recording.md python": "test_recording_page.py",
+    "recording.md yaml": "test_recording_page.py",
     "reference.md python": HERE,
     "runner-plugin.md json": "test_pages.py",
     "runner-plugin.md python": "test_pages.py",

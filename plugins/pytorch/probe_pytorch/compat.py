@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType, FunctionType
 from typing import Any, cast
@@ -346,3 +346,46 @@ def dicts_of(handle: Any) -> list[Any]:
     """Return the dictionaries that hold the hook of a handle, without those that are gone."""
     dicts = (reference() for reference in (handle.hooks_dict_ref, *handle.extra_dict_ref))
     return [hooks for hooks in dicts if hooks is not None]
+
+
+def replace_apply(
+    receiver: Callable[[type[Any], Callable[..., Any], tuple[Any, ...]], Any],
+) -> Callable[[], None]:
+    """Pass calls of ``torch.autograd.Function.apply`` to ``receiver``; return a function that undoes this.
+
+    ``Function.apply`` ends in ``super().apply``, which is looked up in its base class. A method there also
+    sees calls by an ``apply`` that a script bound to a name of its own.
+
+    Args:
+        receiver: It receives the class, the function that runs it, and the arguments.
+    """
+    base: Any = torch.autograd.function._SingleLevelFunction
+
+    def apply(cls: type[Any], *args: Any) -> Any:
+        return receiver(cls, super(base, cls).apply, args)
+
+    method = classmethod(apply)
+    base.apply = method
+
+    def undo() -> None:
+        if vars(base).get("apply") is method:
+            del base.apply
+
+    return undo
+
+
+def schema_of(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Return the schema of the overload of an operator that a call runs; None if it is not found."""
+    schema = getattr(function, "_schema", None)
+    if schema is not None:
+        return schema
+    names = function.overloads()
+    try:
+        name = (
+            names[0]
+            if len(names) == 1
+            else _C._jit_resolve_packet(function._qualified_op_name, *args, **kwargs)
+        )
+        return getattr(function, name or "default")._schema
+    except (AttributeError, RuntimeError):  # torch before 2.3 does not resolve them
+        return None

@@ -13,15 +13,18 @@ from probe_recording import Config, StepDirectory, interrupts_deferred
 from torch import nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 
-from probe_core.errors import UserError
+from probe_core.errors import UserError, some
 from probe_pytorch import compat
 from probe_pytorch.capture.aten import AtenCapture
 from probe_pytorch.capture.calls import Calls
+from probe_pytorch.capture.families import Families
 from probe_pytorch.capture.functions import FunctionCapture
 from probe_pytorch.capture.kernel_dump import KernelDump, load_gradient
 from probe_pytorch.capture.ladder import LadderCapture
+from probe_pytorch.capture.listed_functions import ListedFunctions
 from probe_pytorch.capture.modules import ModuleCapture, named_modules
 from probe_pytorch.capture.names import Names, Patch, load_names
+from probe_pytorch.capture.operators import CustomOperators
 from probe_pytorch.capture.patches import Patches
 from probe_pytorch.capture.roots import RootFinder
 from probe_pytorch.capture.steps import StepCapture
@@ -39,9 +42,11 @@ class Recorder(probe_recording.Recorder[Session]):
 
     Attributes:
         sees_inside: True to record the calls inside of recorded Python functions as well.
+        sees_families: True to record custom operators and autograd functions.
     """
 
     sees_inside = False
+    sees_families = True
     _modules: ModuleCapture
 
     def __init__(self, config: Config, finds_models: bool = False) -> None:
@@ -50,6 +55,7 @@ class Recorder(probe_recording.Recorder[Session]):
         self._names: Names | None = None
         self._functions: FunctionCapture | None = None
         self._patches: Patches | None = None
+        self._families = Families()
         self._ladder = LadderCapture()
         self._steps = StepCapture(self._ladder) if config.has_ladder else None
         if self._steps is not None and finds_models:
@@ -58,6 +64,7 @@ class Recorder(probe_recording.Recorder[Session]):
         self._aten: AtenCapture | None = None
         self._tap = TapCapture()
         self._custom: list[Patch] = []
+        self._listed = ListedFunctions(config.wrapped_functions) if config.wrapped_functions else None
         self._stance: Callable[[], None] | None = None
         self._paused_calls: Calls | None = None
 
@@ -156,11 +163,17 @@ class Recorder(probe_recording.Recorder[Session]):
         if self._names is None:
             self._names = load_names(self.config.wrap_ops, self.config.risk_level)
         if self._functions is None:
-            self._functions = FunctionCapture(self._names, self._threads, self.sees_inside)
+            custom = None
+            if self.sees_families:
+                namespaces = self.config.operator_namespaces
+                custom = CustomOperators(self._names.internal_namespaces, namespaces, self._families)
+            self._functions = FunctionCapture(self._names, self._threads, custom, self.sees_inside)
             self._patches = Patches(self._names, self._threads)
             for patch in self._custom:
                 self._patches.add(patch)
         assert self._patches is not None
+        for patch in self._listed.importable() if self._listed else ():
+            self._patches.add(patch)
         self._functions.calls = self._patches.calls = calls
         self._functions.install()
         self._patches.install()
@@ -215,13 +228,22 @@ class Recorder(probe_recording.Recorder[Session]):
     def new_session(self, directory: StepDirectory, shown: str) -> Session:
         """Return a new session."""
         kind = Session if self.config.online is None else SendingSession
-        return kind(self.config, directory, shown, self._room)
+        session = kind(self.config, directory, shown, self._room)
+        if self.config.apis and self.sees_families:
+            for name, value in self._families.begin_step().items():
+                session.note(name, value)
+        return session
 
     def _close_last(self) -> None:
         """Remove the taps and the hooks of optimizers, which stay in place between steps."""
         self._tap.remove()
         if self._steps is not None:
             self._steps.close()
+        if self._listed is not None and self._listed.missing:
+            self._tell(
+                f"probe: {some(self._listed.missing)} of {self.config.wrapped_functions} "
+                "not found, and therefore not recorded."
+            )
 
     def _hook_calls(self, model: nn.Module, before: Callable[..., None]) -> Any:
         """Call ``before`` by a global hook, so that the model holds no hook that would be saved with it."""

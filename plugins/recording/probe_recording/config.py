@@ -43,7 +43,7 @@ TOP_FIELDS = frozenset(
     {
         "task", "dump_path", "rank", "step", "level", "enable_dataloader", "acl_config", "seed",
         "is_deterministic", "async_dump", "precision", "extra_info", "risk_level", "dump_enable",
-        "store", "compile", "support_wrap_ops", "ladder",
+        "store", "compile", "support_wrap_ops", "ladder", "custom_op_namespaces", "custom_wrap_ops",
     }
 )  # fmt: skip
 SECTION_FIELDS: dict[str, frozenset[str]] = {
@@ -102,6 +102,8 @@ class Config:
         compile: ``eager`` to run compiled code uncompiled while it is recorded, ``tap`` to keep it compiled.
         backward_input: Files of gradients, with which level L2 on an NPU runs the backward of ``names``.
         wrap_ops: A yaml file that names the APIs to record; None for the built-in list.
+        operator_namespaces: The namespaces of custom operators to record; None for all.
+        wrapped_functions: A yaml file that names Python functions to record; None for none.
         ladder: True to write the phases of each training step to ``ladder.json``.
         online: The receiver that forward calls are sent to instead of being written; None to write them.
         path: The file itself, read again at each start for ``dump_enable``.
@@ -134,6 +136,8 @@ class Config:
     compile: str = "eager"
     backward_input: tuple[str, ...] = ()
     wrap_ops: Path | None = None
+    operator_namespaces: frozenset[str] | None = None
+    wrapped_functions: Path | None = None
     ladder: bool = True
     online: Destination | None = None
     path: Path | None = None
@@ -252,7 +256,13 @@ def parse(fields: Mapping[str, Any], what: str = "The configuration") -> Config:
         store=reader.choice("store", STORES, "packed"),
         compile=reader.choice("compile", COMPILES, "eager"),
         backward_input=section.names("backward_input") if level == "L2" else (),
-        wrap_ops=Path(ops) if (ops := reader.text("support_wrap_ops", "")) else None,
+        wrap_ops=reader.path("support_wrap_ops"),
+        operator_namespaces=(
+            None
+            if reader.value("custom_op_namespaces") is None
+            else frozenset(reader.names("custom_op_namespaces"))
+        ),
+        wrapped_functions=reader.path("custom_wrap_ops"),
         ladder=reader.flag("ladder", True),
     )
     online = destination_of(section) if task == "tensor" else None

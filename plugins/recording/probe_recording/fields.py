@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Mapping, Set
+from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError, meant
@@ -122,6 +123,11 @@ class Fields:
         if not isinstance(value, str):
             raise self.wrong(name, "must be a text", "Put it in quotes.")
         return value
+
+    def path(self, name: str) -> Path | None:
+        """Return a field that is the path of a file; None if it is empty or missing."""
+        text = self.text(name, "")
+        return Path(text) if text else None
 
     def number(self, name: str, low: int, high: int, default: int = 0) -> int:
         """Return a field that is a whole number from ``low`` to ``high``."""

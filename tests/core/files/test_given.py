@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -13,13 +14,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given as given_examples
+from hypothesis import strategies as st
+from support.cases import every
+from support.measuring import PROPERTY
 from support.programs import preloaded
 from support.runs.details_csv import output, row, write
 from support.runs.recorded import forward, tensor, write_run
 from support.sampling import sampled
 
+from probe_core.errors import UserError
 from probe_core.files import given
-from probe_core.files.given import parse_yaml
+from probe_core.files.given import LARGEST_NUMBER, numbers, parse_yaml
 
 SHORT, LONG = 20, 3000
 GOOD = {f"Torch.exp.{n}.forward": forward(tensor(), output=[tensor()]) for n in range(2)}
@@ -209,3 +215,46 @@ def test_fuzzed(probe: Any, tmp_path: Path, monkeypatch: Any, given_as: str, cou
         path.write_bytes(data)
         assert probe(*command) in (0, 2), f"{number}: {data!r}\n{probe.err}"
         assert "Traceback" not in probe.err, data
+
+
+# -- numbers and ranges ----------------------------------------------------------------------------
+
+
+@PROPERTY
+@given_examples(
+    st.lists(st.tuples(st.integers(0, 500), st.none() | st.integers(0, 40)), min_size=1, max_size=6),
+    st.sampled_from([",", ", ", " ,"]),
+)
+def test_numbers_and_ranges(parts: list[tuple[int, int | None]], comma: str) -> None:
+    text = comma.join(str(first) if more is None else f"{first}-{first + more}" for first, more in parts)
+    wanted = {number for first, more in parts for number in range(first, first + (more or 0) + 1)}
+    assert numbers(text, "--step") == tuple(sorted(wanted))
+
+
+@PROPERTY
+@given_examples(st.text(st.sampled_from("0123456789,- x"), max_size=8))
+def test_any_text_is_numbers_or_refused(text: str) -> None:
+    part = r"\s*\d+(-\d+)?\s*"
+    ranges = [piece.strip().split("-") for piece in text.split(",")]
+    sound = bool(re.fullmatch(rf"{part}(,{part})*", text)) and all(
+        int(ends[0]) <= int(ends[-1]) <= LARGEST_NUMBER for ends in ranges
+    )
+    try:
+        found = numbers(text, "--step")
+    except UserError:
+        assert not sound
+        return
+    assert sound
+    assert list(found) == sorted(set(found)) and found[0] >= 0
+
+
+@every("text", ["", " ", ",", "1,", "-", "1-", "-1", "2-1", "1-2-3", "1.5", "a", "½", "1000001", "0-9999999"])  # fmt: skip
+def test_what_is_no_number_is_quoted(text: str) -> None:
+    with pytest.raises(UserError, match=r'^--step: ".*" is no ') as caught:
+        numbers(text, "--step")
+    assert "2-4" in caught.value.what
+
+
+def test_a_number_beyond_all_limits() -> None:
+    with pytest.raises(UserError):
+        numbers("9" * 5000, "--step")

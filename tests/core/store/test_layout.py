@@ -12,12 +12,10 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from support.cases import every
 from support.measuring import PROPERTY
 from support.sampling import examples
 
 from probe_core.errors import UserError
-from probe_core.files.given import LARGEST_NUMBER, numbers
 from probe_core.store.files import FILES
 from probe_core.store.layout import Pairing, pair_runs
 
@@ -514,49 +512,6 @@ def test_any_steps_pair_as_the_rules_say(ours: set[int], theirs: set[int], wante
     if not wanted:
         said = "\n".join(pairing.missing)
         assert set(map(int, re.findall(r"step(\d+)", said))) == ours ^ theirs
-
-
-# -- numbers and ranges ----------------------------------------------------------------------------
-
-
-@PROPERTY
-@given(
-    st.lists(st.tuples(st.integers(0, 500), st.none() | st.integers(0, 40)), min_size=1, max_size=6),
-    st.sampled_from([",", ", ", " ,"]),
-)
-def test_numbers_and_ranges(parts: list[tuple[int, int | None]], comma: str) -> None:
-    text = comma.join(str(first) if more is None else f"{first}-{first + more}" for first, more in parts)
-    wanted = {number for first, more in parts for number in range(first, first + (more or 0) + 1)}
-    assert numbers(text, "--step") == tuple(sorted(wanted))
-
-
-@PROPERTY
-@given(st.text(st.sampled_from("0123456789,- x"), max_size=8))
-def test_any_text_is_numbers_or_refused(text: str) -> None:
-    part = r"\s*\d+(-\d+)?\s*"
-    ranges = [piece.strip().split("-") for piece in text.split(",")]
-    sound = bool(re.fullmatch(rf"{part}(,{part})*", text)) and all(
-        int(ends[0]) <= int(ends[-1]) <= LARGEST_NUMBER for ends in ranges
-    )
-    try:
-        found = numbers(text, "--step")
-    except UserError:
-        assert not sound
-        return
-    assert sound
-    assert list(found) == sorted(set(found)) and found[0] >= 0
-
-
-@every("text", ["", " ", ",", "1,", "-", "1-", "-1", "2-1", "1-2-3", "1.5", "a", "½", "1000001", "0-9999999"])  # fmt: skip
-def test_what_is_no_number_is_quoted(text: str) -> None:
-    with pytest.raises(UserError, match=r'^--step: ".*" is no ') as caught:
-        numbers(text, "--step")
-    assert "2-4" in caught.value.what
-
-
-def test_a_number_beyond_all_limits() -> None:
-    with pytest.raises(UserError):
-        numbers("9" * 5000, "--step")
 
 
 # -- formats that prescribe no more than the end of a name -----------------------------------------

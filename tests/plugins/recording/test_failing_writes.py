@@ -267,7 +267,7 @@ def test_a_step_that_goes_on_is_unfinished(probe: Any, tmp_path: Path) -> None:
     assert "note: the golden is unfinished" in probe.out and "or goes on" in probe.out
     found.step()
     found.finish()
-    assert found.head()["probe"] == {"compile": "eager"} or found.head()["probe"] == {}
+    assert "unfinished" not in found.head()["probe"]
 
 
 @pytest.mark.parametrize("size", ["24k", "48k", "100k", "200k", "260k", "400k"])

@@ -145,7 +145,7 @@ class Found:
             notes=notes,
             doubt=doubt,
             interrupted=self._interrupted,
-            unfinished=[*runs.unfinished(), *ladders.missing()],
+            unfinished=[*runs.unfinished(), *runs.unrecorded(), *ladders.missing()],
             measured=baseline,
             advice=self._advice(nodes, told, is_grown and bool(doubt) and not baseline),
             several=self._several,

@@ -5,10 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Protocol, runtime_checkable
 
-from probe_core.errors import UserError
+from probe_core.errors import UserError, counted, some
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_diagnosis.frames import own_frame
+
+MAX_NAMED_OPERATORS = 5
 
 
 @runtime_checkable
@@ -68,4 +70,13 @@ class Runs:
             f"the {side} is unfinished: {run.header.unfinished}"
             for side, run in zip(("target", "golden"), self.both)
             if run.header.unfinished
+        ]
+
+    def unrecorded(self) -> list[str]:
+        """Return a sentence for each run whose recorder saw calls that it was configured not to record."""
+        return [
+            f"{counted(sum(calls.values()), 'call')} of custom operators that the {side} did not record: "
+            f"{some(calls, MAX_NAMED_OPERATORS)}"
+            for side, run in zip(("target", "golden"), self.both)
+            if (calls := run.header.unrecorded)
         ]

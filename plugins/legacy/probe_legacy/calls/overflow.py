@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import partial
@@ -107,7 +107,7 @@ class OverflowCalls(Calls):
     def record(
         self, prefix: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
         stack: Stack, shown: tuple[tuple[Any, ...], dict[str, Any]] | None = None, in_place: bool = False,
-        filled: Collection[Any] = (),
+        filled: Collection[Any] = (), written: Sequence[Any] = (),
     ) -> Any:  # fmt: skip
         """Run ``function``, and check its results.
 

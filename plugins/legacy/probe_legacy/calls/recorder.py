@@ -130,6 +130,8 @@ class OldRecorder(Recorder):
         calls: The recorder of calls; None before the first start.
     """
 
+    sees_families = False
+
     def __init__(self, version: Version, scratch: Path, operators: Path) -> None:
         self.sees_inside = version.sees_inside
         super().__init__(Config(dump_path=scratch, wrap_ops=operators, ladder=False, shown_path=str(scratch)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -45,6 +45,7 @@ class Calls(probe_recording.Calls[Session]):
         shown: tuple[tuple[Any, ...], dict[str, Any]] | None = None,
         in_place: bool = False,
         filled: Collection[Any] = (),
+        written: Sequence[Any] = (),
     ) -> Any:
         """Run ``function`` and record the call.
 
@@ -57,9 +58,10 @@ class Calls(probe_recording.Calls[Session]):
             shown: The arguments as the script wrote them, if they differ from ``args`` and ``kwargs``.
             in_place: True if the call overwrites its first argument.
             filled: Positions and keywords of output buffers, which hold nothing yet and are recorded as null.
+            written: Arguments that the call overwrites; those that it does not return follow its outputs.
         """
         shown_args, shown_kwargs = shown or (args, kwargs)
-        call = self.begin(prefix, shown_args, shown_kwargs, stack, filled, in_place)
+        call = self.begin(prefix, shown_args, shown_kwargs, stack, filled, in_place or bool(written))
         if call is None:
             return function(*args, **kwargs)
         try:
@@ -67,10 +69,9 @@ class Calls(probe_recording.Calls[Session]):
         except BaseException:
             self.session.take_back(prefix, call.number)
             raise
-        written = result
         if result is None and in_place and shown_args:
-            written = shown_args[0]
-        self.end(call, written)
+            written = shown_args[:1]
+        self.end(call, _outputs(result, written) if written else result)
         return result
 
     def _run(
@@ -117,6 +118,12 @@ class Calls(probe_recording.Calls[Session]):
         if call.parent is None and self.session.config.modules:
             return pseudo_parent(call.stack)
         return call.parent
+
+
+def _outputs(result: Any, written: Sequence[Any]) -> tuple[Any, ...]:
+    """Return the results of a call, followed by the arguments that it overwrote and does not return."""
+    returned = result if isinstance(result, tuple) else () if result is None else (result,)
+    return (*returned, *(value for value in written if not any(value is item for item in returned)))
 
 
 def is_recompute(stack: Stack) -> bool:

@@ -20,11 +20,13 @@ from torch.overrides import TorchFunctionMode, handle_torch_function
 
 from probe_pytorch import compat, seeds
 from probe_pytorch.capture import collectives
+from probe_pytorch.capture.autograd_functions import AutogradFunctions
 from probe_pytorch.capture.callers import ORIGINAL, called_from
 from probe_pytorch.capture.callform import as_written, call_form, is_reflected
 from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.inside import reached_around
 from probe_pytorch.capture.names import DISPATCHER, Api, Names
+from probe_pytorch.capture.operators import ATEN, OUT, CustomOperators, Operator, effects_of
 
 HANDLER = handle_torch_function.__code__
 LOGGER = "torch/distributed/c10d_logger.py"
@@ -38,6 +40,9 @@ METHODS = torch._tensor.__file__
 
 SEEDS = seeds.__file__
 """The file of the functions that ``rm_dropout`` puts around dropout, which do not count as callers."""
+
+OPERATOR_CALLS = ("torch/_ops.py", "torch/_library/custom_ops.py")
+"""The files of the functions that call operators of ``torch.ops``, which do not count as callers."""
 
 RECURRENT = torch.nn.modules.rnn.__file__
 NOT_RECORDED = Api(None)
@@ -54,21 +59,38 @@ class FunctionCapture(TorchFunctionMode):
     Args:
         names: The names of everything that is recorded.
         threads: The state of the threads.
+        custom: The custom operators to record; None to record neither these nor autograd functions.
         sees_inside: True to record the calls inside of recorded Python functions as well.
-
-    Attributes:
-        calls: The recorder of calls; None to record nothing.
     """
 
-    def __init__(self, names: Names, threads: Threads, sees_inside: bool = False) -> None:
+    def __init__(
+        self,
+        names: Names,
+        threads: Threads,
+        custom: CustomOperators | None = None,
+        sees_inside: bool = False,
+    ) -> None:
         super().__init__()
         self._sees_inside = sees_inside
-        self.calls: Calls | None = None
+        self._calls: Calls | None = None
+        self._custom = custom
+        self._functions = None if custom is None else AutogradFunctions(custom.families, self._sees_calls)
         self._names = names
         self._by_function = names.by_function
         self._threads = threads
         self._descending: list[Any] = []
         self._open_names: list[str] = []
+
+    @property
+    def calls(self) -> Calls | None:
+        """The recorder of calls; None to record nothing."""
+        return self._calls
+
+    @calls.setter
+    def calls(self, calls: Calls | None) -> None:
+        self._calls = calls
+        if self._functions is not None:
+            self._functions.calls = calls
 
     # -- installation ----------------------------------------------------------------------
 
@@ -76,10 +98,18 @@ class FunctionCapture(TorchFunctionMode):
         """Put the mode on this thread's stack of modes."""
         if self not in compat.function_modes():
             compat.enter_below(self)
+        if self._functions is not None:
+            self._functions.install()
 
     def remove(self) -> None:
         """Remove the mode from this thread's stack, and no other mode."""
         compat.take_out(self)
+        if self._functions is not None:
+            self._functions.remove()
+
+    def _sees_calls(self) -> bool:
+        """Return True outside of recorded calls, in a thread whose calls this mode receives."""
+        return not self._threads.inside and self in compat.function_modes()
 
     # -- calls -----------------------------------------------------------------------------
 
@@ -88,7 +118,7 @@ class FunctionCapture(TorchFunctionMode):
     ) -> Any:
         """Record the call of ``func``, which torch passes here instead of running it."""
         kwargs = kwargs or {}
-        calls = self.calls
+        calls = self._calls
         frame = caller = sys._getframe(1)
         if caller.f_code is HANDLER and caller.f_back is not None and caller.f_back.f_back is not None:
             caller = caller.f_back.f_back  # the caller of a Python function that passed itself to the mode
@@ -186,23 +216,30 @@ class FunctionCapture(TorchFunctionMode):
         self, calls: Calls, called: Any, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any],
         frame: FrameType,
     ) -> Any:  # fmt: skip
-        """Run a function that no list names; record it if it is an operator called as ``torch.ops.aten``."""
-        space = getattr(func, "namespace", None) or getattr(func, "_qualified_op_name", "").partition("::")[0]
-        if space != "aten":
+        """Run a function that no list names; record it if it is an operator of ``torch.ops``."""
+        operator = Operator.of(func)
+        if operator is None:
             if type(func) in _BUILTIN:
                 self._by_function[func] = NOT_RECORDED
             return called(*args, **kwargs)
-        packet = getattr(func, "overloadpacket", func)
-        name = getattr(packet, "__name__", "")
-        if not self._names.aten(name):
-            return called(*args, **kwargs)
-        while frame.f_back is not None and frame.f_code.co_filename.endswith("torch/_ops.py"):
+        while frame.f_back is not None and frame.f_code.co_filename.endswith(OPERATOR_CALLS):
             frame = frame.f_back
         if DTENSOR in frame.f_code.co_filename:
             return called(*args, **kwargs)
+        stack = stack_of(frame)
+        if operator.namespace != ATEN:
+            if self._custom is None or not self._custom.records(operator):
+                return called(*args, **kwargs)
+            effects = effects_of(func, args, kwargs)
+            prefix = f"{operator.namespace}.{operator.name}"
+            return calls.record(
+                prefix, called, args, kwargs, stack, filled=effects.filled, written=effects.written
+            )
+        if not self._names.aten(operator.name):
+            return called(*args, **kwargs)
         return calls.record(
-            f"Aten.{name}", called, args, kwargs, stack_of(frame), None, name.endswith("_"),
-            ("out",) if "out" in kwargs else (),
+            f"Aten.{operator.name}", called, args, kwargs, stack, None, operator.name.endswith("_"),
+            OUT if "out" in kwargs else (),
         )  # fmt: skip
 
     def _descend(

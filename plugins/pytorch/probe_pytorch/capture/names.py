@@ -17,9 +17,8 @@ from typing import Any
 
 import torch
 
-from probe_core.errors import UserError
-from probe_core.files.given import parse_yaml, read_given
 from probe_pytorch import compat
+from probe_pytorch.capture.lists import read_lists
 
 FAMILIES = ("functional", "tensor", "torch", "_VF", "aten", "torch_npu", "distributed", "npu_distributed",
             "mindspeed")  # fmt: skip
@@ -76,6 +75,7 @@ class Names:
         patches: The functions that must be wrapped to be recorded.
         receives: The positions of the buffers that each collective fills.
         receive_keywords: The keywords of such buffers.
+        internal_namespaces: The namespaces of torch.ops that hold torch's own machinery.
     """
 
     by_function: dict[Any, Api] = field(default_factory=dict)
@@ -85,6 +85,7 @@ class Names:
     patches: list[Patch] = field(default_factory=list)
     receives: dict[str, list[int]] = field(default_factory=dict)
     receive_keywords: frozenset[str] = frozenset()
+    internal_namespaces: frozenset[str] = frozenset()
 
 
 def load_names(ops: Path | None = None, risk_level: str = "ALL") -> Names:
@@ -112,34 +113,10 @@ def _package_yaml(name: str) -> Any:
 
 
 def _listed(path: Path | None) -> dict[str, list[str]]:
-    import yaml
-
-    what = path or "support_wrap_ops.yaml"
-    try:
-        if path:
-            listed = parse_yaml(read_given(path).decode("utf-8"))
-        else:
-            listed = _package_yaml("support_wrap_ops.yaml")
-    except OSError as error:
-        raise UserError(
-            f'The list of APIs "{what}" cannot be read: {error.strerror or error}.',
-            'Correct the path in "support_wrap_ops", or leave that field out for the built-in list.',
-        ) from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise UserError(
-            f'The list of APIs "{what}" is not valid yaml: {error}.',
-            'Correct the file, or leave the field "support_wrap_ops" out for the built-in list.',
-        ) from None
-    problem = UserError(
-        f'The list of APIs "{what}" must map families of APIs to lists of names.',
-        "Use these families:",
-        FAMILIES,
-    )
-    if not isinstance(listed, dict):
-        raise problem
-    for names in listed.values():
-        if names is not None and not (isinstance(names, list) and all(isinstance(n, str) for n in names)):
-            raise problem
+    if path is None:
+        listed = _package_yaml("support_wrap_ops.yaml")
+    else:
+        listed = read_lists(path, "support_wrap_ops", "families of APIs", FAMILIES)
     return {family: listed.get(family) or [] for family in FAMILIES}
 
 
@@ -166,7 +143,11 @@ class _Builder:
             family: [n for n in names if n == EVERYTHING or allow(n)] for family, names in listed.items()
         }
         self._in_place = frozenset(rules["in_place"])
-        self.names = Names(receives=rules["receives"], receive_keywords=frozenset(rules["receive_keywords"]))
+        self.names = Names(
+            receives=rules["receives"],
+            receive_keywords=frozenset(rules["receive_keywords"]),
+            internal_namespaces=frozenset(rules["internal_namespaces"]),
+        )
 
     def build(self) -> Names:
         """Return the names of all families."""

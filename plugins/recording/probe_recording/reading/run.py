@@ -20,11 +20,13 @@ from probe_core.model.run import KEPT_SLOTS, Construct, Header, Run, signature
 from probe_core.progress import tell
 from probe_core.store.files import (
     CONSTRUCT_FILE,
+    FAMILIES,
     LOST,
     OURS,
     STACK_FILE,
     TENSOR_DIRECTORY,
     UNFINISHED,
+    UNRECORDED,
 )
 from probe_recording.reading import jsonstream
 from probe_recording.reading.construct import read_construct
@@ -49,9 +51,29 @@ def collection_paused() -> Iterator[None]:
             gc.enable()
 
 
-def _unfinished(notes: Any) -> str:
-    """Return the reason why the last records may be missing, from the notes of probe's recorder; else ""."""
-    if not isinstance(notes, dict) or not notes.get(UNFINISHED):
+def _notes(notes: Any) -> tuple[str, dict[str, frozenset[str]], dict[str, int]]:
+    """Return the notes of probe's recorder: why records are missing, families, and unrecorded calls."""
+    if not isinstance(notes, dict):
+        return "", {}, {}
+    families, unrecorded = notes.get(FAMILIES), notes.get(UNRECORDED)
+    return (
+        _unfinished(notes),
+        {
+            family: frozenset(scope for scope in scopes if isinstance(scope, str))
+            for family, scopes in (families.items() if isinstance(families, dict) else ())
+            if isinstance(scopes, list)
+        },
+        {
+            name: count
+            for name, count in (unrecorded.items() if isinstance(unrecorded, dict) else ())
+            if isinstance(count, int)
+        },
+    )
+
+
+def _unfinished(notes: dict[str, Any]) -> str:
+    """Return the reason why the last records may be missing; empty if none are."""
+    if not notes.get(UNFINISHED):
         return ""
     lost = notes.get(LOST)
     return lost if lost and isinstance(lost, str) else "The recording was ended within the step, or goes on."
@@ -149,7 +171,7 @@ class DumpRun(Run):
             self._text(head, "level", ""),
             self._text(head, "framework", framework),
             OURS in head,
-            _unfinished(head.get(OURS)),
+            *_notes(head.get(OURS)),
         )
 
     def _text(self, head: dict[str, Any], key: str, default: str | None) -> str:

@@ -1,0 +1,74 @@
+"""Calls of ``torch.autograd.Function.apply``, which no mode of torch sees.
+
+Scripts keep ``apply`` under names of their own (``fused_norm = FusedNorm.apply``), often before the recording
+starts. Therefore not ``Function.apply`` is replaced, but the method that it calls of its base class.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from probe_recording import stack_of
+
+from probe_pytorch import compat
+from probe_pytorch.capture.callers import called_from
+from probe_pytorch.capture.calls import Calls
+from probe_pytorch.capture.families import AUTOGRAD, Families
+
+FRAMEWORKS = ("torch", "functorch")
+"""Packages whose functions are part of torch: they are recorded, if at all, as the API that calls them."""
+
+
+class AutogradFunctions:
+    """A capture of the calls of autograd functions that are not torch's own.
+
+    The calls inside the forward of such a function are recorded as well.
+
+    Args:
+        families: The families of calls of the recording.
+        sees_calls: A function that returns True where calls of functions would be recorded: not inside of
+            other recorded calls.
+
+    Attributes:
+        calls: The recorder of calls; None to record nothing.
+    """
+
+    def __init__(self, families: Families, sees_calls: Callable[[], bool]) -> None:
+        self.calls: Calls | None = None
+        self._families = families
+        self._sees_calls = sees_calls
+        self._restore: Callable[[], None] | None = None
+
+    def install(self) -> None:
+        """Replace the method that runs autograd functions."""
+        if self._restore is None:
+            self._restore = compat.replace_apply(self._apply)
+
+    def remove(self) -> None:
+        """Restore the method."""
+        restore, self._restore = self._restore, None
+        if restore is not None:
+            restore()
+
+    def _apply(self, function: type[Any], run: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+        """Run an autograd function and record the call.
+
+        Args:
+            function: The subclass of ``torch.autograd.Function``.
+            run: The function that runs it.
+            args: The arguments of its forward.
+        """
+        calls = self.calls
+        caller = sys._getframe(2)  # the frame of Function.apply
+        called = called_from(caller, run)
+        if calls is None or not calls.session.active or _is_of_torch(function) or not self._sees_calls():
+            return called(*args)
+        self._families.functions.see(AUTOGRAD)
+        stack = stack_of(caller.f_back or caller)
+        return calls.record(f"{AUTOGRAD}.{function.__name__}", called, args, {}, stack)
+
+
+def _is_of_torch(function: type[Any]) -> bool:
+    return function.__module__.partition(".")[0] in FRAMEWORKS

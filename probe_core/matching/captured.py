@@ -1,0 +1,110 @@
+"""Calls that one of two recorders does not capture are not compared (docs/pairing.md#families)."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
+
+import numpy as np
+
+from probe_core.errors import counted, some
+from probe_core.model import Record, Value
+from probe_core.model.run import Construct, Run
+
+MAX_NAMED_SCOPES = 5
+
+
+def comparable(target: Run, golden: Run) -> tuple[Run, Run, tuple[str, ...]]:
+    """Return both runs without the calls that the other recorder cannot capture, and notes on these calls."""
+    results = [_without_uncaptured(*sides) for sides in ((target, golden), (golden, target))]
+    notes = [
+        f"not compared: {note}, which the recorder of the {other} did not record"
+        for (_, note), other in zip(results, ("golden", "target"))
+        if note
+    ]
+    return results[0][0], results[1][0], tuple(notes)
+
+
+def _without_uncaptured(run: Run, other: Run) -> tuple[Run, str]:
+    """Return ``run`` without the calls that the recorder of ``other`` cannot capture, and what was left out.
+
+    A recorder captures the families that its header lists, and the scopes of which it recorded a call, but
+    not the operators that it saw and was configured to ignore.
+    """
+    missing = run.header.families.keys() - other.header.families.keys()
+    scopes = {scope for family in missing for scope in run.header.families[family]}
+    if scopes:
+        scopes -= {name.partition(".")[0] for name in other.names()}
+    ignored = other.header.unrecorded
+    if not scopes and not ignored:
+        return run, ""
+    names = run.names()
+    left_out = {
+        place: name.partition(".")[0]
+        for place, name in enumerate(names)
+        if name.partition(".")[0] in scopes or name.rsplit(".", 2)[0] in ignored
+    }
+    if not left_out:
+        return run, ""
+    note = f"{counted(len(left_out), 'call')} of {some(sorted(set(left_out.values())), MAX_NAMED_SCOPES)}"
+    return PartialRun(run, [place for place in range(len(names)) if place not in left_out]), note
+
+
+class PartialRun(Run):
+    """A run with some of the records of another run, in the same order.
+
+    Args:
+        run: The other run, which is closed with this one.
+        kept: The indices of its records.
+    """
+
+    def __init__(self, run: Run, kept: Sequence[int]) -> None:
+        self.path, self.header, self.mode, self.is_debug = run.path, run.header, run.mode, run.is_debug
+        self._run, self._kept = run, kept
+        names = run.names()
+        self._names = [names[place] for place in kept]
+        self._index = {name: index for index, name in enumerate(self._names)}
+        lengths = (run.starts[place + 1] - run.starts[place] for place in kept)
+        self.starts = array("q", accumulate(lengths, initial=0))
+        self.signatures = array("q", (run.signatures[place] for place in kept))
+
+    def names(self) -> Sequence[str]:
+        """Return the names of the records, in the order of the run."""
+        return self._names
+
+    def find(self, key: str) -> int | None:
+        """Return the index of the record called ``key``; None if it is not in the run."""
+        return self._index.get(key)
+
+    def record(self, index: int) -> Record:
+        """Return the record at ``index``."""
+        return replace(self._run.record(self._kept[index]), index=index)
+
+    def tensor(self, value: Value) -> np.ndarray:
+        """Return the array of a tensor value."""
+        return self._run.tensor(value)
+
+    @property
+    def construct(self) -> Construct:
+        """The module that each call was made in."""
+        return self._run.construct
+
+    @property
+    def stack_path(self) -> Path | None:
+        """The path of the recorded call stacks."""
+        return self._run.stack_path
+
+    def use_stacks(self, path: Path) -> None:
+        """Load the call stacks in ``path``."""
+        self._run.use_stacks(path)
+
+    def stack_of(self, key: str) -> tuple[str, ...] | None:
+        """Return the recorded frames of ``key``; None if there are none."""
+        return self._run.stack_of(key)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._run.close()
