@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType, FunctionType
 from typing import Any, cast
@@ -375,17 +375,21 @@ def replace_apply(
 
 
 def schema_of(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Return the schema of the overload of an operator that a call runs; None if it is not found."""
+    """Return the schema of an operator's overload; of several, the first that takes such arguments.
+
+    Overloads that differ by the types of their arguments alone write to the same arguments.
+    """
     schema = getattr(function, "_schema", None)
     if schema is not None:
         return schema
-    names = function.overloads()
-    try:
-        name = (
-            names[0]
-            if len(names) == 1
-            else _C._jit_resolve_packet(function._qualified_op_name, *args, **kwargs)
-        )
-        return getattr(function, name or "default")._schema
-    except (AttributeError, RuntimeError):  # torch before 2.3 does not resolve them
-        return None
+    schemas = (getattr(function, name)._schema for name in function.overloads())
+    return next((schema for schema in schemas if _takes(schema, len(args), kwargs.keys())), None)
+
+
+def _takes(schema: Any, positional: int, keywords: Set[str]) -> bool:
+    """Return True if a schema allows a call with a number of positional arguments and these keywords."""
+    names = [argument.name for argument in schema.arguments]
+    given = {*names[:positional], *keywords}
+    most = sum(not argument.kwarg_only for argument in schema.arguments)
+    required = {argument.name for argument in schema.arguments if not argument.has_default_value()}
+    return positional <= most and required <= given <= set(names)

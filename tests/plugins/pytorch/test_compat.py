@@ -12,6 +12,9 @@ from probe_pytorch import compat
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
+TORCH = tuple(int(part) for part in torch.__version__.split(".")[:2])
+FIRST_TORCH_WITH_EXPORTS = (2, 3)
+"""The first version whose exports need not be strict."""
 VERSION = f"torch {torch.__version__}"
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -138,6 +141,7 @@ def test_sparse_values() -> None:
     assert compat.stored_values(sparse).tolist() == [1.0, 2.0, 3.0], VERSION
 
 
+@pytest.mark.skipif(not hasattr(torch.compiler, "set_stance"), reason="torch 2.6 or later")
 def test_several_that_force_eager_leave_what_was_there_before() -> None:
     import torch._dynamo
     from torch._dynamo.testing import CompileCounter
@@ -197,9 +201,37 @@ def test_torch_says_that_it_exports() -> None:
             found.append(compat.is_exporting())
             return x + 1
 
-    torch.export.export(Told(), (torch.ones(1),), strict=False)
+    strict = {"strict": False} if FIRST_TORCH_WITH_EXPORTS <= TORCH else {}
+    torch.export.export(Told(), (torch.ones(1),), **strict)
     Told()(torch.ones(1))
     assert found[0] is hasattr(torch.compiler, "is_exporting") and found[-1] is False, VERSION
+
+
+def test_replaced_apply_sees_functions_bound_before() -> None:
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(context: Any, x: torch.Tensor, factor: int) -> torch.Tensor:
+            return x * factor
+
+    bound, seen = Doubled.apply, []
+
+    def receive(function: type[Any], run: Any, args: tuple[Any, ...]) -> Any:
+        seen.append((function, args[1]))
+        return run(*args)
+
+    undo = compat.replace_apply(receive)
+    assert torch.equal(bound(torch.ones(2), 2), torch.full((2,), 2.0))
+    undo()
+    bound(torch.ones(2), 3)
+    assert seen == [(Doubled, 2)], VERSION
+
+
+def test_schema_of_finds_the_overload_by_its_arguments() -> None:
+    x = torch.ones(2)
+    add = torch.ops.aten.add
+    assert compat.schema_of(add.out, (), {}).overload_name == "out", VERSION
+    assert compat.schema_of(add, (x, x), {"out": x}).overload_name == "out", VERSION
+    assert compat.schema_of(add, (x, x), {"none": x}) is None, VERSION
 
 
 def test_a_compiled_module_is_known() -> None:
