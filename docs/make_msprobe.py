@@ -1,7 +1,7 @@
 """The page for users of msprobe, made from the commands, options, fields and columns: ``make_reference.py`` writes it.
 
-What msprobe has is data here; what becomes of it is looked up in the code, and a spelling that the code does not
-accept needs a line that says what to write instead.
+The commands and options of msprobe are data in this file. Their counterparts are looked up in the code, which must
+accept every spelling.
 """
 
 from __future__ import annotations
@@ -38,20 +38,21 @@ RELEASES = {
     },
 }
 """Commands of msprobe with the spellings of their options."""
-INSTEAD = {
-    "-tp": "the first argument", "--target_path": "the first argument",
-    "-gp": "the second argument", "--golden_path": "the second argument",
-    "--xlsx": "`--format xlsx`, the default", "-fm": "`--fuzzy-match`",
-    "-tensor_log": "nothing: the summary has no line for each row",
-}  # fmt: skip
-"""Spellings of msprobe that are not accepted, with what to write."""
 ELSEWHERE = {
     "graph, graph_visualize": "the [page](page.md) of a comparison shows the model as a tree",
     "config_check": "nothing; the [verdict](diagnosis.md#causes) names arguments, weights and data that differ",
-    "parse": "nothing; tensor files are `.pt`, `.npy` and safetensors, which their libraries read",
+    "parse": "`probe convert` turns ACL dumps (`.bin`) into `.npy`; ATB dumps are not read. `probe parse` shows rows, "
+    "tensors and call stacks of dumps of older tools ([legacy.md](legacy.md)). `.pt`, `.npy` and safetensors files need "
+    "no conversion.",
     "overflow_check": 'recording with `"task": "overflow_check"`',
 }
 """Other commands of msprobe, with what to do."""
+COMPARE_26 = """
+Tables of `compare -tp T -gp G` are csv, and no advisor file is written. `-tensor_log` prints the causes and the summary;
+without it, only the verdict and the files are printed. `--rank` and `--step` work for all runs; msprobe has them for
+static graphs of MindSpore.
+"""
+"""Text on the options of msprobe 26 in ``probe compare``."""
 
 HEAD = """# Coming from msprobe
 
@@ -137,7 +138,7 @@ def commands(manager: Manager) -> list[str]:
             for main, same in grouped(texts.split(), accepted).items():
                 lines.append(f"| `{name}` | {', '.join(f'`{one}`' for one in same)} | {main} |")
         lines.append("")
-    return lines
+    return [*lines, COMPARE_26.lstrip()]
 
 
 def spellings(manager: Manager, name: str) -> list[str]:
@@ -155,12 +156,14 @@ def options(manager: Manager, name: str) -> dict[str, str]:
 
 
 def grouped(texts: list[str], accepted: dict[str, str]) -> dict[str, list[str]]:
-    """Return the spellings of msprobe by what to write: the same, or something else."""
-    found: dict[str, list[str]] = {}
+    """Return the spellings of msprobe, all of which are accepted, by the option in probe."""
+    spellings_of: dict[str, list[str]] = {}
     for text in texts:
-        assert (text in accepted) != (text in INSTEAD), f"is {text} accepted or not?"
-        found.setdefault(accepted.get(text) or INSTEAD[text], []).append(text)
-    return {f"the same, or {main}" if same[0] in accepted else main: same for main, same in found.items()}
+        spellings_of.setdefault(accepted[text], []).append(text)
+    return {
+        "the same" if texts == [main.strip("`")] else f"the same, or {main}": texts
+        for main, texts in spellings_of.items()
+    }
 
 
 def fields() -> list[str]:

@@ -22,7 +22,8 @@ FINISHED, FOUND, MISTAKE, LOST, DEFECT, INTERRUPTED = 0, 1, 2, 3, 70, 130
 EXIT_CODES = {
     FINISHED: "The command finished, whatever it found.",
     FOUND: "With `--fail-on`: found what it asks for, or the verdict is `NOT COMPARABLE` or `CANNOT TELL`.",
-    MISTAKE: "The command line, an input file or a plugin is at fault; or `--fail-on` had nothing to judge.",
+    MISTAKE: "The command line, an input file or a plugin is at fault; no value of two runs could be "
+    "measured; or `--fail-on` had nothing to judge.",
     LOST: "The command finished, but lost something: a call that ended its process, a file, a record.",
     DEFECT: "A defect of probe; a traceback is printed.",
     INTERRUPTED: "The command was interrupted (Ctrl-C); finished files are kept.",

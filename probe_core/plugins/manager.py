@@ -343,8 +343,9 @@ def singular(kind: str) -> str:
 
 
 def _unique(points: Sequence[metadata.EntryPoint] | metadata.EntryPoints) -> list[metadata.EntryPoint]:
-    """Return the entry points without duplicates, from a distribution that is on the path twice."""
-    return list({(point.name, point.value): point for point in points}.values())
+    """Return the entry points by name, without the duplicates of a distribution that is on the path twice."""
+    unique = {(point.name, point.value): point for point in points}
+    return [unique[key] for key in sorted(unique)]  # a directory lists distributions in any order
 
 
 def _wanted(points: Sequence[metadata.EntryPoint] | metadata.EntryPoints) -> list[metadata.EntryPoint]:

@@ -82,7 +82,9 @@ def test_missing_tensor_files_are_not_comparable(
     probe: Any, without_files: list[Path], tmp_path: Path
 ) -> None:
     assert probe("compare", *without_files, "-o", tmp_path / "o", "--format", "csv") == 2
-    assert probe.out.startswith("NOT COMPARABLE: none of the target's 1 floating-point tensors")
+    assert probe.out.startswith(
+        "NOT COMPARABLE: the target's only floating-point tensor could not be compared"
+    )
     assert "compared: 1 of 2" not in probe.out and "Nothing was compared" not in probe.err
     assert suffixes(tmp_path / "o") == [".csv"]
 
@@ -106,4 +108,4 @@ def test_integers_without_tensor_files_are_not_comparable(probe: Any, tmp_path: 
     calls = {"Torch.a.0.forward": forward(leaf, *(scalar(n) for n in range(9)))}
     runs = [write_run(tmp_path / side, calls, task="tensor") for side in ("t", "g")]
     assert probe("compare", *runs, "-o", tmp_path / "o") == 2
-    assert probe.out.startswith("NOT COMPARABLE: none of the 1 recorded tensors could be compared")
+    assert probe.out.startswith("NOT COMPARABLE: the only recorded tensor could not be compared")

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
-from hypothesis import given as given_examples
 from hypothesis import strategies as st
 from support.cases import every
 from support.measuring import PROPERTY
@@ -221,7 +221,7 @@ def test_fuzzed(probe: Any, tmp_path: Path, monkeypatch: Any, given_as: str, cou
 
 
 @PROPERTY
-@given_examples(
+@hypothesis.given(
     st.lists(st.tuples(st.integers(0, 500), st.none() | st.integers(0, 40)), min_size=1, max_size=6),
     st.sampled_from([",", ", ", " ,"]),
 )
@@ -232,7 +232,7 @@ def test_numbers_and_ranges(parts: list[tuple[int, int | None]], comma: str) -> 
 
 
 @PROPERTY
-@given_examples(st.text(st.sampled_from("0123456789,- x"), max_size=8))
+@hypothesis.given(st.text(st.sampled_from("0123456789,- x"), max_size=8))
 def test_any_text_is_numbers_or_refused(text: str) -> None:
     part = r"\s*\d+(-\d+)?\s*"
     ranges = [piece.strip().split("-") for piece in text.split(",")]

@@ -460,3 +460,9 @@ class TestConformance:
     def test_it(self, given: MetricSpec, check: str) -> None:
         conformance = type("Conformance", (MetricConformance,), {"spec": given})()
         getattr(conformance, check)()
+
+
+def test_manager_loads_plugins_by_name_in_any_order_of_installation() -> None:
+    points = list(metadata.entry_points().select(group=GROUP))
+    names = list(Manager(points).plugins)
+    assert names == list(Manager(points[::-1]).plugins) == ["core", *sorted(names[1:])]

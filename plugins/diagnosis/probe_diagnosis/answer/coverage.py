@@ -182,8 +182,9 @@ class Tally:
         some = self.by_statistics[code]
         if not some:
             return ""
-        who = "all of them" if some == count else f"{some:,} of them"
-        return f", {who} compared by statistics alone"
+        if some == count:
+            return f", {'all of them ' if count > 1 else ''}compared by statistics alone"
+        return f", {some:,} of them compared by statistics alone"
 
     def plain(self) -> dict[str, Any]:
         """Return the counts as JSON data."""

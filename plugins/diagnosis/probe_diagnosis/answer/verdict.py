@@ -143,17 +143,18 @@ def _agreement(
     *,
     several: bool,
 ) -> str:
-    every = f"{counted(tally.compared, 'value')} that both runs recorded"
+    every = "the only value" if tally.compared == 1 else f"all {tally.compared:,} values"
+    every += " that both runs recorded"
     is_equal = tally.equal == tally.compared
-    parts = [f"equal in all {every}" if is_equal else f"within rounding in all {every}"]
+    parts = [f"equal in {every}" if is_equal else f"within rounding in {every}"]
     gone = [note for note in notes if note.endswith((GONE, NO_TRACE))]
     if gone:
         parts = [
-            f"within rounding in the {every}, but for differences without an effect on what follows, "
+            f"within rounding in {every}, but for differences without an effect on what follows, "
             f"the first of them in {gone[0].partition(' ')[0]}"
         ]
     elif measured and measured["raised"]:
-        parts = [f"within rounding, or within what the baseline explains, in all {every}"]
+        parts = [f"within rounding, or within what the baseline explains, in {every}"]
     parts += [
         f"besides, {counted(tally.lacking[code], 'value')} {words_of(code)}"
         for code in sorted(HARMLESS | NAMED)
@@ -181,14 +182,17 @@ def _named(count: int, first: str) -> str:
 
 
 def _not_comparable(tally: Tally) -> str:
+    owner = "the target's"
     if tally.floats[0]:
-        compared, whole = tally.floats_compared[0], counted(tally.floats[0], "floating-point tensor")
+        compared, count, noun = tally.floats_compared[0], tally.floats[0], "floating-point tensor"
     elif tally.tensors and not tally.tensors_compared:
-        return f"none of the {counted(tally.tensors, 'recorded tensor')} could be compared{_most(tally)}"
+        owner, compared, count, noun = "the", 0, tally.tensors, "recorded tensor"
     else:
-        compared, whole = tally.compared, counted(tally.both + tally.lacking[TARGET_ONLY], "value")
+        compared, count, noun = tally.compared, tally.both + tally.lacking[TARGET_ONLY], "value"
+    if count == 1:
+        return f"{owner} only {noun} could not be compared{_most(tally)}"
     share = f"only {compared:,}" if compared else "none"
-    return f"{share} of the target's {whole} could be compared{_most(tally)}"
+    return f"{share} of {owner} {counted(count, noun)} could be compared{_most(tally)}"
 
 
 def _undecided(

@@ -44,6 +44,19 @@ def test_agreement_needs_every_value_of_both_runs() -> None:
     assert sentence([], [], tally(equal=99)).startswith("AGREE: within rounding in all 100 values")
 
 
+def test_verdict_agrees_with_a_single_value_in_number() -> None:
+    assert sentence([], [], tally(1, 1)) == "AGREE: within rounding in the only value that both runs recorded"
+    lost = lacking(no_target_file=1)
+    assert sentence([], [], tally(0, 1, **lost)).startswith(
+        "NOT COMPARABLE: the target's only floating-point tensor could not be compared"
+    )
+    assert sentence([], [], Tally(2, 1, tensors=1, **lost)).startswith(
+        "NOT COMPARABLE: the only recorded tensor could not be compared"
+    )
+    by_statistics = Tally(2, 1, by_statistics=Counter(no_target_file=1), **lost)
+    assert "1 value without a tensor file in the target, compared by" in by_statistics.sentences()[0]
+
+
 @pytest.mark.parametrize("code", ["uninitialised", "empty", "not_recorded"])
 def test_exceptions_are_excused_by_name(code: str) -> None:
     answer = answer_of([], [], tally(compared=98, **lacking(**{code: 2})))
