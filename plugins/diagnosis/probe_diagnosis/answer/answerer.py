@@ -19,8 +19,9 @@ from probe_diagnosis.answer.findings import finding
 from probe_diagnosis.answer.other_steps import with_other_steps
 from probe_diagnosis.answer.printing import show
 from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.answer.same_files import state_same_files
 from probe_diagnosis.answer.suspects import Suspects
-from probe_diagnosis.answer.verdict import over_all, state_same_files
+from probe_diagnosis.answer.verdict import over_all
 from probe_diagnosis.difference.reasons import ORIGIN
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.difference.walking import Node

@@ -15,6 +15,7 @@ from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair, pair_runs
 from probe_diagnosis.answer.again import ALIGN, FUZZY, Collector, plain_plan, seen
 from probe_diagnosis.answer.kept import RankFacts
+from probe_diagnosis.answer.same_files import is_same_file
 from probe_diagnosis.difference.asking import NAME, both_asked
 from probe_diagnosis.difference.facts import DIFFERS, SAME, UNJUDGED, OpFacts, apart
 from probe_diagnosis.difference.reasons import Cause
@@ -154,10 +155,12 @@ def _record_of(path: Path, plan: Plan, pair: RunPair) -> Path:
     formats = ((pair.golden.name,),)
     for other in pair_runs(path, plan.golden, plan.steps, (), formats, plan.pair_ranks).pairs:
         if other.golden == pair.golden:
-            if other.target.resolve() == other.golden.resolve():
-                raise UserError(
-                    f"{path} is the golden itself and explains nothing.", "Give a second golden run."
-                )
+            for run, effect in (
+                (pair.golden, "golden itself and explains nothing"),
+                (pair.target, "target itself and would explain every difference"),
+            ):
+                if is_same_file(other.target, run):
+                    raise UserError(f"{path} is the {effect}.", "Give a second golden run.")
             return other.target
     raise UserError(f"{path} has no record that belongs to {pair.golden}.", "Give a run of the same ranks.")
 

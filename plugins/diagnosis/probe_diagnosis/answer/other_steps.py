@@ -36,7 +36,7 @@ def with_other_steps(answer: Answer, plan: Plan, pairs: Collection[RunPair]) -> 
         return answer
     text = f"; only {target.name} was compared, and both runs also hold {some(others)}"
     runs = shlex.join(str(step.parent) for step in (target, golden))
-    command = f"Compare all steps: probe compare {runs} -o {shlex.quote(str(plan.output))}"
+    command = f"probe compare {runs} -o {shlex.quote(str(plan.output))}  # compares all steps"
     return replace(answer, sentence=answer.sentence + text, next=(*answer.next, command))
 
 

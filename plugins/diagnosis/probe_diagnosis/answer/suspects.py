@@ -20,7 +20,7 @@ from probe_diagnosis.answer.facts_of_op import facts_of, op_in
 from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.rank import Found
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.answer.verdict import state_same_files
+from probe_diagnosis.answer.same_files import state_same_files
 from probe_diagnosis.collectives.calls import api_of, call_of
 from probe_diagnosis.difference.facts import Apart, apart
 from probe_diagnosis.difference.yardstick import with_floors

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import PureWindowsPath  # which knows both separators
 from typing import Any
 
 from probe_core.errors import counted
 from probe_core.model.answers import Answer, Coverage, Finding, Outcome
-from probe_core.store.layout import RunPair
 from probe_diagnosis.answer import baseline, ladder
 from probe_diagnosis.answer.coverage import (
     GOLDEN_ONLY,
@@ -35,9 +33,6 @@ GONE = ", but what the calls behind it return agrees"
 
 NO_TRACE = ", but the loss and the gradients of parameters agree"
 """End of a note on a difference that neither the loss nor a gradient of a parameter shows."""
-
-SAME_FILES = "the target and the golden are the same files: the run was compared with itself"
-"""End of the verdict on a run that was compared with itself."""
 
 INTERRUPTED = "the comparison was interrupted before its end"
 """Sentence on a comparison that was stopped before its end."""
@@ -247,15 +242,6 @@ def _next(outcome: Outcome, tally: Tally) -> tuple[str, ...]:
         if codes["not_recorded"]:
             steps.append("Record both runs with task tensor or statistics, and compare again.")
     return tuple(steps)
-
-
-def state_same_files(answer: Answer, pairs: Sequence[RunPair]) -> Answer:
-    """Add to the verdict that a run was compared with itself, if each pair is a single file."""
-    try:
-        is_same = all(pair.target.samefile(pair.golden) for pair in pairs)
-    except OSError:  # a path that is no file of its own
-        is_same = all(pair.target.resolve() == pair.golden.resolve() for pair in pairs)
-    return replace(answer, sentence=f"{answer.sentence}; {SAME_FILES}") if is_same else answer
 
 
 def over_all(

@@ -90,6 +90,11 @@ def test_a_baseline_that_is_the_golden_itself(tmp_path: Path) -> None:
     assert why == f"{tmp_path / 'g'} is the golden itself and explains nothing"
 
 
+def test_baseline_that_is_the_target_itself_is_refused(tmp_path: Path) -> None:
+    why = refused(tmp_path, tmp_path / "t")
+    assert why == f"{tmp_path / 't'} is the target itself and would explain every difference"
+
+
 def test_a_baseline_that_shares_too_little(tmp_path: Path) -> None:
     second = {A: run()[A]} | {f"Torch.x{n}.0.forward": call(X, out=X) for n in range(4)}
     why = refused(tmp_path, second)

@@ -23,7 +23,7 @@ def test_agreement_of_one_step_names_the_other_steps(probe: Any, tmp_path: Path)
         assert probe("compare", *given, "-o", out, "--format", "csv") == 0
         assert probe.out.startswith("AGREE: ")
         assert "; only step0 was compared, and both runs also hold step1" in probe.out.splitlines()[0]
-        assert f"Compare all steps: probe compare '{runs[0]}' '{runs[1]}' -o {out}" in probe.out
+        assert f"next: probe compare '{runs[0]}' '{runs[1]}' -o {out}  # compares all steps" in probe.out
     assert probe("compare", *runs, "-o", out, "--format", "csv") == 0
     assert "was compared, and both" not in probe.out and probe.out.startswith("DIVERGED")
 
