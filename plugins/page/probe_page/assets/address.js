@@ -56,5 +56,7 @@ function keepFilters(event) {
   if (!currentFilters().toString()) return;
   event.preventDefault();
   lastField = "";
-  location.hash = addressOf(name);
+  const address = addressOf(name);
+  if (address === location.hash) follow(); /* the browser does not report an address that stays the same */
+  else location.hash = address;
 }
