@@ -97,6 +97,7 @@ The rows and columns are those of msprobe 8.3. Where a cell differs, it is becau
 | Errors of float16 are computed in float16. | All errors are computed in float64. | An error must not overflow or round in the dtype under test. |
 | Statistics: `Warning` divides by the larger of both sides. | It divides by the golden, as the guide says. | 100 % too much went unnoticed. |
 | nan on one side of a statistic leaves Result empty (26: `pass`). | It is a `Warning`. | A nan is what one looks for. |
+| Relative errors of statistics are texts in xlsx: `12.5%`. | They are numbers in percent. | Texts cannot be sorted or plotted. |
 | A row without a partner is `pass` (26). | It has no result. | It was not compared. |
 | Integers and scalars that differ are not told. | `Err_message` says so. | [1, 2, 4] against [1, 2, 5] has a cosine near 1. |
 | `-f` fails on statistics, and may pair what had its own partner (26: `-fm`). | Whole calls are paired in order; identical runs pair one to one. | |

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from operator import itemgetter
 
-from probe_core.model import Cell, Column, Kind, Measurement, Mode, Row, Slot, Statistic
+from probe_core.model import Cell, Column, Kind, Measurement, Mode, Percent, Row, Slot, Statistic
 from probe_core.model.messages import NAN, NOT_AVAILABLE, absent, join, message, reasons_of
 
 NO_FILE = "-1"
@@ -210,5 +210,5 @@ _STYLES: dict[str, Callable[[float], Cell]] = {
     "plain": lambda value: value,
     "decimals": lambda value: round(value, 12),
     "cosine": _cosine,
-    "percent": lambda value: f"{value * 100}%",
+    "percent": Percent,
 }

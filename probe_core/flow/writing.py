@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from probe_core.files.atomic import AtomicFile, make_directory, not_written, writing
 from probe_core.flow.table import Table
@@ -16,7 +16,7 @@ from probe_core.model.plan import DEFAULT_FORMATS, Plan
 from probe_core.model.report import Report
 from probe_core.plugins.blame import fault
 from probe_core.plugins.manager import Manager
-from probe_core.plugins.protocols import Reporter
+from probe_core.plugins.protocols import AnswerWriter, Reporter
 from probe_core.plugins.specs import ReporterSpec
 from probe_core.safe_text import safe
 from probe_core.store.layout import RunPair
@@ -34,9 +34,20 @@ class _Sink:
 
 
 def write_table(
-    reporter: Reporter, path: Path, headers: Sequence[str], rows: Sequence[Sequence[Cell]]
+    reporter: Reporter,
+    path: Path,
+    headers: Sequence[str],
+    rows: Sequence[Sequence[Cell]],
+    answer: Answer | None = None,
 ) -> None:
     """Write a table of a few rows to ``path``, and close the file even if writing fails.
+
+    Args:
+        reporter: The reporter.
+        path: The path of the file.
+        headers: The headers of the table.
+        rows: The rows.
+        answer: The answer that the file shows beside the table; only for a reporter that shows answers.
 
     Raises:
         OSError: The file cannot be written, for example because the disk is full.
@@ -45,6 +56,8 @@ def write_table(
     try:
         for row in rows:
             writer.write(row, None)
+        if answer is not None:
+            cast(AnswerWriter, writer).answer(answer)
         writer.close()
     except BaseException:
         with suppress(OSError):

@@ -53,6 +53,7 @@ class Finding:
         consequences: Calls that differ behind this one, in the order of the run; the first few.
         consequence_count: Number of such calls.
         same: Other calls of which the same can be said.
+        first_row: The name of the op's first row in the table; empty if it is not known.
     """
 
     op: str
@@ -67,6 +68,7 @@ class Finding:
     consequences: tuple[str, ...] = ()
     consequence_count: int = 0
     same: tuple[str, ...] = ()
+    first_row: str = ""
 
 
 @dataclass(frozen=True, slots=True)

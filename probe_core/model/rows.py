@@ -22,6 +22,21 @@ Cell = Union[int, float, bool, str, None]
 """A cell of a table as reporters get it. Floats are finite; nan and inf are texts."""
 
 
+class Percent(str):
+    """A ratio as text in percent, such as ``12.5%``; formats with number formats write the ratio."""
+
+    ratio: float
+
+    def __new__(cls, ratio: float) -> Percent:
+        """Return the text for a ratio."""
+        percent = super().__new__(cls, f"{ratio * 100}%")
+        percent.ratio = ratio
+        return percent
+
+    def __getnewargs__(self) -> tuple[float]:  # type: ignore[override]
+        return (self.ratio,)
+
+
 class How(str, Enum):
     """Ways in which the two sides of a pair were matched.
 

@@ -162,12 +162,16 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """All comparisons of a plan that have ended; fewer than there are pairs if they were interrupted."""
+    """All comparisons of a plan that have ended; fewer than there are pairs if they were interrupted.
+
+    ``answer`` is the verdict over all of them, once it is known.
+    """
 
     plan: Plan
     manager: Manager
     pairing: Pairing
     finished: Sequence[Finished]
+    answer: Answer | None = None
 
 
 class Answerer(Protocol):

@@ -17,6 +17,7 @@ from probe_core import engine
 from probe_core.errors import UserError
 from probe_core.files.atomic import refuse_link, remove_leftovers, remove_private_directories
 from probe_core.files.claim import claimed
+from probe_core.model.answers import Answer
 from probe_core.model.plan import Plan
 from probe_core.model.report import Report
 from probe_core.plugins.blame import blamed
@@ -55,6 +56,7 @@ class Ranks:
     finished: list[Finished] = field(default_factory=list)
     _journal: Journal | None = None
     _resumes: bool = False
+    _answer: Answer | None = None
 
     def __post_init__(self) -> None:
         plan, formats = self.plan, self.manager.record_files()
@@ -147,13 +149,15 @@ class Ranks:
 
     def conclusions(self, given: str) -> Iterator[Conclusion]:
         """Yield the answers that are given ``"first"``, ``"last"``, or that the plan ``"asked"`` for."""
-        compared = Compared(self.plan, self.manager, self.pairing, tuple(self.finished))
+        compared = Compared(self.plan, self.manager, self.pairing, tuple(self.finished), self._answer)
         for name in self.plan.answers if given == "asked" else self.manager.names("answers"):
             spec = self.manager.find("answers", name, AnswerSpec)
             if spec.given == given:
                 answerer: Answerer = spec.make()
                 with blamed(spec.title, spec.origin):
-                    yield from answerer.conclude(compared)
+                    for conclusion in answerer.conclude(compared):
+                        self._answer = self._answer or conclusion.answer
+                        yield conclusion
 
     # -- choice of workers ---------------------------------------------------------------------------
 

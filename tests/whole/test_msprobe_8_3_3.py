@@ -16,6 +16,7 @@ import yaml
 from openpyxl import load_workbook
 from probe_metrics.reasons import REASONS
 from support import DATA
+from support.spreadsheets import displayed
 
 from probe_core.model import messages as core
 
@@ -139,7 +140,7 @@ def tables_of(probe: Any, case: Path, mode: str, out: Path, monkeypatch: pytest.
         sheet = load_workbook(path).worksheets[0]
         head, *body = sheet.iter_rows()
         columns = [cell.value for cell in head]
-        rows = [dict(zip(columns, (cell.value for cell in row))) for row in body]
+        rows = [dict(zip(columns, map(displayed, row))) for row in body]
         fills = [str(row[0].fill.fgColor.rgb)[-6:] if row[0].fill.fill_type else "" for row in body]
         tables.append((path, columns, rows, fills))
     return tables

@@ -159,7 +159,7 @@ def _cell(value: Any) -> float | str | None:
         return float(value)
     text = str(value)
     try:
-        number = float(text)
+        number = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         return text
     return number if math.isfinite(number) else text

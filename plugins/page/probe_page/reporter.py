@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from probe_core.errors import UserError
-from probe_core.model import Cell, Colour, Measurement, Mode, Op, Row
+from probe_core.model import Cell, Colour, Measurement, Mode, Op, Percent, Row
 from probe_core.model.report import Report
 from probe_core.plugins.manager import ONLY, Manager, PluginWarning
 from probe_page.columns import Columns
@@ -202,10 +202,8 @@ class _Table:
                 value if reason is None and type(value) is float and value - value == 0 else cell
                 for (value, reason), cell in zip(measured, cells)
             ]
-        if header not in self.percent and str in set(map(type, cells)):
-            texts = (type(cell) is str and type(number) is float for cell, number in zip(cells, exact))
-            if any(texts):
-                self.percent.add(header)
+        if header not in self.percent and Percent in set(map(type, cells)):
+            self.percent.add(header)
         return exact
 
     def _find_sources(self, cells: Sequence[Sequence[Cell]], rows: Sequence[Row]) -> dict[int, str] | None:

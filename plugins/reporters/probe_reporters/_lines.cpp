@@ -2,6 +2,7 @@
 //
 // csv_line(cells, prepare) -> bytes: a line as csv.writer writes it.
 // sheet_row(cells, number, style, prepare) -> bytes: a <row> of a worksheet; style 0 is none.
+// styled_row(cells, number, styles, prepare) -> bytes: the same with a style for each cell.
 //
 // Cells are str, float, int, bool or None. A text that needs more than quoting or escaping goes through
 // prepare(text) -> str first; which texts those are is in `plain`. Numbers are written as repr() does:
@@ -10,6 +11,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -234,8 +236,41 @@ PyObject *sheet_row(PyObject *, PyObject *args) {
     return well ? PyBytes_FromStringAndSize(out.data(), out.size()) : nullptr;
 }
 
+PyObject *styled_row(PyObject *, PyObject *args) {
+    PyObject *cells, *styles, *prepare;
+    Py_ssize_t number;
+    if (!PyArg_ParseTuple(args, "OnOO:styled_row", &cells, &number, &styles, &prepare)) return nullptr;
+    PyObject *row = PySequence_Fast(cells, "the cells must be a sequence");
+    PyObject *looks = row ? PySequence_Fast(styles, "the styles must be a sequence") : nullptr;
+    if (!looks) {
+        Py_XDECREF(row);
+        return nullptr;
+    }
+    std::string out, label = std::to_string(number), look;
+    out.reserve(2048);
+    out += "<row r=\"" + label + "\">";
+    bool well = true;
+    long last = 0;
+    Py_ssize_t count = std::min(PySequence_Fast_GET_SIZE(row), PySequence_Fast_GET_SIZE(looks));
+    for (Py_ssize_t i = 0; well && i < count; i++) {
+        long style = PyLong_AsLong(PySequence_Fast_GET_ITEM(looks, i));
+        if (style == -1 && PyErr_Occurred()) {
+            well = false;
+            break;
+        }
+        if (style != last) look = style ? " s=\"" + std::to_string(style) + "\"" : "";
+        last = style;
+        well = append_sheet_cell(out, PySequence_Fast_GET_ITEM(row, i), i, label, look, prepare);
+    }
+    Py_DECREF(row);
+    Py_DECREF(looks);
+    out += "</row>";
+    return well ? PyBytes_FromStringAndSize(out.data(), out.size()) : nullptr;
+}
+
 PyMethodDef METHODS[] = {{"csv_line", csv_line, METH_VARARGS, nullptr},
                          {"sheet_row", sheet_row, METH_VARARGS, nullptr},
+                         {"styled_row", styled_row, METH_VARARGS, nullptr},
                          {nullptr, nullptr, 0, nullptr}};
 PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_lines", nullptr, -1, METHODS, nullptr, nullptr, nullptr, nullptr};
 

@@ -6,7 +6,9 @@ import ast
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import ceil
 from typing import Any
+from unicodedata import east_asian_width
 
 from probe_core.model import Cell, Colour
 from probe_core.model.answers import Answer, Finding
@@ -14,13 +16,20 @@ from probe_core.model.answers import Answer, Finding
 TITLE = "answer"
 """Name of the sheet, which is the last and is shown first."""
 WIDTHS = (14, 110)
+"""Widths of its columns, in characters."""
+FONT_SIZE, LINE_HEIGHT, MAX_HEIGHT = 11, 15, 409
+"""Size of the default font, height of its lines, and largest height of a row in Excel, in points."""
+BOLD_WIDTH = 1.1
+"""Width of bold text, relative to that of the same text in the default font."""
 NAMES, STACK, NOTHING = 2, "NPU_Stack_Info", "N/A"
 """Number of columns with names, header of the stack, and the text of cells without either."""
+SUMMARY = ("Step", "Rank")
+"""First headers of the summary of several comparisons."""
 LOOKS: Mapping[str, Mapping[str, Any]] = {
-    "text": {},
+    "text": {"align": "left"},
     "verdict": {"bold": True, "font_size": 13},
     "cause": {"bold": True, "bg_color": "#F8CBAD"},
-    "link": {"font_color": "#0563C1", "underline": 1},
+    "link": {"font_color": "#0563C1", "underline": 1, "align": "left"},
     "stack": {"font_color": "#404040"},
 }
 """Formats of lines by their kind; all are wrapped."""
@@ -36,22 +45,34 @@ class Line:
 
     Attributes:
         heading: The text of its first cell.
-        text: The text of its second cell.
+        text: The text or number of its second cell.
         kind: The key of its format.
         row: The row of the table that it links to, counted from 0; -1 for none.
     """
 
     heading: str
-    text: str
+    text: Cell
     kind: str = "text"
     row: int = -1
+
+    @property
+    def height(self) -> int:
+        """The height of its row in points, which only some spreadsheets fit to wrapped text by themselves."""
+        look = LOOKS[self.kind]
+        size: float = look.get("font_size", FONT_SIZE) / FONT_SIZE
+        scale = size * (BOLD_WIDTH if look.get("bold") else 1)
+        widths = [
+            sum(1 + (east_asian_width(sign) in "WF") for sign in text) for text in str(self.text).split("\n")
+        ]
+        count = sum(max(1, ceil(width * scale / WIDTHS[1])) for width in widths)
+        return min(MAX_HEIGHT, round(count * LINE_HEIGHT * size))
 
 
 @dataclass(slots=True)
 class Places:
     """Places of rows in the table by their names, and the stacks of coloured ones.
 
-    Names are kept as their hashes, 8 bytes a row.
+    Names are kept as their hashes, 8 bytes a row. In a summary, the step and the rank are the name of a row.
     """
 
     headers: Sequence[str]
@@ -59,14 +80,16 @@ class Places:
     _stacks: dict[str, tuple[str, str]] = field(default_factory=dict)
     _last: tuple[str, str] = ("", "")
     _place: int = -1
+    is_summary: bool = False
 
     def __post_init__(self) -> None:
         self._place = self.headers.index(STACK) if STACK in self.headers else -1
+        self.is_summary = tuple(self.headers[:NAMES]) == SUMMARY
 
     def add(self, cells: Sequence[Cell], colour: Colour | None) -> None:
         """Take in the next row."""
         name = cells[0] if cells[0] != NOTHING or len(cells) < NAMES else cells[1]
-        self._hashes.append(hash(name))
+        self._hashes.append(hash(tuple(cells[:NAMES]) if self.is_summary else name))
         if self._place >= 0 and (stack := cells[self._place]) != NOTHING and stack:
             self._last = str(name), str(stack)
         if colour is not None and len(self._stacks) < MOST_STACKS:
@@ -74,8 +97,9 @@ class Places:
 
     def row(self, cause: Finding) -> int:
         """Return the first row of a cause's name, counted from 0; -1 if there is none."""
+        name = (cause.step, cause.rank) if self.is_summary else cause.row or cause.first_row
         try:
-            return self._hashes.index(hash(cause.row)) if cause.row else -1
+            return self._hashes.index(hash(name)) if name else -1
         except ValueError:
             return -1
 
@@ -90,9 +114,13 @@ def lines_of(answer: Answer, places: Places | None = None) -> Iterator[Line]:
     yield Line("Verdict", answer.sentence, "verdict")
     for number, cause in enumerate(answer.causes, 1):
         row = places.row(cause) if places is not None else -1
-        yield Line(f"Cause {number}", f"{cause.op} {cause.reason.detail}", "cause", row)
+        place = f"{cause.step} rank {cause.rank}".lstrip() if places and places.is_summary else ""
+        head = f"{place}: {cause.op}" if place else cause.op
+        yield Line(f"Cause {number}", f"{head} {cause.reason.detail}", "cause", row)
         if cause.line:
-            yield Line("Row of table", cause.line, "link" if row >= 0 else "text", row)
+            line: Cell = int(cause.line) if cause.line.isdecimal() else cause.line
+            text = f"{line}, in the table of {place}" if place else line
+            yield Line("Row of table", text, "link" if row >= 0 else "text", row)
         if cause.modules:
             yield Line("Module", cause.modules[0])
         if cause.where:

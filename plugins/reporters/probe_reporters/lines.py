@@ -9,3 +9,4 @@ _lines = engine.compiled("probe_reporters._lines") or plain_lines
 
 csv_line = _lines.csv_line
 sheet_row = _lines.sheet_row
+styled_row = getattr(_lines, "styled_row", plain_lines.styled_row)  # a build of an older source lacks it

@@ -18,12 +18,12 @@ from probe_core.errors import UserError, nearest
 from probe_core.files.atomic import AtomicFile, make_directory, not_written, remove_leftovers
 from probe_core.files.claim import FORM, claimed
 from probe_core.flow.table import LARGEST_SHEET
-from probe_core.model import Cell, Mode
+from probe_core.model import Cell, Mode, Percent
 from probe_core.plugins.protocols import TableWriter
 from probe_core.progress import tell
 from probe_reporters.csv import CsvReporter
 from probe_reporters.jsonl import JsonlReporter
-from probe_reporters.lines import sheet_row
+from probe_reporters.lines import sheet_row, styled_row
 from probe_reporters.results import (
     AGAIN,
     CHOICES,
@@ -36,7 +36,7 @@ from probe_reporters.results import (
     read_rows,
 )
 from probe_reporters.text import excel_text
-from probe_reporters.xlsx import _ROWS, _STYLE, COMPRESSION, EPOCH, LARGE, _entry
+from probe_reporters.xlsx import _ROWS, _STYLE, COMPRESSION, EPOCH, LARGE, PERCENT, _entry, with_ratios
 
 FORMATS = ("xlsx", "csv", "jsonl")
 """The formats of merged tables."""
@@ -405,10 +405,11 @@ def _write_book(path: Path, table: _Table) -> None:
 
 def _sheet_parts(table: _Table, sheet: _Sheet, empty: bytes) -> Iterator[bytes]:
     before, behind = _ROWS.split(empty)
-    (bold,) = _STYLE.findall(empty)[:1]
-    yield before + b"<sheetData>" + sheet_row(table.headers, 1, int(bold), excel_text)
+    bold, percent = map(int, _STYLE.findall(empty)[:2])
+    yield before + b"<sheetData>" + sheet_row(table.headers, 1, bold, excel_text)
     for number, row in enumerate(table.rows(sheet.metric, sheet.start, sheet.stop), 2):
-        yield sheet_row(row, number, 0, excel_text)
+        styles = [percent if type(cell) is Percent else 0 for cell in row]
+        yield styled_row(with_ratios(row), number, styles, excel_text)
     yield b"</sheetData>" + behind
 
 
@@ -419,7 +420,7 @@ def _empty_book(table: _Table, sheets: Sequence[_Sheet]) -> io.BytesIO:
     memory = io.BytesIO()
     book = xlsxwriter.Workbook(memory, {"in_memory": True})
     book.set_properties({"created": EPOCH})
-    bold = book.add_format({"bold": True})
+    bold, percent = book.add_format({"bold": True}), book.add_format({"num_format": PERCENT})
     last = len(table.headers) - 1
     width = min(WIDEST, max((len(name) for name, _ in table.keys), default=0) + 2)
     for sheet in sheets:
@@ -429,6 +430,7 @@ def _empty_book(table: _Table, sheets: Sequence[_Sheet]) -> io.BytesIO:
         page.set_column(0, 0, max(NARROWEST, width))
         page.set_column(1, last, NARROWEST)
         page.write_blank(0, 0, None, bold)
+        page.write_blank(0, 1, None, percent)
         page.write_blank(length, last, None, bold)  # sets the extent of the sheet
         page.autofilter(0, 0, length, last)
     book.close()

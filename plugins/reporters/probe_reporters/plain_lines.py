@@ -42,9 +42,14 @@ def sheet_row(cells: Sequence[Cell], number: int, style: int, prepare: Prepare) 
         style: The number of the style of all cells; 0 for none.
         prepare: Function applied to each text before it is escaped.
     """
-    look = f' s="{style}"' if style else ""
+    return styled_row(cells, number, (style,) * len(cells), prepare)
+
+
+def styled_row(cells: Sequence[Cell], number: int, styles: Sequence[int], prepare: Prepare) -> bytes:
+    """Return the ``<row>`` of a worksheet whose cells have a style each; see ``sheet_row``."""
     parts = [f'<row r="{number}">']
-    for column, cell in enumerate(cells):
+    for column, (cell, style) in enumerate(zip(cells, styles)):
+        look = f' s="{style}"' if style else ""
         if isinstance(cell, float) and not math.isfinite(cell):
             cell = str(cell)
         start = f'<c r="{_letters(column)}{number}"{look}'

@@ -16,7 +16,7 @@ from typing import Any
 
 from probe_core.errors import UserError
 from probe_core.flow.table import CONSISTENT, OWN, spell
-from probe_core.model import Cell, Mode
+from probe_core.model import Cell, Mode, Percent
 from probe_core.spreadsheet_text import neutralise
 from probe_reporters.answer_sheet import TITLE as ANSWER
 from probe_reporters.tables import COLUMNS
@@ -158,6 +158,13 @@ def mode_of(headers: Sequence[str]) -> Mode | None:
     return min(complete, key=lambda mode: headers.index(_SIGNS[mode][0]), default=None)
 
 
+def percent_columns(headers: Sequence[str]) -> frozenset[int]:
+    """Return the places of the columns of percentages among the headers of a result."""
+    mode = mode_of(headers)
+    named = {column.header for column in COLUMNS[mode] if column.style == "percent"} if mode else set()
+    return frozenset(place for place, header in enumerate(headers) if header in named)
+
+
 def read_rows(
     path: Path, metrics: Sequence[str], wanted: Callable[[str], bool]
 ) -> Iterator[tuple[str, list[Cell]]]:
@@ -197,7 +204,7 @@ def _cells(row: Sequence[object]) -> list[Cell]:
         text = _text(value)
         if value is None or text in _SILENT:
             cells.append(f"NPU:{_text(target)}  Bench:{_text(golden)}")
-        elif isinstance(value, bool):
+        elif isinstance(value, (bool, Percent)):
             cells.append(value)
         else:
             cells.append(spell(value) if isinstance(value, (int, float)) else _parsed(text))
@@ -214,9 +221,13 @@ def _parsed(text: str) -> Cell:
     """Return the number or boolean that a text stands for; csv, and some workbooks, hold texts only."""
     if text in _BOOLEANS:
         return _BOOLEANS[text]
-    match = _NUMBER.fullmatch(text)
+    match = _NUMBER.fullmatch(text.removesuffix("%"))
     if not match:
         return text
+    if text.endswith("%"):
+        percent = str.__new__(Percent, text)
+        percent.ratio = float(text[:-1]) / 100
+        return percent
     return spell(float(text) if match[1] or match[2] else int(text))
 
 
@@ -342,10 +353,14 @@ def _xlsx_parts(path: Path) -> _Parts:
 def _sheet_part(path: Path, place: str, headers: list[str], content: Iterator[Sequence[object]]) -> _Part:
     def rows(columns: Sequence[str]) -> Iterator[Sequence[object]]:
         places = [headers.index(column) for column in columns]
+        percent = percent_columns(headers)
         for number, row in enumerate(content, 2):
             full = row if len(row) >= len(headers) else [*row, *repeat(None, len(headers) - len(row))]
             if full[places[0]] is not None:
-                yield [full[column] for column in places]
+                yield [
+                    Percent(float(cell)) if place in percent and isinstance(cell, (int, float)) else cell
+                    for place, cell in ((place, full[place]) for place in places)
+                ]
             elif any(cell is not None for cell in row):
                 raise _damaged(path, f"{place} at row {number}", f"it has no {NAME}")
 

@@ -252,7 +252,9 @@ def write_summary(compared: Compared) -> list[Path]:
         try:
             reporter: Reporter = spec.make()
             with blamed(spec.title, spec.origin, OSError):
-                write_table(reporter, file.temporary, HEADERS, [cells(comparison) for comparison in finished])
+                rows = [cells(comparison) for comparison in finished]
+                answer = compared.answer if spec.answers else None
+                write_table(reporter, file.temporary, HEADERS, rows, answer)
         except PluginError as error:
             file.discard()
             warn(error, "Its summary is not written.")

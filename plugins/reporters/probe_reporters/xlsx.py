@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import groupby
+from math import isfinite
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,14 +23,23 @@ import xlsxwriter
 from xlsxwriter.utility import xl_rowcol_to_cell
 
 from probe_core.flow.table import LARGEST_SHEET
-from probe_core.model import Cell, Colour
+from probe_core.model import Cell, Colour, Percent
 from probe_core.model.answers import Answer
 from probe_reporters.answer_sheet import LOOKS, SUSPECT, TITLE, WIDTHS, Line, Places, lines_of
-from probe_reporters.lines import sheet_row
+from probe_reporters.lines import sheet_row, styled_row
+from probe_reporters.results import percent_columns
 from probe_reporters.text import excel_text
 
 FILLS = {Colour.RED: "#FF0000", Colour.YELLOW: "#FFFF00"}
-WIDE = {"NPU Name": 42, "Bench Name": 42, "Err_message": 60, "NPU_Stack_Info": 40, "Data_name": 40}
+WIDE = {
+    "NPU Name": 42, "Bench Name": 42, "Err_message": 60, "NPU_Stack_Info": 40, "Data_name": 40,
+    "First suspect": 42, "Why": 60, "Module": 42, "Line of code": 60, "Error": 60,
+}  # fmt: skip
+"""Widths of columns of long texts, in characters; others are as wide as their headers."""
+PERCENT = "0.00%"
+"""Number format of cells of percentages, which hold ratios."""
+SMALL_PERCENT = {"0.0########%": "AND(ISNUMBER({0}),{0}<>0,ABS({0})<0.0001)"}
+"""Number format of percentages that ``PERCENT`` would show as 0, and the formula as in ``FEW_DIGITS``."""
 EPOCH = datetime(2000, 1, 1)
 DATE_TIME = (1980, 1, 1, 0, 0, 0)
 LARGE = 10_000_000
@@ -104,7 +115,11 @@ class XlsxWriter:
         self._row += 1
         self._places.add(cells, colour)
         assert self._sheet is not None
-        self._sheet.write(sheet_row(cells, self._row + 1, self._frame.styles[colour], excel_text))
+        if self._frame.percent:
+            row = styled_row(with_ratios(cells), self._row + 1, self._frame.column_styles[colour], excel_text)
+        else:
+            row = sheet_row(cells, self._row + 1, self._frame.styles[colour], excel_text)
+        self._sheet.write(row)
 
     def answer(self, answer: Answer) -> None:
         """Take in the answer, which becomes the last sheet and is shown when the workbook is opened."""
@@ -125,7 +140,9 @@ class XlsxWriter:
         if lines:
             name, (head, tail) = list(frame.sheets.items())[-1]
             rows = [
-                sheet_row((line.heading, line.text), number, frame.looks[line.kind], excel_text)
+                sheet_row((line.heading, line.text), number, frame.looks[line.kind], excel_text).replace(
+                    b'">', b'" ht="%d" customHeight="1">' % line.height, 1
+                )
                 for number, line in enumerate(lines, 1)
             ]
             self._file.writestr(_entry(name), b"".join([head, b"<sheetData>", *rows, b"</sheetData>", tail]))
@@ -157,6 +174,11 @@ class XlsxWriter:
             self._sheet = None
 
 
+def with_ratios(cells: Sequence[Cell]) -> list[Cell]:
+    """Return cells with the ratios of finite percentages in place of their texts."""
+    return [cell.ratio if type(cell) is Percent and isfinite(cell.ratio) else cell for cell in cells]
+
+
 def _entry(name: str) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(name, DATE_TIME)
     entry.compress_type = zipfile.ZIP_DEFLATED
@@ -170,6 +192,8 @@ class _Frame:
     parts: dict[str, bytes]
     sheets: dict[str, tuple[bytes, bytes]]
     styles: dict[Colour | None, int]
+    column_styles: dict[Colour | None, tuple[int, ...]]
+    percent: frozenset[int]
     head: int
     looks: dict[str, int]
 
@@ -186,11 +210,15 @@ def _frame(headers: Sequence[str], count: int, length: int, answer: Sequence[Lin
     memory = io.BytesIO()
     book = xlsxwriter.Workbook(memory, {"in_memory": True})
     book.set_properties({"created": EPOCH})
-    formats = [
-        book.add_format({"bold": True}),
-        *(book.add_format({"bg_color": fill}) for fill in FILLS.values()),
-    ]
-    rules = [(rule, book.add_format({"num_format": shown})) for shown, rule in FEW_DIGITS.items()]
+    fills: list[dict[str, str]] = [{"bg_color": fill} for fill in FILLS.values()]
+    percent = percent_columns(headers)
+    formats = [book.add_format({"bold": True}), *map(book.add_format, fills)]
+    if percent:
+        formats += [book.add_format({"num_format": PERCENT, **fill}) for fill in ({}, *fills)]
+    rules, small = (
+        [(rule, book.add_format({"num_format": shown})) for shown, rule in formulas.items()]
+        for formulas in (FEW_DIGITS, SMALL_PERCENT if percent else {})
+    )
     last = len(headers) - 1
     titles = [f"part_{number}" for number in range(count)] if count > 1 else ["Sheet1"]
     for title in titles:
@@ -202,8 +230,10 @@ def _frame(headers: Sequence[str], count: int, length: int, answer: Sequence[Lin
             sheet.write_blank(0, column, None, style)
         sheet.write_blank(length, last, None, formats[0])  # sets the extent of the sheet
         sheet.autofilter(0, 0, length, last)
-        for rule, style in rules:
-            _add_rule(sheet, (1, min(1, last), max(1, length), last), rule, style)
+        for is_percent, columns in groupby(range(min(1, last), last + 1), percent.__contains__):
+            first, *_, end = (*columns,) * 2
+            for rule, style in small if is_percent else rules:
+                _add_rule(sheet, (1, first, max(1, length), end), rule, style)
     if answer:
         _add_answer(book, answer, length, last)
     book.close()
@@ -225,8 +255,15 @@ def _frame(headers: Sequence[str], count: int, length: int, answer: Sequence[Lin
                 styles = styles or [int(style) for style in _STYLE.findall(content)]
             else:
                 parts[name] = content
-    head, *fills = styles[: len(formats)]
-    return _Frame(parts, sheets, {None: 0, **dict(zip(FILLS, fills))}, head, looks)
+    colours = (None, *FILLS)
+    head, *by_colour = styles[: len(formats)]
+    plain = dict(zip(colours, (0, *by_colour)))
+    in_percent = dict(zip(colours, by_colour[len(FILLS) :])) if percent else plain
+    by_column = {
+        colour: tuple((in_percent if place in percent else plain)[colour] for place in range(len(headers)))
+        for colour in colours
+    }
+    return _Frame(parts, sheets, plain, by_column, percent, head, looks)
 
 
 def _add_rule(sheet: Any, cells: tuple[int, int, int, int], rule: str, style: Any) -> None:

@@ -48,6 +48,7 @@ def test_it_opens_offline_with_the_worst_api_first_and_open(one: Path, opened: O
     tab = opened(one)
     assert tab.page.inner_text("h1") == "CALLS FAIL"
     assert apis(tab)[:2] == ["Functional.softmax", "Tensor.mul"] and kept(tab) == ALL
+    assert tab.page.locator(".skip-link").bounding_box()["x"] < 0, "it is shown when it has the focus"
     first = tab.page.locator(".api[open] .call").first
     assert first.locator("h3 a").inner_text() == WRONG
     assert first.locator(".output[open]").count() == 2

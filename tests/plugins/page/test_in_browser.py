@@ -107,6 +107,7 @@ def test_page_without_javascript_states_so_at_the_top(demo: Path, browser: Any) 
     page.goto(demo.as_uri())
     assert page.locator("main > :first-child").inner_text().startswith("JavaScript is off")
     assert page.is_visible("#verdict") and page.is_hidden("#rows") and page.is_hidden("#where")
+    assert page.is_hidden(".tools")
     context.close()
 
 

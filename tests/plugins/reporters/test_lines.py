@@ -63,8 +63,10 @@ def by_both(cells: Any, number: int = 7, style: int = 3) -> tuple[bytes, bytes]:
     """The line and the row, which both writers agree on."""
     lines = [writer.csv_line(cells, neutralise) for writer in WRITERS.values()]
     rows = [writer.sheet_row(cells, number, style, excel_text) for writer in WRITERS.values()]
+    styles = [style * (place % 2) for place in range(len(cells))]
+    styled = [writer.styled_row(cells, number, styles, excel_text) for writer in WRITERS.values()]
     assert lines[0] == lines[1]
-    assert rows[0] == rows[1]
+    assert rows[0] == rows[1] and styled[0] == styled[1]
     return lines[0], rows[0]
 
 

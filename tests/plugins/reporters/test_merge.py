@@ -230,7 +230,7 @@ def test_numbers_keep_all_digits(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_cells_that_are_text(text: str, cell: Any) -> None:
     assert results._cells(["name", "1.0", "2.0", text]) == [cell]
-    assert type(results._cells(["name", "1.0", "2.0", text])[0]) is type(cell)
+    assert isinstance(results._cells(["name", "1.0", "2.0", text])[0], type(cell))
 
 
 def test_cells_that_are_numbers() -> None:

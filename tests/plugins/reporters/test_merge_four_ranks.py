@@ -8,6 +8,7 @@ from typing import Any
 import openpyxl
 import pytest
 from support.runs.recorded import forward, tensor, write_run
+from support.spreadsheets import displayed
 
 REDUCE, GATHER = "Distributed.all_reduce.0.forward", "Distributed.all_gather.0.forward"
 GROUP = {"type": "torch.ProcessGroup", "group_ranks": [0, 1, 2, 3], "group_id": "1"}
@@ -68,4 +69,4 @@ def test_four_ranks_side_by_side(form: str, probe: Any, tmp_path: Path) -> None:
     )
     (path,) = (tmp_path / "m").iterdir()
     book = openpyxl.load_workbook(path)
-    assert {sheet.title: [[cell.value for cell in row] for row in sheet] for sheet in book} == TABLE
+    assert {sheet.title: [list(map(displayed, row)) for row in sheet] for sheet in book} == TABLE

@@ -95,7 +95,9 @@ def test_hostile_text(text: str, tmp_path: Path) -> None:
     book = load_workbook(write(tmp_path / "a.xlsx", answer_of(text, text[:200])))
     assert not [cell for row in book["answer"].iter_rows() for cell in row if cell.data_type == "f"]
     for heading, shown in book["answer"].iter_rows(values_only=True):
-        assert isinstance(shown, str) and not re.match(r"[=+@]", shown), heading
+        assert isinstance(shown, str) or heading == "Row of table"
+        shown = str(shown)
+        assert not re.match(r"[=+@]", shown), heading
         assert len(shown) <= 32_767 and not re.search(r"[\x00-\x08\x1b]", shown)
 
 
@@ -178,7 +180,7 @@ def test_a_cause_leads_to_its_row(tmp_path: Path) -> None:
         for cell in row
         if cell.hyperlink
     }
-    assert links == {"A2": "Sheet1!A5", "B3": "Sheet1!A5"} and sheet["B3"].value == "3"
+    assert links == {"A2": "Sheet1!A5", "B3": "Sheet1!A5"} and sheet["B3"].value == 3
     assert book["Sheet1"]["A5"].value == "Torch.a.1.forward.output.0"
     assert marked(book) == {"Sheet1": ["A5:D5"], "answer": []}
     assert sheet["A2"].fill.fgColor.rgb == "FFF8CBAD" and not sheet["A1"].fill.fill_type

@@ -12,6 +12,7 @@ from openpyxl import Workbook, load_workbook
 from probe_reporters.tables import COLUMNS
 
 from probe_core.model import Mode
+from support.spreadsheets import displayed
 
 TIME = "20260101120000"
 HEADERS = {mode: [column.header for column in columns] for mode, columns in COLUMNS.items()}
@@ -52,7 +53,7 @@ def row(name: str, cosine: Any, largest: Any, maxima: tuple[Any, Any] = ("-", "-
 def sheets(path: Path) -> dict[str, list[list[Any]]]:
     """All cells of a workbook."""
     book = load_workbook(path)
-    return {page.title: [list(line) for line in page.iter_rows(values_only=True)] for page in book}
+    return {page.title: [list(map(displayed, line)) for line in page.iter_rows()] for page in book}
 
 
 def two_ranks(directory: Path, rows: Sequence[dict[str, Any]] | None = None) -> None:

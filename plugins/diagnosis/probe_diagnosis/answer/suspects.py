@@ -45,7 +45,7 @@ class Suspects:
         self.facts = RankFacts()
         self._found: list[Suspect] = []
         self._is_shifted = False
-        self._lines: dict[str, str] = {}
+        self._first_rows: dict[str, tuple[str, str]] = {}
 
     @property
     def found(self) -> list[Suspect]:
@@ -71,7 +71,8 @@ class Suspects:
             own = [n for n, row in enumerate(rows) if not self._is_foreign(op, row)]
             own_rows, own_values = [rows[n] for n in own], [values[n] for n in own]
         if rows and (not alone or alone[0] == len(rows) - len(alone)):
-            self._lines[op.key] = lines[0]  # the target's rows stand together, one after the other
+            # The rows of the target are consecutive.
+            self._first_rows[op.key] = rows[0].pair.name, lines[0]
         if own_rows:
             call = None
             if api_of(op.key) is not None:
@@ -133,9 +134,10 @@ class Suspects:
 
         A cause that is a whole call has the line of the first row of that call.
         """
-        place, first = target.find(cause.op), self._lines.get(cause.op, "")
+        place = target.find(cause.op)
+        name, first = self._first_rows.get(cause.op, ("", ""))
         if not cause.row:
-            return replace(cause, line=first or cause.line)
+            return replace(cause, line=first or cause.line, first_row=name)
         if cause.line or place is None or not first.isdigit():
             return cause
         names = [slot.name for slot in target.record(place).slots]
