@@ -15,6 +15,7 @@ from probe_precheck import (
     COMPARE_DETAILS,
     COMPARE_RESULT,
     INTERNAL,
+    OUT_OF_MEMORY,
     Assignment,
     Call,
     Column,
@@ -250,7 +251,10 @@ class SentChecking:
         def check(payload: SentPayload) -> SentRows:
             call = Call(call_name(payload.call.name), 0, payload.call.fields)
             outcome, sent = outcome_of(runner, call, memoryview(payload.content)[payload.start :])
-            return rows.judged(call, outcome, sent)
+            try:
+                return rows.judged(call, outcome, sent)
+            except MemoryError:
+                return rows.judged(call, Outcome(Skipped(OUT_OF_MEMORY)), None)
 
         return check
 
@@ -281,7 +285,7 @@ def outcome_of(runner: SentRunner, call: Call, body: memoryview) -> tuple[Outcom
     try:
         return runner.run_sent(call, SentTensors(body))
     except MemoryError:
-        return Outcome(Skipped("There is not enough memory to run it. SKIP.")), None
+        return Outcome(Skipped(OUT_OF_MEMORY)), None
     except (NotRun, Unbuildable) as error:
         return Outcome(Skipped(one_line(error))), None
     except UnreadableTensor as error:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from probe_precheck.csvfile import cell_text, cells, header, lines, read_table
     from probe_precheck.fitting import Given, rule_for, size_of
     from probe_precheck.judging import Judge
+    from probe_precheck.memory import OUT_OF_MEMORY, max_call_bytes, max_input_bytes
     from probe_precheck.model import (
         BACKWARD,
         BEYOND_ROUNDING,
@@ -63,8 +64,8 @@ if TYPE_CHECKING:
         common_value,
         described_leaves,
         is_recorded,
+        limit_call,
         limit_size,
-        most_bytes,
         need_finite,
         never_random,
         range_of,
@@ -109,6 +110,7 @@ __all__ = [
     "NOTHING_TO_JUDGE",
     "NOT_RECORDED",
     "NUMBERS",
+    "OUT_OF_MEMORY",
     "PRECISION",
     "RELEASES",
     "Array",
@@ -178,12 +180,14 @@ __all__ = [
     "in_language",
     "is_recorded",
     "is_result",
+    "limit_call",
     "limit_size",
     "lines",
     "literal_of",
     "lock",
+    "max_call_bytes",
+    "max_input_bytes",
     "missing_device",
-    "most_bytes",
     "need_finite",
     "never_random",
     "one_line",
@@ -221,13 +225,14 @@ __getattr__ = exporter(
         "csvfile": "cell_text cells header lines read_table",
         "fitting": "Given rule_for size_of",
         "judging": "Judge",
+        "memory": "OUT_OF_MEMORY max_call_bytes max_input_bytes",
         "model": "BACKWARD BEYOND_ROUNDING FORWARD NEEDS_NONE NOT_RECORDED Array Call Judged Judgement "
         "Message NotRun Numbers Outcome Output Outputs Result Results Skipped Status UnusableCell "
         "one_line plain_output unknown_function unlisted",
         "protocols": "Receiver Reference Replayer ResultOption Runner SentRunner SoloRule Standard "
         "StatusRule",
-        "rebuild": "Range Unbuildable Walk arguments_of common_value described_leaves is_recorded limit_size "
-        "most_bytes need_finite never_random range_of recorded_array seed_at value_of",
+        "rebuild": "Range Unbuildable Walk arguments_of common_value described_leaves is_recorded "
+        "limit_call limit_size need_finite never_random range_of recorded_array seed_at value_of",
         "replaying": "NOTHING_TO_JUDGE Recomputed Replay",
         "results": "api_of append detail_cells lock opened result_cells",
         "rules": "Rules package_text",

@@ -11,6 +11,7 @@ from probe_core.plugins.distributions import missing, provider
 from probe_core.plugins.manager import ONLY, Manager
 from probe_precheck.assignment import Assignment
 from probe_precheck.judging import Judge
+from probe_precheck.memory import OUT_OF_MEMORY
 from probe_precheck.model import Call, Message, Outcome, Result, Skipped, Status, one_line
 from probe_precheck.protocols import Runner, StatusRule
 from probe_precheck.settings import RunnerOptions
@@ -115,7 +116,10 @@ class Checking:
 
         def check(call: Call) -> Result:
             outcome = outcome_of(runner, call)
-            result = judge.result(call, outcome)
+            try:
+                result = judge.result(call, outcome)
+            except MemoryError:
+                return judge.result(call, skipped(call, OUT_OF_MEMORY))
             if saves and any(status in FAILED for status in result.statuses):
                 return _saved(runner, call, outcome, result)
             return result
@@ -138,7 +142,7 @@ def outcome_of(runner: Runner, call: Call) -> Outcome:
     try:
         return runner.run(call)
     except MemoryError:
-        return skipped(call, "There is not enough memory to run it. SKIP.")
+        return skipped(call, OUT_OF_MEMORY)
     except Exception as error:  # a framework may raise anything for made-up arguments
         return skipped(call, one_line(error), internal=isinstance(error, INTERNAL))
 

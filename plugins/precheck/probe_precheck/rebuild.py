@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,8 +20,6 @@ from probe_precheck.model import Call
 
 DEPTH = 100
 """Levels of nesting that arguments may have."""
-SHARE_OF_MEMORY = 4
-"""Divisor of the machine's memory that gives the limit for one tensor, since both sides need copies."""
 PLAIN = ("int", "float", "bool", "str", "complex")
 """Types of values that mean the same in every framework."""
 
@@ -200,15 +197,6 @@ def _extremes(leaf: Mapping[str, Any], name: str) -> tuple[Any, Any]:
     return original, leaf.get(name)
 
 
-def most_bytes() -> int:
-    """Return the number of bytes that the tensors of one call may take."""
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        memory = 16 << 30
-    return memory // SHARE_OF_MEMORY
-
-
 def value_of(leaf: Mapping[str, Any], place: str, read: Callable[[Any, str], Value]) -> Value:
     """Parse the description of a tensor.
 
@@ -234,6 +222,27 @@ def limit_size(shape: tuple[int, ...], itemsize: int, most: int) -> None:
     """
     if math.prod(shape) * itemsize > most:
         raise Unbuildable(f"A tensor of shape {list(shape)} takes more memory than there is. SKIP.")
+
+
+def limit_call(needed: int, most: int) -> None:
+    """Check that a call needs at most ``most`` bytes.
+
+    Raises:
+        Unbuildable: It needs more.
+    """
+    if needed > most:
+        raise Unbuildable(
+            f"Its inputs and results need {_size_text(needed)} of memory, "
+            f"and one call may use {_size_text(most)}. SKIP."
+        )
+
+
+def _size_text(count: int) -> str:
+    """Return a number of bytes for people, such as ``12.8 GB``."""
+    for power, unit in ((12, "TB"), (9, "GB"), (6, "MB")):
+        if count >= 10**power:
+            return f"{count / 10**power:,.1f} {unit}"
+    return f"{count:,} bytes"
 
 
 def recorded_array(tensors: Callable[[Value], np.ndarray[Any, Any]], value: Value) -> np.ndarray[Any, Any]:

@@ -18,6 +18,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 from probe_core.errors import UserError, printable
 from probe_core.ranks import processes
+from probe_precheck.memory import limit_process
 
 Setup = Callable[[int], Callable[[Any], Any]]
 """Function that takes the number of the worker's slot, and returns the function that runs a job."""
@@ -61,6 +62,7 @@ def serve(channel: socket.socket, log: int, variables: Mapping[str, str]) -> Non
         except UserError as error:
             _write(stream, Says.REFUSED, pickle.dumps((error.what, error.fix, error.choices)))
             return
+        limit_process()
         _write(stream, Says.READY, b"")
         while (job := _read(stream)) is not None:
             _write(stream, *_answer(run_job, job))

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType, FunctionType
 from typing import Any, cast
 
 import torch
 from torch import _C
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from probe_core.errors import UserError
 
@@ -393,3 +395,44 @@ def _takes(schema: Any, positional: int, keywords: Set[str]) -> bool:
     most = sum(not argument.kwarg_only for argument in schema.arguments)
     required = {argument.name for argument in schema.arguments if not argument.has_default_value()}
     return positional <= most and required <= given <= set(names)
+
+
+class AllocationTally(TorchDispatchMode):
+    """Tally of the memory that operators on meta tensors would hold.
+
+    Tensors that operators create inside of the context are on the device ``meta``, whatever device they name.
+
+    Args:
+        counted_elsewhere: Tensors whose memory is not counted.
+
+    Attributes:
+        peak_bytes: Largest number of bytes that tensors held at one time.
+    """
+
+    def __init__(self, counted_elsewhere: Iterable[torch.Tensor] = ()) -> None:
+        super().__init__()
+        self.peak_bytes = 0
+        self._ignored = {StorageWeakRef(tensor.untyped_storage()) for tensor in counted_elsewhere}
+        self._held: dict[StorageWeakRef, int] = {}
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # True would import the compiler, which takes a second
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if any(argument.name == "device" and argument.kwarg_only for argument in func._schema.arguments):
+            kwargs = {**kwargs, "device": torch.device("meta")}
+        result = func(*args, **kwargs)
+        for value in result if isinstance(result, (list, tuple)) else (result,):
+            if isinstance(value, torch.Tensor):
+                self._note(value.untyped_storage())
+        return result
+
+    def _note(self, storage: Any) -> None:
+        reference = StorageWeakRef(storage)
+        if reference in self._ignored:
+            return
+        self._held = {other: size for other, size in self._held.items() if not other.expired()}
+        self._held[reference] = storage.nbytes()
+        self.peak_bytes = max(self.peak_bytes, sum(self._held.values()))

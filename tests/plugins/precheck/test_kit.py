@@ -16,7 +16,7 @@ from probe_precheck import (
     common_value,
     file_name,
     literal_of,
-    most_bytes,
+    max_input_bytes,
     one_line,
     range_of,
     script_of,
@@ -116,4 +116,4 @@ def test_a_call_may_be_random() -> None:
 def test_errors_and_memory_in_brief() -> None:
     assert one_line(NotRun("a\n  b")) == "a b" and one_line(KeyError()) == "KeyError"
     assert len(one_line(ValueError("x" * 5000))) == 1000
-    assert 1 << 20 < most_bytes() < 1 << 50
+    assert 1 << 20 < max_input_bytes() < 1 << 50

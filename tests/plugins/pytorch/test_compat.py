@@ -254,3 +254,13 @@ def test_functions_that_ask_torch_overrides_run_without_asking() -> None:
 def test_the_class_of_gradient_scalers_has_the_method_that_is_wrapped() -> None:
     assert callable(compat.grad_scaler().unscale_)
     assert issubclass(torch.cuda.amp.GradScaler, compat.grad_scaler())
+
+
+def test_allocation_tally_holds_the_memory_of_live_meta_tensors_torch_2_13() -> None:
+    given = torch.empty(1000, device="meta")
+    with compat.AllocationTally([given]) as tally:
+        made = torch.full([1000], 1.0)
+        assert made.is_meta and tally.peak_bytes == 4000
+        del made
+        given.exp()
+    assert tally.peak_bytes == 4000

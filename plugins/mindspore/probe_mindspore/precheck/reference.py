@@ -18,6 +18,9 @@ from probe_mindspore.precheck.tensors import Arguments, DType, Made, Values, lea
 WIDE = (torch.float64, torch.float32)
 """Dtypes that floating-point numbers are raised to; the first that torch has kernels for is used."""
 
+REFERENCE_FACTOR = 2
+"""Bytes of a value of the reference for each byte of the device's."""
+
 INDEX = {"Int32": torch.int64, "Int16": torch.int64}
 """Dtypes that integers are raised to if torch does not accept their own."""
 
@@ -109,11 +112,11 @@ def _run(
     return reference
 
 
-def expected_dtypes(function: Callable[..., Any], arguments: Arguments) -> list[str]:
-    """Return the dtypes of a call's outputs in the precision of its arguments, by MindSpore's names.
+def meta_outputs(function: Callable[..., Any], arguments: Arguments) -> list[Any] | None:
+    """Return the outputs of a call of meta tensors of torch, for which no values are computed.
 
-    No values are computed, because the arguments are meta tensors of torch. A name is empty for an output
-    that is no tensor; the list is empty if the dtypes cannot be found.
+    They are in the precision of the arguments. The result is None if the call cannot be run on meta tensors,
+    for example because the shape of its output depends on values.
     """
 
     def change(item: Any) -> Any:
@@ -124,10 +127,31 @@ def expected_dtypes(function: Callable[..., Any], arguments: Arguments) -> list[
         return torch.empty(item.values.shape, dtype=getattr(torch, item.dtype.lower()), device="meta")
 
     try:
-        output = function(*mapped(arguments.positional, change), **mapped(arguments.keywords, change))
-    except Exception:  # such as functions whose outputs depend on values
-        return []
-    return [name_of(item.dtype) if isinstance(item, torch.Tensor) else "" for item in leaves(output)]
+        with torch.device("meta"):
+            output = function(*mapped(arguments.positional, change), **mapped(arguments.keywords, change))
+    except Exception:  # torch raises many types for arguments that it does not accept
+        return None
+    return list(leaves(output))
+
+
+def expected_dtypes(outputs: Sequence[Any] | None) -> list[str]:
+    """Return MindSpore's names of the dtypes of ``meta_outputs``.
+
+    A name is empty for an output that is no tensor; the list is empty if there are no outputs.
+    """
+    return [name_of(item.dtype) if isinstance(item, torch.Tensor) else "" for item in outputs or ()]
+
+
+def memory_need(arguments: Arguments, outputs: Sequence[Any] | None) -> int:
+    """Return the bytes that a call needs: its arguments and ``meta_outputs`` on both sides.
+
+    The reference takes twice as much as the device, since it computes in float64. Memory inside of operators
+    is not counted.
+    """
+    tensors = [item for item in outputs or () if isinstance(item, torch.Tensor)]
+    results = sum(max(tensor.nbytes, tensor.untyped_storage().nbytes()) for tensor in tensors)
+    inputs = sum(made.values.nbytes for made in arguments.tensors)
+    return inputs + REFERENCE_FACTOR * (inputs + results) + results
 
 
 def run_backward(reference: Reference, gradients: Sequence[Made | None]) -> list[Array]:

@@ -25,7 +25,9 @@ from probe_precheck import (
     arguments_of,
     described_leaves,
     is_recorded,
-    most_bytes,
+    limit_call,
+    max_call_bytes,
+    max_input_bytes,
     package_text,
 )
 from probe_recording import load_npy
@@ -114,7 +116,8 @@ class MindSporeRunner:
         device = open_device(options.device)
         directory = options.dump.parent / TENSOR_DIRECTORY
         tensors = stored_in(directory, _load)
-        self._rebuilder = Rebuilder(tensors, options.seed, most_bytes())
+        self._rebuilder = Rebuilder(tensors, options.seed, max_input_bytes())
+        self._max_call_bytes = max_call_bytes()
         return device
 
     # -- running ---------------------------------------------------------------------------
@@ -131,6 +134,8 @@ class MindSporeRunner:
         function = self._instead.get(f"{scope}.{api}") or device_function(scope, api)
         arguments = self._rebuilder.arguments(call)
         of_torch = reference_function(scope, api, arguments)
+        outputs_on_meta = reference.meta_outputs(of_torch, reference_arguments(scope, api, arguments))
+        limit_call(reference.memory_need(arguments, outputs_on_meta), self._max_call_bytes)
         seed = self._options.seed
         try:
             bench = reference.run_forward(
@@ -144,7 +149,7 @@ class MindSporeRunner:
             raise NotRun(f"torch does not take the arguments of {call.name}: {brief(error)} SKIP.") from None
         plain = bench.plain
         device, notes = self._forward(call, function, arguments, plain)
-        expected = reference.expected_dtypes(of_torch, reference_arguments(scope, api, arguments))
+        expected = reference.expected_dtypes(outputs_on_meta)
         device, narrow = widened(device, expected)
         notes += too_narrow(narrow)
         outputs = Outputs(bench=plain, device=device)
@@ -175,11 +180,13 @@ class MindSporeRunner:
             is_tensor = isinstance(leaf, Mapping) and "dtype" in leaf
             if is_tensor and not is_recorded(leaf) and 0 not in leaf.get("shape", ()):
                 raise Unbuildable("A tensor was sent without its values. SKIP.")
-        rebuilder = Rebuilder(tensors, self._options.seed, most_bytes())
+        rebuilder = Rebuilder(tensors, self._options.seed, max_input_bytes())
         arguments = rebuilder.arguments(call)
         if rules.is_random(api, arguments.keywords):
             raise NotRun("It draws random numbers, so what was sent cannot be computed again. SKIP.")
         of_torch = reference_function(scope, api, arguments)
+        outputs_on_meta = reference.meta_outputs(of_torch, reference_arguments(scope, api, arguments))
+        limit_call(reference.memory_need(arguments, outputs_on_meta), self._max_call_bytes)
         seed, is_raised = self._options.seed, api not in rules("not_raised")
         try:
             bench = reference.run_forward(
@@ -192,7 +199,7 @@ class MindSporeRunner:
         except Exception as error:
             raise NotRun(f"MindSpore cannot run it on this device: {brief(error)} SKIP.") from None
         plain = bench.plain
-        expected = reference.expected_dtypes(of_torch, reference_arguments(scope, api, arguments))
+        expected = reference.expected_dtypes(outputs_on_meta)
         own, _ = widened(own, expected)
         given_out, narrow = widened(recorded_outputs(rebuilder, call, plain), expected)
         return Outcome(Outputs(bench=plain, device=own), notes=too_narrow(narrow)), given_out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,6 +18,7 @@ from probe_precheck import (
     Unbuildable,
     described_leaves,
     is_recorded,
+    limit_call,
     one_line,
 )
 from probe_precheck import Call as RecordedCall
@@ -24,6 +26,8 @@ from probe_precheck import Call as RecordedCall
 from probe_pytorch import compat
 from probe_pytorch.capture.gradients import attach_api, made_one_node, sources_of
 from probe_pytorch.precheck.execution import Side, gradient_pairs, side_of
+from probe_pytorch.precheck.failures import memory_errors
+from probe_pytorch.precheck.memory import memory_need
 from probe_pytorch.precheck.outputs import array_of
 from probe_pytorch.precheck.raising import HALVES, Raising, float_dtypes, mapped, narrowed, tensors_in
 from probe_pytorch.precheck.random_tensors import generator_for
@@ -100,6 +104,7 @@ class Plan:
         chosen: The output that the only recorded gradient belongs to, if that is known.
         is_ours: True if probe recorded the call. Msprobe notes the gradients that leave the last node, which
             are those of the call's arguments only if it made no other.
+        max_bytes: Largest number of bytes that the call may need.
     """
 
     function: Callable[..., Any]
@@ -108,6 +113,7 @@ class Plan:
     compared: tuple[int, ...] | None = None
     chosen: int | None = None
     is_ours: bool = True
+    max_bytes: int = sys.maxsize
 
 
 def replay(call: RecordedCall, plan: Plan, rebuilder: RecordedOnly, seed: int | None) -> Replay:
@@ -121,7 +127,7 @@ def replay(call: RecordedCall, plan: Plan, rebuilder: RecordedOnly, seed: int | 
 
     Raises:
         NotRun: Nothing is known to expect of the call.
-        Unbuildable: An input cannot be rebuilt.
+        Unbuildable: An input cannot be rebuilt, or the call needs too much memory.
     """
     recorded = _recorded(call, call.forward.get("output"), "forward.output", rebuilder)
     gradients = _recorded(call, (call.backward or {}).get("output"), "backward.output", rebuilder)
@@ -131,6 +137,10 @@ def replay(call: RecordedCall, plan: Plan, rebuilder: RecordedOnly, seed: int | 
         raise NotRun(_nothing(call))
     arguments = rebuilder.arguments(call)
     plan.prepare(arguments)
+    with_gradients = call.backward is not None and "out" not in arguments.keywords
+    widest = raising_for(call.api, arguments, recorded, None, False)
+    need = memory_need(plan.function, arguments, call.api, widest, with_gradients=with_gradients)
+    limit_call(need.replayed, plan.max_bytes)
     autocast, is_narrow = plan.autocast_of(arguments)
     doubts = [SHARED if autocast is not None and is_float32(tensor) else "" for tensor in gradients]
     recorded, gradients = narrowed(recorded, autocast), narrowed(gradients, autocast)
@@ -144,7 +154,6 @@ def replay(call: RecordedCall, plan: Plan, rebuilder: RecordedOnly, seed: int | 
             plan = dataclasses.replace(
                 plan, function=moved_attention(plan.function, rounding_of(own[0]), generator)
             )
-    with_gradients = call.backward is not None and "out" not in arguments.keywords
     side = side_of(arguments, CPU, raising, with_gradients)
     collected: dict[int, torch.Tensor] = {}
     with torch.set_grad_enabled(with_gradients):
@@ -161,14 +170,15 @@ def replay(call: RecordedCall, plan: Plan, rebuilder: RecordedOnly, seed: int | 
             return Replay(forward, NO_BACKWARD)
         try:
             attach_api(outputs, sources, lambda: _receiver(collected), first_new)
-            backward = _backward(call, side, rebuilder, raising, plan, collected, gradients)
+            with memory_errors():
+                backward = _backward(call, side, rebuilder, raising, plan, collected, gradients)
             if not plan.is_ours and not made_one_node(outputs, sources):
                 doubts = [PARTIAL] * len(doubts)
             if isinstance(backward, tuple):
                 backward = tuple(one._replace(doubt=doubts[int(one.name[7:])]) for one in backward)
             return Replay(forward, backward)
-        except Unbuildable as error:
-            return Replay(forward, one_line(error))
+        except (Unbuildable, MemoryError) as error:
+            return Replay(forward, one_line(error).removesuffix(" SKIP."))
         except Exception as error:  # torch may raise anything; the forward is judged nevertheless
             return Replay(forward, f"cannot be computed alone: {one_line(error)}")
 

@@ -17,9 +17,9 @@ from probe_precheck import (
     Replay,
     RunnerOptions,
     Skipped,
-    described_leaves,
-    limit_size,
-    most_bytes,
+    limit_call,
+    max_call_bytes,
+    max_input_bytes,
     one_line,
     package_text,
     unlisted,
@@ -29,6 +29,7 @@ from probe_recording import tensors_in as stored_in
 from probe_core.errors import UserError
 from probe_core.model import Value
 from probe_core.store.files import TENSOR_DIRECTORY
+from probe_pytorch.precheck.failures import memory_errors
 from probe_pytorch.precheck.rules import rules
 
 if TYPE_CHECKING:
@@ -45,7 +46,6 @@ COMPOSED = Message(
     "没有NPU，设备侧运行的是该融合算子的组合实现。",
     "There is no NPU: the device ran the composed definition.",
 )
-MADE_DETERMINISTIC = Message("两侧均已关闭dropout。", "Its dropout is off on both sides.")
 
 
 class PyTorchRunner:
@@ -93,13 +93,15 @@ class PyTorchRunner:
         self._options = options
         self._device = device_for(options.device, options.jit_compile)
         directory = options.dump.parent / TENSOR_DIRECTORY
-        self._rebuilder = Rebuilder(stored_in(directory, load_any), options.seed, most_bytes())
+        self._rebuilder = Rebuilder(stored_in(directory, load_any), options.seed, max_input_bytes())
         self._references = _references()
         self._exact: RecordedOnly | None = None
+        self._max_call_bytes = max_call_bytes()
         return str(self._device)
 
     # -- running ---------------------------------------------------------------------------
 
+    @memory_errors()
     def run(self, call: Call) -> Outcome:
         """Run one call on the device and as the reference.
 
@@ -110,6 +112,7 @@ class PyTorchRunner:
         from probe_pytorch.precheck.error_data import Kept
         from probe_pytorch.precheck.execution import run_forward, side_of
         from probe_pytorch.precheck.outputs import plain
+        from probe_pytorch.precheck.preparing import restore_arguments, turn_off_randomness
         from probe_pytorch.precheck.raising import narrowed, raising_of, tensors_in
         from probe_pytorch.precheck.random_tensors import generator_for
 
@@ -120,9 +123,10 @@ class PyTorchRunner:
         reference = None if spec is None else spec.make()
         function, bench_function, notes = self._functions(call, reference)
         arguments = self._rebuilder.arguments(call)
-        notes += _make_deterministic(api, arguments)
-        _restore(api, arguments, call)
+        notes += turn_off_randomness(api, arguments)
+        restore_arguments(api, arguments, call)
         with_gradients = call.backward is not None and "out" not in arguments.keywords
+        self._limit_memory(bench_function, arguments, api, with_gradients)
         seed = generator_for(self._options.seed, call.name).initial_seed() % (1 << 62)
 
         device, autocast = self._run_device(call, function, arguments, with_gradients, seed)
@@ -166,6 +170,7 @@ class PyTorchRunner:
         is_random = rules.is_random(api, arguments.keywords)
         return Outcome(outputs, backward, is_random, notes, kept, moved=moved)
 
+    @memory_errors()
     def replay(self, call: Call, *, moved: bool = False) -> Replay:
         """Compute one call in higher precision, from exactly the recorded inputs.
 
@@ -177,6 +182,13 @@ class PyTorchRunner:
             NotRun: Nothing is known to expect of the call, for example because it draws random numbers.
             Unbuildable: An input cannot be rebuilt, for example because its values were not recorded.
         """
+        from probe_pytorch.precheck.preparing import (
+            draws_random_numbers,
+            recorded_dtypes,
+            recorded_keywords,
+            restore_arguments,
+            turn_off_randomness,
+        )
         from probe_pytorch.precheck.raising import autocast_candidates, tensors_in
         from probe_pytorch.precheck.rebuild import load_any
         from probe_pytorch.precheck.replay import NOT_COMPUTED, RANDOM, Plan, RecordedOnly, replay
@@ -184,16 +196,16 @@ class PyTorchRunner:
         api = call.api
         if api in rules("not_run") and api != "to":
             raise NotRun(NOT_COMPUTED)
-        if "dropout" not in api and rules.is_random(api, _plain_keywords(call)):  # before tensors are read
+        if "dropout" not in api and rules.is_random(api, recorded_keywords(call)):  # before tensors are read
             raise NotRun(RANDOM)
         spec = self._references.get(call.name.rpartition(".")[0])
         reference = None if spec is None else spec.make()
         function, bench_function, _ = self._functions(call, reference)
 
         def prepare(arguments: Arguments) -> None:
-            if _is_drawn(api, arguments) or _make_deterministic(api, arguments):
+            if draws_random_numbers(api, arguments) or turn_off_randomness(api, arguments):
                 raise NotRun(RANDOM)
-            _restore(api, arguments, call)
+            restore_arguments(api, arguments, call)
 
         def autocast_of(arguments: Arguments) -> tuple[torch.dtype | None, bool]:
             if autocast_candidates(arguments, recorded_dtypes(call)) == [None]:
@@ -209,12 +221,14 @@ class PyTorchRunner:
             getattr(reference, "compare_outputs", None),
             rules("gradient_of_output").get(api) if chosen is None else chosen,
             self._options.is_ours,
+            self._max_call_bytes,
         )
         if self._exact is None:
             directory = self._options.dump.parent / TENSOR_DIRECTORY
-            self._exact = RecordedOnly(stored_in(directory, load_any), self._options.seed, most_bytes())
+            self._exact = RecordedOnly(stored_in(directory, load_any), self._options.seed, max_input_bytes())
         return replay(call, plan, self._exact, self._options.seed if moved else None)
 
+    @memory_errors()
     def run_sent(self, call: Call, tensors: Callable[[Value], np.ndarray[Any, Any]]) -> tuple[Outcome, Any]:
         """Run a call that a training sent, from exactly the sent inputs, and return what was sent as well.
 
@@ -226,6 +240,12 @@ class PyTorchRunner:
 
         from probe_pytorch.precheck.execution import run_forward, side_of
         from probe_pytorch.precheck.outputs import plain
+        from probe_pytorch.precheck.preparing import (
+            draws_random_numbers,
+            recorded_keywords,
+            restore_arguments,
+            turn_off_randomness,
+        )
         from probe_pytorch.precheck.raising import Raising, narrowed, raising_of, tensors_in
         from probe_pytorch.precheck.random_tensors import generator_for
         from probe_pytorch.precheck.replay import Moved, RecordedOnly
@@ -234,16 +254,17 @@ class PyTorchRunner:
         api = call.api
         if api in rules("not_run"):
             raise NotRun(unlisted(call.name))
-        if "dropout" not in api and rules.is_random(api, _plain_keywords(call)):  # before tensors are read
+        if "dropout" not in api and rules.is_random(api, recorded_keywords(call)):  # before tensors are read
             raise NotRun(RANDOM)
         spec = self._references.get(call.name.rpartition(".")[0])
         reference = None if spec is None else spec.make()
         function, bench_function, notes = self._functions(call, reference)
-        rebuilder = RecordedOnly(tensors, self._options.seed, most_bytes())
+        rebuilder = RecordedOnly(tensors, self._options.seed, max_input_bytes())
         arguments = rebuilder.arguments(call)
-        if _is_drawn(api, arguments) or _make_deterministic(api, arguments):
+        if draws_random_numbers(api, arguments) or turn_off_randomness(api, arguments):
             raise NotRun(RANDOM)
-        _restore(api, arguments, call)
+        restore_arguments(api, arguments, call)
+        self._limit_memory(bench_function, arguments, api, False)
         sent = sent_outputs(call, rebuilder)
         seed = generator_for(self._options.seed, call.name).initial_seed() % (1 << 62)
         device, autocast = self._run_device(call, function, arguments, False, seed, as_recorded=True)
@@ -269,6 +290,21 @@ class PyTorchRunner:
         outputs = Outputs(compute(raising), shown(own))
         given = shown(arranged(plain(narrowed(sent, autocast)), own))
         return Outcome(outputs, notes=notes, moved=moved), given
+
+    def _limit_memory(
+        self, function: Callable[..., Any], arguments: Arguments, api: str, with_gradients: bool
+    ) -> None:
+        """Check that both sides together need no more memory for a call than one call may use.
+
+        Raises:
+            Unbuildable: They need more.
+        """
+        from probe_pytorch.precheck.memory import memory_need
+        from probe_pytorch.precheck.raising import raising_of
+
+        raising = raising_of(api, arguments, None)
+        need = memory_need(function, arguments, api, raising, with_gradients=with_gradients)
+        limit_call(need.compared, self._max_call_bytes)
 
     def _functions(
         self, call: Call, reference: Any
@@ -300,6 +336,7 @@ class PyTorchRunner:
     ) -> tuple[Side, torch.dtype | None]:
         """Run a call on the device, under autocast if only that gives the recorded dtypes of its outputs."""
         from probe_pytorch.precheck.execution import run_forward, side_of
+        from probe_pytorch.precheck.preparing import recorded_dtypes
         from probe_pytorch.precheck.raising import Raising, autocast_candidates, tensors_in
 
         recorded = recorded_dtypes(call)
@@ -322,6 +359,7 @@ class PyTorchRunner:
             raise failure
         return fallback
 
+    @memory_errors()
     def _backward(
         self,
         call: Call,
@@ -372,113 +410,6 @@ class PyTorchRunner:
         if not isinstance(outcome.kept, Kept):
             return ""
         return str(save(call, outcome.kept, self._options.error_directory, self._device))
-
-
-def recorded_dtypes(call: Call) -> list[torch.dtype]:
-    """Return the recorded floating-point dtypes of a call's outputs."""
-    import torch
-
-    described = described_leaves(call.forward.get("output"))
-    texts = [leaf.get("dtype") for leaf in described if isinstance(leaf, Mapping)]
-    dtypes = [getattr(torch, text.removeprefix("torch."), None) for text in texts if isinstance(text, str)]
-    return [dtype for dtype in dtypes if isinstance(dtype, torch.dtype) and dtype.is_floating_point]
-
-
-def _is_drawn(api: str, arguments: Arguments) -> bool:
-    """Return True if a call draws random numbers: a dropout that drops, or an API that always draws."""
-    if "dropout" not in api:
-        return rules.is_random(api, arguments.keywords)
-    share, training = (
-        arguments.keywords.get(
-            name, arguments.positional[place] if place < len(arguments.positional) else other
-        )
-        for place, name, other in ((1, "p", 0.5), (2, "training", True))
-    )
-    return bool(share) and training is not False
-
-
-def _plain_keywords(call: Call) -> dict[str, Any]:
-    """Return the keywords of a call that are no tensors, as they were recorded."""
-    keywords = call.forward.get("input_kwargs")
-    leaves = keywords.items() if isinstance(keywords, Mapping) else ()
-    return {name: leaf.get("value") for name, leaf in leaves if isinstance(leaf, Mapping)}
-
-
-def _make_deterministic(api: str, arguments: Arguments) -> tuple[Message, ...]:
-    """Turn off dropout and other randomness of the call, and return a note if that changed an argument."""
-    rule = rules("made_deterministic").get(api)
-    if rule is None:
-        return ()
-    keyword, place, value = rule["keyword"], rule["position"], rule["value"]
-    second: Any = arguments.positional[1] if len(arguments.positional) > 1 else None
-    if "packed" in rule and hasattr(second, "is_floating_point") and not second.is_floating_point():
-        place = rule["packed"]  # the second argument is batch_sizes, not the hidden state
-    if keyword in arguments.keywords:
-        before, arguments.keywords[keyword] = arguments.keywords[keyword], value
-    elif place < len(arguments.positional):
-        before, arguments.positional[place] = arguments.positional[place], value
-    else:
-        return ()
-    return (MADE_DETERMINISTIC,) if before != value else ()
-
-
-def _restore(api: str, arguments: Arguments, call: Call) -> None:
-    """Restore what records cannot express: positional dtypes, tuples as indices and uninitialised inputs."""
-    place = rules("dtype_by_position").get(api)
-    if place is not None and place < len(arguments.positional) and arguments.positional[place] is None:
-        dtypes = recorded_dtypes(call)
-        if dtypes:
-            arguments.positional[place] = dtypes[0]
-    if arguments.positional and arguments.positional[0] is None and api.endswith("_"):
-        arguments.positional[0] = _filled(call)  # the buffer of a call that fills it is not recorded
-    rounded = rules("rounded").get(api)
-    if rounded is not None:
-        _round(arguments, rounded)
-    if api in ("__getitem__", "__setitem__") and len(arguments.positional) > 1:
-        index = arguments.positional[1]
-        if isinstance(index, list) and not _is_list_index(api, arguments.positional[0], index, call):
-            arguments.positional[1] = tuple(index)
-
-
-def _filled(call: Call) -> Any:
-    """Return a tensor of zeros in the shape of the first output; None if that was not recorded."""
-    import torch
-
-    output = call.forward.get("output")
-    leaf = output[0] if isinstance(output, list) and output else output
-    dtypes = recorded_dtypes(call)
-    if not isinstance(leaf, Mapping) or not isinstance(leaf.get("shape"), list):
-        return None
-    dtype = dtypes[0] if dtypes else getattr(torch, str(leaf.get("dtype")).removeprefix("torch."), None)
-    limit_size(tuple(leaf["shape"]), getattr(dtype, "itemsize", 4), most_bytes())
-    return torch.zeros(leaf["shape"], dtype=dtype)
-
-
-def _round(arguments: Arguments, rule: Mapping[str, Any]) -> None:
-    """Round a number to the dtype of the tensor that the API writes it into, as the API itself does."""
-    import torch
-
-    first = arguments.positional[0] if arguments.positional else None
-    if not isinstance(first, torch.Tensor) or not first.is_floating_point():
-        return
-    place: Any = rule["keyword"] if rule["keyword"] in arguments.keywords else rule["position"]
-    holder: Any = arguments.keywords if isinstance(place, str) else arguments.positional
-    if isinstance(place, int) and place >= len(holder):
-        return
-    if isinstance(holder[place], float):
-        holder[place] = torch.tensor(holder[place], dtype=first.dtype).item()
-
-
-def _is_list_index(api: str, tensor: torch.Tensor, index: list[Any], call: Call) -> bool:
-    """Return True if an index was a list and not a tuple, judged by the output's shape of ``__getitem__``."""
-    outputs = call.forward.get("output")
-    shape = outputs[0].get("shape") if isinstance(outputs, list) and outputs and outputs[0] else None
-    if api == "__setitem__" or shape is None or not all(isinstance(item, int) for item in index):
-        return len(index) > tensor.ndim and None not in index
-    try:
-        return [*tensor[tuple(index)].shape] != [*shape]
-    except (IndexError, TypeError):
-        return True
 
 
 def _only(outputs: Outputs, numbers: tuple[int, ...]) -> Outputs:

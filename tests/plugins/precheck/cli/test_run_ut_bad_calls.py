@@ -67,6 +67,7 @@ def bad_calls(directory: Path) -> tuple[dict[str, Any], dict[str, str]]:
     ]
     data = {f"Torch.exp.{i}.forward": record for i, (record, _) in enumerate(calls)}
     says = {f"Torch.exp.{i}": text for i, (_, text) in enumerate(calls)}
+    index = drawn([3], dtype="int64", low=0)
     others = {
         "Torch.matmul.0": (call(drawn([3, 4]), drawn([5, 6])), "mat1 and mat2"),
         "Torch.no_such_api.0": (call(drawn([3])), "is not there in torch"),
@@ -80,6 +81,10 @@ def bad_calls(directory: Path) -> tuple[dict[str, Any], dict[str, str]]:
         "Torch.exp.zero": (call(drawn([3])), "API Torch.exp.zero not support for run ut. SKIP."),
         "Torch.a.b.c.0": (call(drawn([3])), "API Torch.a.b.c.0 not support for run ut. SKIP."),
         "Torch.to.0": (call(drawn([3])), "black list"),
+        "Torch.full.0": (call([scalar(1 << 43)], scalar(1.0)), "one call may use"),
+        "Torch.cdist.0": (call(drawn([1 << 22, 1]), drawn([1 << 22, 1])), "one call may use"),
+        "Torch.as_strided.0": (call(drawn([4]), [scalar(1 << 43)], [scalar(0)]), "one call may use"),
+        "Torch.bincount.0": (call(index, minlength=scalar(1 << 43)), "There is not enough memory to run it."),
     }
     for name, (record, text) in others.items():
         data[f"{name}.forward"], says[name] = record, text

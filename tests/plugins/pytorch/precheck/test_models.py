@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import torch
+from probe_pytorch.precheck.preparing import recorded_dtypes
 from probe_pytorch.precheck.raising import tensors_in
 from probe_pytorch.precheck.rules import rules
-from probe_pytorch.precheck.runner import recorded_dtypes
 from support.programs.models import PROGRAMS
 from support.programs.training import VARIANTS, Program, lstm_runs_in_bf16, run
 from support.runs.prechecked import ERROR, SKIP, Checked, Prechecked

@@ -1,0 +1,115 @@
+"""Preparation of a call's arguments: what records cannot express, and randomness that must be off."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from probe_precheck import Call, Message, described_leaves, limit_size, max_input_bytes
+
+from probe_pytorch.precheck.rebuild import Arguments
+from probe_pytorch.precheck.rules import rules
+
+MADE_DETERMINISTIC = Message("两侧均已关闭dropout。", "Its dropout is off on both sides.")
+
+
+def recorded_dtypes(call: Call) -> list[torch.dtype]:
+    """Return the recorded floating-point dtypes of a call's outputs."""
+    described = described_leaves(call.forward.get("output"))
+    texts = [leaf.get("dtype") for leaf in described if isinstance(leaf, Mapping)]
+    dtypes = [getattr(torch, text.removeprefix("torch."), None) for text in texts if isinstance(text, str)]
+    return [dtype for dtype in dtypes if isinstance(dtype, torch.dtype) and dtype.is_floating_point]
+
+
+def draws_random_numbers(api: str, arguments: Arguments) -> bool:
+    """Return True if a call draws random numbers: a dropout that drops, or an API that always draws."""
+    if "dropout" not in api:
+        return rules.is_random(api, arguments.keywords)
+    share, training = (
+        arguments.keywords.get(
+            name, arguments.positional[place] if place < len(arguments.positional) else other
+        )
+        for place, name, other in ((1, "p", 0.5), (2, "training", True))
+    )
+    return bool(share) and training is not False
+
+
+def recorded_keywords(call: Call) -> dict[str, Any]:
+    """Return the keywords of a call that are no tensors, as they were recorded."""
+    keywords = call.forward.get("input_kwargs")
+    leaves = keywords.items() if isinstance(keywords, Mapping) else ()
+    return {name: leaf.get("value") for name, leaf in leaves if isinstance(leaf, Mapping)}
+
+
+def turn_off_randomness(api: str, arguments: Arguments) -> tuple[Message, ...]:
+    """Turn off dropout and other randomness of the call, and return a note if that changed an argument."""
+    rule = rules("made_deterministic").get(api)
+    if rule is None:
+        return ()
+    keyword, place, value = rule["keyword"], rule["position"], rule["value"]
+    second: Any = arguments.positional[1] if len(arguments.positional) > 1 else None
+    if "packed" in rule and hasattr(second, "is_floating_point") and not second.is_floating_point():
+        place = rule["packed"]  # the second argument is batch_sizes, not the hidden state
+    if keyword in arguments.keywords:
+        before, arguments.keywords[keyword] = arguments.keywords[keyword], value
+    elif place < len(arguments.positional):
+        before, arguments.positional[place] = arguments.positional[place], value
+    else:
+        return ()
+    return (MADE_DETERMINISTIC,) if before != value else ()
+
+
+def restore_arguments(api: str, arguments: Arguments, call: Call) -> None:
+    """Restore what records cannot express: positional dtypes, tuples as indices and uninitialised inputs."""
+    place = rules("dtype_by_position").get(api)
+    if place is not None and place < len(arguments.positional) and arguments.positional[place] is None:
+        dtypes = recorded_dtypes(call)
+        if dtypes:
+            arguments.positional[place] = dtypes[0]
+    if arguments.positional and arguments.positional[0] is None and api.endswith("_"):
+        arguments.positional[0] = _filled(call)  # the buffer of a call that fills it is not recorded
+    rounded = rules("rounded").get(api)
+    if rounded is not None:
+        _round(arguments, rounded)
+    if api in ("__getitem__", "__setitem__") and len(arguments.positional) > 1:
+        index = arguments.positional[1]
+        if isinstance(index, list) and not _is_list_index(api, arguments.positional[0], index, call):
+            arguments.positional[1] = tuple(index)
+
+
+def _filled(call: Call) -> Any:
+    """Return a tensor of zeros in the shape of the first output; None if that was not recorded."""
+    output = call.forward.get("output")
+    leaf = output[0] if isinstance(output, list) and output else output
+    dtypes = recorded_dtypes(call)
+    if not isinstance(leaf, Mapping) or not isinstance(leaf.get("shape"), list):
+        return None
+    dtype = dtypes[0] if dtypes else getattr(torch, str(leaf.get("dtype")).removeprefix("torch."), None)
+    limit_size(tuple(leaf["shape"]), getattr(dtype, "itemsize", 4), max_input_bytes())
+    return torch.zeros(leaf["shape"], dtype=dtype)
+
+
+def _round(arguments: Arguments, rule: Mapping[str, Any]) -> None:
+    """Round a number to the dtype of the tensor that the API writes it into, as the API itself does."""
+    first = arguments.positional[0] if arguments.positional else None
+    if not isinstance(first, torch.Tensor) or not first.is_floating_point():
+        return
+    place: Any = rule["keyword"] if rule["keyword"] in arguments.keywords else rule["position"]
+    holder: Any = arguments.keywords if isinstance(place, str) else arguments.positional
+    if isinstance(place, int) and place >= len(holder):
+        return
+    if isinstance(holder[place], float):
+        holder[place] = torch.tensor(holder[place], dtype=first.dtype).item()
+
+
+def _is_list_index(api: str, tensor: torch.Tensor, index: list[Any], call: Call) -> bool:
+    """Return True if an index was a list and not a tuple, judged by the output's shape of ``__getitem__``."""
+    outputs = call.forward.get("output")
+    shape = outputs[0].get("shape") if isinstance(outputs, list) and outputs and outputs[0] else None
+    if api == "__setitem__" or shape is None or not all(isinstance(item, int) for item in index):
+        return len(index) > tensor.ndim and None not in index
+    try:
+        return [*tensor[tuple(index)].shape] != [*shape]
+    except (IndexError, TypeError):
+        return True
