@@ -18,7 +18,10 @@ from probe_core.testing.addresses import unresolved
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option(
-    "--check", "is_check", is_flag=True, help="Create every contribution; exit with 2 if one fails."
+    "--check",
+    "is_check",
+    is_flag=True,
+    help="Try every contribution on a small pair of runs; exit with 2 if one fails.",
 )
 @click.pass_context
 def plugins(ctx: click.Context, as_json: bool, is_check: bool) -> int:
@@ -40,7 +43,7 @@ def plugins(ctx: click.Context, as_json: bool, is_check: bool) -> int:
 
 
 def _check(manager: Manager, as_json: bool) -> int:
-    """Create every contribution, and print those that fail or share a name."""
+    """Try every contribution, and print those that fail or share a name."""
     from probe_core.testing.check import check  # here: nothing else needs it
 
     found = check(manager)
@@ -55,7 +58,7 @@ def _check(manager: Manager, as_json: bool) -> int:
             console.show(f"not here  {failure.problem}")
         waiting = f", {len(found.lacking)} waiting for a missing package" if found.lacking else ""
         made, conflicts = counted(found.made, "contribution"), counted(len(found.conflicts), "conflict")
-        console.show(f"{made} made, {len(found.failed)} failed, {conflicts}{waiting}")
+        console.show(f"{made} tried, {len(found.failed)} failed, {conflicts}{waiting}")
     return MISTAKE if found.failed or found.conflicts else FINISHED
 
 

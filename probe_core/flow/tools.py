@@ -19,7 +19,16 @@ from probe_core.plugins.blame import PluginError, blamed, fault
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.parameters import split
 from probe_core.plugins.protocols import Metric, Policy
-from probe_core.plugins.specs import AnswerSpec, FinderSpec, MetricSpec, Needs, PolicySpec, TableSpec, address
+from probe_core.plugins.specs import (
+    AnswerSpec,
+    FinderSpec,
+    HighlightSpec,
+    MetricSpec,
+    Needs,
+    PolicySpec,
+    TableSpec,
+    address,
+)
 
 RECORD = {
     Mode.TENSOR: "Record both runs with task tensor",
@@ -87,6 +96,7 @@ class Tools:
             *self._added,
             *chosen.metrics,
             *(name for spec in asking for name in spec.metrics.get(mode, ())),
+            *_read_by_highlighters(plan, manager, mode),
         ]
         self._asked = plan.metrics
         self._tools = [_tool(name, manager, mode) for name in dict.fromkeys(asked)]
@@ -177,6 +187,19 @@ class Tools:
                 if blame is not None:
                     self._blame(blame, "Its cells in such rows are N/A, and Err_message shows the error.")
             return [Measurement.failed(error, tool.asked)] * len(columns)
+
+
+def _read_by_highlighters(plan: Plan, manager: Manager, mode: Mode) -> list[str]:
+    """Return the metrics that highlighters read and that can measure the data in the runs."""
+    if not plan.highlight or mode is Mode.MD5:
+        return []
+    measurable = {
+        spec.name
+        for spec in manager.specs("metrics", MetricSpec)
+        if mode is Mode.TENSOR or spec.needs is not Needs.TENSOR
+    }
+    names = (name for spec in manager.specs("highlighters", HighlightSpec) for name in spec.metrics)
+    return [name for name in names if split(name)[0] in measurable]
 
 
 def _tool(asked: str, manager: Manager, mode: Mode) -> _Tool:

@@ -1,4 +1,4 @@
-"""A check of all installed plugins: makes every contribution and collects the failures."""
+"""A check of all installed plugins: makes and tries every contribution and collects the failures."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from probe_core.errors import UserError, said
 from probe_core.plugins.blame import PluginError, what_to_do
 from probe_core.plugins.manager import Manager, singular
 from probe_core.plugins.specs import Spec, address
+from probe_core.testing.trial import TrialError, TrialFault
+from probe_core.testing.trials import try_contribution, try_observers
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +39,8 @@ class Check:
     """The outcome of checking all plugins.
 
     Attributes:
-        made: The number of contributions that could be made.
-        failed: Contributions that could not be made.
+        made: The number of contributions that could be made and that passed their trial.
+        failed: Contributions that could not be made, or that failed in a comparison of a small pair of runs.
         lacking: Contributions that need a package that is not installed and that their distribution does not
             require, such as a framework.
         conflicts: Names that several plugins give.
@@ -51,7 +53,10 @@ class Check:
 
 
 def check(manager: Manager) -> Check:
-    """Call the factory of every contribution; commands and recorders are imported but not called."""
+    """Make every contribution, and let it take part in comparisons of a small pair of runs.
+
+    Commands print their help; recorders are imported but not called.
+    """
     made = 0
     failed: list[Failure] = []
     lacking: list[Failure] = []
@@ -59,7 +64,7 @@ def check(manager: Manager) -> Check:
     for kind in manager.kinds:
         specs = [item.spec for item in manager.contributions(kind)]
         for spec in specs:
-            error = _raised(spec)
+            error = _raised(manager, kind, spec)
             package = _lacks(error, spec)
             if error is None:
                 made += 1
@@ -79,15 +84,27 @@ def check(manager: Manager) -> Check:
         for item in manager.plugins.values()
         if item.problem
     ]
-    return Check(made, (*left_out, *failed), tuple(lacking), tuple(conflicts))
+    return Check(made, (*left_out, *failed, *_failed_observers(manager)), tuple(lacking), tuple(conflicts))
 
 
-def _raised(spec: Spec) -> BaseException | None:
-    """Return the exception that making a contribution raises; None if it can be made."""
+def _failed_observers(manager: Manager) -> list[Failure]:
+    """Return the hooks that raise an exception when they observe a comparison, each once."""
+    failures: dict[tuple[str, str], Failure] = {}
+    for hook, plugin, error in try_observers(manager):
+        if error is not None:
+            problem = f"{hook} of {plugin.origin} failed: {said(error)}."
+            failure = Failure("hooks", hook, (str(plugin.origin),), problem, what_to_do(plugin.distribution))
+            failures.setdefault((hook, plugin.name), failure)
+    return list(failures.values())
+
+
+def _raised(manager: Manager, kind: str, spec: Spec) -> BaseException | None:
+    """Return the exception of making or trying a contribution; None if it works."""
     try:
         spec.make()
         if ahead := getattr(spec, "ahead", ""):
             address(ahead)
+        try_contribution(manager, kind, spec)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a factory may raise anything, even SystemExit
@@ -97,7 +114,7 @@ def _raised(spec: Spec) -> BaseException | None:
 
 def _lacks(error: BaseException | None, spec: Spec) -> str:
     """Return the missing package that the distribution does not require; empty for other errors."""
-    cause = error.__cause__ if isinstance(error, PluginError) else None
+    cause = error.__cause__ if isinstance(error, PluginError) else error
     if not isinstance(cause, ModuleNotFoundError) or not cause.name:
         return ""
     package = cause.name.partition(".")[0]
@@ -116,6 +133,11 @@ def _failure(kind: str, spec: Spec, error: BaseException) -> Failure:
         problem, fix = error.what, error.fix
     elif isinstance(error, UserError):
         problem, fix = f"{spec.title} of {spec.origin}: {error.what}", error.fix
+    elif isinstance(error, TrialFault):
+        problem, fix = str(error), what_to_do(spec.origin.distribution)
+    elif isinstance(error, (TrialError, AssertionError)) and str(error):
+        problem = f"{spec.title} of {spec.origin} failed: {str(error).rstrip('.')}."
+        fix = what_to_do(spec.origin.distribution)
     else:
         problem = f"{spec.title} of {spec.origin} failed: {said(error)}."
         fix = what_to_do(spec.origin.distribution)

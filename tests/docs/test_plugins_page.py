@@ -15,6 +15,9 @@ import torch
 from support.programs import preloaded
 from test_pages import ROOT, blocks
 
+from probe_core.model import Op, Pair, Row, Slot, Value
+from probe_core.model.measure import OpenPair
+
 PAGE = ROOT / "docs" / "plugins.md"
 LABEL = "Accuracy Reached or Not"
 SCRIPT = "show"
@@ -124,7 +127,11 @@ def test_the_plugin_of_the_page(tmp_path: Path) -> None:
                 "output": [[1, 2], None],
             },
             f"Functional.{name}.0.forward": {"input": [[1, 2]], "output": [[3, number]]},
-            "Functional.dropout.0.forward": {"input": [[1, 2]], "output": [[0, number]]},
+            "Functional.dropout.0.forward": {
+                "input": [[1, 2]],
+                "output": [[0, number]],
+                "stack": ["File train.py, line 7, in step, \n y = dropout(x)"],
+            },
         }
         (tmp_path / side / "run.json").write_text(json.dumps({"calls": calls}))
     (tmp_path / "mine").mkdir()
@@ -160,6 +167,7 @@ def test_the_plugin_of_the_page(tmp_path: Path) -> None:
     assert round(float(different["P99"]), 9) == 0.9  # 0 and 1 apart: of two differences the 90th percentile
     mask = found["Functional.dropout.0.forward.output.0"]
     assert mask["Err_message"] == "Random mask: dropout."
+    assert "File train.py, line 7, in step" in found["Functional.dropout.0.forward.input.0"]["NPU_Stack_Info"]
     argument = found["Functional.relu.0.forward.input.slope"]
     assert (argument[LABEL], argument["NPU Dtype"]) == ("No", "<class 'float'>")
     equal = {name: row["Bitwise equal"] for name, row in found.items()}
@@ -196,3 +204,24 @@ def test_the_plugin_of_the_page(tmp_path: Path) -> None:
     tested = call(blocks(PAGE, "bash")[1].splitlines()[1])
     assert tested.returncode == 0, tested.stdout
     assert re.search(r"47 passed", tested.stdout), tested.stdout
+
+
+def members(kind: type) -> set[str]:
+    """Return the public fields and properties of a class."""
+    fields = getattr(kind, "_fields", None) or getattr(kind, "__dataclass_fields__", {})
+    properties = {name for name, value in vars(kind).items() if isinstance(value, property)}
+    return {name for name in {*fields, *properties} if not name.startswith("_")}
+
+
+def test_plugins_page_lists_every_field_that_plugins_see() -> None:
+    section = PAGE.read_text("utf-8").partition("## What plugins see\n")[2].partition("\n## ")[0]
+    listed: dict[str, set[str]] = {}
+    name = ""
+    for line in section.splitlines():
+        if line.startswith("| ") and not line.startswith("| object"):
+            first, fields = line.split(" | ")[:2]
+            name = first.strip("| ").partition("`,")[0].strip("`") or name
+            listed.setdefault(name, set()).update(re.findall(r"`(\w+)", fields))
+    for kind in (Op, Row, Pair, Slot, Value):
+        assert listed[kind.__name__] == members(kind), kind.__name__
+    assert listed["OpenPair"] <= {*dir(OpenPair), "pair", "mode", "obstacle"}

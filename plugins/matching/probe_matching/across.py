@@ -108,6 +108,11 @@ def _table(manager: Manager, target: str, golden: str) -> tuple[NameTable, bool,
     return NameTable(), False, notes
 
 
+def check_name_rule(rule: NameRule) -> None:
+    """Make the table of a name rule, and raise TypeError if it is not valid."""
+    _sound(rule.make())
+
+
 def _sound(table: Any) -> NameTable:
     """Return the object that a name rule made if it is a valid table; raise TypeError if not."""
     if not isinstance(table, NameTable):

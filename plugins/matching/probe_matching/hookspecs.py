@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from probe_matching.specs import NameRule
 
 KINDS = {"name_rules": "probe_matching.specs:NameRule"}
+TRIALS = {"name_rules": "probe_matching.across:check_name_rule"}
 
 
 @hookspec

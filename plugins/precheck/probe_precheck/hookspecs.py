@@ -15,6 +15,12 @@ KINDS = {
     "status_rules": "probe_precheck.specs:StatusRuleSpec",
     "standards": "probe_precheck.specs:StandardSpec",
 }
+TRIALS = {
+    "references": "probe_precheck.testing:check_reference",
+    "runners": "probe_precheck.testing:check_closed_runner",
+    "status_rules": "probe_precheck.testing:check_status_rule",
+    "standards": "probe_precheck.testing:check_standard",
+}
 
 
 @hookspec

@@ -46,7 +46,7 @@ from probe_precheck.model import (
 )
 from probe_precheck.protocols import RecordedRun, Runner, SoloRule, Standard, StatusRule
 from probe_precheck.settings import PRECISION, RELEASES, RunnerOptions, Settings
-from probe_precheck.specs import RunnerSpec, StandardSpec, StatusRuleSpec
+from probe_precheck.specs import ReferenceSpec, RunnerSpec, StandardSpec, StatusRuleSpec
 from probe_precheck.tables import COMPARE_DETAILS, DETAILS, NUMBERS
 
 T = TypeVar("T")
@@ -125,6 +125,43 @@ def check_status_rule(spec: StatusRuleSpec) -> None:
                 _check_judged(alone, shown, title, f"{what}, alone")
 
 
+def check_reference(spec: ReferenceSpec) -> None:
+    """Check that a reference names its API and has the method ``forward``.
+
+    Args:
+        spec: A specification that ``probe_references`` returns.
+
+    Raises:
+        AssertionError: The reference breaks a rule; the text says which.
+    """
+    title = _check_spec(spec, ReferenceSpec)
+    _must("." in spec.api, f"{title} must name its API with its scope, such as NPU.npu_rms_norm.")
+    _must(callable(getattr(spec.make(), "forward", None)), f"{title} must have the method forward.")
+
+
+def check_closed_runner(spec: RunnerSpec) -> Runner:
+    """Check what a runner does before it is opened, for which its framework is not needed.
+
+    Args:
+        spec: A specification that ``probe_runners`` returns.
+
+    Returns:
+        The runner.
+
+    Raises:
+        AssertionError: The runner breaks a rule; the text says which.
+    """
+    title = _check_spec(spec, RunnerSpec)
+    _must(spec.framework, f"{title} must name the framework whose calls it runs.")
+    runner: Runner = spec.make()
+    apis = _called(title, "apis()", runner.apis)
+    _must(isinstance(apis, Set) and all(isinstance(name, str) for name in apis),
+          f"{title}: apis must return a set of names.")  # fmt: skip
+    missing = [name for name in ("open", "run", "save") if not callable(getattr(runner, name, None))]
+    _must(not missing, f"{title} lacks the methods {_listed(set(missing))}.")
+    return runner
+
+
 def check_runner(spec: RunnerSpec, options: RunnerOptions, calls: Sequence[Call]) -> None:
     """Check a runner with calls that it can run.
 
@@ -137,12 +174,8 @@ def check_runner(spec: RunnerSpec, options: RunnerOptions, calls: Sequence[Call]
     Raises:
         AssertionError: The runner breaks a rule; the text says which.
     """
-    title = _check_spec(spec, RunnerSpec)
-    _must(spec.framework, f"{title} must name the framework whose calls it runs.")
-    runner: Runner = spec.make()
-    apis = _called(title, "apis()", runner.apis)
-    _must(isinstance(apis, Set) and all(isinstance(name, str) for name in apis),
-          f"{title}: apis must return a set of names.")  # fmt: skip
+    runner = check_closed_runner(spec)
+    title = spec.title
     device = _called(title, "open()", runner.open, options)
     _must(isinstance(device, str) and device, f"{title}: open must return the name of the device.")
     _must(calls, f"{title} cannot be checked without a call.")

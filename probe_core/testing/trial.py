@@ -1,0 +1,152 @@
+"""Trials of contributions: each takes part in comparisons of a small pair of runs.
+
+A contribution that can be made may still fail in every comparison, for example because a method is missing
+or takes other arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from probe_core.flow.comparison import Comparison
+from probe_core.flow.judging import Judging
+from probe_core.flow.table import MESSAGE
+from probe_core.model import Advice, Column, Level, Mode, Op, Row, Verdict
+from probe_core.model.plan import Plan
+from probe_core.plugins.blame import PluginError
+from probe_core.plugins.manager import Contribution, Manager, Plugin
+from probe_core.plugins.specs import (
+    PolicySpec,
+    ReaderSpec,
+    Spec,
+    TableSpec,
+)
+from probe_core.store.layout import RunPair
+from probe_core.testing.trial_runs import FRAMEWORK, GOLDEN, TARGET, TrialReader, record_file
+
+ALWAYS_USED = ("judges", "finders", "highlighters", "views")
+"""Kinds of which every comparison uses all contributions. In a trial, only the tried one takes part."""
+
+
+class TrialError(Exception):
+    """The sentence of a failure that is not an exception of the contribution."""
+
+
+class TrialFault(TrialError):
+    """A failure whose text names the contribution and its distribution."""
+
+
+class TrialPolicy:
+    """A policy for trials of plugins without the tables of ``probe-metrics``."""
+
+    def judge(self, pair: Any, measurements: Any) -> Verdict:
+        """Let each pair pass."""
+        return Verdict(Level.PASS, "Yes")
+
+
+class TrialManager(Manager):
+    """The plugins of a trial: one contribution, and all others that a comparison names."""
+
+    def __init__(self, manager: Manager, kind: str, tried: Spec) -> None:
+        self.__dict__.update(vars(manager))
+        self._kind, self._tried = kind, tried
+
+    def contributions(self, kind: str) -> list[Contribution]:
+        """Return the contributions of a kind that take part, one of each name."""
+        own = Plugin("trial", "trial", "")
+        tried = [Contribution(self._tried, own)] if kind == self._kind else []
+        if kind == "readers":
+            return [Contribution(ReaderSpec(FRAMEWORK, "trial", TrialReader, framework=FRAMEWORK), own)]
+        if kind in ALWAYS_USED:
+            return tried
+        further = {
+            "policies": [Contribution(PolicySpec(FRAMEWORK, "trial", TrialPolicy), own)],
+            "tables": [
+                Contribution(TableSpec(mode.value, "trial", _columns, policy=FRAMEWORK), own) for mode in Mode
+            ],
+        }
+        named: dict[str, Contribution] = {}
+        installed = super().contributions(kind)
+        if kind == "tables":  # every comparison uses them, so that a broken one would fail all trials
+            installed = [item for item in installed if item.spec.origin.is_of_probe]
+        for item in chain(tried, installed, further.get(kind, ())):
+            named.setdefault(item.spec.name, item)
+        return list(named.values())
+
+    def call(self, hook: str, **arguments: Any) -> Iterator[tuple[Plugin, BaseException | None]]:
+        """Call a hook of each plugin, and yield the plugin with the exception that it raised, if any."""
+        for implementation in getattr(self._pluggy.hook, hook).get_hookimpls():
+            error: BaseException | None = None
+            try:
+                answer = implementation.function(
+                    **{name: arguments[name] for name in implementation.argnames}
+                )
+                if hook == "probe_advise" and not isinstance(answer, (Advice, type(None))):
+                    raise TypeError(f"must return Advice or None, not {type(answer).__name__}")
+            except KeyboardInterrupt:
+                raise
+            except BaseException as raised:  # a plugin may raise anything, even SystemExit
+                error = raised
+            yield self.plugins[implementation.plugin_name], error
+
+
+def _columns() -> list[Column]:
+    return [Column("Name", "target.name"), MESSAGE]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The trial of one contribution.
+
+    Attributes:
+        spec: The contribution.
+        manager: The plugins that take part.
+        directory: A directory for files.
+    """
+
+    spec: Any
+    manager: TrialManager
+    directory: Path
+
+    def plan(self, mode: Mode, **fields: Any) -> Plan:
+        """Return the plan of a comparison of the trial runs of a mode, without files."""
+        pair = self.pair(mode)
+        output = self.directory / f"out_{mode.value}"
+        plain = {"formats": (), "advise": False, "answer": False, "jobs": 1}
+        return Plan(pair.target, pair.golden, output, "0", **{**plain, **fields})
+
+    def pair(self, mode: Mode) -> RunPair:
+        """Return the record files of the trial runs of a mode."""
+        target, golden = (record_file(self.directory, mode, side) for side in (TARGET, GOLDEN))
+        return RunPair(target, golden)
+
+    def ops(self, opened: Comparison, *, highlight: bool = False) -> Iterator[tuple[Op, list[Row]]]:
+        """Yield each call of a comparison with its rows, judged; make the cells of the rows.
+
+        Raises:
+            PluginError: A judge or highlighter failed.
+        """
+        judging = Judging(self.manager, highlight, _raise)
+        for key, measured in opened.ops():
+            op = opened.describe(key, 0)
+            rows = judging.judged(op, measured)
+            for row in rows:
+                opened.table.cells(row, all_digits=False)
+                _ = row.mark and (row.mark.colour, tuple(row.mark.reasons))
+            yield op, rows
+
+    def compare(self, mode: Mode, *, highlight: bool = False, **fields: Any) -> list[Row]:
+        """Return all rows of a comparison."""
+        plan = self.plan(mode, highlight=highlight, **fields)
+        pair = self.pair(mode)
+        with closing(Comparison(plan, self.manager, pair.target, pair.golden)) as opened:
+            return [row for _, rows in self.ops(opened, highlight=opened.highlights) for row in rows]
+
+
+def _raise(error: PluginError, means: str) -> None:
+    raise error

@@ -1,0 +1,240 @@
+"""Trials of each kind of contribution, in comparisons of a small pair of runs."""
+
+from __future__ import annotations
+
+import io
+import json
+import operator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import click
+
+from probe_core.errors import UserError
+from probe_core.flow.comparison import BY_FILE, Comparison
+from probe_core.flow.pipeline import compare_quietly
+from probe_core.model import Mode
+from probe_core.model.report import Report
+from probe_core.model.watched import FAILED
+from probe_core.plugins.blame import PluginError
+from probe_core.plugins.manager import Manager, Plugin
+from probe_core.plugins.protocols import Compared, Finished
+from probe_core.plugins.specs import (
+    AnswerSpec,
+    CommandSpec,
+    ExecutorSpec,
+    MatcherSpec,
+    MetricSpec,
+    Needs,
+    OptionSpec,
+    ReaderSpec,
+    Spec,
+    ViewSpec,
+    address,
+)
+from probe_core.store.layout import Pairing
+from probe_core.testing.trial import Trial, TrialError, TrialFault, TrialManager
+from probe_core.testing.trial_runs import FRAMEWORK
+
+MAY_REFUSE = (MatcherSpec, ViewSpec, ReaderSpec, ExecutorSpec, AnswerSpec)
+"""Specs whose contributions may refuse the trial with a UserError, because they need a file, a scheduler or
+runs of another kind."""
+
+CALL_SECONDS = 120
+"""Time limit of a call of an executor, including the start of its worker."""
+
+CALLED_OPTIONS = ("compare", "merge_result")
+"""Commands of the core, for whose options the factory is a function."""
+
+OBSERVERS = ("probe_run_started", "probe_run_finished", "probe_advise")
+"""Hooks that are called for each comparison instead of giving contributions."""
+
+
+def try_contribution(manager: Manager, kind: str, spec: Spec) -> None:
+    """Let a contribution take part in comparisons of the trial runs.
+
+    Raises:
+        TrialError: A result of the contribution is not valid.
+        BaseException: The contribution raised it, or a comparison in which it took part.
+    """
+    trial = _trial_of(manager, kind)
+    if trial is None:
+        return
+    with TemporaryDirectory(prefix="probe_trial_") as directory, _silence():
+        try:
+            trial(Trial(spec, TrialManager(manager, kind, spec), Path(directory)))
+        except UserError as error:
+            if isinstance(error, PluginError) or not isinstance(spec, MAY_REFUSE):
+                raise
+
+
+def try_observers(manager: Manager) -> Iterator[tuple[str, Plugin, BaseException | None]]:
+    """Call the hooks that observe comparisons, and yield each with its plugin and the exception it raised."""
+    with TemporaryDirectory(prefix="probe_trial_") as directory, _silence():
+        own = Spec(FRAMEWORK, "trial", dict)
+        trial = Trial(own, TrialManager(manager, "", own), Path(directory))
+        for mode in Mode:
+            pair = trial.pair(mode)
+            report = compare_quietly(trial.plan(mode), trial.manager, pair)
+            arguments = {"target": str(pair.target), "golden": str(pair.golden), "report": report}
+            for hook in OBSERVERS:
+                for plugin, error in trial.manager.call(hook, **arguments):
+                    yield hook, plugin, error
+
+
+def _trial_of(manager: Manager, kind: str) -> Callable[[Trial], None] | None:
+    """Return the trial of a kind: the core's, or that of the kit that declares the kind."""
+    if kind in TRIALS:
+        return TRIALS[kind]
+    for module in manager.hookspecs:
+        declared: Mapping[str, str] = getattr(module, "TRIALS", {})
+        if kind in declared:
+            check: Callable[[Any], None] = address(declared[kind])
+            return lambda trial: check(trial.spec)
+    return None
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Discard what contributions print, and their warnings."""
+    with ExitStack() as stack:
+        stack.enter_context(redirect_stdout(io.StringIO()))
+        stack.enter_context(redirect_stderr(io.StringIO()))
+        stack.enter_context(warnings.catch_warnings())
+        warnings.simplefilter("ignore")
+        yield
+
+
+# -- the trial of each kind --------------------------------------------------------------------------
+
+
+def _try_metric(trial: Trial) -> None:
+    spec: MetricSpec = trial.spec
+    for mode in (Mode.TENSOR,) if spec.needs is Needs.TENSOR else Mode:
+        for row in trial.compare(mode, metrics=(spec.name,)):
+            for column in spec.columns:
+                reason = row.measurements[f"{spec.name}.{column}"].reason
+                if reason is not None and reason.code == FAILED:
+                    raise TrialError(reason.detail)
+
+
+def _try_policy(trial: Trial) -> None:
+    metrics = [trial.manager.find("metrics", name, MetricSpec) for name in trial.spec.metrics]
+    is_of_tensors = any(metric.needs is Needs.TENSOR for metric in metrics)
+    for mode in trial.spec.modes:
+        if mode is Mode.TENSOR or not is_of_tensors:
+            trial.compare(mode, policies=(trial.spec.name,))
+
+
+def _try_in_all_modes(trial: Trial) -> None:
+    for mode in Mode:
+        trial.compare(mode, highlight=True)
+
+
+def _try_matcher(trial: Trial) -> None:
+    chosen: dict[str, Any] = {"matcher": trial.spec.name}
+    for mode in Mode:
+        trial.compare(mode, **({"mapping": {}} if trial.spec.name == BY_FILE else chosen))
+
+
+def _try_table(trial: Trial) -> None:
+    trial.compare(Mode(trial.spec.name))
+
+
+def _try_finder(trial: Trial) -> None:
+    for mode in Mode:
+        pair = trial.pair(mode)
+        finder = trial.spec.make()
+        with closing(Comparison(trial.plan(mode), trial.manager, pair.target, pair.golden)) as opened:
+            report = Report(
+                pair.name, pair.target, pair.golden, mode, opened.row_count, finder=finder, opened=opened
+            )
+            for op, rows in trial.ops(opened):
+                report.add(op, rows, [str(number) for number in range(len(rows))])
+            report.conclude()
+            report.answer = finder.answer(report, opened, pair)
+            _ = report.suspects, report.first_failure
+        restored = trial.spec.make()
+        restored.restore(json.loads(json.dumps(finder.plain())))
+
+
+def _try_answer(trial: Trial) -> None:
+    for mode in Mode:
+        pair = trial.pair(mode)
+        plan = trial.plan(mode, answers=(trial.spec.name,))
+        report = compare_quietly(plan, trial.manager, pair)
+        compared = Compared(plan, trial.manager, Pairing([pair]), (Finished(pair, report),))
+        for conclusion in trial.spec.make().conclude(compared):
+            _ = conclusion.answer, conclusion.is_judged
+            conclusion.show(brief=True)
+            conclusion.show()
+
+
+def _try_reporter(trial: Trial) -> None:
+    for mode in Mode:
+        plan = trial.plan(mode, formats=(trial.spec.name,), highlight=True)
+        report = compare_quietly(plan, trial.manager, trial.pair(mode))
+        if report.faults:
+            raise TrialFault(report.faults[0])
+
+
+def _try_reader(trial: Trial) -> None:
+    """Let the reader look at a file that it did not write, and refuse one that is not there."""
+    stranger = trial.directory / trial.spec.record_files[0]
+    stranger.write_text("{}")
+    reader = trial.spec.make()
+    sure = reader.sniff(stranger)
+    if not isinstance(sure, int):
+        raise TrialError(f"sniff must return a number from 0 to 100, not {type(sure).__name__}")
+    reader.open(trial.directory / "absent" / stranger.name)
+
+
+def _try_executor(trial: Trial) -> None:
+    pool = trial.spec.make().open(1, None)
+    try:
+        result = pool.executor.submit(operator.mul, 6, 7).result(CALL_SECONDS)
+    finally:
+        pool.executor.shutdown(wait=True, cancel_futures=True)
+    if result != 42 or pool.size < 1:
+        raise TrialError(f"its workers returned {result!r:.40} for 6 * 7")
+
+
+def _try_option(trial: Trial) -> None:
+    spec: OptionSpec = trial.spec
+    function = spec.make()
+    if spec.command in CALLED_OPTIONS and not callable(function):
+        raise TrialError(f"its factory must be a function, not {type(function).__name__}")
+    for option in spec.options:
+        if not all(flag.startswith("-") for flag in option.flags):
+            raise TrialError(f"the flags of {option.name} must begin with a dash")
+
+
+def _try_command(trial: Trial) -> None:
+    spec: CommandSpec = trial.spec
+    command = spec.make()
+    if not isinstance(command, click.Command):
+        raise TrialError(f"its factory must be a command of click, not {type(command).__name__}")
+    command.main(["--help"], prog_name=spec.name, standalone_mode=False)
+
+
+TRIALS: Mapping[str, Callable[[Trial], None]] = {
+    "metrics": _try_metric,
+    "policies": _try_policy,
+    "judges": _try_in_all_modes,
+    "highlighters": _try_in_all_modes,
+    "views": _try_in_all_modes,
+    "matchers": _try_matcher,
+    "tables": _try_table,
+    "finders": _try_finder,
+    "answers": _try_answer,
+    "reporters": _try_reporter,
+    "readers": _try_reader,
+    "executors": _try_executor,
+    "options": _try_option,
+    "commands": _try_command,
+}
+"""Trials of the kinds of the core. A kit declares those of its kinds as ``TRIALS`` beside ``KINDS``."""
