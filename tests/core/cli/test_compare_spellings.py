@@ -49,6 +49,57 @@ def test_compare_selects_ranks_and_steps_by_the_spellings_of_msprobe_26(probe: A
     assert table.name.startswith("compare_result_rank0_") or table.name.startswith("compare_result_2")
 
 
+COMMON: dict[tuple[str, ...], dict[str, Any]] = {
+    ("-da", "--diff_analyze"): {"answers": ["first_difference"]},
+    ("-dm FILE", "--data_mapping FILE"): {"mapping": "FILE"},
+    ("-am", "-am FILE", "--api_mapping FILE"): {"across": True},
+    ("-cm", "-cm FILE", "--cell_mapping FILE"): {"across": True},
+    ("-lm FILE", "--layer_mapping FILE"): {"layer_mapping": "FILE"},
+}
+RELEASES: dict[str, dict[tuple[str, ...], dict[str, Any]]] = {
+    "-i": {
+        ("-s", "--stack_mode"): {"stack": "show"},
+        ("-c", "--compare_only"): {"advise": False, "answer": False},
+        ("-f", "--fuzzy_match"): {"matcher": "fuzzy"},
+        ("-hl", "--highlight"): {"highlight": True},
+        **COMMON,
+    },
+    "-tp": {
+        ("-fm", "--fuzzy_match"): {"matcher": "fuzzy"},
+        ("--xlsx",): {"formats": ["xlsx"]},
+        ("--rank 1,3",): {"ranks": [1, 3]},
+        ("--step 2",): {"steps": [2]},
+        ("-tensor_log", "--is_print_compare_log"): {"formats": ["csv"]},
+        **COMMON,
+    },
+}
+"""Spellings of msprobe 8.3 (``-i``) and 26 (``-tp``) beside the paths, with fields of the plan that they set."""
+SPELLINGS = [
+    pytest.param(paths, spelling, fields, id=f"{paths} {spelling}")
+    for paths, options in RELEASES.items()
+    for spellings, fields in options.items()
+    for spelling in spellings
+]
+
+
+@pytest.mark.parametrize(("paths", "spelling", "fields"), SPELLINGS)
+def test_compare_plans_what_a_spelling_of_msprobe_asks_for(
+    probe: Any, runs: list[Path], tmp_path: Path, paths: str, spelling: str, fields: dict[str, Any]
+) -> None:
+    mapping, compare_file = tmp_path / "map.yaml", tmp_path / "compare.json"
+    mapping.write_text("{}")
+    stack = {"stack_path": str(runs[0].parent / "stack.json"), "is_print_compare_log": True}
+    compare_file.write_text(json.dumps({"npu_path": str(runs[0]), "bench_path": str(runs[1]), **stack}))
+    given = ["-i", compare_file] if paths == "-i" else ["-tp", runs[0], "-gp", runs[1]]
+    options = spelling.replace("FILE", str(mapping)).split()
+    assert probe("compare", *given, "-o", tmp_path / "o", *options, "--print-plan") == 0, probe.err
+    plan = json.loads(probe.out)
+    expected = {key: str(mapping) if value == "FILE" else value for key, value in fields.items()}
+    if " FILE" in spelling and "across" in fields:
+        expected = {"api_mapping" if spelling.lstrip("-").startswith("a") else "cell_mapping": str(mapping)}
+    assert {key: plan[key] for key in expected} == expected
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
