@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from probe_pytorch.compat import AllocationTally
@@ -21,6 +22,8 @@ from probe_pytorch.precheck.raising import Raising, mapped, tensors_in
 from probe_pytorch.precheck.rebuild import Arguments
 
 META = torch.device("meta")
+MAX_CACHED_NEEDS = 10_000
+"""Number of estimates that are cached; a training step has far fewer calls of different shapes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,42 @@ class MemoryNeed:
         return self.inputs + self.reference + self.device
 
 
+class MemoryEstimator:
+    """Cache of estimates, which do not depend on the values of tensors."""
+
+    def __init__(self) -> None:
+        self._needs: dict[str, MemoryNeed] = {}
+
+    def need(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        arguments: Arguments,
+        raising: Raising,
+        *,
+        with_gradients: bool,
+    ) -> MemoryNeed:
+        """Return the memory that a call needs.
+
+        Args:
+            name: The name of the record without its count, such as ``Functional.linear``.
+            function: The function of the reference.
+            arguments: The arguments of the call.
+            raising: The dtypes of the reference.
+            with_gradients: True if the backward will be run.
+        """
+        described = mapped((arguments.positional, arguments.keywords), _describe)
+        key = repr((name, described, raising.to, with_gradients))
+        need = self._needs.get(key)
+        if need is None:
+            if len(self._needs) >= MAX_CACHED_NEEDS:
+                self._needs.clear()
+            api = name.partition(".")[2]
+            need = memory_need(function, arguments, api, raising, with_gradients=with_gradients)
+            self._needs[key] = need
+        return need
+
+
 def memory_need(
     function: Callable[..., Any], arguments: Arguments, api: str, raising: Raising, *, with_gradients: bool
 ) -> MemoryNeed:
@@ -86,6 +125,13 @@ def memory_need(
         sum(tensor.numel() * raising.dtype(tensor.dtype).itemsize for tensor in given),
         tally.peak_bytes + materialized,
     )
+
+
+def _describe(value: Any) -> Any:
+    """Return the properties of a value that the size of results may depend on."""
+    if isinstance(value, torch.Tensor):
+        return tuple(value.shape), value.stride(), value.dtype, value.requires_grad
+    return value.tobytes() if isinstance(value, np.ndarray) else value
 
 
 def _on_meta(value: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,7 +17,6 @@ from probe_precheck import (
     Unbuildable,
     described_leaves,
     is_recorded,
-    limit_call,
     one_line,
 )
 from probe_precheck import Call as RecordedCall
@@ -27,7 +25,6 @@ from probe_pytorch import compat
 from probe_pytorch.capture.gradients import attach_api, made_one_node, sources_of
 from probe_pytorch.precheck.execution import Side, gradient_pairs, side_of
 from probe_pytorch.precheck.failures import memory_errors
-from probe_pytorch.precheck.memory import memory_need
 from probe_pytorch.precheck.outputs import array_of
 from probe_pytorch.precheck.raising import HALVES, Raising, float_dtypes, mapped, narrowed, tensors_in
 from probe_pytorch.precheck.random_tensors import generator_for
@@ -104,7 +101,8 @@ class Plan:
         chosen: The output that the only recorded gradient belongs to, if that is known.
         is_ours: True if probe recorded the call. Msprobe notes the gradients that leave the last node, which
             are those of the call's arguments only if it made no other.
-        max_bytes: Largest number of bytes that the call may need.
+        limit_memory: Raises Unbuildable if the call needs too much memory with these arguments, in the dtypes
+            of the reference, with or without gradients.
     """
 
     function: Callable[..., Any]
@@ -113,7 +111,7 @@ class Plan:
     compared: tuple[int, ...] | None = None
     chosen: int | None = None
     is_ours: bool = True
-    max_bytes: int = sys.maxsize
+    limit_memory: Callable[[Arguments, Raising, bool], None] = lambda arguments, raising, with_gradients: None
 
 
 def replay(call: RecordedCall, plan: Plan, rebuilder: RecordedOnly, seed: int | None) -> Replay:
@@ -139,8 +137,7 @@ def replay(call: RecordedCall, plan: Plan, rebuilder: RecordedOnly, seed: int | 
     plan.prepare(arguments)
     with_gradients = call.backward is not None and "out" not in arguments.keywords
     widest = raising_for(call.api, arguments, recorded, None, False)
-    need = memory_need(plan.function, arguments, call.api, widest, with_gradients=with_gradients)
-    limit_call(need.replayed, plan.max_bytes)
+    plan.limit_memory(arguments, widest, with_gradients)
     autocast, is_narrow = plan.autocast_of(arguments)
     doubts = [SHARED if autocast is not None and is_float32(tensor) else "" for tensor in gradients]
     recorded, gradients = narrowed(recorded, autocast), narrowed(gradients, autocast)

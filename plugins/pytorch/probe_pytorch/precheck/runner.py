@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     import torch
 
     from probe_pytorch.precheck.execution import Side
+    from probe_pytorch.precheck.memory import MemoryNeed
+    from probe_pytorch.precheck.raising import Raising
     from probe_pytorch.precheck.rebuild import Arguments
     from probe_pytorch.precheck.replay import RecordedOnly
 
@@ -87,6 +89,7 @@ class PyTorchRunner:
                 "Running APIs needs torch, which is not installed.", "Install it: pip install torch"
             ) from None
         from probe_pytorch.precheck.devices import device_for
+        from probe_pytorch.precheck.memory import MemoryEstimator
         from probe_pytorch.precheck.rebuild import Rebuilder, load_any
 
         torch.set_num_threads(options.threads)
@@ -96,6 +99,7 @@ class PyTorchRunner:
         self._rebuilder = Rebuilder(stored_in(directory, load_any), options.seed, max_input_bytes())
         self._references = _references()
         self._exact: RecordedOnly | None = None
+        self._estimator = MemoryEstimator()
         self._max_call_bytes = max_call_bytes()
         return str(self._device)
 
@@ -126,7 +130,7 @@ class PyTorchRunner:
         notes += turn_off_randomness(api, arguments)
         restore_arguments(api, arguments, call)
         with_gradients = call.backward is not None and "out" not in arguments.keywords
-        self._limit_memory(bench_function, arguments, api, with_gradients)
+        self._limit_memory(call, bench_function, arguments, with_gradients)
         seed = generator_for(self._options.seed, call.name).initial_seed() % (1 << 62)
 
         device, autocast = self._run_device(call, function, arguments, with_gradients, seed)
@@ -207,6 +211,10 @@ class PyTorchRunner:
                 raise NotRun(RANDOM)
             restore_arguments(api, arguments, call)
 
+        def limit_memory(arguments: Arguments, raising: Raising, with_gradients: bool) -> None:
+            need = self._need(call, bench_function, arguments, raising, with_gradients)
+            limit_call(need.replayed, self._max_call_bytes)
+
         def autocast_of(arguments: Arguments) -> tuple[torch.dtype | None, bool]:
             if autocast_candidates(arguments, recorded_dtypes(call)) == [None]:
                 return None, False
@@ -221,7 +229,7 @@ class PyTorchRunner:
             getattr(reference, "compare_outputs", None),
             rules("gradient_of_output").get(api) if chosen is None else chosen,
             self._options.is_ours,
-            self._max_call_bytes,
+            limit_memory,
         )
         if self._exact is None:
             directory = self._options.dump.parent / TENSOR_DIRECTORY
@@ -246,7 +254,7 @@ class PyTorchRunner:
             restore_arguments,
             turn_off_randomness,
         )
-        from probe_pytorch.precheck.raising import Raising, narrowed, raising_of, tensors_in
+        from probe_pytorch.precheck.raising import narrowed, raising_of, tensors_in
         from probe_pytorch.precheck.random_tensors import generator_for
         from probe_pytorch.precheck.replay import Moved, RecordedOnly
         from probe_pytorch.precheck.sent import RANDOM, arranged, sent_outputs
@@ -264,7 +272,7 @@ class PyTorchRunner:
         if draws_random_numbers(api, arguments) or turn_off_randomness(api, arguments):
             raise NotRun(RANDOM)
         restore_arguments(api, arguments, call)
-        self._limit_memory(bench_function, arguments, api, False)
+        self._limit_memory(call, bench_function, arguments, False)
         sent = sent_outputs(call, rebuilder)
         seed = generator_for(self._options.seed, call.name).initial_seed() % (1 << 62)
         device, autocast = self._run_device(call, function, arguments, False, seed, as_recorded=True)
@@ -291,19 +299,30 @@ class PyTorchRunner:
         given = shown(arranged(plain(narrowed(sent, autocast)), own))
         return Outcome(outputs, notes=notes, moved=moved), given
 
+    def _need(
+        self,
+        call: Call,
+        function: Callable[..., Any],
+        arguments: Arguments,
+        raising: Raising,
+        with_gradients: bool,
+    ) -> MemoryNeed:
+        """Return the memory that a call needs."""
+        name = call.name.rpartition(".")[0]
+        return self._estimator.need(name, function, arguments, raising, with_gradients=with_gradients)
+
     def _limit_memory(
-        self, function: Callable[..., Any], arguments: Arguments, api: str, with_gradients: bool
+        self, call: Call, function: Callable[..., Any], arguments: Arguments, with_gradients: bool
     ) -> None:
         """Check that both sides together need no more memory for a call than one call may use.
 
         Raises:
             Unbuildable: They need more.
         """
-        from probe_pytorch.precheck.memory import memory_need
         from probe_pytorch.precheck.raising import raising_of
 
-        raising = raising_of(api, arguments, None)
-        need = memory_need(function, arguments, api, raising, with_gradients=with_gradients)
+        raising = raising_of(call.api, arguments, None)
+        need = self._need(call, function, arguments, raising, with_gradients)
         limit_call(need.compared, self._max_call_bytes)
 
     def _functions(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from probe_precheck import Call, Unbuildable
-from probe_pytorch.precheck.memory import MemoryNeed, memory_need
+from probe_pytorch.precheck.memory import MemoryEstimator, MemoryNeed, memory_need
 from probe_pytorch.precheck.raising import Raising, raising_of
 from probe_pytorch.precheck.rebuild import Arguments
 from support.runs.prechecked import PASS, SKIP, Prechecked, live
@@ -145,6 +145,26 @@ def test_memory_need_takes_the_dtypes_of_the_reference() -> None:
         raising = Raising({torch.float16: wide})
         need = memory_need(torch.exp, arguments, "exp", raising, with_gradients=False)
         assert (need.reference, need.device) == (2 * size, 4000)
+
+
+def test_estimator_estimates_calls_once_that_differ_in_values_only() -> None:
+    estimator = MemoryEstimator()
+    names: list[str] = []
+
+    def need(x: torch.Tensor, count: int, *, backward: bool = False) -> int:
+        arguments = Arguments([x, count], {})
+        raising = raising_of("repeat", arguments, None)
+        return estimator.need("Tensor.repeat", repeat, arguments, raising, with_gradients=backward).reference
+
+    def repeat(x: torch.Tensor, count: int) -> torch.Tensor:
+        names.append("repeat")
+        return x.repeat(count)
+
+    assert need(torch.ones(10), 3) == need(torch.zeros(10), 3) == 320 and len(names) == 1
+    for changed in ((torch.ones(20), 3), (torch.ones(10), 4), (torch.ones(10).half(), 3)):
+        assert need(*changed) != 320 or changed[0].dtype is torch.float16
+    assert len(names) == 4
+    assert need(torch.ones(10, requires_grad=True), 3, backward=True) > 320 and len(names) == 5
 
 
 def test_failed_allocation_is_a_sentence(bare: Prechecked, monkeypatch: pytest.MonkeyPatch) -> None:
