@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType, FunctionType
 from typing import Any, cast
@@ -374,27 +374,6 @@ def replace_apply(
             del base.apply
 
     return undo
-
-
-def schema_of(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """Return the schema of an operator's overload; of several, the first that takes such arguments.
-
-    Overloads that differ by the types of their arguments alone write to the same arguments.
-    """
-    schema = getattr(function, "_schema", None)
-    if schema is not None:
-        return schema
-    schemas = (getattr(function, name)._schema for name in function.overloads())
-    return next((schema for schema in schemas if _takes(schema, len(args), kwargs.keys())), None)
-
-
-def _takes(schema: Any, positional: int, keywords: Set[str]) -> bool:
-    """Return True if a schema allows a call with a number of positional arguments and these keywords."""
-    names = [argument.name for argument in schema.arguments]
-    given = {*names[:positional], *keywords}
-    most = sum(not argument.kwarg_only for argument in schema.arguments)
-    required = {argument.name for argument in schema.arguments if not argument.has_default_value()}
-    return positional <= most and required <= given <= set(names)
 
 
 class AllocationTally(TorchDispatchMode):

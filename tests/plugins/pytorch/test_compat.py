@@ -226,14 +226,6 @@ def test_replaced_apply_sees_functions_bound_before() -> None:
     assert seen == [(Doubled, 2)], VERSION
 
 
-def test_schema_of_finds_the_overload_by_its_arguments() -> None:
-    x = torch.ones(2)
-    add = torch.ops.aten.add
-    assert compat.schema_of(add.out, (), {}).overload_name == "out", VERSION
-    assert compat.schema_of(add, (x, x), {"out": x}).overload_name == "out", VERSION
-    assert compat.schema_of(add, (x, x), {"none": x}) is None, VERSION
-
-
 def test_a_compiled_module_is_known() -> None:
     made = torch.compile(torch.nn.Linear(2, 2), backend="aot_eager")
     in_place = torch.nn.Linear(2, 2)

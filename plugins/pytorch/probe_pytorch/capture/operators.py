@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
-from probe_pytorch import compat
 from probe_pytorch.capture.families import Families
 
 ATEN = "aten"
@@ -80,7 +79,7 @@ class Effects:
 def effects_of(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Effects:
     """Return what a call of an operator writes to, from its schema."""
     filled = tuple(name for name in OUT if name in kwargs)
-    schema = compat.schema_of(function, args, kwargs)
+    schema = schema_of(function, args, kwargs)
     if schema is None:
         return Effects((), filled)
     written: list[Any] = []
@@ -92,3 +91,24 @@ def effects_of(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) 
         elif argument.name in kwargs:
             written.append(kwargs[argument.name])
     return Effects(tuple(value for value in written if value is not None), filled)
+
+
+def schema_of(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Return the schema of an operator's overload; of several, the first that takes such arguments.
+
+    Overloads that differ by the types of their arguments alone write to the same arguments.
+    """
+    schema = getattr(function, "_schema", None)
+    if schema is not None:
+        return schema
+    schemas = (getattr(function, name)._schema for name in function.overloads())
+    return next((schema for schema in schemas if _takes(schema, len(args), kwargs.keys())), None)
+
+
+def _takes(schema: Any, positional: int, keywords: Set[str]) -> bool:
+    """Return True if a schema allows a call with a number of positional arguments and these keywords."""
+    names = [argument.name for argument in schema.arguments]
+    given = {*names[:positional], *keywords}
+    most = sum(not argument.kwarg_only for argument in schema.arguments)
+    required = {argument.name for argument in schema.arguments if not argument.has_default_value()}
+    return positional <= most and required <= given <= set(names)

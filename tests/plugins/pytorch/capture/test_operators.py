@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from probe_pytorch.capture.operators import Operator, effects_of
+from probe_pytorch.capture.operators import Operator, effects_of, schema_of
 from support.runs.recording import recording
 
 SPACE = "probe_test_operators"
@@ -153,3 +153,11 @@ def test_effects_of_an_overloaded_operator_are_those_of_the_called_overload() ->
         torch.ops.aten.add.out, (x, x), {"out": x}
     )
     assert effects_of(torch.ops.aten.add, (x, x), {"out": x}).filled == ("out",)
+
+
+def test_schema_of_finds_the_overload_by_its_arguments() -> None:
+    x = torch.ones(2)
+    add = torch.ops.aten.add
+    assert schema_of(add.out, (), {}).overload_name == "out"
+    assert schema_of(add, (x, x), {"out": x}).overload_name == "out"
+    assert schema_of(add, (x, x), {"none": x}) is None
