@@ -123,7 +123,6 @@ class Recorder(probe_recording.Recorder[Session]):
         if not self._running:
             return
         session = self._session
-        self._modules.take_sharded_gradients()
         self._tap.stop()
         self._ladder.end()
         if self._steps is not None and session is not None:

@@ -70,7 +70,6 @@ class ModuleHooks(ABC, Generic[S]):
         self._handles: list[Any] = []
         self._watches = False
         self._gradients: dict[str, Entry] = {}
-        self._parameters: set[int] = set()
 
     # -- to be overridden for a framework -------------------------------------------------
 
@@ -126,7 +125,6 @@ class ModuleHooks(ABC, Generic[S]):
         for handle in handles:
             self._unhook(handle)
         self._names.clear()
-        self._parameters.clear()
         self._threads.running.clear()
         self._threads.modules.clear()
 
@@ -254,9 +252,9 @@ class ModuleHooks(ABC, Generic[S]):
             session.arrived(entry)
 
     def _watch_parameters(self, name: str, module: Any) -> None:
+        """Watch the gradient of each parameter, once for each module that holds it."""
         for key, parameter in self._own_parameters(module):
-            if parameter.requires_grad and id(parameter) not in self._parameters:
-                self._parameters.add(id(parameter))
+            if parameter.requires_grad:
                 arrived = self._receiver(f"{self.scope}.{name}.parameters_grad", key)
                 self._handles.append(self._watch(parameter, arrived))
 

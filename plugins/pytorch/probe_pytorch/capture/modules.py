@@ -118,26 +118,25 @@ class ModuleCapture(ModuleHooks[Session]):
             attach_walked(outputs, running.sources, backward, running.first_new)
 
     def _watch(self, parameter: nn.Parameter, arrived: Callable[[Any], None]) -> Any:
-        """Call ``arrived`` with the gradient of a parameter; of a sharded parameter after its reduction."""
+        """Call ``arrived`` with each gradient of a parameter; of a sharded parameter after its reduction."""
         if isinstance(parameter, nn.Parameter) and type(parameter.data) is torch.Tensor:
             return parameter.register_hook(unserializable_hook(arrived))
+        passed_by_autograd = False
 
-        def reduced(parameter: torch.Tensor) -> None:
-            if parameter.grad is not None:
+        def passed(gradient: torch.Tensor) -> None:
+            nonlocal passed_by_autograd
+            passed_by_autograd = True
+            arrived(gradient)
+
+        def accumulated(parameter: torch.Tensor) -> None:
+            """Report a gradient that FSDP2 sets, which reaches no other hook."""
+            nonlocal passed_by_autograd
+            if not passed_by_autograd and parameter.grad is not None:
                 arrived(parameter.grad)
+            passed_by_autograd = False
 
-        return parameter.register_post_accumulate_grad_hook(reduced)
-
-    def take_sharded_gradients(self) -> None:
-        """Record, at stop, gradients that never passed a parameter's hook (FSDP2), from ``.grad``."""
-        for name, module in self._names.values():
-            record = f"Module.{name}.parameters_grad"
-            entry = self._gradients.get(record)
-            if entry is None:
-                continue
-            for key, parameter in module.named_parameters(recurse=False):
-                if entry.fields.get(key) == [None] and parameter.grad is not None:
-                    self._gradient_arrived(record, key, parameter.grad)
+        self._handles.append(parameter.register_hook(unserializable_hook(passed)))
+        return parameter.register_post_accumulate_grad_hook(accumulated)
 
 
 def _can_be_hooked(module: nn.Module) -> bool:
