@@ -180,6 +180,21 @@ def is_jagged(tensor: torch.Tensor) -> bool:
     return tensor.layout is getattr(torch, "jagged", None)
 
 
+def nested_parts(tensor: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Return the tensors that a nested tensor stores: its values, and where each part of it begins.
+
+    These are ``offsets``, and ``lengths`` if parts do not follow each other directly, for the jagged layout,
+    and ``sizes`` for the older layout.
+    """
+    if is_jagged(tensor):
+        inner: Any = tensor
+        parts = {"values": inner._values, "offsets": inner._offsets, "lengths": inner._lengths}
+        return {name: part.detach() for name, part in parts.items() if part is not None}
+    values = [part.reshape(-1) for part in tensor.detach().unbind()]
+    empty = torch.empty(0, dtype=tensor.dtype)
+    return {"values": torch.cat(values) if values else empty, "sizes": tensor._nested_tensor_size()}
+
+
 def is_wrapper(tensor: torch.Tensor) -> bool:
     """Return True for a tensor without data of its own, whose class keeps them in other tensors."""
     try:
@@ -191,6 +206,13 @@ def is_wrapper(tensor: torch.Tensor) -> bool:
 def may_have_compiled() -> bool:
     """Return True if torch.compile may have been used in this process, because its compiler is imported."""
     return "torch._dynamo" in sys.modules
+
+
+def has_compiled() -> bool:
+    """Return True if torch.compile compiled code in this process."""
+    utilities = sys.modules.get("torch._dynamo.utils")
+    frames = getattr(utilities, "counters", {}).get("frames", {})
+    return bool(frames.get("ok", 0))
 
 
 def is_compiled(module: torch.nn.Module) -> bool:
@@ -285,6 +307,32 @@ def is_freed(tensor: torch.Tensor) -> bool:
     """Return True for a tensor whose memory was freed, as FSDP frees parameters between uses."""
     storage = tensor.untyped_storage()
     return storage.nbytes() == 0 and tensor.numel() > 0
+
+
+def version_of(tensor: torch.Tensor) -> int | None:
+    """Return the number of writes that torch counted to a tensor and its views; None if it counts none."""
+    try:
+        return int(tensor._version)
+    except RuntimeError:  # a tensor of inference mode
+        return None
+
+
+def storage_key(tensor: torch.Tensor) -> int:
+    """Return a number that views of the same memory share; 0 for a tensor without a storage of its own."""
+    try:
+        return int(tensor.untyped_storage()._cdata)
+    except RuntimeError:  # a sparse tensor, or one inside a transformation such as vmap
+        return 0
+
+
+def storage_reference(tensor: torch.Tensor) -> Any:
+    """Return a weak reference to the storage of a tensor, whose ``cdata`` is its ``storage_key``.
+
+    While the reference exists, no other storage has the same key.
+    """
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    return StorageWeakRef(tensor.untyped_storage())
 
 
 def enter_dispatch_below(mode: Any) -> None:

@@ -141,8 +141,14 @@ class Calls(Generic[S]):
             session.failed("forward input", name, error)
             return None
 
-    def end(self, call: Call, result: Any) -> None:
-        """Record the outputs of a call, add its record to the session and register for its gradients."""
+    def end(self, call: Call, result: Any, *, is_unfilled: bool = False) -> None:
+        """Record the outputs of a call, add its record to the session and register for its gradients.
+
+        Args:
+            call: The call.
+            result: Its result.
+            is_unfilled: True if the result is memory without values, which is recorded as null.
+        """
         session = self.session
         name = f"{call.name}.forward"
         try:
@@ -150,7 +156,8 @@ class Calls(Generic[S]):
             with session.quiet():
                 if self._values and self._outputs and call.wanted:
                     save = session.save_for(name, self.fleeting)
-                    call.fields["output"] = session.collector.arguments(outputs, f"{name}.output", save)
+                    shown = _without_values(outputs) if is_unfilled else outputs
+                    call.fields["output"] = session.collector.arguments(shown, f"{name}.output", save)
                 if self._values and self._is_recompute(call.stack):
                     call.fields["is_recompute"] = True
                 if call.wanted and ("forward" in session.config.directions or not self._values):
@@ -175,3 +182,12 @@ class Calls(Generic[S]):
     def _parent_of(self, call: Call) -> str | None:
         """Return the forward record of the module that the call belongs to, or None."""
         return call.parent
+
+
+def _without_values(outputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return outputs with None in place of each value."""
+
+    def blank(value: Any) -> Any:
+        return [blank(item) for item in value] if isinstance(value, (list, tuple)) else None
+
+    return tuple(map(blank, outputs))

@@ -256,3 +256,31 @@ def test_allocation_tally_holds_the_memory_of_live_meta_tensors_torch_2_13() -> 
         del made
         given.exp()
     assert tally.peak_bytes == 4000
+
+
+def test_views_share_the_count_of_writes_and_the_storage() -> None:
+    tensor = torch.zeros(4)
+    view = tensor.view(2, 2)[1]
+    assert compat.version_of(view) == 0, VERSION
+    tensor.add_(1)
+    assert compat.version_of(view) == compat.version_of(tensor) == 1, VERSION
+    reference = compat.storage_reference(tensor)
+    assert compat.storage_key(view) == compat.storage_key(tensor) == reference.cdata != 0, VERSION
+    assert compat.storage_key(torch.eye(2).to_sparse()) == 0, VERSION
+    with torch.inference_mode():
+        assert compat.version_of(torch.zeros(1)) is None, VERSION
+
+
+@pytest.mark.parametrize("layout", ["jagged", "strided"])
+def test_nested_tensors_have_parts(layout: str) -> None:
+    if not hasattr(torch, layout):
+        pytest.skip("this torch has no such layout")
+    nested = torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=getattr(torch, layout))
+    parts = compat.nested_parts(nested)
+    assert parts["values"].tolist() == [1.0, 1.0, 1.0], VERSION
+    assert len(parts) == 2, VERSION
+
+
+def test_compiled_frames_are_counted() -> None:
+    torch.compile(lambda x: x + 1, backend="eager")(torch.ones(2))
+    assert compat.has_compiled(), VERSION

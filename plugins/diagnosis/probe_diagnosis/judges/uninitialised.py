@@ -38,16 +38,30 @@ REMEMBERED = 4096
 
 
 @cache
+def _sections() -> dict[str, Any]:
+    import yaml
+
+    sections: dict[str, Any] = yaml.safe_load(
+        files(__package__).joinpath("uninitialised.yaml").read_text("utf-8")
+    )
+    return sections
+
+
+@cache
 def _apis() -> dict[str, frozenset[str]]:
     """Return the sections of ``uninitialised.yaml``: names of APIs by what they do to memory.
 
     ``all`` holds all names that may be those of calls with uninitialised values.
     """
-    import yaml
+    apis = {section: frozenset(names) for section, names in _sections().items()}
+    names = apis["creates"] | apis["overwrites"] | apis["overwrites_a_part"] | apis["fills_a_part"]
+    return apis | {"all": names}
 
-    text = files(__package__).joinpath("uninitialised.yaml").read_text("utf-8")
-    apis = {section: frozenset(names) for section, names in yaml.safe_load(text).items()}
-    return apis | {"all": apis["creates"] | apis["overwrites"] | apis["overwrites_a_part"]}
+
+def _partly_filled(name: str) -> tuple[str, str]:
+    """Return the paths of the argument and the output that an API fills only in part; empty for none."""
+    positions = _sections()["fills_a_part"].get(name)
+    return (str(positions[0]), str(positions[1])) if positions else ("", "")
 
 
 class Uninitialised:
@@ -89,11 +103,15 @@ class Uninitialised:
         positions = {position for position in inputs if self._is_room(op, name, rows[position], rows)}
         passes_on = bool(inputs) and positions.issuperset(inputs)
         passes_on = passes_on and name not in apis["overwrites"] and name not in apis["takes_the_shape"]
-        if name in apis["creates"] or name in apis["overwrites_a_part"] or (passes_on and not api_of(op)):
-            for position, row in enumerate(rows):
-                if row.pair.side is Side.OUTPUT and _is_tensor(row.pair):
-                    positions.add(position)
-                    self._remember(row.pair)
+        is_unfilled = name in apis["creates"] or name in apis["overwrites_a_part"]
+        is_unfilled = is_unfilled or (passes_on and not api_of(op))
+        partly_filled = _partly_filled(name)[1]
+        for position, row in enumerate(rows):
+            if row.pair.side is not Side.OUTPUT or not _is_tensor(row.pair):
+                continue
+            if is_unfilled or (partly_filled and _path(row) == partly_filled):
+                positions.add(position)
+                self._remember(row.pair)
         return frozenset(positions)
 
     def _is_room(self, op: str, name: str, row: Row, rows: Sequence[Row]) -> bool:
@@ -106,6 +124,8 @@ class Uninitialised:
         if head in apis["keywords"] or (
             head == "0" and name in apis["overwrites"] | apis["overwrites_a_part"]
         ):
+            return True
+        if head == _partly_filled(name)[0]:
             return True
         if any(side is not None and self._is_filled(op, side, rows) for side in row.pair[:2]):
             return True
@@ -142,8 +162,13 @@ def _is_doubtful(row: Row) -> bool:
 
 def _is_keyword(row: Row) -> bool:
     """Return True for an argument that any API overwrites, by its keyword."""
+    return _path(row).partition(".")[0] in _apis()["keywords"]
+
+
+def _path(row: Row) -> str:
+    """Return the path of a row's slot, such as ``0`` or ``out.1``."""
     slot = row.pair[0] or row.pair[1]
-    return slot is not None and slot.path.partition(".")[0] in _apis()["keywords"]
+    return slot.path if slot is not None else ""
 
 
 def _name(op: str) -> str:

@@ -58,11 +58,11 @@ class NodeCalls(Calls):
             return None
         return super().begin(prefix, *args, **kwargs)
 
-    def end(self, call: Call, result: Any) -> None:
+    def end(self, call: Call, result: Any, *, is_unfilled: bool = False) -> None:
         """Record the outputs of a call, and register for the gradients of its node."""
         if isinstance(result, tuple) and len(result) == 1:
             self._tuples.add(f"{call.name}.forward")
-        super().end(call, result)
+        super().end(call, result, is_unfilled=is_unfilled)
 
     def _take_sources(self, call: Call, values: tuple[Any, ...]) -> None:
         """Note nothing: the node of the result is enough."""

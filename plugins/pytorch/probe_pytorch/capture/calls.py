@@ -8,11 +8,12 @@ from typing import Any
 
 import probe_recording
 import torch
-from probe_recording import Backward, Call, Stack, files_of
+from probe_recording import Backward, Call, Stack, Threads, files_of
 
 from probe_pytorch import compat
 from probe_pytorch.capture.gradients import attach_api, sources_of, tensors_in
 from probe_pytorch.capture.kernel_dump import KernelDump
+from probe_pytorch.capture.unfilled import UnfilledMemory
 from probe_pytorch.session import Session
 
 CHECKPOINT = "/torch/utils/checkpoint.py"
@@ -20,9 +21,17 @@ OPTIMIZER, CLIPPING = "/torch/optim/", "/torch/nn/utils/clip_grad.py"
 
 
 class Calls(probe_recording.Calls[Session]):
-    """A recorder of torch calls into a session."""
+    """A recorder of torch calls into a session.
+
+    Attributes:
+        unfilled: The memory that the program allocated without values and has not written yet.
+    """
 
     _kernels: tuple[str, KernelDump, torch.Tensor | None] | None = None
+
+    def __init__(self, session: Session, threads: Threads) -> None:
+        super().__init__(session, threads)
+        self.unfilled = UnfilledMemory()
 
     def dump_kernels(self, name: str, dump: KernelDump, gradient: torch.Tensor | None = None) -> None:
         """Dump the device's kernels of the one call whose record is ``name``.
@@ -64,6 +73,7 @@ class Calls(probe_recording.Calls[Session]):
         call = self.begin(prefix, shown_args, shown_kwargs, stack, filled, in_place or bool(written))
         if call is None:
             return function(*args, **kwargs)
+        unfilled = self.unfilled.among((shown_args, shown_kwargs))
         try:
             result = self._run(call, function, args, kwargs)
         except BaseException:
@@ -71,8 +81,17 @@ class Calls(probe_recording.Calls[Session]):
             raise
         if result is None and in_place and shown_args:
             written = shown_args[:1]
-        self.end(call, _outputs(result, written) if written else result)
+        is_view = bool(unfilled) and self._settle(call, unfilled, shown_args, shown_kwargs, result)
+        self.end(call, _outputs(result, written) if written else result, is_unfilled=is_view)
         return result
+
+    def _settle(self, call: Call, unfilled: list[torch.Tensor], args: Any, kwargs: Any, result: Any) -> bool:
+        """Record as null what a call received without values; return True if its result has none either."""
+        without_values, is_view = self.unfilled.settle(unfilled, result)
+        for field, values in (("input_args", args), ("input_kwargs", kwargs)):
+            if field in call.fields:
+                call.fields[field] = self.unfilled.blank(call.fields[field], values, without_values)
+        return is_view
 
     def _run(
         self, call: Call, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]

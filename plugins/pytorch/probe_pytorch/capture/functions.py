@@ -27,6 +27,7 @@ from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.inside import reached_around
 from probe_pytorch.capture.names import DISPATCHER, Api, Names
 from probe_pytorch.capture.operators import ATEN, OUT, CustomOperators, Operator, effects_of
+from probe_pytorch.capture.unfilled import ALLOCATORS
 
 HANDLER = handle_torch_function.__code__
 LOGGER = "torch/distributed/c10d_logger.py"
@@ -220,6 +221,8 @@ class FunctionCapture(TorchFunctionMode):
         operator = Operator.of(func)
         if operator is None:
             if type(func) in _BUILTIN:
+                if func in ALLOCATORS:
+                    return calls.unfilled.allocate(called(*args, **kwargs))
                 self._by_function[func] = NOT_RECORDED
             return called(*args, **kwargs)
         while frame.f_back is not None and frame.f_code.co_filename.endswith(OPERATOR_CALLS):

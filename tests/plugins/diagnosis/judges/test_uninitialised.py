@@ -170,6 +170,12 @@ def test_what_is_overwritten_in_part_is_not_judged(finder: Uninitialised, name: 
     assert unset(finder, "Tensor.view.0.forward", FRESH, gives=FRESH) == ["input.0", "output.0"]
 
 
+def test_judge_skips_only_the_buffer_that_fsdp_fills_in_part(finder: Uninitialised) -> None:
+    op = "Aten.fsdp.all_gather_copy_in.0.forward"
+    keywords = {"0__0": X, "1": FRESH}
+    assert unset(finder, op, **keywords, gives=[Y, FRESH]) == ["input.1", "output.1"]
+
+
 def test_a_result_that_is_written_to_is_not_judged_before(finder: Uninitialised) -> None:
     assert unset(finder, "Torch.matmul.0.forward", X, Y, out=FRESH, gives=Z) == ["input.out"]
     assert unset(finder, "Torch.topk.0.forward", X, out__1=FRESH, gives=Z) == ["input.out.1"]

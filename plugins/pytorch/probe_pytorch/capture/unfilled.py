@@ -1,0 +1,109 @@
+"""Memory that a program allocated without values, such as by ``torch.empty``, and has not written yet.
+
+Its content differs from run to run without meaning anything, so calls record it as null, as they do for
+buffers that a call fills. A tensor is unfilled if its storage was allocated without values and torch has
+counted no write since. Views share the count of writes, so a view of unfilled memory is unfilled as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from probe_recording import Tree
+
+from probe_pytorch import compat
+
+ALLOCATORS = frozenset(
+    function
+    for holder, names in (
+        (torch, ("empty", "empty_like", "empty_strided", "empty_permuted")),
+        (torch.Tensor, ("new_empty", "new_empty_strided")),
+    )
+    for name in names
+    if (function := getattr(holder, name, None)) is not None
+)
+"""Functions that return memory without values."""
+
+MAX_STORAGES = 1024
+"""Number of storages to watch; the oldest is forgotten first, so that its values are recorded."""
+
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+class UnfilledMemory:
+    """The storages that were allocated without values and not written since."""
+
+    def __init__(self) -> None:
+        self._storages: dict[int, tuple[Any, int]] = {}
+
+    def allocate(self, tensor: Any) -> Any:
+        """Watch the storage of a new tensor, and return the tensor."""
+        version = compat.version_of(tensor) if type(tensor) in _PLAIN else None
+        if version is not None and not tensor.is_meta and compat.storage_key(tensor):
+            reference = compat.storage_reference(tensor)  # keeps the key from being used by another storage
+            self._storages[reference.cdata] = reference, version
+            if len(self._storages) > MAX_STORAGES:
+                del self._storages[next(iter(self._storages))]
+        return tensor
+
+    def holds(self, tensor: Any) -> bool:
+        """Return True for a tensor in memory that was not written since it was allocated."""
+        return self._watches(tensor) and self._version(tensor) == compat.version_of(tensor)
+
+    def among(self, values: Any) -> list[torch.Tensor]:
+        """Return the unfilled tensors among the arguments of a call."""
+        return [tensor for tensor in _tensors(values) if self.holds(tensor)] if self._storages else []
+
+    def blank(self, leaves: Tree, values: Any, unfilled: list[torch.Tensor]) -> Tree:
+        """Return the leaves of a call's arguments with null in place of the tensors in ``unfilled``."""
+        if any(values is tensor for tensor in unfilled):
+            return None
+        if isinstance(values, (list, tuple)) and isinstance(leaves, list):
+            return [self.blank(leaf, value, unfilled) for leaf, value in zip(leaves, values)]
+        if isinstance(values, dict) and isinstance(leaves, dict):
+            return {key: self.blank(leaf, values.get(key), unfilled) for key, leaf in leaves.items()}
+        return leaves
+
+    def settle(self, unfilled: list[torch.Tensor], result: Any) -> tuple[list[torch.Tensor], bool]:
+        """Tell what a call did with the unfilled memory that it received.
+
+        A view returns the same memory, still unwritten. Any other call that computes something from the
+        memory shows that the program considers it filled, for example by a kernel of which torch does not
+        know, so it is not watched any longer.
+
+        Args:
+            unfilled: The unfilled tensors among its arguments.
+            result: Its result.
+
+        Returns:
+            The arguments whose content before the call means nothing, and True if the result is a view of
+            unfilled memory.
+        """
+        returned = list(_tensors(result))
+        if returned and all(map(self.holds, returned)):
+            return unfilled, True
+        written = [tensor for tensor in unfilled if not self.holds(tensor)]
+        if returned or not isinstance(result, (int, tuple)):  # such as a size, which reads no value
+            for tensor in unfilled:
+                self._storages.pop(compat.storage_key(tensor), None)
+        return written, False
+
+    def _watches(self, tensor: Any) -> bool:
+        return type(tensor) in _PLAIN and compat.storage_key(tensor) in self._storages
+
+    def _version(self, tensor: torch.Tensor) -> int:
+        return self._storages[compat.storage_key(tensor)][1]
+
+
+def _tensors(values: Any) -> Iterator[torch.Tensor]:
+    """Yield the tensors within nested lists, tuples and dicts."""
+    if isinstance(values, torch.Tensor):
+        yield values
+    elif isinstance(values, (list, tuple)):
+        for value in values:
+            yield from _tensors(value)
+    elif type(values) is dict:
+        for value in values.values():
+            yield from _tensors(value)
