@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import probe_recording
 import torch
-from probe_recording import Encoded, Json, Plain, Save, TensorLeaf, Tree, Walk
+from probe_recording import NOTHING, Encoded, Four, Json, Plain, Save, TensorLeaf, Tree, Walk
 
 from probe_pytorch import compat
 from probe_pytorch.statistics import TENSOR, describe, encode, measure
@@ -75,7 +75,18 @@ class Collector(probe_recording.Collector):
         """Return the leaf of a ``torch.Tensor`` or ``Parameter``."""
         if save is None and self._encodes and (text := encode(tensor)) is not None:
             return Encoded(text)
-        return self.leaf(tensor, name, save)
+        return self._nested(tensor, name, save) if tensor.is_nested else self.leaf(tensor, name, save)
+
+    def _nested(self, tensor: torch.Tensor, name: str, save: Save | None) -> Tree:
+        """Return the leaves of what a nested tensor stores: values, and the place of each part."""
+        parts: dict[str, Tree] = {}
+        for part, stored in compat.nested_parts(tensor).items():
+            leaf = self.leaf(stored, f"{name}.{part}", save)
+            if part == "values":
+                leaf.requires_grad = tensor.requires_grad
+                leaf.extra = {"layout": str(tensor.layout)}
+            parts[part] = leaf
+        return parts
 
     def leaf(self, tensor: torch.Tensor, name: str, save: Save | None) -> TensorLeaf:
         """Return the leaf of a ``torch.Tensor`` or ``Parameter`` as an object."""
@@ -130,7 +141,7 @@ class Collector(probe_recording.Collector):
             if kind.__name__ == "AsyncCollectiveTensor":
                 return leaf  # its values exist only after its wait, which the recorder must not call
             if compat.is_jagged(tensor):
-                return self._unusual(leaf, tensor)
+                return self._nested(tensor, name, save)
             if compat.is_wrapper(tensor):
                 return leaf
             with compat.no_subclasses():
@@ -154,19 +165,24 @@ class Collector(probe_recording.Collector):
 
     # -- other objects ---------------------------------------------------------------------
 
-    def array(self, value: np.ndarray[Any, Any]) -> Plain:
-        """Return the leaf of a numpy array."""
-        leaf = Plain(type="numpy.ndarray", dtype=str(value.dtype), shape=list(value.shape))
-        four: list[Any] = [None] * 4
+    def _measure_array(self, value: np.ndarray[Any, Any]) -> Four:
+        """Return the statistics of a numpy array."""
         if value.size and value.dtype.kind in "iuf":
             with np.errstate(all="ignore"):
                 wide = value.astype(np.float64)
                 norm = math.sqrt(float((wide * wide).sum()))
-                four = [value.max().item(), value.min().item(), float(wide.mean()), norm]
-        elif value.size and value.dtype.kind == "b":
-            four = [bool(value.any()), bool(value.all()), None, None]
-        leaf.update(zip(("Max", "Min", "Mean", "Norm"), four))
-        return leaf
+                return value.max().item(), value.min().item(), float(wide.mean()), norm
+        if value.size and value.dtype.kind == "b":
+            return bool(value.any()), bool(value.all()), None, None
+        return NOTHING
+
+    def _storable(self, value: np.ndarray[Any, Any]) -> torch.Tensor | None:
+        """Return a tensor of the elements of a numpy array; None if torch has no such dtype."""
+        usable = value if value.flags.writeable and value.flags.c_contiguous else value.copy()
+        try:
+            return torch.from_numpy(usable)
+        except TypeError:
+            return None
 
     def other(self, value: Any, name: str, walk: Walk) -> Tree:
         """Return the leaf of another object of torch, or None for null."""
@@ -201,9 +217,6 @@ def _stored(tensor: torch.Tensor) -> torch.Tensor | None:
         return compat.stored_values(tensor)
     if str(tensor.layout) == "torch._mkldnn":
         return tensor.to_dense()
-    if tensor.is_nested and tensor.layout is torch.strided:
-        parts = tensor.unbind()
-        return torch.cat([part.reshape(-1) for part in parts]) if parts else None
     return tensor.values()
 
 

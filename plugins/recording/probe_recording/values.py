@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from probe_recording.arrays import Array, measure
-from probe_recording.leaves import Json, Plain, Save, Tree, scalar
+from probe_recording.leaves import Four, Json, Plain, Save, TensorLeaf, Tree, scalar
 
 DEPTH = 200
 """Number of nested containers that are recorded; deeper values are null."""
@@ -23,6 +23,12 @@ MOST = 10_000
 """Number of containers recorded of one value; further ones are null, as are containers inside themselves."""
 
 SCALARS = (bool, int, float, str)
+
+ARRAY = "numpy.ndarray"
+"""Type of the leaf of a numpy array."""
+
+NUMERIC_KINDS = "biufc"
+"""Kinds of numpy's dtypes whose data can be stored: bool, integers, floats and complex numbers."""
 
 
 class Collector(ABC):
@@ -97,11 +103,24 @@ class Collector(ABC):
         """Return the leaf of an object of one of the ``known`` classes; by default as of a tensor."""
         return self.tensor(value, name, save)
 
-    def array(self, value: Array) -> Plain:
-        """Return the leaf of a numpy array."""
-        leaf = Plain(type="numpy.ndarray", dtype=str(value.dtype), shape=list(value.shape))
-        leaf.update(zip(("Max", "Min", "Mean", "Norm"), measure(value)))
+    def array(self, value: Array, name: str, save: Save | None) -> TensorLeaf:
+        """Return the leaf of a numpy array, whose data are stored like those of a tensor."""
+        leaf = TensorLeaf(ARRAY, str(value.dtype), list(value.shape), None, self._measure_array(value))
+        data = self._storable(value) if self._measured and value.size else None
+        if data is not None:
+            if self._checksum is not None:
+                leaf.checksum = self._checksum(data)
+            if save is not None:
+                leaf.data_name = save(name, data)
         return leaf
+
+    def _measure_array(self, value: Array) -> Four:
+        """Return the statistics of a numpy array."""
+        return measure(value)
+
+    def _storable(self, value: Array) -> Any:
+        """Return a numpy array in the form that ``save`` accepts; None if its data cannot be stored."""
+        return value if value.dtype.kind in NUMERIC_KINDS else None
 
     def other(self, value: Any, name: str, walk: Walk) -> Tree:
         """Return the leaf of an object that is neither tensor, container nor Python scalar; None for null."""
@@ -171,7 +190,7 @@ class Walk:
         if isinstance(value, np.generic) and isinstance(value.item(), SCALARS):
             return Plain(type=value.dtype.name, value=value.item())
         if isinstance(value, np.ndarray):
-            return self._collector.array(value)
+            return self._collector.array(value, name, self._save)
         if isinstance(value, int):
             return scalar(int.__int__(value))
         if isinstance(value, float):

@@ -267,18 +267,41 @@ def nested(layout: Any) -> torch.Tensor:
         return torch.nested.nested_tensor([torch.tensor([3.0]), torch.tensor([-4.0, 1.0])], layout=layout)
 
 
-def test_jagged_nested_tensors_are_seen() -> None:
-    found = tree(nested(torch.jagged))
-    assert (found["type"], found["dtype"], found["shape"][0]) == ("NestedTensor", "torch.float32", 2)
+@pytest.mark.parametrize(
+    ("layout", "places", "expected"),
+    [(torch.jagged, "offsets", [0, 1, 3]), (torch.strided, "sizes", [[1], [2]])],
+    ids=["jagged", "strided"],
+)
+def test_nested_tensor_is_recorded_by_its_values_and_their_places(
+    layout: torch.layout, places: str, expected: Any
+) -> None:
+    saved = Saved()
+    found = json.loads(encode(Collector().tree(nested(layout), "x", saved)))
+    values = leaf("float32", [3], (3.0, -4.0, 0.0, pytest.approx(math.sqrt(26))), layout=str(layout))
+    assert found["values"] == {**values, "data_name": "x.values.pt"}
+    assert list(found) == ["values", places]
+    assert saved.tensors["x.values"].tolist() == [3.0, -4.0, 1.0]
+    assert saved.tensors[f"x.{places}"].tolist() == expected
+    assert tree(nested(layout).requires_grad_())["values"]["requires_grad"] is True
 
 
-def test_jagged_nested_tensors_are_what_they_store() -> None:
-    found = tree(nested(torch.jagged))
-    assert [found[name] for name in STATISTICS] == pytest.approx([3.0, -4.0, 0.0, math.sqrt(26)])
+@pytest.mark.parametrize(
+    "array",
+    [np.arange(6.0).reshape(2, 3), np.arange(6).reshape(2, 3).T, np.arange(4.0)[::-1], np.array(5.0),
+     np.broadcast_to(np.float32(2), (3,)), np.array([True, False])],
+    ids=["plain", "transposed", "reversed", "0-d", "read-only", "bool"],
+)  # fmt: skip
+def test_numpy_array_is_stored_as_a_tensor(array: Any) -> None:
+    saved = Saved()
+    found = json.loads(encode(Collector(CHECKSUMS["md5"]).tree([array], "x", saved)))[0]
+    assert saved.tensors["x.0"].tolist() == array.tolist()
+    assert found["md5"] == CHECKSUMS["md5"](saved.tensors["x.0"])
 
 
-def test_strided_nested_tensors_are_a_leaf() -> None:
-    assert tree(nested(torch.strided))["dtype"] == "torch.float32"
+def test_numpy_array_of_another_kind_is_not_stored() -> None:
+    saved = Saved()
+    Collector().tree([np.array(["a"]), np.array([object()]), np.zeros((0, 2))], "x", saved)
+    assert not saved.tensors
 
 
 def test_mkldnn_tensors_are_a_leaf() -> None:

@@ -222,6 +222,8 @@ def _reason(row: Row, value: Apart, shifted: bool) -> str:
             return EMPTY
         return REGION if row.pair.how is How.REGION else NOT_RECORDED
     if not row.verdict.measured:
+        if value.by == "statistics" and not (target.value.data_name or golden.value.data_name):
+            return ""  # recorders store no tensor of such a value
         codes = [reason.code for reason in reasons_of(row)]
         return next(
             (code for code in codes if code in WORDS), next(iter(set(codes) & set(REASONS)), NOT_RECORDED)
