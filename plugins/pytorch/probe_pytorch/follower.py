@@ -27,6 +27,7 @@ class Follower:
 
     def __init__(self, config: Config) -> None:
         self.recorder = Recorder(config, finds_models=True)
+        self.recorder.tells_missing = False  # the command reports it together with what was recorded
         self._first: int | None = None
         self._environment: str | None = None
         self._handle: Any = None

@@ -244,6 +244,9 @@ class Recorder(probe_recording.Recorder[Session]):
                 "not found, and therefore not recorded."
             )
 
+    def _has_compiled_code(self) -> bool:
+        return compat.has_compiled()
+
     def _hook_calls(self, model: nn.Module, before: Callable[..., None]) -> Any:
         """Call ``before`` by a global hook, so that the model holds no hook that would be saved with it."""
 

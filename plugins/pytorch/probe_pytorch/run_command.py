@@ -280,12 +280,10 @@ def _report(config: Config, recorder: Recorder, stepped: bool, default: bool, en
             f"nothing was recorded: {ended_with} ended the script before a selected step had a recorded call."
         )
         return
+    for sentence in recorder.missing_records():
+        console.warn(sentence)
     if not steps:
-        console.warn(
-            "nothing was recorded: during the selected steps the script called no function or module of "
-            f"torch that level {config.level} records. Check --step and --level, and that SCRIPT is the "
-            "script that trains."
-        )
+        console.note("Check --step, --level and --config, and that SCRIPT is the script that trains.")
         return
     count = sum(recorder.recorded[step] for step in steps)
     path = config.shown_path

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from probe_recording.calls import Call, Calls
     from probe_recording.config import LEVELS, TASKS, Config, ConfigWarning, load_config, parse_steps
     from probe_recording.debugger import Debugger
-    from probe_recording.directory import StepDirectory
+    from probe_recording.directory import SINGLE, StepDirectory
     from probe_recording.earlier_run import settle_earlier_run
     from probe_recording.gathering import Arrived, Gathering
     from probe_recording.interface import of_the_process
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from probe_recording.reading.run import DumpRun, collection_paused
     from probe_recording.reading.sniff import confidence
     from probe_recording.reading.tensors import Tensors, tensors_in
-    from probe_recording.recorder import SINGLE, Recorder
+    from probe_recording.recorder import Recorder
     from probe_recording.sending.body import SentTensor, SentTensors, encode_body
     from probe_recording.sending.message import (
         PREFIX,
@@ -180,7 +180,7 @@ __getattr__ = exporter(
         "calls": "Call Calls",
         "config": "LEVELS TASKS Config ConfigWarning load_config parse_steps",
         "debugger": "Debugger",
-        "directory": "StepDirectory",
+        "directory": "SINGLE StepDirectory",
         "earlier_run": "settle_earlier_run",
         "gathering": "Arrived Gathering",
         "interface": "of_the_process",
@@ -196,7 +196,7 @@ __getattr__ = exporter(
         "reading.run": "DumpRun collection_paused",
         "reading.sniff": "confidence",
         "reading.tensors": "Tensors tensors_in",
-        "recorder": "SINGLE Recorder",
+        "recorder": "Recorder",
         "sending.body": "SentTensor SentTensors encode_body",
         "sending.message": "PREFIX PROTOCOL DamagedFrame Frame FrameError FrameKind FrameLimits Prefix "
         "SentCall call_head call_of counts_in encode_frame frame_in frame_of number_in numbers_in prefix_of "

@@ -153,6 +153,15 @@ class Config:
         """True if the phases of a step are recorded, as far as the framework's recorder can."""
         return self.ladder and self.task in ("statistics", "tensor") and (self.modules or self.apis)
 
+    def read_enabled(self) -> bool:
+        """Return the current value of ``dump_enable``, for which the file is read again."""
+        if self.enabled is None or self.path is None:
+            return self.enabled is not False
+        try:
+            return bool(json.loads(self.path.read_text("utf-8")).get("dump_enable", True))
+        except (OSError, ValueError, AttributeError):
+            return self.enabled
+
     @property
     def modules(self) -> bool:
         """True if modules are recorded."""

@@ -162,6 +162,7 @@ class Debugger(ABC, Generic[R, M]):
     @of_the_process
     def stop(self) -> None:
         """Stop recording and write the records; ``start`` may be called again in the same step."""
+        self._recorder.activity.add_stop()
         if not self._recorder.config.dataloader:
             self._recorder.stop()
 

@@ -28,6 +28,9 @@ from probe_core.store.files import (
 from probe_recording.ladder import LADDER_FILE
 
 DUMP_FILE, DEBUG_FILE = FILES
+SINGLE = "rank"
+"""The name of the directory of a process that runs alone."""
+
 TENSOR_SUFFIXES = (".pt", ".npy")
 _STEP = re.compile(r"step(\d{1,9})")
 _LABEL = re.compile(r"rank\d*")
@@ -352,6 +355,34 @@ def remove_run(root: Path, label: str, first: int, removed: Removed) -> None:
             removed.staying.append(place)
         with suppress(OSError):  # not empty: it holds directories of other ranks
             directory.rmdir()
+
+
+def remove_earlier_steps(root: Path, label: str, first: int, process_count: int) -> list[str]:
+    """Remove the steps of an earlier run in this directory, and return sentences about them.
+
+    Each rank removes its own steps. The first rank also removes those of ranks that this run does not
+    have, if probe recorded them and no other process is writing them.
+
+    Args:
+        root: The directory of the run.
+        label: The name of this process' directories.
+        first: The first step to remove.
+        process_count: The number of processes of this run.
+    """
+    removed = Removed()
+    remove_run(root, label, first, removed)
+    for other in labels_in(root) if process_count and label in (SINGLE, f"{SINGLE}0") else ():
+        number = other.removeprefix(SINGLE)
+        if other == label or (number and label != SINGLE and int(number) < process_count):
+            continue
+        try:
+            lock = Lock(root, other)
+        except UserError:
+            continue
+        if is_recorded(root, other):
+            remove_run(root, other, first, removed)
+        lock.release()
+    return removed.sentences(root)
 
 
 def step_directories(root: Path) -> list[tuple[int, Path]]:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import itertools
-import json
 import os
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from probe_core.errors import UserError, counted
+from probe_core.errors import counted
 from probe_core.files.atomic import refused
 from probe_recording import messages
+from probe_recording.activity import NOTHING_RECORDED, Activity, Position
 from probe_recording.config import Config
 from probe_recording.directory import (
     DEBUG_FILE,
     DUMP_FILE,
+    SINGLE,
     Lock,
-    Removed,
     StepDirectory,
     check_place,
-    is_recorded,
-    labels_in,
-    remove_run,
+    remove_earlier_steps,
 )
 from probe_recording.interrupts import interrupts_deferred
 from probe_recording.loss import Failure, Loss, failure_of, tell
@@ -35,9 +33,6 @@ from probe_recording.threads import Threads
 from probe_recording.variables import save_variable
 
 S = TypeVar("S", bound=Session)
-
-SINGLE = "rank"
-"""The name of the directory of a process that runs alone."""
 
 ERRORS = "online"
 """The directory in ``dump_path`` for error logs of calls that are sent."""
@@ -55,7 +50,11 @@ class Recorder(ABC, Generic[S]):
         recorded: The number of records of each step that was written completely.
         lost: The failed write that ended the recording; None if there was none.
         sender: The sender of calls, once one is needed; None if they are written.
+        activity: What the program did, to explain what was not recorded.
     """
+
+    tells_missing = True
+    """True to print at the end what was not recorded although it was selected."""
 
     rank_variable, size_variable = "RANK", "WORLD_SIZE"
     """Environment variables in which launchers give a process its rank and the number of processes."""
@@ -85,6 +84,7 @@ class Recorder(ABC, Generic[S]):
             recorder = weakref.ref(self)
             os.register_at_fork(after_in_child=lambda: _leave_alone(recorder()))
         self._told: set[str] = set()
+        self.activity = Activity(config)
 
     # -- to be overridden for a framework -------------------------------------------------
 
@@ -137,6 +137,10 @@ class Recorder(ABC, Generic[S]):
     def _stopped(self, session: S) -> None:
         """Add facts that are known only at stop to the header of the run."""
 
+    def _has_compiled_code(self) -> bool:
+        """Return True if the program compiled code, inside which the recorder may see no calls."""
+        return False
+
     def _close_last(self) -> None:
         """Release whatever else the framework's recorder holds; called once, at the end."""
 
@@ -164,6 +168,7 @@ class Recorder(ABC, Generic[S]):
             UserError: The run cannot be written. Only the first start raises it; later, when the training is
                 under way, such a failure ends the recording with a message instead.
         """
+        self.activity.add_start()
         if self._searched or not self._wanted() or self.config.level == "debug" or not self._can_record():
             if self.config.level != "debug":
                 self._look_ahead()
@@ -266,6 +271,9 @@ class Recorder(ABC, Generic[S]):
     def finish(self) -> None:
         """Write everything and release the run, or wait until everything sent is acknowledged."""
         self.complete()
+        if self.tells_missing:
+            for sentence in self.missing_records():
+                self._tell(f"probe: {sentence}")
         if self.sender is not None:
             self.sender.finish(self.config.dump_path)
 
@@ -280,6 +288,15 @@ class Recorder(ABC, Generic[S]):
         self._finished = True
         for lock in self._locks.values():
             lock.release()
+
+    def missing_records(self) -> list[str]:
+        """Return sentences on what was selected and not recorded, for the end of the program."""
+        if self.lost is not None or self.config.online is not None:
+            return []
+        return self.activity.sentences(sum(self.recorded.values()), self._position())
+
+    def _position(self) -> Position:
+        return Position(self._step, self._size(), self._rank_is_selected(), self._has_compiled_code())
 
     def abandon(self) -> None:
         """Stop recording without writing anything; do nothing if no recording has begun."""
@@ -375,7 +392,10 @@ class Recorder(ABC, Generic[S]):
             if label not in self._locks:
                 self._locks[label] = Lock(self.config.dump_path, label)
                 if self.config.online is None:
-                    self._remove_last_run(label)
+                    for sentence in remove_earlier_steps(
+                        self.config.dump_path, label, self._first, self._size()
+                    ):
+                        messages.note(sentence)
             root = self.config.dump_path / ("" if self.config.online is None else ERRORS)
             directory = StepDirectory(root, self._step, label)
             shown = f"{self.config.shown_path.rstrip('/')}/step{self._step}/{label}"
@@ -392,34 +412,16 @@ class Recorder(ABC, Generic[S]):
             self._session = session
         return self._session
 
-    def _remove_last_run(self, label: str) -> None:
-        """Remove the steps of an earlier run in this directory and print a message about them.
-
-        Each rank removes its own steps. The first rank also removes those of ranks that this run does not
-        have, if probe recorded them and no other process is writing them.
-        """
-        root, removed = self.config.dump_path, Removed()
-        remove_run(root, label, self._first, removed)
-        size = self._size()
-        for other in labels_in(root) if size and label in (SINGLE, f"{SINGLE}0") else ():
-            number = other.removeprefix(SINGLE)
-            if other == label or (number and label != SINGLE and int(number) < size):
-                continue
-            try:
-                lock = Lock(root, other)
-            except UserError:
-                continue
-            if is_recorded(root, other):
-                remove_run(root, other, self._first, removed)
-            lock.release()
-        for sentence in removed.sentences(root):
-            messages.note(sentence)
-
     def _close_session(self) -> None:
         """Complete the step; after an interrupt it is still open and can be closed again."""
         session = self._session
         if session is not None:
             session.active = False
+            self.activity.add_step(session.calls)
+            if not session.count:
+                session.note(
+                    NOTHING_RECORDED, self.activity.explain(session.calls, self._position()).sentence()
+                )
             self._room = session.close()
             if session.lost is None:
                 self.recorded[self._step] = session.count
@@ -471,13 +473,7 @@ class Recorder(ABC, Generic[S]):
         return True
 
     def _enabled(self) -> bool:
-        """Return the current value of ``dump_enable``, for which the file is read again at each start."""
-        if self.config.enabled is None or self.config.path is None:
-            return self.config.enabled is not False
-        try:
-            return bool(json.loads(self.config.path.read_text("utf-8")).get("dump_enable", True))
-        except (OSError, ValueError, AttributeError):
-            return self.config.enabled
+        return self.config.read_enabled()
 
     def _tell(self, text: str) -> None:
         if text not in self._told:
@@ -488,4 +484,5 @@ class Recorder(ABC, Generic[S]):
 def _leave_alone(recorder: Recorder[Any] | None) -> None:
     """Stop the recorder of a forked child, because the run belongs to the parent process."""
     if recorder is not None:
+        recorder.tells_missing = False
         recorder.abandon()

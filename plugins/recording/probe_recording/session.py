@@ -95,6 +95,7 @@ class Session(ABC):
         kept: The number of records in the file on disk.
         on_loss: A function to call when a write fails, with the failure and the number of records.
         ladder: The phases of the step; None if they are not recorded.
+        calls: The number of calls, recorded or not, by their names without count and phase.
     """
 
     framework = ""
@@ -112,7 +113,7 @@ class Session(ABC):
         self._directory = directory
         self._shown = shown
         self._notes: dict[str, Any] = {}
-        self._counts: dict[str, int] = {}
+        self.calls: dict[str, int] = {}
         self._order = itertools.count()
         self._entries: list[Entry] = []
         self._open: dict[str, Entry] = {}
@@ -139,14 +140,14 @@ class Session(ABC):
     def number(self, prefix: str) -> int:
         """Count a call of ``prefix`` and return the number of calls before it."""
         with self.lock:
-            count = self._counts.get(prefix, 0)
-            self._counts[prefix] = count + 1
+            count = self.calls.get(prefix, 0)
+            self.calls[prefix] = count + 1
         return count
 
     def number_from(self, prefix: str, least: int) -> int:
         """Count ``least`` as the number of a call of ``prefix``, and return it."""
         with self.lock:
-            self._counts[prefix] = max(self._counts.get(prefix, 0), least + 1)
+            self.calls[prefix] = max(self.calls.get(prefix, 0), least + 1)
         return least
 
     def has(self, key: str) -> bool:
@@ -157,8 +158,8 @@ class Session(ABC):
     def take_back(self, prefix: str, number: int) -> None:
         """Undo the count of a call that raised, unless a later call has been counted since."""
         with self.lock:
-            if self._counts.get(prefix) == number + 1:
-                self._counts[prefix] = number
+            if self.calls.get(prefix) == number + 1:
+                self.calls[prefix] = number
             for key in (f"{prefix}.{number}.forward", f"{prefix}.forward.{number}"):
                 self._held.pop(key, None)
 
@@ -258,6 +259,7 @@ class Session(ABC):
     def note(self, name: str, value: Any) -> None:
         """Add a field to probe's own section of the header."""
         self._notes[name] = value
+        self._is_new = True
 
     def failed(self, stage: str, name: str, error: BaseException) -> None:
         """Write an error of the recorder to the step's error log; the training goes on.

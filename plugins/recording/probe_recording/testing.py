@@ -29,8 +29,7 @@ from probe_core.plugins.protocols import Reader
 from probe_core.store.files import ERROR_FILE
 from probe_recording.arrays import Array, measure
 from probe_recording.debugger import Debugger
-from probe_recording.directory import DUMP_FILE
-from probe_recording.recorder import SINGLE
+from probe_recording.directory import DUMP_FILE, SINGLE
 
 STATISTICS = ("Max", "Min", "Mean", "Norm")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import sys
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -298,3 +299,18 @@ def test_a_list_selects_by_a_regular_expression(tmp_path: Path) -> None:
 
     found = once(tmp_path / "run", work, level="L1", statistics=section)
     assert list(found.records()) == ["Functional.relu.1.forward", "Functional.gelu.1.forward"]
+
+
+def test_recording_without_records_says_why_at_the_end_and_in_its_header(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(sys, "last_value", raising=False)
+    found = once(tmp_path / "run", lambda: F.relu(X), level="L1", statistics={"list": ["Functional.rleu"]})
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "nothing was recorded" in line]
+    sentence = (
+        'no record has a name that matches "Functional.rleu" in "list" '
+        "(the nearest name is Functional.relu.0.forward)."
+    )
+    assert line == f"probe: nothing was recorded: {sentence}"
+    head = found.head()
+    assert head["data"] == {} and head["probe"]["nothing_recorded"] == sentence

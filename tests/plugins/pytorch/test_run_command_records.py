@@ -107,7 +107,7 @@ def test_a_script_without_an_optimizer(probe: Any) -> None:
 
 def test_a_script_without_torch(probe: Any) -> None:
     assert probe("run", "-o", "run", script("print(1 + 1)\n")) == 0
-    assert probe.out == "2\n" and "the script called no function or module of torch" in probe.err
+    assert probe.out == "2\n" and "the program called nothing that level mix records" in probe.err
     assert "optimizer" not in probe.err and "that is, or" not in probe.err
 
 
@@ -352,3 +352,16 @@ def test_a_place_that_takes_nothing_is_refused_before_the_script_runs(probe: Any
     Path("run").write_text("mine")
     assert probe("run", "-o", "run", "--step", "7", script(TRAIN)) == 2
     assert probe.out == "" and "cannot be written" in probe.err
+
+
+def test_run_names_the_nearest_call_if_list_matches_nothing(probe: Any) -> None:
+    settings = {"dump_path": "run", "level": "L1", "statistics": {"list": ["Functional.linaer"]}}
+    Path("config.json").write_text(json.dumps(settings))
+    assert probe("run", "--config", "config.json", script(TRAIN)) == 0
+    assert re.search(r"the nearest name is Functional\.linear\.\d+\.forward", probe.err)
+    assert not Path("run/step0").exists()
+
+
+def test_run_names_a_step_that_was_not_reached(probe: Any) -> None:
+    assert probe("run", "-o", "run", "--step", "40", script(TRAIN)) == 0
+    assert "step 40 was selected, and the program ended in step 5." in probe.err

@@ -169,7 +169,7 @@ class OldRecorder(Recorder):
     def new_session(self, directory: StepDirectory, shown: str) -> Session:
         """Return a new session that goes on counting where the last one ended."""
         session = super().new_session(directory, shown)
-        session._counts = self._counts
+        session.calls = self._counts
         session.filter = cast(Any, Early(self._selection))
         return session
 

@@ -1,0 +1,131 @@
+"""The record of what a program did while a recorder was installed, to explain what was not recorded."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from probe_recording.config import Config
+from probe_recording.empty_recording import (
+    EmptyReason,
+    EmptyRecording,
+    find_unmatched,
+    unmatched_clause,
+)
+
+NOTHING_RECORDED = "nothing_recorded"
+"""Field of the header of a step without records, a sentence that says why."""
+
+
+class Position(NamedTuple):
+    """The place of a process in the run, when it ends a step or the recording.
+
+    Attributes:
+        last_step: The last step that the program reached.
+        process_count: The number of processes of the run.
+        is_rank_selected: True if this process is to be recorded.
+        has_compiled_code: True if the program compiled code that the recorder may not see inside.
+    """
+
+    last_step: int = 0
+    process_count: int = 1
+    is_rank_selected: bool = True
+    has_compiled_code: bool = False
+
+
+@dataclass(slots=True)
+class Activity:
+    """The events of a run that decide what is recorded.
+
+    Attributes:
+        config: The settings of the recording.
+        starts: Number of times that ``start`` was called.
+        is_stopped_first: True if ``stop`` was called before ``start``.
+        sessions: Number of steps for which the recording was started.
+        calls: The number of calls in a step, recorded or not, by their names without count and phase; the
+            largest of all steps.
+    """
+
+    config: Config
+    starts: int = 0
+    is_stopped_first: bool = False
+    sessions: int = 0
+    calls: dict[str, int] = field(default_factory=dict)
+
+    def add_start(self) -> None:
+        """Count a call of ``start``."""
+        self.starts += 1
+
+    def add_stop(self) -> None:
+        """Note a call of ``stop``."""
+        self.is_stopped_first = self.is_stopped_first or not self.starts
+
+    def add_step(self, calls: Mapping[str, int]) -> None:
+        """Add the calls of a step."""
+        self.sessions += 1
+        for name, count in calls.items():
+            self.calls[name] = max(self.calls.get(name, 0), count)
+
+    def sentences(self, record_count: int, position: Position) -> list[str]:
+        """Return sentences on what was selected and not recorded.
+
+        Args:
+            record_count: The number of records of all steps.
+            position: The place of the process at the end.
+        """
+        config = self.config
+        if record_count:
+            unmatched = find_unmatched(config.names, self.calls)
+            return [f"{unmatched_clause(entry, config.level)}." for entry in unmatched]
+        if not position.is_rank_selected and any(rank < position.process_count for rank in config.ranks):
+            return []  # another process records
+        explanation = self.explain(self.calls, position)
+        if explanation.reason is EmptyReason.REFUSED:
+            return []
+        if (error := _uncaught_exception()) is not None:
+            kind = type(error).__name__
+            return [f"nothing was recorded: {kind} ended the program before a selected step had a record."]
+        return [f"nothing was recorded: {explanation.sentence()}"]
+
+    def explain(self, calls: Mapping[str, int], position: Position) -> EmptyRecording:
+        """Return the reason why there are no records.
+
+        Args:
+            calls: The calls, recorded or not.
+            position: The place of the process.
+        """
+        reason = self._reason(calls, position)
+        unmatched = find_unmatched(self.config.names, calls) if reason is EmptyReason.NO_MATCH else ()
+        return EmptyRecording(reason, self.config, position.last_step, position.process_count, unmatched)
+
+    def _reason(self, calls: Mapping[str, int], position: Position) -> EmptyReason:
+        config = self.config
+        if not position.is_rank_selected:
+            return EmptyReason.RANK_ABSENT
+        if not self.sessions:
+            return self._reason_without_session()
+        if config.task == "overflow_check":
+            return EmptyReason.NO_OVERFLOW
+        if calls and find_unmatched(config.names, calls):
+            return EmptyReason.NO_MATCH
+        if calls and config.scope:
+            return EmptyReason.OUT_OF_SCOPE
+        if calls and "forward" not in config.directions:
+            return EmptyReason.NO_BACKWARD
+        return EmptyReason.COMPILED if position.has_compiled_code else EmptyReason.NO_CALLS
+
+    def _reason_without_session(self) -> EmptyReason:
+        if self.config.enabled is False:
+            return EmptyReason.DISABLED
+        if self.config.level == "debug":
+            return EmptyReason.NOTHING_SAVED
+        if self.starts:
+            return EmptyReason.STEP_NOT_REACHED if self.config.steps else EmptyReason.REFUSED
+        return EmptyReason.STOPPED_FIRST if self.is_stopped_first else EmptyReason.NOT_STARTED
+
+
+def _uncaught_exception() -> BaseException | None:
+    """Return the exception that ended the program; None in an interactive session, which goes on."""
+    return None if hasattr(sys, "ps1") else getattr(sys, "last_value", None)
