@@ -29,7 +29,7 @@ from probe_recording import (
 from probe_core.cli import console
 from probe_core.cli.main import FINISHED, INTERRUPTED, LOST
 from probe_core.cli.spelling import Command, option
-from probe_core.errors import UserError
+from probe_core.errors import UserError, counted
 
 if TYPE_CHECKING:
     from probe_pytorch.recorder import Recorder
@@ -288,7 +288,7 @@ def _report(config: Config, recorder: Recorder, stepped: bool, default: bool, en
     count = sum(recorder.recorded[step] for step in steps)
     path = config.shown_path
     console.note(
-        f"probe recorded {spans(steps)} ({count:,} records of level {config.level}, "
+        f"probe recorded {spans(steps)} ({counted(count, 'record')} of level {config.level}, "
         f"task {config.task}) into {path}"
     )
     if default and max(config.steps) in steps:
