@@ -98,5 +98,7 @@ class Watch:
         if not self.measured:
             why = self._reasons.most_common(1)
             shown = f" ({why[0][1]:,} x {why[0][0].rstrip('.')})" if why else ""
-            problems.insert(0, f"No tensor was compared: none of {rows:,} rows could be measured{shown}.")
+            problems.insert(
+                0, f"No tensor was compared: none of {counted(rows, 'row')} could be measured{shown}."
+            )
         return [text for text in problems if text]

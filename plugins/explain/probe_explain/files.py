@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_core import __version__
+from probe_core.errors import counted
 from probe_core.files.atomic import make_directory, remove_leftovers, write_text, writing
 from probe_core.flow.writing import write_table
 from probe_core.model import Cell
@@ -112,5 +113,7 @@ def _rows(explanation: Explanation) -> Iterator[list[Cell]]:
                     numbers: list[Cell] = [one.error, one.largest, one.rounding, one.times]
                     status = BEYOND if one.is_beyond else WITHIN
                     reason = FRAGILE if one.is_fragile else ""
-                    reason = f"{one.apart} elements are nan or inf on one side" if one.apart else reason
+                    if one.apart:
+                        are = "is" if one.apart == 1 else "are"
+                        reason = f"{counted(one.apart, 'element')} {are} nan or inf on one side"
                     yield [*place, one.name, one.dtype, str(list(one.shape)), *numbers, status, reason]

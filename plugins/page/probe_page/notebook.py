@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from html import escape
 from typing import TYPE_CHECKING
 
-from probe_core.errors import printable
+from probe_core.errors import counted, printable
 from probe_page.head import Head, Shown
 from probe_page.language import words
 
@@ -31,7 +31,7 @@ def notebook_head(comparison: Comparison) -> str:
     if answer is not None:
         coverage = answer.coverage
         lines.append(f"{coverage.compared:,} of {coverage.recorded:,} recorded values compared.")
-    lines.append(f"{head.target} compared with {head.golden}: {counts.rows:,} rows ({levels}).")
+    lines.append(f"{head.target} compared with {head.golden}: {counted(counts.rows, 'row')} ({levels}).")
     lines += [*comparison.problems, *(text for report in comparison.reports for text in report.problems)]
     text = "".join(f"<p>{_shown(line)}</p>" for line in lines)
     text += "".join(f"<p>{'<br>'.join(_cause(one))}</p>" for one in head.causes[:SHOWN])

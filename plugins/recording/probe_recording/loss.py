@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from probe_core.errors import UserError
+from probe_core.errors import UserError, counted
 from probe_recording import messages
 
 _SPACE = 'Free some space there or set another dump_path; "task": "statistics" takes less space.'
@@ -55,8 +55,9 @@ class Loss:
         if not self.kept:
             return f"Nothing of step {self.step} can be read."
         if self.kept >= self.count:
-            return f"The {self.kept:,} records that step {self.step} had by then can be read."
-        return f"Of the {self.count:,} records that step {self.step} had by then, {self.kept:,} can be read."
+            return f"The {counted(self.kept, 'record')} that step {self.step} had by then can be read."
+        records = counted(self.count, "record")
+        return f"Of the {records} that step {self.step} had by then, {self.kept:,} can be read."
 
 
 def failure_of(error: Exception, path: Path) -> Failure:

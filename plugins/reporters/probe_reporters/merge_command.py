@@ -94,7 +94,9 @@ def _merge(directory: Path, output: Path, config: Path, format_: str) -> int:
     if len(merged.ranks) > SHOWN:
         ranks += f", … {merged.ranks[-1]}"
     metrics = counted(len(merged.metrics), "metric")
-    console.show(f"{merged.row_count:,} rows of {len(merged.ranks):,} ranks ({ranks}) merged, {metrics}")
+    console.show(
+        f"{counted(merged.row_count, 'row')} of {len(merged.ranks):,} ranks ({ranks}) merged, {metrics}"
+    )
     for path in merged.files:
         console.show(f"  wrote {path}")
     if merged.damaged:

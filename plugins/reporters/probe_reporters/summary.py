@@ -112,8 +112,8 @@ class Counted:
         counts = report.counts
         head = f"{report.label}: " if report.label else ""
         console.show(
-            f"{head}{counts.rows:,} rows of {report.op_count:,} ops compared by {report.mode.value} "
-            f"in {report.seconds:.1f} s"
+            f"{head}{counted(counts.rows, 'row')} of {counted(report.op_count, 'op')} compared by "
+            f"{report.mode.value} in {report.seconds:.1f} s"
         )
         numbers = counts.levels
         parts = [
@@ -121,7 +121,7 @@ class Counted:
             for level, (words, colour) in WORDS.items()
         ]
         alone = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
-        console.show(f"  table: {', '.join(parts)}; {counts.matched:,} rows matched, {alone}")
+        console.show(f"  table: {', '.join(parts)}; {counted(counts.matched, 'row')} matched, {alone}")
         if _says_not_measured(report) and not brief and NOT_MEASURED not in self.told:
             console.show(f"  {NOT_MEASURED}")
         if self.is_one_of_many and report.answer is not None and not brief:
@@ -146,7 +146,8 @@ class Counted:
             console.warn(line)
         if report.interrupted:
             console.warn(
-                f"interrupted after {counts.rows:,} of {report.row_count:,} rows; the files hold those."
+                f"interrupted after {counts.rows:,} of {counted(report.row_count, 'row')}; the files hold "
+                "those."
             )
         if report.unreadable_count:
             files = counted(report.unreadable_count, "tensor file")
@@ -206,7 +207,7 @@ class Shown:
         changed = [one.pair.name for one in suspects if _agrees(one)]
         kept = sum(one.resumed for one in finished)
         lost = [one.pair.name for one in finished if one.report is None]
-        text = f"{len(whole)} of {len(pairs)} comparisons finished"
+        text = f"{len(whole)} of {counted(len(pairs), 'comparison')} finished"
         console.show(f"{text}, {kept} of them in an earlier run" if kept else text)
         blank = [one for one in whole if one.report and not one.report.counts.measured]
         unsure = [one.pair.name for one in whole if one not in suspects + blank and not _agrees(one)]

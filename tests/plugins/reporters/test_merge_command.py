@@ -58,7 +58,7 @@ def test_the_command_of_the_guide(probe: Any, tmp_path: Path, monkeypatch: pytes
         assert probe(*command) == 0, probe.err
         (path,) = (tmp_path / f"out{number}").iterdir()
         assert probe.out.splitlines() == [
-            "1 rows of 2 ranks (0, 1) merged, 1 metric", f"  wrote out{number}/{path.name}",
+            "1 row of 2 ranks (0, 1) merged, 1 metric", f"  wrote out{number}/{path.name}",
         ]  # fmt: skip
         assert probe.err == ""
     assert probe("merge_result", "-i", ".", "-config", "config.yaml", "-o") == 0

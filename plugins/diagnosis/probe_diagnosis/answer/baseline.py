@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from probe_core.errors import UserError
+from probe_core.errors import UserError, counted
 from probe_core.model import Op, Row
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Opened
@@ -225,7 +225,8 @@ def sentence(baseline: Mapping[str, Any]) -> str:
     path, unused, total = baseline["path"], baseline["unused_in"], baseline["comparisons"]
     if unused == total:
         return f"the baseline {path} was not used: {baseline['unused']}"
-    text = f"the baseline {path} covers {baseline['covered']:,} of the golden's {baseline['calls']:,} calls"
+    calls = counted(baseline["calls"], "call")
+    text = f"the baseline {path} covers {baseline['covered']:,} of the golden's {calls}"
     raised = baseline["raised"]
     calls = "1 of them" if raised == 1 else f"{raised:,} of them"
     text += f", and in {calls} explains what rounding does not" if raised else ""

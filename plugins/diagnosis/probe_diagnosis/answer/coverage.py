@@ -178,13 +178,13 @@ class Tally:
         )
 
     def _by_statistics(self, code: str, count: int) -> str:
-        """Return an addition to a sentence: how many of the values were compared by statistics alone."""
+        """Return an addition to a sentence: how many of the values have statistics on record."""
         some = self.by_statistics[code]
         if not some:
             return ""
         if some == count:
-            return f", {'all of them ' if count > 1 else ''}compared by statistics alone"
-        return f", {some:,} of them compared by statistics alone"
+            return f" (only {'their' if count > 1 else 'its'} statistics are on record)"
+        return f" (only statistics of {some:,} of them are on record)"
 
     def plain(self) -> dict[str, Any]:
         """Return the counts as JSON data."""

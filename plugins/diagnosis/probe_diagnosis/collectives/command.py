@@ -66,7 +66,8 @@ def _show(result: StepCheck) -> None:
             "record all ranks with task tensor and level L1 or mix"
         )
     console.show(
-        f"{where}{check.kept + len(check.breaches):,} communication calls of {ranks} ranks checked, "
+        f"{where}{counted(check.kept + len(check.breaches), 'communication call')} of "
+        f"{counted(ranks, 'rank')} checked, "
         f"{len(check.breaches):,} delivered wrong values"
     )
     for breach in check.breaches[:SHOWN_BREACHES]:

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from probe_core.errors import counted
+
 Array = np.ndarray[Any, Any]
 
 
@@ -132,7 +134,7 @@ def breach(found: Array, expected: Expected) -> str:
     """
     flat = found.reshape(-1)
     if flat.size != expected.values.size:
-        return f"{flat.size} values instead of {expected.values.size}"
+        return f"{counted(flat.size, 'value')} instead of {expected.values.size}"
     if not flat.size:
         return ""
     wide = np.complex128 if "c" in (flat.dtype.kind, expected.values.dtype.kind) else np.float64
@@ -152,8 +154,9 @@ def breach(found: Array, expected: Expected) -> str:
     wrong = np.flatnonzero(~allowed)
     sizes = np.where(np.isnan(distance[wrong]), np.inf, distance[wrong])
     worst = wrong[int(np.argmax(sizes))]
+    values = f"{counted(flat.size, 'value')} {'is' if len(wrong) == 1 else 'are'}"
     return (
-        f"{len(wrong)} of {flat.size} values are wrong; the worst, at flat index {worst}, "
+        f"{len(wrong)} of {values} wrong; the worst, at flat index {worst}, "
         f"is {flat[worst]!s:.24} instead of {expected.values[worst]!s:.24}"
     )
 

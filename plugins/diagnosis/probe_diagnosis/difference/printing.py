@@ -46,8 +46,10 @@ class Shown:
                     "that they agree; check that both runs were recorded with statistics or tensors"
                 )
             if analysis.unjudged:
-                text = f"{analysis.judged:,} values judged, {analysis.unjudged:,} not: without a partner, "
-                console.show(f"  {text}without data, or in calls that may be paired wrongly")
+                console.show(
+                    f"  {counted(analysis.judged, 'value')} judged, {analysis.unjudged:,} not: without a "
+                    "partner, without data, or in calls that may be paired wrongly"
+                )
             return
         console.show(f"{where}first difference among {ranks}:")
         for difference in analysis.found[:SHOWN_NODES]:

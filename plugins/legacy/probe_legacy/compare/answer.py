@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.cli import console
-from probe_core.errors import UserError
+from probe_core.errors import UserError, counted
 from probe_core.files.atomic import make_directory, write_text
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Compared, Opened
@@ -42,7 +42,7 @@ class Written:
 
     def show(self, *, brief: bool = False) -> None:
         """Print the paths of the files."""
-        console.show(f"as {self.title} compared them, {self.rows:,} rows:")
+        console.show(f"as {self.title} compared them, {counted(self.rows, 'row')}:")
         for file in self.files:
             console.show(f"  wrote {file}")
 

@@ -10,7 +10,7 @@ import click
 from probe_core.cli import console, extending
 from probe_core.cli.main import FINISHED, FOUND, MISTAKE
 from probe_core.cli.spelling import Command, option
-from probe_core.errors import UserError, printable
+from probe_core.errors import UserError, counted, printable
 from probe_core.files.claim import claimed, time_stamp
 from probe_core.plugins.manager import Manager
 from probe_precheck.cli.releases import ReleaseChoice
@@ -81,7 +81,7 @@ def api_precision_compare(
         if level in ("error", "warning"):
             text = " ".join(message.text("en") for message in messages)
             worst.append((level, api, in_language(text, "en")))
-    console.show(f"{len(found.apis):,} APIs judged by {len(found.rows):,} outputs")
+    console.show(f"{counted(len(found.apis), 'API')} judged by {counted(len(found.rows), 'output')}")
     words = (
         ("error", "error", "red"),
         ("warning", "warning", "yellow"),

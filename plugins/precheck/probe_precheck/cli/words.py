@@ -151,7 +151,8 @@ def _all_skipped(found: Checked) -> str:
         return "the run holds no call to check"
     why = found.reasons.most_common(1)
     shown = f" ({printable(why[0][0].rstrip('.'), 160)})" if why else ""
-    return f"all {found.total:,} calls were skipped{shown}"
+    calls = "the only call was" if found.total == 1 else f"all {found.total:,} calls were"
+    return f"{calls} skipped{shown}"
 
 
 def reaches(found: Checked, level: str) -> bool:

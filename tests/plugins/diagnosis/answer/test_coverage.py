@@ -60,7 +60,7 @@ def test_some_tensor_files_that_were_deleted(tmp_path: Path) -> None:
     assert "nothing that was compared differs, but 1 value was not" in found.answer.sentence
     assert found.answer.coverage.compared == 9
     (missing,) = found.answer.missing
-    assert missing.endswith(", compared by statistics alone; the first is Torch.f3.0.forward.output.0")
+    assert missing.endswith(" (only its statistics are on record); the first is Torch.f3.0.forward.output.0")
 
 
 def test_a_run_of_modules_against_one_of_all_calls(tmp_path: Path, probe: Probe) -> None:

@@ -54,7 +54,10 @@ def test_verdict_agrees_with_a_single_value_in_number() -> None:
         "NOT COMPARABLE: the only recorded tensor could not be compared"
     )
     by_statistics = Tally(2, 1, by_statistics=Counter(no_target_file=1), **lost)
-    assert "1 value without a tensor file in the target, compared by" in by_statistics.sentences()[0]
+    assert (
+        "1 value without a tensor file in the target (only its statistics are on record)"
+        in by_statistics.sentences()[0]
+    )
 
 
 @pytest.mark.parametrize("code", ["uninitialised", "empty", "not_recorded"])

@@ -56,7 +56,7 @@ class Said:
         step = ""
         for line in text.splitlines():
             if found := re.match(
-                r"(?:(.*): )?([\d,]+) communication calls of (\d+) ranks checked, ([\d,]+) d", line
+                r"(?:(.*): )?([\d,]+) communication calls? of (\d+) ranks? checked, ([\d,]+) d", line
             ):
                 step = found[1] or ""
                 self.kept[step] = int(found[2].replace(",", "")) - int(found[4].replace(",", ""))
@@ -234,7 +234,7 @@ def test_what_is_broken_is_written_in_the_format_asked_for(
         return
     text = path.read_text("utf-8")
     assert "Distributed.recv.0.forward" in text and "the values that rank 0 sent" in text
-    assert "1 of 2 values are wrong; the worst, at flat index 1, is 2.25 instead of 1.0" in text
+    assert "1 of 2 values is wrong; the worst, at flat index 1, is 2.25 instead of 1.0" in text
     assert len(text.splitlines()) == (2 if format_ == "csv" else 1)
 
 

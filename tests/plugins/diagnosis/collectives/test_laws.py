@@ -109,7 +109,7 @@ def test_more_than_rounding_breaks_the_law(dtype: np.dtype[Any], operation: str)
         wrong = right.copy()
         wrong[place] *= 1 + 12 * eps
         text = laws.breach(wrong.astype(dtype), laws.reduce(given, operation))
-        assert text.startswith("1 of 40 values are wrong") and f"index {place}," in text
+        assert text.startswith("1 of 40 values is wrong") and f"index {place}," in text
 
 
 @by_float
@@ -139,7 +139,7 @@ def test_whole_numbers_are_exact(dtype: np.dtype[Any], operation: str) -> None:
     assert not broken(found, given, operation)
     found[11] += 1
     assert laws.breach(found, laws.reduce(given, operation)).startswith(
-        "1 of 30 values are wrong; the worst, at flat index 11"
+        "1 of 30 values is wrong; the worst, at flat index 11"
     )
 
 

@@ -225,7 +225,7 @@ def test_who_received_something_else_is_named_with_its_call(api: str) -> None:
         ranks[victim].arrays[name] = spoilt
         found = checked(ranks)
         assert named(found) == [(victim, record.key)]
-        assert "values are wrong; the worst, at flat index 0, is " in found.breaches[0].evidence
+        assert " wrong; the worst, at flat index 0, is " in found.breaches[0].evidence
         assert not found.unchecked and found.kept == 4 * len(receive) - 1
 
 
