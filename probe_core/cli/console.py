@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -19,7 +20,7 @@ from unicodedata import east_asian_width
 import click
 
 from probe_core.errors import printable
-from probe_core.progress import watched
+from probe_core.progress import Watch, watched
 from probe_core.safe_text import safe, safe_json
 
 
@@ -31,6 +32,8 @@ def prepare() -> None:
             reconfigure(errors="backslashreplace")
 
 
+PROGRESS_INTERVAL_SECONDS = 60.0
+"""Time between two lines of progress in a pipe."""
 _STYLE = f"\x1b{os.urandom(8).hex()}"
 """The start and end of a mark of ``style``: random in each process, so that no dump can hold it."""
 _MARK = re.compile(f"{_STYLE}([a-z_+]*)/{_STYLE}")
@@ -146,14 +149,28 @@ def close_broken_pipes() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
+def _lines_of_progress(label: str) -> Watch:
+    """Return a listener that prints a line if the last one, or the beginning, is long ago."""
+    printed = time.monotonic()
+
+    def watch(what: str, done: int, total: int) -> None:
+        nonlocal printed
+        if done < total and time.monotonic() >= printed + PROGRESS_INTERVAL_SECONDS:
+            printed = time.monotonic()
+            note(f"{what} {label}".rstrip() + f": {done / total:.0%}")
+
+    return watch
+
+
 @contextmanager
 def progress(label: str = "") -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Show a bar for each phase of the work on a terminal, and nothing in a pipe.
+    """Show a bar for each phase of the work on a terminal, and a line now and then in a pipe.
 
     The block gets a context manager: lines that are printed within it appear above the bar.
     """
     if not sys.stderr.isatty():
-        yield nullcontext
+        with watched(_lines_of_progress(label)):
+            yield nullcontext
         return
     bar: Any = None
     phase = ""

@@ -39,9 +39,10 @@ def picture(target: Array, golden: Array, noise: float, limit: int) -> dict[str,
     Returns:
         ``every`` (n), ``values`` (``low`` and ``high`` of the bars, their counts for ``target`` and
         ``golden``), ``difference`` (``low``: the power of ten of the first bar, ``counts``: elements by
-        the power of ten of their difference, ``equal``, ``apart``: elements that are nan or inf on one side),
-        ``map`` (``height``, ``width`` and the ``shades`` as digits, row by row), ``worst``
-        (index, target, golden). Differences are relative to the root mean square of the golden.
+        the power of ten of their difference, ``equal``, ``apart``: elements that are nan or inf on one
+        side, or whose difference overflows), ``map`` (``height``, ``width`` and the ``shades`` as digits,
+        row by row), ``worst`` (index, target, golden). Differences are relative to the root mean square of
+        the golden.
     """
     shape = target.shape
     width = shape[-1] if shape else 1
@@ -51,17 +52,18 @@ def picture(target: Array, golden: Array, noise: float, limit: int) -> dict[str,
         finite = np.isfinite(first) & np.isfinite(second)
         same = first == second
         difference = np.abs(first - second)
-        apart = ~finite & ~same & ~(np.isnan(first) & np.isnan(second))
         difference[~finite] = 0.0
         kept = np.abs(second[finite])
         largest = float(kept.max(initial=0.0))
         scale = largest * math.sqrt(float(np.mean((kept / largest) ** 2))) if largest else 0.0
         relative = difference / (scale or float(difference.max(initial=0.0)) or 1.0)
+    is_sized = finite & np.isfinite(relative)
+    apart = ~is_sized & ~same & ~(np.isnan(first) & np.isnan(second))
     ranked = np.where(apart, np.inf, relative)
     return {
         "every": every * across,
         "values": _values(first, second),
-        "difference": _spread(relative[finite], int(apart.sum())),
+        "difference": _spread(relative[is_sized], int(apart.sum())),
         "map": _map(ranked, shape, every, noise),
         "worst": _worst(ranked, first, second, shape, every, across),
         "noise": noise,

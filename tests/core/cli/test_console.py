@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from probe_core.cli import console
+from probe_core.progress import tell
 
 PROSE = "  note: " + "value " * 30 + "\x1b[31m\n 中文中文 end"
 
@@ -31,3 +32,16 @@ def test_show_wraps_prose_only_on_a_terminal(
         assert len(lines) == 1
     console.show("  next: " + "probe compare " * 9)
     assert len(capsys.readouterr().out.splitlines()) == 1, "a command can be pasted"
+
+
+def test_progress_prints_a_line_a_minute_in_a_pipe(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(console.time, "monotonic", lambda: now)
+    with console.progress("of rank 3"):
+        for done in range(201):
+            now = float(done)
+            tell("comparing", done, 200)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"comparing of rank 3: {share}%" for share in (30, 60, 90)]

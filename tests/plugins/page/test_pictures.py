@@ -65,6 +65,14 @@ def test_a_golden_of_zeros_and_huge_values() -> None:
     assert picture(huge, -huge, 1e-6, ALL)["map"]["shades"] == f"{SHADES}{SHADES}"
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_picture_counts_differences_that_overflow_as_without_size() -> None:
+    golden = np.full(8, np.finfo(np.float64).max)
+    found = picture(np.where(np.arange(8) < 3, -golden, golden), golden, 1e-6, ALL)
+    assert found["difference"] == {"low": 0, "counts": [], "equal": 5, "apart": 3}
+    json.dumps(found, allow_nan=False)
+
+
 def test_outliers_do_not_hide_the_other_values() -> None:
     golden = np.random.default_rng(0).normal(size=1000)
     golden[0] = -1e30
