@@ -121,11 +121,12 @@ class Counted:
             for level, (words, colour) in WORDS.items()
         ]
         alone = f"{counts.target_only:,} only in the target, {counts.golden_only:,} only in the golden"
-        console.show(f"  table: {', '.join(parts)}; {counted(counts.matched, 'row')} matched, {alone}")
+        matched = counted(counts.matched, "row")
+        console.show(f"  table: {', '.join(parts)}; {matched} matched, {alone}", wrap=True)
         if _says_not_measured(report) and not brief and NOT_MEASURED not in self.told:
-            console.show(f"  {NOT_MEASURED}")
+            console.show(f"  {NOT_MEASURED}", wrap=True)
         if self.is_one_of_many and report.answer is not None and not brief:
-            console.show(f"  {printable(report.answer.sentence, 400)}")
+            console.show(f"  {printable(report.answer.sentence, 400)}", wrap=True)
         if report.regions:
             console.show(f"  calls that do not line up, in {counted(len(report.regions), 'place')}:")
         for line in report.regions[:SHOWN_PLACES]:
@@ -139,7 +140,7 @@ class Counted:
             if is_warning:
                 console.warn(text)
             else:
-                console.show(f"  note: {printable(text)}")
+                console.show(f"  note: {printable(text)}", wrap=True)
         for path in report.files:
             console.show(f"  wrote {path}")
         for line in report.faults:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
+import click
 import pytest
+from support.runs.recorded import forward, tensor, write_run
 
 from probe_core.cli import console
+from probe_core.cli.main import run
 from probe_core.progress import tell
 
 PROSE = "  note: " + "value " * 30 + "\x1b[31m\n 中文中文 end"
@@ -45,3 +49,20 @@ def test_progress_prints_a_line_a_minute_in_a_pipe(
             tell("comparing", done, 200)
     lines = capsys.readouterr().err.splitlines()
     assert lines == [f"comparing of rank 3: {share}%" for share in (30, 60, 90)]
+
+
+def test_summary_of_a_comparison_fits_a_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    width = 60
+    for side, value in (("t", 9.0), ("g", 1.0)):
+        calls = {"Torch.a.0.forward": forward(tensor(), None, 1.5, output=[tensor(value=value)])}
+        for step in (0, 1):
+            write_run(tmp_path / side / f"step{step}" / "rank", calls)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(console.shutil, "get_terminal_size", lambda: os.terminal_size((width, 20)))
+    assert run(["compare", "t", "g", "-o", "o", "--format", "csv"]) == 0
+    out = click.unstyle(capsys.readouterr().out)
+    lines = [line for line in out.splitlines() if "wrote" not in line]
+    assert len(lines) > 15 and max(map(len, lines)) <= width

@@ -85,12 +85,13 @@ def _show_cause(number: int, cause: Finding, table: str, *, names_rank: bool) ->
     if cause.reason.code == ladder.KIND:
         line = f"  (a phase of the step, in {LADDER_FILE})"
     place = f"rank {cause.rank}, " if names_rank else ""
-    console.show(f"  {number}. {place}{console.style(printable(cause.op), bold=True)}{line}")
+    name = console.style(printable(cause.op), bold=True)
+    console.show(f"  {number}. {place}{name}{line}", wrap=True)
     console.show(f"        {printable(cause.reason.detail, LONGEST)}", wrap=True)
     if cause.modules:
         console.show(f"        in {printable(cause.modules[0], 200)}")
     if cause.where:
-        console.show(f"        {printable(cause.where, 200)}")
+        console.show(f"        {printable(cause.where, 200)}", wrap=True)
     if cause.same:
         _show_calls("the same argument differs in", "other call", len(cause.same), cause.same[0])
     if cause.consequence_count:
@@ -101,4 +102,4 @@ def _show_calls(beginning: str, what: str, count: int, first: str) -> None:
     """Print a number of calls, and the first of them."""
     name = printable(first, 200)
     calls = f"1 {what}: {name}" if count == 1 else f"{count:,} {what}s; the first of them is {name}"
-    console.show(f"        {beginning} {calls}")
+    console.show(f"        {beginning} {calls}", wrap=True)
