@@ -98,7 +98,6 @@ class Watch:
         if not self.measured:
             why = self._reasons.most_common(1)
             shown = f" ({why[0][1]:,} x {why[0][0].rstrip('.')})" if why else ""
-            problems.insert(
-                0, f"No tensor was compared: none of {counted(rows, 'row')} could be measured{shown}."
-            )
+            what = "the only row could not" if rows == 1 else f"none of {rows:,} rows could"
+            problems.insert(0, f"No tensor was compared: {what} be measured{shown}.")
         return [text for text in problems if text]
