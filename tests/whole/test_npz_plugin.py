@@ -112,7 +112,7 @@ def test_what_is_missing_or_damaged_is_said(probe: Probe, tmp_path: Path) -> Non
     assert found.returncode == 2 and "manifest.json cannot be read: KeyError('calls')" in found.stderr
     (golden / "manifest.json").unlink()
     found = probe("compare", target, golden, "-o", tmp_path / "out")
-    assert found.returncode == 2 and "no dump.json or debug.json or manifest.json" in found.stderr
+    assert found.returncode == 2 and "no dump.json or debug.json or .pkl or manifest.json" in found.stderr
 
 
 def test_a_file_of_call_stacks_is_refused(probe: Probe, tmp_path: Path) -> None:
