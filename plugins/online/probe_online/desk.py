@@ -9,19 +9,20 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 from probe_precheck import Job, Lost, Processes, Settings, problem_of
 from probe_recording import SentCall
 
 from probe_core.errors import printable
+from probe_online.accounts import CallKey, api_of_call
 from probe_online.files import ResultDirectory
 from probe_online.judging import RowMaker, SentPayload, SentRows, call_name
-from probe_online.ledger import Ledger, api_of_call
+from probe_online.ledger import Ledger
 
 Settle = Callable[[bool], None]
-"""Function that is called when a call needs nothing more; True if it was judged before it arrived."""
+"""Function that is called when a call is judged or left out; True if it was judged before it arrived."""
 
 
 @dataclass(slots=True, eq=False)
@@ -29,13 +30,13 @@ class Work:
     """Call in work.
 
     Attributes:
-        call: The call, without the fields of its record.
-        name: Its name.
+        key: Its identity.
+        seq: Its number in its session.
         settle: Functions to call when its rows are written.
     """
 
-    call: SentCall
-    name: str
+    key: CallKey
+    seq: int
     settle: list[Settle] = field(default_factory=list)
 
 
@@ -61,36 +62,50 @@ class Desk:
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._by_number: dict[int, Work] = {}
-        self._by_place: dict[tuple[int, int, str], Work] = {}
+        self._by_key: dict[CallKey, Work] = {}
         self._unrun: deque[tuple[Work, SentRows]] = deque()
         self._heard: deque[str] = deque(maxlen=100)
         self._said: set[str] = set()
 
     # -- for any thread ----------------------------------------------------------------------------
 
-    def take(self, payload: SentPayload, settle: Settle) -> bool:
-        """Accept a call; ``settle`` is called by any thread when it needs nothing more.
+    def greet(self, rank: int, session: str, expected: Iterable[int]) -> None:
+        """Note that a sender is connected, and report a rank that has a further session."""
+        self.ledger.greet(rank, session, expected)
+        number = self.ledger.ranks[rank].number_of(session)
+        if number > 1:
+            self.hear(
+                f"Rank {rank} has a further session ({number}: {session[:8]}): its training was started "
+                "again, or another training sends the same rank. Each session is judged separately."
+            )
+
+    def take(self, session: str, call: SentCall, payload: SentPayload, settle: Settle) -> bool:
+        """Accept a call; ``settle`` is called by any thread when it is judged or left out.
+
+        Args:
+            session: The session of its sender.
+            call: The call.
+            payload: The same call for a worker process.
+            settle: The function.
 
         Returns:
             False if the receiver is ending, so that the call was not accepted.
         """
-        call = payload.call
-        name = call_name(call.name)
-        problem = problem_of(name, Settings())
-        api = api_of_call(name)
+        key = CallKey(call.rank, session, call.step, call_name(call.name))
+        problem = problem_of(key.name, Settings())
+        api = api_of_call(key.name)
         if not problem and not self._settings.lets_through(api.partition(".")[2]):
-            self.ledger.leave_out(call.rank, call.step, name)
+            self.ledger.leave_out(key)
             settle(False)
             return True
-        place = call.rank, call.step, name
         with self._lock:
-            known = self.ledger.begin(*place, len(payload.content))
+            known = self.ledger.begin(key)
             if known == "working":
-                self._by_place[place].settle.append(settle)
+                self._by_key[key].settle.append(settle)
                 return True
             if known == "new":
-                work = Work(replace(call, fields={}), name, [settle])
-                self._by_place[place] = work
+                work = Work(key, call.seq, [settle])
+                self._by_key[key] = work
                 number = next(self._numbers)
                 self._by_number[number] = work
         if known == "done":
@@ -98,15 +113,20 @@ class Desk:
             return True
         if problem:
             del self._by_number[number]
-            self._unrun.append((work, self._rows.skipped(name, problem)))
+            self._unrun.append((work, self._rows.skipped(key.name, problem)))
             self._processes.wake()
             return True
         return self._processes.put(Job(number, payload))
 
-    def hear(self, sentence: str) -> None:
-        """Keep a sentence on something that was refused, for the thread that prints; each is said once."""
+    def refuse(self, sentence: str) -> None:
+        """Count what was refused, and print the sentence on it once."""
         sentence = printable(sentence, 300)
         self.ledger.refuse(sentence)
+        self.hear(sentence)
+
+    def hear(self, sentence: str) -> None:
+        """Keep a sentence for the thread that prints; each is printed once."""
+        sentence = printable(sentence, 300)
         if sentence not in self._said and len(self._said) < 100:
             self._said.add(sentence)
             self._heard.append(sentence)
@@ -114,7 +134,7 @@ class Desk:
     # -- for the thread that writes ----------------------------------------------------------------
 
     def work(self, within: float) -> list[str]:
-        """Write the rows of calls that were judged, waiting for one; return what is to be said.
+        """Write the rows of calls that were judged, waiting for one; return the sentences to print.
 
         Args:
             within: The seconds to wait at most.
@@ -125,7 +145,7 @@ class Desk:
         for job, answer in self._processes.finished(within):
             work = self._by_number.pop(job.key)
             if isinstance(answer, Lost):
-                answer = self._rows.skipped(work.name, f"ERROR: {answer.reason}", lost=True)
+                answer = self._rows.skipped(work.key.name, f"ERROR: {answer.reason}", lost=True)
             self._write(work, answer)
         while self._unrun:
             self._write(*self._unrun.popleft())
@@ -134,12 +154,11 @@ class Desk:
         return said
 
     def _write(self, work: Work, rows: SentRows) -> None:
-        call, name = work.call, work.name
-        if self.ledger.foresee(call.rank, call.step, call.seq, name, rows.status, rows.message):
+        if self.ledger.foresee(work.key, work.seq, rows.status, rows.message):
             self.ledger.write()
-        self._files.append(call.rank, call.step, rows)
+        self._files.append(work.key, rows)
         with self._lock:
-            self.ledger.judged(call.rank, call.step, name, rows.status, lost=rows.lost)
-            del self._by_place[call.rank, call.step, name]
+            self.ledger.judged(work.key, rows.status, lost=rows.lost)
+            del self._by_key[work.key]
         for settle in work.settle:
             settle(False)

@@ -17,6 +17,7 @@ from probe_precheck import Column, Tables, api_of, append, cells, header, lines,
 
 from probe_core.errors import UserError
 from probe_core.files.atomic import refused, replacing
+from probe_online.accounts import CallKey
 from probe_online.judging import SentRows
 
 NAMES = {2: "accuracy_checking_{}_{}_rank{}.csv", 3: "api_precision_compare_{}_{}_rank{}.csv"}
@@ -28,13 +29,11 @@ class WrittenRow(NamedTuple):
     """Row of a call that a result file holds.
 
     Attributes:
-        rank: The rank.
-        step: The step.
+        key: The identity of the call.
         cells: Its cells by column key.
     """
 
-    rank: int
-    step: int
+    key: CallKey
     cells: Mapping[str, str]
 
 
@@ -61,7 +60,7 @@ class CallFiles:
         self._rank = rank
         self._files: list[BinaryIO] = []
 
-    def append(self, step: int, rows: SentRows) -> None:
+    def append(self, key: CallKey, rows: SentRows) -> None:
         """Append the rows of a call.
 
         Raises:
@@ -69,13 +68,13 @@ class CallFiles:
         """
         if not self._files:
             self._create()
-        own = {"step": str(step)}
+        own = {"step": str(key.step), "session": key.session}
         details = lines(cells({**row, **own}, self._tables.details) for row in rows.details)
         append(self._files[1], self.paths[1], details)
         append(self._files[0], self.paths[0], lines([cells({**rows.result, **own}, self._tables.result)]))
 
     def resume(self) -> Iterator[WrittenRow]:
-        """Open files of an earlier receiver, drop what it did not finish, and yield the rows of its calls.
+        """Open files of an earlier receiver, remove unfinished calls, and yield the rows of the others.
 
         Raises:
             UserError: A file is damaged or missing.
@@ -104,16 +103,15 @@ class CallFiles:
             raise refused(self.paths[0], error) from None
         for file in self._files:
             file.seek(0, 2)
-        for (step, _), row in done.items():
-            yield WrittenRow(self._rank, step, row)
+        for key, row in done.items():
+            yield WrittenRow(key, row)
 
-    @staticmethod
-    def _key(path: Path, row: Mapping[str, str], name: str) -> tuple[int, str]:
+    def _key(self, path: Path, row: Mapping[str, str], name: str) -> CallKey:
         try:
-            return int(row["step"]), name
+            return CallKey(self._rank, row["session"].strip(), int(row["step"]), name)
         except ValueError:
             raise UserError(
-                f"{path} has a row whose step is no number.", "Give another directory with -o."
+                f"{path} has a row whose step is not a number.", "Give another directory with -o."
             ) from None
 
     def _create(self) -> None:
@@ -167,13 +165,13 @@ class ResultDirectory:
         self._language = language
         self._files: dict[tuple[int, int], CallFiles] = {}
 
-    def append(self, rank: int, step: int, rows: SentRows) -> None:
-        """Append the rows of a call of a rank.
+    def append(self, key: CallKey, rows: SentRows) -> None:
+        """Append the rows of a call to the files of its rank.
 
         Raises:
             UserError: The files cannot be written.
         """
-        self._of(rank, rows.parties).append(step, rows)
+        self._of(key.rank, rows.parties).append(key, rows)
 
     def resume(self) -> Iterator[WrittenRow]:
         """Open all files of this time stamp, and yield the rows of the calls that they hold.

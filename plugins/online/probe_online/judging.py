@@ -42,7 +42,7 @@ from probe_precheck import (
     runner_of,
     tables_of,
 )
-from probe_recording import SentCall, SentTensors
+from probe_recording import SentCall, SentTensors, call_in
 
 from probe_core.errors import UnreadableTensor, UserError
 from probe_core.plugins.manager import Manager
@@ -75,17 +75,27 @@ class SentRows(NamedTuple):
 
 
 class SentPayload(NamedTuple):
-    """Sent call on its way to a worker process.
+    """Sent call on its way to a worker process, which parses it: parsed records take much more memory.
 
     Attributes:
-        call: The head of its frame.
-        content: The bytes of its frame behind the prefix.
-        start: The offset of the body in these.
+        content: The bytes of its frame, which were checked.
+        head_start: The offset of the head in these.
+        body_start: The offset of the body, which follows the head.
     """
 
-    call: SentCall
-    content: bytes | bytearray | memoryview
-    start: int
+    content: bytes | bytearray
+    head_start: int
+    body_start: int
+
+    @property
+    def call(self) -> SentCall:
+        """The call that the head describes."""
+        return call_in(memoryview(self.content)[self.head_start : self.body_start])
+
+    @property
+    def body(self) -> memoryview:
+        """The tensors."""
+        return memoryview(self.content)[self.body_start :]
 
 
 def call_name(record: str) -> str:
@@ -206,13 +216,15 @@ def status_of(row: Mapping[str, str]) -> Status:
 
 
 STEP = Column("step", "步数", "Step")
+SESSION = Column("session", "会话", "Session")
 
 
 def tables_for(parties: int, tables: Tables, assignment: Assignment) -> Tables:
-    """Return the columns of the two files of a kind; the last is the step."""
+    """Return the columns of the two files of a kind; the last ones are the step and the session."""
     if parties == 3:
-        return Tables((*COMPARE_RESULT, STEP), (*COMPARE_DETAILS, STEP))
-    return Tables((*tables.result, STEP), (*tables.details, *own_columns(assignment), STEP))
+        return Tables((*COMPARE_RESULT, STEP, SESSION), (*COMPARE_DETAILS, STEP, SESSION))
+    details = *tables.details, *own_columns(assignment)
+    return Tables((*tables.result, STEP, SESSION), (*details, STEP, SESSION))
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,8 +261,9 @@ class SentChecking:
         rows = self.rows(manager)
 
         def check(payload: SentPayload) -> SentRows:
-            call = Call(call_name(payload.call.name), 0, payload.call.fields)
-            outcome, sent = outcome_of(runner, call, memoryview(payload.content)[payload.start :])
+            record = payload.call
+            call = Call(call_name(record.name), 0, record.fields)
+            outcome, sent = outcome_of(runner, call, payload.body)
             try:
                 return rows.judged(call, outcome, sent)
             except MemoryError:

@@ -133,10 +133,7 @@ def receive(plan: ReceptionPlan, manager: Manager, voice: Voice) -> Received:
         ledger = Ledger(plan.output / STATE_NAME.format(time_stamp), plan.receiving.ranks)
         earlier = None
         if state is not None:
-            rows = (
-                (row.rank, row.step, row.cells["name"].strip(), status_of(row.cells))
-                for row in files.resume()
-            )
+            rows = ((row.key, status_of(row.cells)) for row in files.resume())
             earlier = ledger.load(state, rows)
         processes = stack.enter_context(
             Processes(

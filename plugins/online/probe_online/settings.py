@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from probe_recording import FrameLimits
+
 from probe_core.errors import UserError
 
 PATIENCE = 600.0
@@ -16,6 +18,8 @@ PATIENCE = 600.0
 MOST_BODY = 1 << 30
 """Bytes of the largest call that is accepted."""
 WINDOW_CALLS = 256
+MESSAGE = FrameLimits(head=1 << 20, body=0)
+"""Limits of the frames of a sender that are not calls."""
 DAYS = 7.0
 """Days after which the files of a training that writes nothing are removed from a shared directory."""
 LARGEST_PORT = 65535

@@ -21,6 +21,8 @@ from probe_recording import (
 from probe_core.errors import UserError
 
 PATIENCE = 15.0
+MAX_STATUS_VALUES = 1 << 23
+"""Values in the status of a receiver, which the user asks for. Thousands of sessions fit."""
 
 
 def status_at(host: str, port: int, tls: Path | None) -> dict[str, Any]:
@@ -47,7 +49,7 @@ def _asked(connection: socket.socket) -> dict[str, Any]:
     for part in encode_frame(FrameKind.STATUS, {}):
         connection.sendall(part)
     prefix = prefix_of(_read(connection, PREFIX.size), FrameLimits(body=0))
-    return frame_of(prefix, _read(connection, prefix.size)).head
+    return frame_of(prefix, _read(connection, prefix.size), MAX_STATUS_VALUES).head
 
 
 def _read(connection: socket.socket, size: int) -> bytearray:

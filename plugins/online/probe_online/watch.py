@@ -33,6 +33,7 @@ from probe_recording import (
     number_in,
     numbers_in,
     prefix_of,
+    session_in,
     shared_name,
     text_in,
 )
@@ -42,7 +43,8 @@ from probe_core.files.atomic import open_file, write_text
 from probe_online.aged import Place, Removed, remove_aged, with_calls
 from probe_online.desk import Desk
 from probe_online.judging import SentPayload
-from probe_online.settings import Receiving
+from probe_online.ledger import MAX_SESSIONS
+from probe_online.settings import MESSAGE, Receiving
 from probe_online.words import count
 
 LOOK_EVERY = 0.3
@@ -191,7 +193,7 @@ class Watcher:
                 settled[place] = settled.get(place, 0) + self._number(name)
         known, found = self._desk.ledger.settled(), set()
         for one in ended:
-            frame = self._frame(str(one), FrameLimits(1 << 22, 0))
+            frame = self._frame(str(one), MESSAGE)
             if frame is None or (one.rank, one.session) in known:
                 continue
             with suppress(FrameError):
@@ -210,7 +212,7 @@ class Watcher:
             return
         if self._read.get(name) == (state.st_mtime_ns, state.st_size):
             return
-        frame = self._frame(name, FrameLimits(1 << 22, 0))
+        frame = self._frame(name, MESSAGE)
         if frame is None:
             return
         self._read[name] = state.st_mtime_ns, state.st_size
@@ -232,18 +234,21 @@ class Watcher:
 
     def _greet(self, frame: Frame, parsed: SharedName) -> None:
         rank, framework = number_in(frame.head, "rank"), text_in(frame.head, "framework", 40)
-        if rank != parsed.rank or text_in(frame.head, "session", 64) != parsed.session:
+        if rank != parsed.rank or session_in(frame.head) != parsed.session:
             raise FrameError("its name says another sender than it does")
         ranks = self._order.ranks
-        accepted = framework == self._framework and (ranks is None or rank in ranks)
-        self._senders[parsed.session, rank] = accepted
-        if not accepted:
+        why = ""
+        if framework != self._framework:
+            why = f"its calls are of {framework}, this receiver judges those of {self._framework}"
+        elif ranks is not None and rank not in ranks:
             why = f"rank {rank} is not in the receiver's rank_list"
-            if framework != self._framework:
-                why = f"its calls are of {framework}, this receiver judges those of {self._framework}"
-            self._desk.hear(f"Calls of {parsed.session[:8]} (rank {rank}) are left where they are: {why}.")
+        elif not self._desk.ledger.has_room_for(rank, parsed.session):
+            why = f"{MAX_SESSIONS:,} sessions have been judged, which is the limit of a receiver"
+        self._senders[parsed.session, rank] = not why
+        if why:
+            self._desk.refuse(f"Calls of {parsed.session[:8]} (rank {rank}) are left where they are: {why}.")
             return
-        self._desk.ledger.greet(rank, parsed.session, numbers_in(frame.head, "ranks"))
+        self._desk.greet(rank, parsed.session, numbers_in(frame.head, "ranks"))
         self._desk.ledger.leave(rank, parsed.session)
 
     # -- calls -------------------------------------------------------------------------------------
@@ -297,10 +302,10 @@ class Watcher:
                     self._calls -= 1
                     self._bytes -= size
 
-            payload = SentPayload(call, memoryview(content)[PREFIX.size :], prefix_of(content).head)
-            payload = payload._replace(content=bytes(payload.content))
+            call.fields.clear()  # they are parsed again by the process that judges the call
+            payload = SentPayload(content, PREFIX.size, PREFIX.size + prefix_of(content).head)
             self._desk.ledger.leave(parsed.rank, parsed.session)
-            taken = self._desk.take(payload, settle)
+            taken = self._desk.take(parsed.session, call, payload, settle)
             return True
         finally:
             if not taken:
@@ -361,7 +366,7 @@ class Watcher:
         with suppress(OSError):
             aside.mkdir(exist_ok=True)
             (self._directory / name).rename(aside / name)
-            self._desk.hear(f"{name} was set aside in {aside}: {why}.")
+            self._desk.refuse(f"{name} was set aside in {aside}: {why}.")
             with suppress(UserError):
                 write_text(aside / f"{name}.reason.txt", f"{printable(why, 400)}\n")
 

@@ -9,9 +9,10 @@ from probe_precheck import Status
 
 from probe_core.cli import console
 from probe_core.errors import printable
+from probe_online.accounts import WORST, SessionAccount
 from probe_online.console import Redrawn
 from probe_online.files import ResultDirectory
-from probe_online.ledger import WORST, Ledger
+from probe_online.ledger import Ledger
 from probe_online.settings import Place
 
 LINE_EVERY = 60.0
@@ -35,7 +36,8 @@ def verdict(ledger: Ledger) -> str:
     judged = sum(ledger.total(status) for status in (Status.ERROR, Status.WARNING, Status.PASS))
     gaps = unknown(ledger)
     if first is not None:
-        what = f"rank {first.rank}, step {first.step}: {printable(first.name)} is "
+        place = _name_of(first.rank, first.session, ledger)
+        what = f"{place}, step {first.step}: {printable(first.name)} is "
         what += "the only call" if errors == 1 else f"the first of {count(errors)}"
         what += f" in error, of {count(judged)} judged"
     elif not judged:
@@ -45,7 +47,7 @@ def verdict(ledger: Ledger) -> str:
         what = f"no call of {judged:,} judged is in error" + (
             f", {warned:,} with a warning" if warned else ""
         )
-    if elsewhere := sum(sender.elsewhere for _, found in ledger.each() for sender in found.senders.values()):
+    if elsewhere := sum(one.elsewhere for _, own in ledger.each() for one in own.sessions.values()):
         what += f"; {count(elsewhere)} more went to other receivers, whose verdicts tell of them"
     if skipped := ledger.total(Status.SKIP):
         what += f"; {skipped:,} more {'has' if skipped == 1 else 'have'} a SKIP row with the reason"
@@ -66,11 +68,21 @@ def unknown(ledger: Ledger) -> list[str]:
     if lost:
         parts.append(f"{count(lost)} ended the process that ran {'it' if lost == 1 else 'them'}")
     if vanished:
-        ranks = ", ".join(map(str, vanished))
-        parts.append(f"rank {ranks} ended without its last message")
+        names = ", ".join(_name_of(*one, ledger) for one in vanished[:SHOWN])
+        more = f" and {len(vanished) - SHOWN} more" if len(vanished) > SHOWN else ""
+        parts.append(f"{names}{more} ended without {'its' if len(vanished) == 1 else 'their'} last message")
     if absent := ledger.absent():
-        parts.append(f"rank {', '.join(map(str, absent))} never connected")
+        more = f" and {len(absent) - SHOWN} more" if len(absent) > SHOWN else ""
+        parts.append(f"rank {', '.join(map(str, absent[:SHOWN]))}{more} never connected")
     return parts
+
+
+def _name_of(rank: int, session: str, ledger: Ledger) -> str:
+    """Return the name of a session: that of its rank if the rank has no other one."""
+    own = ledger.ranks[rank]
+    if len(own.sessions) == 1 or session not in own.sessions:
+        return f"rank {rank}"
+    return f"rank {rank} in session {own.number_of(session)} ({session[:8]})"
 
 
 def summary(ledger: Ledger, files: ResultDirectory) -> None:
@@ -82,29 +94,35 @@ def summary(ledger: Ledger, files: ResultDirectory) -> None:
     first = ledger.first()
     if first is not None and first.message:
         console.show(f"  {printable(first.message)}")
-    for rank, found in ledger.each():
-        parts = [
-            console.style(f"{found.verdicts[status].total():,} {_WORDS[status]}",
-                          fg=_COLOURS[status] if found.verdicts[status] else None)
-            for status in WORST
-        ]  # fmt: skip
-        console.show(f"  rank {rank}: {', '.join(parts)}")
-        for status in (Status.ERROR, Status.WARNING):
-            if found.verdicts[status]:
-                console.show(f"    {_WORDS[status]}: {_apis(found.verdicts[status])}")
-        if found.dropped:
-            console.show(f"    dropped by the training: {_apis(found.dropped)}")
-        if found.left_out:
-            console.show(f"    left out by the lists: {_apis(found.left_out)}")
-        for session, sender in found.senders.items():
-            if not sender.ended:
-                console.show(
-                    f"    rank {rank} ended without its last message; {count(sender.settled)} of it "
-                    f"were judged or left out, what it still held is not known (session {session[:8]})"
-                )
+    for rank, own in ledger.each():
+        if len(own.sessions) > 1:
+            console.show(f"  rank {rank} has {len(own.sessions)} sessions; each was judged separately")
+        for session, account in own.sessions.items():
+            _show_account(_name_of(rank, session, ledger), account)
     for path in files.paths:
         console.show(f"  wrote {path}")
     console.show(f"  wrote {ledger.path}")
+
+
+def _show_account(name: str, account: SessionAccount) -> None:
+    parts = [
+        console.style(f"{account.verdicts[status].total():,} {_WORDS[status]}",
+                      fg=_COLOURS[status] if account.verdicts[status] else None)
+        for status in WORST
+    ]  # fmt: skip
+    console.show(f"  {name}: {', '.join(parts)}")
+    for status in (Status.ERROR, Status.WARNING):
+        if account.verdicts[status]:
+            console.show(f"    {_WORDS[status]}: {_apis(account.verdicts[status])}")
+    if account.dropped:
+        console.show(f"    dropped by the training: {_apis(account.dropped)}")
+    if account.left_out:
+        console.show(f"    left out by the lists: {_apis(account.left_out)}")
+    if not account.ended:
+        console.show(
+            f"    it ended without its last message; {count(account.settled)} of it were judged or left out, "
+            "and the others are not known"
+        )
 
 
 def _apis(counts: dict[str, int]) -> str:
@@ -173,7 +191,10 @@ def _line(ledger: Ledger, done: int, speed: float) -> str:
     counts = ", ".join(f"{ledger.total(status):,} {_WORDS[status]}" for status in WORST)
     dropped = sum(found.dropped.total() for _, found in ledger.each())
     first = ledger.first()
-    worst = "" if first is None else f"; first in error: rank {first.rank}, step {first.step}, {first.name}"
+    worst = ""
+    if first is not None:
+        place = _name_of(first.rank, first.session, ledger)
+        worst = f"; first in error: {place}, step {first.step}, {first.name}"
     return (
         f"{count(done)} judged ({speed:.1f}/s), {ledger.in_work:,} in work: {counts}, "
         f"{dropped:,} dropped{printable(worst)}"
@@ -181,19 +202,18 @@ def _line(ledger: Ledger, done: int, speed: float) -> str:
 
 
 def _table(ledger: Ledger, done: int, speed: float) -> list[str]:
-    """Return the lines of the table: the whole, each rank, and the APIs that did not pass."""
+    """Return the lines of the table: the whole, each session, and the APIs that did not pass."""
     lines = [_line(ledger, done, speed)]
     bad: dict[str, list[int]] = {}
-    for rank, found in ledger.each():
-        numbers = "  ".join(f"{_WORDS[status]} {found.verdicts[status].total():,}" for status in WORST)
-        connected = any(sender.seen is None and not sender.ended for sender in found.senders.values())
-        state = (
-            "sending" if connected else "ended" if all(s.ended for s in found.senders.values()) else "gone"
-        )
-        lines.append(f"  rank {rank:<4} {state:8} {numbers}  dropped {found.dropped.total():,}")
-        for place, status in enumerate((Status.ERROR, Status.WARNING)):
-            for api, number in found.verdicts[status].items():
-                bad.setdefault(api, [0, 0])[place] += number
+    for rank, own in ledger.each():
+        for number, account in enumerate(own.sessions.values(), 1):
+            numbers = "  ".join(f"{_WORDS[status]} {account.verdicts[status].total():,}" for status in WORST)
+            state = "sending" if account.is_connected else "ended" if account.ended else "gone"
+            name = f"{rank}" if len(own.sessions) == 1 else f"{rank}, session {number}"
+            lines.append(f"  rank {name:<4} {state:8} {numbers}  dropped {account.dropped.total():,}")
+            for place, status in enumerate((Status.ERROR, Status.WARNING)):
+                for api, errors in account.verdicts[status].items():
+                    bad.setdefault(api, [0, 0])[place] += errors
     ordered = sorted(bad.items(), key=lambda item: ([-number for number in item[1]], item[0]))
     lines += [
         f"    {printable(api, 50):50} error {errors:,}  warning {warnings:,}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +90,7 @@ class Settings:
         error_data_path: The directory in which the directory of the error data is made.
         precision: Digits after the point of the numbers in the csv files.
         online: The fields if they ask for the online pre-check (``is_online``); else None.
+        dump_path: The directory of a receiver's files unless ``-o`` is given; None if the file names none.
     """
 
     white_list: frozenset[str] = frozenset()
@@ -97,6 +98,7 @@ class Settings:
     error_data_path: Path = Path()
     precision: int = PRECISION
     online: Mapping[Any, Any] | None = None
+    dump_path: Path | None = None
 
     def lets_through(self, api: str) -> bool:
         """Return True if the lists let the API run; both a white and a black list may exclude it."""
@@ -118,7 +120,7 @@ def read_settings(path: Path | None) -> Settings:
     for section in SECTIONS:
         inner = document.get(section)
         if isinstance(inner, dict):
-            return parse_settings(inner, what)
+            return replace(parse_settings(inner, what), dump_path=_dump_path(document, what))
         if inner is not None:
             raise UserError(
                 f'{what}: "{section}" must be an object.', 'For example {"run_ut": {"white_list": []}}.'
@@ -126,6 +128,13 @@ def read_settings(path: Path | None) -> Settings:
     raise UserError(
         f'{what} has no section "run_ut".', 'For example {"task": "run_ut", "run_ut": {"white_list": []}}.'
     )
+
+
+def _dump_path(document: Mapping[str, Any], what: str) -> Path | None:
+    path = document.get("dump_path")
+    if path is not None and not isinstance(path, str):
+        raise UserError(f"{what}: dump_path must be a path.", 'For example "./checked".')
+    return Path(path) if path else None
 
 
 def _read_yaml(path: Path) -> Mapping[str, Any]:

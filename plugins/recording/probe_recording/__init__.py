@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         Prefix,
         SentCall,
         call_head,
+        call_in,
         call_of,
         counts_in,
         encode_frame,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         number_in,
         numbers_in,
         prefix_of,
+        session_in,
         text_in,
     )
     from probe_recording.sending.sender import Sender
@@ -131,6 +133,7 @@ __all__ = [
     "belongs_to_recorder",
     "bytes_of",
     "call_head",
+    "call_in",
     "call_of",
     "check_unchanged",
     "collection_paused",
@@ -163,6 +166,7 @@ __all__ = [
     "scalar",
     "sender_context",
     "sentence_of",
+    "session_in",
     "settle_earlier_run",
     "shared_name",
     "spans",
@@ -199,8 +203,8 @@ __getattr__ = exporter(
         "recorder": "Recorder",
         "sending.body": "SentTensor SentTensors encode_body",
         "sending.message": "PREFIX PROTOCOL DamagedFrame Frame FrameError FrameKind FrameLimits Prefix "
-        "SentCall call_head call_of counts_in encode_frame frame_in frame_of number_in numbers_in prefix_of "
-        "text_in",
+        "SentCall call_head call_in call_of counts_in encode_frame frame_in frame_of number_in numbers_in "
+        "prefix_of session_in text_in",
         "sending.sender": "Sender",
         "sending.session": "Sending",
         "sending.shared": "SharedName shared_name",

@@ -67,8 +67,9 @@ def judge(dump: Path, change: Callable[[str, list[Any]], None] = lambda name, se
     found = []
     for frame in call_frames(dump):
         sent = payload(frame)
-        call = Call(sent.call.name.removesuffix(".forward"), 0, sent.call.fields)
-        outcome, outputs = outcome_of(runner, call, memoryview(sent.content)[sent.start :])
+        record = sent.call
+        call = Call(record.name.removesuffix(".forward"), 0, record.fields)
+        outcome, outputs = outcome_of(runner, call, sent.body)
         outputs = outputs if isinstance(outputs, list) else [outputs]
         change(call.name, outputs)
         found.append(rows.judged(call, outcome, outputs[0] if len(outputs) == 1 else outputs))
@@ -163,14 +164,17 @@ def test_a_broken_operator_is_an_error_by_its_standard(dump: Path, tmp_path: Pat
         assert {row.result["forward"] for row in rows if row.result["name"] in wrong} == {"error"}
 
 
-def test_the_columns_of_both_kinds_end_with_the_step() -> None:
+def test_tables_for_ends_with_step_and_session() -> None:
     from probe_precheck import Tables
 
     assignment = Assignment(MANAGER, "guide")
     assert [column.chinese for column in tables_for(2, Tables(), assignment).result] == [
-        *(column.chinese for column in RESULT), "步数",
+        *(column.chinese for column in RESULT), "步数", "会话",
     ]  # fmt: skip
-    assert [column.english for column in tables_for(3, Tables(), assignment).details][-1] == "Step"
+    assert [column.english for column in tables_for(3, Tables(), assignment).details][-2:] == [
+        "Step",
+        "Session",
+    ]
 
 
 def test_a_judged_call_leaves_nothing_to_the_collector(dump: Path) -> None:

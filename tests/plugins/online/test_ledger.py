@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from probe_online import words
+from probe_online.accounts import CallKey
 from probe_online.ledger import Ledger
 from probe_online.settings import Place, from_config, from_options, host_and_port
 from probe_precheck import Status
@@ -16,14 +17,17 @@ from probe_core.errors import UserError
 FIRST = "probe: rank 1, step 2: Torch.mul.7 is the first of 2 calls in error, of 3 calls judged"
 
 
-def judge(ledger: Ledger, rank: int, step: int, seq: int, name: str, status: Status) -> None:
-    assert ledger.begin(rank, step, name, 10) == "new"
-    assert ledger.begin(rank, step, name, 10) == "working"
-    if ledger.foresee(rank, step, seq, name, status, "too large"):
+def judge(
+    ledger: Ledger, rank: int, step: int, seq: int, name: str, status: Status, session: str = "s"
+) -> None:
+    key = CallKey(rank, session, step, name)
+    assert ledger.begin(key) == "new"
+    assert ledger.begin(key) == "working"
+    if ledger.foresee(key, seq, status, "too large"):
         ledger.write()
-    ledger.judged(rank, step, name, status)
-    ledger.settle(rank, "s", seq)
-    assert ledger.begin(rank, step, name, 10) == "done"
+    ledger.judged(key, status)
+    ledger.settle(rank, session, seq)
+    assert ledger.begin(key) == "done"
 
 
 def test_the_first_error_is_that_of_the_training_and_not_that_which_came_first(tmp_path: Path) -> None:
@@ -36,8 +40,8 @@ def test_the_first_error_is_that_of_the_training_and_not_that_which_came_first(t
     assert words.verdict(ledger) == FIRST
     # a receiver that is killed now goes on with the same first error and the rows of its files
     again = Ledger(ledger.path)
-    rows = [(1, 3, "Torch.mul.0", Status.ERROR), (1, 2, "Torch.mul.7", Status.ERROR),
-            (1, 2, "Torch.add.0", Status.PASS)]  # fmt: skip
+    rows = [(CallKey(1, "s", 3, "Torch.mul.0"), Status.ERROR), (CallKey(1, "s", 2, "Torch.mul.7"), Status.ERROR),
+            (CallKey(1, "s", 2, "Torch.add.0"), Status.PASS)]  # fmt: skip
     assert again.load(json.loads(ledger.path.read_text()), rows) == 3
     assert again.first() == ledger.first()
     again.tally(1, "s", {"Torch.mul": 2, "Torch.add": 3}, {"Torch.mul": 5}, ended=True)

@@ -112,13 +112,21 @@ def trained(
     return outcome, json.loads((path / "online_rank0.json").read_text())
 
 
-def rows_in(*directories: Path, rank: int = 0) -> Rows:
-    """The rows of each call of a rank that receivers have written, the result first; no call has two results."""
+def rows_in(*directories: Path, rank: int = 0, session: str = "") -> Rows:
+    """Return the rows of each call of a rank without their session, the result first.
+
+    No call has two results. With ``session`` the rows of that session alone are returned.
+    """
     found: Rows = {}
     for directory in directories:
         tables = {
-            name: rows for name, rows in result_rows(directory).items() if name.endswith(f"_rank{rank}.csv")
+            name: [row for row in rows if row["Session"] == session or not session]
+            for name, rows in result_rows(directory).items()
+            if name.endswith(f"_rank{rank}.csv")
         }
+        for rows in tables.values():
+            for row in rows:
+                assert len(row.pop("Session")) == 32
         results = [row for name, rows in tables.items() if "_result_" in name for row in rows]
         details = [row for name, rows in tables.items() if "_details_" in name for row in rows]
         for row in results:
@@ -163,7 +171,9 @@ def check(
                 told["judged"] += rank["judged"]
                 told["unknown"] += rank["unknown"]
                 told["left_out"] += sum(rank["left_out"].values())
-                told["dropped"] += sum(sum(sender["dropped"].values()) for sender in rank["senders"].values())
+                told["dropped"] += sum(
+                    sum(sender["dropped"].values()) for sender in rank["sessions"].values()
+                )
     assert told["judged"] == len(rows)
     return {**told, "made": truth.made, "waiting": sent["not_acknowledged"], **{f"dropped: {key}": number for key, number in dropped.items()}}  # fmt: skip
 

@@ -51,6 +51,6 @@ def with_rank(frame: bytes, rank: int) -> bytes:
 def payload(frame: bytes) -> Any:
     """Return what the receiver gives a worker of a call's frame."""
     from probe_online.judging import SentPayload
-    from probe_recording import call_of, frame_in, prefix_of
+    from probe_recording import prefix_of
 
-    return SentPayload(call_of(frame_in(frame)), frame[PREFIX.size :], prefix_of(frame).head)
+    return SentPayload(frame, PREFIX.size, PREFIX.size + prefix_of(frame).head)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from probe_core.cli import console, extending
 from probe_core.cli.main import DEFECT, FINISHED, FOUND, ISSUES, LOST, MISTAKE
@@ -143,6 +144,8 @@ def _check(ctx: click.Context, workers: int, **given: Any) -> int:
     receiver, values = _receiver(ctx, settings)
     if receiver is not None:
         given["workers"] = workers
+        if settings.dump_path and ctx.get_parameter_source("output") is ParameterSource.DEFAULT:
+            given["output"] = settings.dump_path
         return receiver.receive(
             ctx.find_object(Manager) or Manager(), given, settings, given["config"], values
         )

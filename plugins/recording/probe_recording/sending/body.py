@@ -16,7 +16,7 @@ import numpy as np
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Value
 from probe_recording.reading.entries import CODES, SIZES, Entry, array_of, entries_of, json_object
-from probe_recording.sending.message import Buffer
+from probe_recording.sending.message import MAX_JSON_VALUES, Buffer, count_json_values
 
 LARGEST_HEADER = 16 << 20
 """Largest header of a body that is read, in bytes."""
@@ -104,7 +104,10 @@ class SentTensors:
             raise UnreadableTensor(f"{BODY} is cut off within its header")
         if length > LARGEST_HEADER:
             raise UnreadableTensor(f"{BODY} claims a header of {length:,} bytes")
-        header = json_object(bytes(self._content[8 : 8 + length]), f"the header of {BODY}")
+        text = bytes(self._content[8 : 8 + length])
+        if (values := count_json_values(text)) > MAX_JSON_VALUES:
+            raise UnreadableTensor(f"the header of {BODY} has {values:,} values")
+        header = json_object(text, f"the header of {BODY}")
         self._entries = entries_of(header, 8 + length, size - 8 - length, BODY)
 
     @property

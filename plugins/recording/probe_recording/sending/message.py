@@ -12,6 +12,7 @@ checked before memory is taken for them, and contents before they are used.
 from __future__ import annotations
 
 import json
+import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,15 @@ LARGEST_NUMBER = (1 << 53) - 1
 """Largest sequence number, step and rank, which every JSON reader keeps exactly."""
 
 LONGEST_NAME = 4096
+
+MAX_JSON_VALUES = 1 << 18
+"""Values in the JSON text of a head or of the header of a body; each takes about 100 bytes of memory.
+
+The record of a tensor has about 25 values, so that a call may have 10,000 tensors."""
+MAX_DIGITS = 4300
+"""Digits of a whole number in a head; the time to read one grows with the square of its length."""
+
+_SESSION = re.compile(r"[0-9a-f]{32}")
 
 Buffer = Union[bytes, bytearray, memoryview]
 
@@ -202,12 +212,17 @@ def prefix_of(data: Buffer, limits: FrameLimits = FrameLimits()) -> Prefix:  # n
     return Prefix(kind, head, body, checksum)
 
 
-def frame_of(prefix: Prefix, data: Buffer) -> Frame:
-    """Return a frame from its prefix and the ``prefix.size`` bytes behind it.
+def frame_of(prefix: Prefix, data: Buffer, max_values: int = MAX_JSON_VALUES) -> Frame:
+    """Return a frame from its prefix and the ``prefix.size`` bytes that follow it.
+
+    Args:
+        prefix: The prefix.
+        data: The bytes.
+        max_values: Largest number of values in the head.
 
     Raises:
-        DamagedFrame: The checksum does not fit.
-        FrameError: The head is not valid JSON.
+        DamagedFrame: The checksum does not match the content.
+        FrameError: The head is not valid JSON, or has too many values.
     """
     content = memoryview(data)
     if content.nbytes != prefix.size:
@@ -215,7 +230,7 @@ def frame_of(prefix: Prefix, data: Buffer) -> Frame:
     head = content[: prefix.head]
     if checksum_of((content,)) != prefix.checksum:
         raise DamagedFrame("the checksum of a frame does not fit its content")
-    return Frame(prefix.kind, _json(prefix.kind, head), content[prefix.head :])
+    return Frame(prefix.kind, _json(prefix.kind, head, max_values), content[prefix.head :])
 
 
 def frame_in(content: Buffer, limits: FrameLimits = FrameLimits()) -> Frame:  # noqa: B008 - immutable
@@ -244,6 +259,17 @@ def call_of(frame: Frame) -> SentCall:
         raise FrameError(f'"fields" of {name} is not a JSON object')
     seq, step, rank = (number_in(head, key) for key in ("seq", "step", "rank"))
     return SentCall(seq, step, rank, name, fields)
+
+
+def call_in(head: Buffer) -> SentCall:
+    """Return the call that the head of a frame of the kind CALL describes.
+
+    Raises:
+        FrameError: The head is not valid JSON, or a field is missing or has a wrong value.
+    """
+    return call_of(
+        Frame(FrameKind.CALL, _json(FrameKind.CALL, memoryview(head), MAX_JSON_VALUES), memoryview(b""))
+    )
 
 
 def number_in(head: Mapping[str, Any], key: str) -> int:
@@ -284,6 +310,18 @@ def text_in(head: Mapping[str, Any], key: str, most: int = 400) -> str:
     return printable(value, most)
 
 
+def session_in(head: Mapping[str, Any]) -> str:
+    """Return the field ``session``, which must be 32 hexadecimal digits.
+
+    Raises:
+        FrameError: It is not.
+    """
+    value = head.get("session")
+    if not isinstance(value, str) or _SESSION.fullmatch(value) is None:
+        raise FrameError(f'"session" is not a text of 32 hexadecimal digits: {value!r:.80}')
+    return value
+
+
 def counts_in(head: Mapping[str, Any], key: str) -> dict[str, int]:
     """Return a field that must be an object of whole numbers from 0 on, such as calls by API.
 
@@ -296,11 +334,15 @@ def counts_in(head: Mapping[str, Any], key: str) -> dict[str, int]:
     return {printable(name, 200): number_in(value, name) for name in value}
 
 
-def _json(kind: FrameKind, head: memoryview) -> dict[str, Any]:
+def _json(kind: FrameKind, head: memoryview, max_values: int) -> dict[str, Any]:
     """Return the JSON object of a head; only records may hold NaN and infinities, as in ``dump.json``."""
+    text = bytes(head)
+    if (values := count_json_values(text)) > max_values:
+        raise FrameError(f"the head of a frame has {values:,} values; {max_values:,} are allowed")
     try:
         value = json.loads(
-            bytes(head).decode(),
+            text.decode(),
+            parse_int=_integer,
             parse_constant=None if kind is FrameKind.CALL else _refuse,
             object_pairs_hook=_unique,
         )
@@ -309,6 +351,23 @@ def _json(kind: FrameKind, head: memoryview) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise FrameError("the head of a frame is not a JSON object")
     return value
+
+
+def count_json_values(text: Buffer, start: int = 0) -> int:
+    """Return an upper bound of the number of values in a JSON text, without parsing it.
+
+    Args:
+        text: The text in UTF-8.
+        start: The offset at which it begins.
+    """
+    data = text if isinstance(text, (bytes, bytearray)) else bytes(text)
+    return 1 + sum(data.count(mark, start) for mark in (b"[", b"{", b","))
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"a number has {len(digits):,} digits")
+    return int(digits)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -14,7 +14,14 @@ from typing import Any
 from probe_core.errors import UserError, printable
 from probe_recording import messages
 from probe_recording.place import Destination
-from probe_recording.sending.message import Buffer, FrameError, FrameLimits
+from probe_recording.sending.message import (
+    MAX_JSON_VALUES,
+    PREFIX,
+    Buffer,
+    FrameError,
+    FrameLimits,
+    count_json_values,
+)
 from probe_recording.sending.outbox import FAILED, TOO_LARGE, Outbox, Queued
 from probe_recording.sending.tls import sentence_of
 
@@ -131,7 +138,8 @@ class Transport(ABC):
         try:
             frame = call.frame(self._hello["rank"])
             body = sum(memoryview(part).nbytes for part in frame[1:])
-            if body > self._outbox.most_body or len(frame[0]) > LARGEST_HEAD:
+            values = count_json_values(frame[0], PREFIX.size)
+            if body > self._outbox.most_body or len(frame[0]) > LARGEST_HEAD or values > MAX_JSON_VALUES:
                 self._outbox.give_up(call.seq, TOO_LARGE)  # the receiver would end the connection
                 return []
             return frame

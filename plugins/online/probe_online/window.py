@@ -1,0 +1,273 @@
+"""Window: the memory that all senders of a receiver share (docs/online.md#bounds).
+
+Only bytes that have arrived are counted, so a frame that is announced and not sent takes no room. Free room
+goes to the frame that has bytes for it, except for what earlier fast frames still need. If frames that
+arrive slowly hold the room that others wait for, they are closed, and their senders send them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+FAST_RATE = 32 << 20
+"""Bytes per second of a fast frame: what follows is expected soon, so that room is kept for it."""
+PAUSE_SECONDS = 1.0
+"""Time without a byte after which a frame is stalled, and no longer fast; a sender may pause for less."""
+ROOM_SECONDS = 2.0
+"""Time that a frame waits for room before slow frames are closed."""
+PROTECTED_SECONDS = 60.0
+"""Network time during which the earliest frame is not closed while its bytes arrive, however slowly."""
+TICK = 0.2
+"""Seconds between two looks for frames that have become slow, while others wait for room."""
+
+
+@dataclass(eq=False, slots=True)
+class Client:
+    """Part of a connection in the window.
+
+    Attributes:
+        bytes: Bytes of its calls in work.
+        calls: Number of its calls in work.
+        arriving: Its frame that is arriving; None if there is none.
+    """
+
+    bytes: int = 0
+    calls: int = 0
+    arriving: Arrival | None = None
+
+
+@dataclass(eq=False, slots=True)
+class Arrival:
+    """Frame that is arriving.
+
+    Attributes:
+        client: Its connection.
+        size: The bytes that its prefix announces.
+        close: Closes the connection, so that no more bytes of the frame arrive.
+        received: The bytes that have room in the window.
+        waited: Seconds in which the receiver waited for bytes of the frame.
+        waits_since: The time at which the present wait began; None if there is none.
+        needs_room: True while it has bytes that have no room.
+        is_closed: True if the frame was closed to make room.
+    """
+
+    client: Client
+    size: int
+    close: Callable[[], None]
+    received: int = 0
+    waited: float = 0.0
+    waits_since: float | None = None
+    needs_room: bool = False
+    is_closed: bool = False
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def missing(self) -> int:
+        """Bytes that have not arrived."""
+        return self.size - self.received
+
+    @property
+    def pause(self) -> float:
+        """Seconds since the last byte arrived; 0 while it needs room."""
+        return 0.0 if self.waits_since is None else time.monotonic() - self.waits_since
+
+    @property
+    def network_seconds(self) -> float:
+        """Seconds in which the receiver has waited for bytes of the frame so far."""
+        return self.waited + self.pause
+
+    @property
+    def is_fast(self) -> bool:
+        """True if the bytes that are missing are expected soon."""
+        return self.network_seconds <= PAUSE_SECONDS + self.received / FAST_RATE
+
+    @property
+    def is_stalled(self) -> bool:
+        """True if its bytes do not arrive."""
+        return not self.is_fast and self.pause > PAUSE_SECONDS
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Measure the time of the block as a wait for the network."""
+        self.waits_since = began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.waits_since = None
+            self.waited += time.monotonic() - began
+
+
+class Window:
+    """Bytes and calls that may be in memory; used by the server's thread alone.
+
+    Args:
+        size: The bytes. No frame is larger.
+        calls: The number of calls in work.
+    """
+
+    def __init__(self, size: int, calls: int) -> None:
+        self._size, self._calls = size, calls
+        self._in_work = self._calls_in_work = 0
+        self._received = 0
+        self._clients: set[Client] = set()
+        self._changed = asyncio.Event()
+
+    @property
+    def used(self) -> int:
+        """Bytes of frames that are arriving or in work."""
+        return self._received + self._in_work
+
+    # -- frames and calls --------------------------------------------------------------------------
+
+    async def begin(self, client: Client, size: int, close: Callable[[], None]) -> Arrival:
+        """Return the arrival of a frame, once the connection's share has room for it.
+
+        The window is shared equally among the connections that use it. A connection that has no call in work
+        may send a call that is larger than its share.
+
+        Args:
+            client: The connection.
+            size: The bytes that the prefix announces.
+            close: Closes the connection.
+        """
+        while client.calls and not self._has_share(client, size):
+            await self._change()
+        client.arriving = Arrival(client, size, close)
+        self._clients.add(client)
+        return client.arriving
+
+    async def take(self, arrival: Arrival, size: int) -> None:
+        """Wait until there is room for bytes of a frame that have arrived.
+
+        Raises:
+            ConnectionAbortedError: The frame was closed to make room for others.
+        """
+        began = time.monotonic()
+        arrival.needs_room = True
+        try:
+            while not arrival.is_closed and not self._may_take(arrival, size):
+                if not self._make_room(time.monotonic() - began):
+                    await self._change()
+        finally:
+            arrival.needs_room = False
+        if arrival.is_closed:
+            raise ConnectionAbortedError(0, "it was closed to make room for other calls")
+        arrival.received += size
+        self._received += size
+
+    async def put_in_work(self, arrival: Arrival) -> None:
+        """Turn a whole frame into a call in work, once fewer than the largest number of calls are."""
+        client = self._end(arrival)
+        self._in_work += arrival.size
+        client.bytes += arrival.size
+        client.calls += 1
+        self._clients.add(client)
+        try:
+            while self._calls_in_work >= self._calls:
+                await self._change()
+        except BaseException:  # the connection was closed
+            self._release_bytes(client, arrival.size)
+            raise
+        self._calls_in_work += 1
+
+    def drop(self, arrival: Arrival) -> None:
+        """Release the room of a frame that was not put in work; otherwise do nothing."""
+        if arrival.client.arriving is arrival:
+            self._end(arrival)
+
+    def release(self, client: Client, size: int) -> None:
+        """Release the room of a call in work.
+
+        Args:
+            client: The connection that it arrived on.
+            size: The bytes of its frame.
+        """
+        self._calls_in_work -= 1
+        self._release_bytes(client, size)
+
+    # -- the rules ---------------------------------------------------------------------------------
+
+    def _has_share(self, client: Client, size: int) -> bool:
+        clients = len(self._clients | {client})
+        return client.calls < max(1, self._calls // clients) and client.bytes + size <= self._size // clients
+
+    def _may_take(self, arrival: Arrival, size: int) -> bool:
+        """Return True if the bytes have room, and each earlier fast frame can still be completed.
+
+        As in the banker's algorithm, a frame can be completed with the room that is free once the calls in
+        work and the frames before it are judged.
+        """
+        room = self._size - self._received - size
+        if room < self._in_work:
+            return False
+        for earlier in self._arrivals():
+            if earlier is arrival:
+                break
+            if earlier.is_fast:
+                if earlier.missing > room:
+                    return False
+                room += earlier.received
+        return True
+
+    def _make_room(self, seconds: float) -> bool:
+        """Close frames that hold the room that others need.
+
+        Args:
+            seconds: The time for which a frame has waited for room.
+
+        Returns:
+            True if a frame was closed.
+        """
+        arrivals = self._arrivals()
+        if not self._in_work and all(arrival.needs_room for arrival in arrivals):
+            return self._close(arrivals[-1:]) if len(arrivals) > 1 else False
+        if seconds < ROOM_SECONDS or self._received <= self._in_work:
+            return False
+        if stalled := [arrival for arrival in arrivals if arrival.is_stalled]:
+            return self._close(stalled)
+        slow = [arrival for arrival in arrivals if not arrival.is_fast and not arrival.needs_room]
+        if slow and slow[0] is arrivals[0] and slow[0].network_seconds < PROTECTED_SECONDS:
+            del slow[0]
+        return self._close(sorted(slow, key=lambda arrival: arrival.pause)[-1:])
+
+    def _close(self, arrivals: Sequence[Arrival]) -> bool:
+        for arrival in arrivals:
+            arrival.is_closed = True
+            self.drop(arrival)
+            arrival.close()
+        return bool(arrivals)
+
+    def _arrivals(self) -> list[Arrival]:
+        """Return the frames that are arriving, the earliest first."""
+        arrivals = [client.arriving for client in self._clients if client.arriving is not None]
+        return sorted(arrivals, key=lambda arrival: arrival.began)
+
+    # -- changes -----------------------------------------------------------------------------------
+
+    def _end(self, arrival: Arrival) -> Client:
+        client = arrival.client
+        client.arriving = None
+        self._received -= arrival.received
+        self._note_change(client)
+        return client
+
+    def _release_bytes(self, client: Client, size: int) -> None:
+        self._in_work -= size
+        client.bytes -= size
+        client.calls -= 1
+        self._note_change(client)
+
+    def _note_change(self, client: Client) -> None:
+        if not client.calls and client.arriving is None:
+            self._clients.discard(client)
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _change(self) -> None:
+        """Wait until room is released, or a frame may have become slow."""
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._changed.wait(), TICK)
