@@ -22,6 +22,7 @@ import pytest
 from probe_recording import PREFIX, FrameKind, call_head, encode_frame
 from probe_recording.sending import transport
 from support import TESTS
+from support.programs import training
 from support.programs.preloaded import PreloadedPopen
 from support.runs.faulty import Truth, all_is_known, check, rows_in, trained, until
 from support.runs.inprocess import receiving
@@ -109,33 +110,52 @@ trained(Path({path!r}), wait, port={port})
 """
 
 
-def test_a_training_that_is_killed(truth: Truth, tmp_path: Path) -> None:
+@pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.slow)])
+def test_receiver_judges_a_training_that_is_killed_and_started_again(
+    times: int, truth: Truth, tmp_path: Path
+) -> None:
+    """Each start is a session of its own; the calls of those that were killed have the rows of the last one."""
+    chance = random.Random(times)
     with receiving(tmp_path / "out", patience=1.0) as end:
-        script = TRAINING.format(tests=str(TESTS), path=str(tmp_path / "run"), port=end.address[1])
-        training = PreloadedPopen(
-            [sys.executable, "-c", script],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
-        try:
-            assert training.stdout is not None and training.stdin is not None
-            while b"step 0" not in (line := training.stdout.readline()):
-                assert line, training.stderr and training.stderr.read()
-            until(lambda: rows_written(tmp_path / "out") > 4)
-            training.stdin.write(b"\n")  # the second step is in mid-flight
-            training.stdin.flush()
-            time.sleep(0.05)
-        finally:
-            training.kill()
-            training.wait()
-    rows = rows_in(tmp_path / "out")
-    assert rows and all(truth.rows[key] == found for key, found in rows.items())
-    verdict = end.verdict()
-    assert "in error" in verdict and verdict.endswith("rank 0 ended without its last message")
+        waiting = Client(end.address, rank=1)  # or the receiver ends between two starts
+        for number in range(times):
+            kill_a_training(
+                tmp_path / f"run{number}", end.address[1], chance.uniform(0, 0.1), tmp_path / "out"
+            )
+        outcome, summary = trained(tmp_path / "run", port=end.address[1])
+        waiting.end(0)
+        verdict = end.verdict()
     (state,) = (tmp_path / "out").glob("online_*.json")
-    (rank,) = json.loads(state.read_text())["ranks"]
-    assert rank["judged"] == len(rows)
+    sessions = next(one for one in json.loads(state.read_text())["ranks"] if one["rank"] == 0)["sessions"]
+    assert len(sessions) == times + 1
+    for session, account in sessions.items():
+        rows = rows_in(tmp_path / "out", session=session)
+        assert account["judged"] == len(rows)
+        assert all(truth.rows[key] == found for key, found in rows.items())
+        assert account["ended"] is (session == summary["session"])
+    assert rows_in(tmp_path / "out", session=summary["session"]) == truth.rows
+    assert training.differences(truth.outcome, outcome) == []
+    assert "no call of" in verdict and "rank 0 in session 1 (" in verdict
+    assert verdict.endswith(" ended without their last message")
+
+
+def kill_a_training(path: Path, port: int, seconds: float, out: Path) -> None:
+    """Kill a training while it sends the calls of its second step."""
+    written = rows_written(out)
+    script = TRAINING.format(tests=str(TESTS), path=str(path), port=port)
+    pipe = subprocess.PIPE
+    process = PreloadedPopen([sys.executable, "-c", script], stdin=pipe, stdout=pipe, stderr=pipe)
+    try:
+        assert process.stdout is not None and process.stdin is not None
+        while b"step 0" not in (line := process.stdout.readline()):
+            assert line, process.stderr and process.stderr.read()
+        until(lambda: rows_written(out) > written + 4)
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        time.sleep(seconds)
+    finally:
+        process.kill()
+        process.wait()
 
 
 # -- a full disk -----------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ class Disk:
         fails: The number of the first call that fails.
         error: The error that it fails with.
         once: It alone fails, and the disk takes all that comes behind it.
+        descriptors: The paths of files that ``os.open`` opened for writing, by their descriptors.
     """
 
     def __init__(self, root: Path) -> None:
@@ -38,6 +39,7 @@ class Disk:
         self.fails: int | None = None
         self.error = errno.ENOSPC
         self.once = False
+        self.descriptors: dict[int, str] = {}
 
     def call(self, what: str, path: Any) -> None:
         """Note a call; raises OSError once the disk is full."""
@@ -53,20 +55,23 @@ class _File(io.FileIO):
     """A file on such a disk."""
 
     disk: Disk
+    path: str
 
     def write(self, data: Any) -> int | None:
-        self.disk.call("write", self.name)
+        self.disk.call("write", self.path)
         return super().write(data)
 
 
 def _opened(disk: Disk, real: Callable[..., Any]) -> Callable[..., Any]:
     def opening(file: Any, mode: str = "r", buffering: int = -1, *rest: Any, **more: Any) -> Any:
-        below = isinstance(file, (str, os.PathLike)) and os.fspath(file).startswith(disk._root)
+        path = disk.descriptors.get(file) if isinstance(file, int) else os.fspath(file)
+        below = isinstance(path, str) and path.startswith(disk._root)
         if not below or not set(mode) & set("wax+"):
             return real(file, mode, buffering, *rest, **more)
-        disk.call("open", file)
-        raw = _File(os.fspath(file), mode.replace("b", "").replace("t", ""))
-        raw.disk = disk
+        if not isinstance(file, int):
+            disk.call("open", file)
+        raw = _File(file, mode.replace("b", "").replace("t", ""))
+        raw.disk, raw.path = disk, path
         if buffering == 0:
             return raw
         buffered = (io.BufferedRandom if "+" in mode else io.BufferedWriter)(raw, PIECE)
@@ -88,9 +93,14 @@ def full_disk(root: Path) -> Iterator[Disk]:
         real = os.open
 
         def opened(path: Any, flags: int, *rest: Any, **more: Any) -> int:
-            if flags & (os.O_WRONLY | os.O_RDWR):
+            is_written = bool(flags & (os.O_WRONLY | os.O_RDWR))
+            if is_written:
                 disk.call("open", path)
-            return real(path, flags, *rest, **more)
+            descriptor = real(path, flags, *rest, **more)
+            disk.descriptors.pop(descriptor, None)
+            if is_written and isinstance(path, (str, os.PathLike)):
+                disk.descriptors[descriptor] = os.fspath(path)
+            return descriptor
 
         patch.setattr(os, "open", opened)
         yield disk
