@@ -137,7 +137,7 @@ def test_both_ends_by_the_configurations_of_the_guide(heading: str, tmp_path: Pa
     ran = both((f"{line} -d cpu", homes[0]), (script, homes[1]), {})
     assert ran.first == AGREE
     assert ("PLAIN TEXT" in ran.problems) == (heading == "In a network")
-    assert list(homes[0].glob("api_precision_compare_details_*_rank0.csv"))
+    assert list((homes[0] / "checked").glob("api_precision_compare_details_*_rank0.csv"))
 
 
 def test_both_ends_by_tls(tmp_path: Path) -> None:

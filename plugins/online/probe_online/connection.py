@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 from probe_recording import (
     PREFIX,
@@ -27,12 +28,10 @@ from probe_recording import (
     text_in,
 )
 
+from probe_online.desk import Desk
 from probe_online.judging import SentPayload
-from probe_online.settings import MESSAGE
-from probe_online.window import Arrival, Client
-
-if TYPE_CHECKING:
-    from probe_online.server import Server
+from probe_online.settings import MESSAGE, Receiving
+from probe_online.window import Arrival, Client, Window
 
 GREETING_SECONDS = 15.0
 """Time in which a connection must report who it is."""
@@ -50,11 +49,32 @@ VERDICTS_EVERY = 2.0
 """Seconds between two acknowledgements that include the verdicts so far."""
 
 
+@dataclass(frozen=True, slots=True)
+class Reception:
+    """Parts that all connections of a receiver share.
+
+    Attributes:
+        order: The limits.
+        framework: The framework of the trainings whose calls are judged.
+        desk: The desk that accepts calls.
+        window: The memory for calls.
+        loop: The loop of the server's thread.
+        greet: Notes rank, session and expected ranks of a connection; raises ``Refusal``.
+    """
+
+    order: Receiving
+    framework: str
+    desk: Desk
+    window: Window
+    loop: asyncio.AbstractEventLoop
+    greet: Callable[[Connection, int, str, Sequence[int]], None]
+
+
 class Connection:
     """Connection from one sender, or from a stranger.
 
     Args:
-        server: The server.
+        reception: The parts that all connections share.
         reader: The bytes that arrive.
         writer: The bytes that are sent.
         host: The address of the other end.
@@ -65,9 +85,9 @@ class Connection:
     """
 
     def __init__(
-        self, server: Server, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str
+        self, reception: Reception, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, host: str
     ) -> None:
-        self._server = server
+        self._reception = reception
         self._reader, self._writer = reader, writer
         self._host = host
         self.sender: tuple[int, str] | None = None
@@ -81,7 +101,7 @@ class Connection:
 
     async def run(self) -> None:
         """Converse until either end closes the connection."""
-        desk = self._server.desk
+        desk = self._reception.desk
         try:
             first = await asyncio.wait_for(self._first_frame(), GREETING_SECONDS)
             if first is None:
@@ -116,7 +136,7 @@ class Connection:
         self._writer.transport.abort()
 
     def _give_way(self) -> None:
-        self._server.desk.hear(
+        self._reception.desk.hear(
             f"The connection of {self._who} was closed: its call was slow, and others needed the memory."
         )
         self.abort()
@@ -129,7 +149,7 @@ class Connection:
         version = number_in(hello.head, "version")
         rank, framework = number_in(hello.head, "rank"), text_in(hello.head, "framework", 40)
         session = session_in(hello.head)
-        order, own = self._server.order, self._server.framework
+        order, own = self._reception.order, self._reception.framework
         if version != PROTOCOL:
             raise Refusal(
                 f"it speaks version {version}, this receiver version {PROTOCOL}: install one probe on both"
@@ -138,7 +158,7 @@ class Connection:
             raise Refusal(f"its calls are of {framework}, this receiver judges those of {own} (--framework)")
         if order.ranks is not None and rank not in order.ranks:
             raise Refusal(f"rank {rank} is not in the receiver's rank_list")
-        self._server.greet(self, rank, session, numbers_in(hello.head, "ranks"))
+        self._reception.greet(self, rank, session, numbers_in(hello.head, "ranks"))
         welcome = {
             "version": PROTOCOL,
             "most_body": order.most_body,
@@ -165,10 +185,10 @@ class Connection:
         if len(data) < PREFIX.size:
             rest = self._reader.readexactly(PREFIX.size - len(data))
             data += await asyncio.wait_for(rest, STALLED_SECONDS)
-        prefix = prefix_of(data, FrameLimits(body=self._server.order.most_body))
+        prefix = prefix_of(data, FrameLimits(body=self._reception.order.most_body))
         if prefix.kind is not FrameKind.CALL and (prefix.body or prefix.head > MESSAGE.head):
             raise FrameError(f"a {prefix.kind.name} is too long")
-        arrival = await self._server.window.begin(self._client, prefix.size, self._give_way)
+        arrival = await self._reception.window.begin(self._client, prefix.size, self._give_way)
         try:
             content = await self._receive(arrival)
             if prefix.kind is FrameKind.CALL:
@@ -176,7 +196,7 @@ class Connection:
             else:
                 self._message(frame_of(prefix, content))
         finally:
-            self._server.window.drop(arrival)
+            self._reception.window.drop(arrival)
         return True
 
     async def _receive(self, arrival: Arrival) -> bytearray:
@@ -194,7 +214,7 @@ class Connection:
                 data = await asyncio.wait_for(self._reader.read(min(READ_BYTES, arrival.missing)), limit)
             if not data:
                 raise EOFError
-            await self._server.window.take(arrival, len(data))
+            await self._reception.window.take(arrival, len(data))
             content += data
         return content
 
@@ -211,21 +231,21 @@ class Connection:
         if call.rank != self.sender[0]:
             raise Refusal(f"a call is of rank {call.rank}, its sender is rank {self.sender[0]}")
         call.fields.clear()  # they are parsed again by the process that judges the call
-        server, sender, size = self._server, self.sender, prefix.size
-        await server.window.put_in_work(arrival)
+        reception, sender, size = self._reception, self.sender, prefix.size
+        await reception.window.put_in_work(arrival)
         self._open += 1
 
         def settle(earlier: bool) -> None:
             with contextlib.suppress(RuntimeError):  # the loop has ended
-                server.loop.call_soon_threadsafe(self._settle, sender, call.seq, size, earlier)
+                reception.loop.call_soon_threadsafe(self._settle, sender, call.seq, size, earlier)
 
-        if not server.desk.take(sender[1], call, SentPayload(content, 0, prefix.head), settle):
-            server.window.release(self._client, size)
+        if not reception.desk.take(sender[1], call, SentPayload(content, 0, prefix.head), settle):
+            reception.window.release(self._client, size)
 
     def _message(self, frame: Frame) -> None:
         """Act on a frame that is not a call."""
         assert self.sender is not None
-        ledger = self._server.desk.ledger
+        ledger = self._reception.desk.ledger
         if frame.kind in (FrameKind.TALLY, FrameKind.END):
             queued, dropped = (counts_in(frame.head, key) for key in ("queued", "dropped"))
             ledger.tally(*self.sender, queued, dropped)
@@ -240,27 +260,27 @@ class Connection:
 
     def _settle(self, sender: tuple[int, str], seq: int, size: int, earlier: bool) -> None:
         """Acknowledge a call, with others that are settled at the same time."""
-        self._server.desk.ledger.settle(*sender, seq, earlier=earlier)
-        self._server.window.release(self._client, size)
+        self._reception.desk.ledger.settle(*sender, seq, earlier=earlier)
+        self._reception.window.release(self._client, size)
         self._open -= 1
         self._settled.append(seq)
         if len(self._settled) == 1:
-            self._server.loop.call_soon(self._acknowledge)
+            self._reception.loop.call_soon(self._acknowledge)
 
     def _acknowledge(self) -> None:
         seqs, self._settled = self._settled, []
-        now = self._server.loop.time()
+        now = self._reception.loop.time()
         head: dict[str, Any] = {"seqs": seqs}
         if now > self._told + VERDICTS_EVERY and self.sender is not None:
             self._told = now
-            head["verdicts"] = self._server.desk.ledger.verdicts_of(*self.sender)
+            head["verdicts"] = self._reception.desk.ledger.verdicts_of(*self.sender)
         self._send(FrameKind.DONE, head)
         self._end()
 
     def _end(self) -> None:
         """Report to a sender that has no more calls that all are judged."""
         if self._ending and not self._open and self.sender is not None:
-            ledger = self._server.desk.ledger
+            ledger = self._reception.desk.ledger
             ledger.complete(*self.sender)
             self._send(FrameKind.ENDED, {"verdicts": ledger.verdicts_of(*self.sender)})
 

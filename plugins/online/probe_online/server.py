@@ -17,7 +17,7 @@ from typing import Any
 from probe_recording import FrameLimits, sentence_of
 
 from probe_core.errors import UserError, printable
-from probe_online.connection import GREETING_SECONDS, Connection, Refusal
+from probe_online.connection import GREETING_SECONDS, Connection, Reception, Refusal
 from probe_online.desk import Desk
 from probe_online.ledger import MAX_SESSIONS
 from probe_online.settings import Receiving
@@ -56,7 +56,7 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
         self._strangers: dict[asyncio.Task[None], None] = {}
         self.loop: asyncio.AbstractEventLoop
-        self.window: Window
+        self._reception: Reception
         self.address: tuple[str, int] = ("", 0)
 
     def start(self) -> str:
@@ -90,7 +90,8 @@ class Server:
     async def _listen(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.loop.set_exception_handler(lambda loop, context: None)  # a broken connection is no news
-        self.window = Window(self.order.window + FrameLimits().head, self.order.calls)
+        window = Window(self.order.window + FrameLimits().head, self.order.calls)
+        self._reception = Reception(self.order, self.framework, self.desk, window, self.loop, self._greet)
         self._stopping = asyncio.Event()
         try:
             listener = _listener(self.order.place.host, self.order.place.port)
@@ -147,7 +148,7 @@ class Server:
             connection.close()
             raise
         connected = Connection(
-            self, reader, asyncio.StreamWriter(transport, protocol, reader, self.loop), host
+            self._reception, reader, asyncio.StreamWriter(transport, protocol, reader, self.loop), host
         )
         try:
             await connected.run()
@@ -158,7 +159,7 @@ class Server:
                 self.desk.ledger.leave(*sender)
             transport.abort() if connected.is_broken else transport.close()
 
-    def greet(self, connected: Connection, rank: int, session: str, expected: Sequence[int]) -> None:
+    def _greet(self, connected: Connection, rank: int, session: str, expected: Sequence[int]) -> None:
         """Note the sender of a connection; an older connection of the same sender is closed.
 
         Raises:

@@ -84,3 +84,51 @@ def test_plain_text_beyond_this_machine_needs_consent_and_open_keys_are_refused(
         key.chmod(0o600)
     assert code == MISTAKE
     assert "can be read or changed by other users" in probe.err
+
+
+def signed(directory: Path, name: str, signer: Path) -> None:
+    """Make a key, and a certificate file with the chain up to ``signer``, a path without suffix."""
+    directory.mkdir()
+    request, leaf = directory / "request", directory / f"{name}.crt"
+    commands = [
+        ["req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}", "-keyout", directory / f"{name}.key",
+         "-out", request],
+        ["x509", "-req", "-in", request, "-CA", f"{signer}.crt", "-CAkey", f"{signer}.key", "-CAcreateserial",
+         "-days", "2", "-out", leaf],
+    ]  # fmt: skip
+    for command in commands:
+        subprocess.run(["openssl", *map(str, command)], check=True, capture_output=True)
+    leaf.write_bytes(leaf.read_bytes() + Path(f"{signer}.crt").read_bytes())
+    (directory / f"{name}.key").chmod(0o600)
+
+
+def test_receiver_lets_in_the_pinned_leaf_of_a_chain_alone(frames: list[bytes], tmp_path: Path) -> None:
+    """Both ends use chains of one authority; other leaves of it, and what a leaf signed, are refused."""
+    certificate(tmp_path / "authority", "ca")
+    authority = tmp_path / "authority" / "ca"
+    own, sender = tmp_path / "receiver", tmp_path / "sender"
+    signed(own, "server", authority)
+    signed(sender, "client", authority)
+    signed(tmp_path / "sibling", "client", authority)
+    signed(tmp_path / "forged", "client", sender / "client")
+    signed(tmp_path / "impostor", "server", authority)
+    (own / "client.crt").write_bytes((sender / "client.crt").read_bytes())
+    for directory in (sender, tmp_path / "sibling", tmp_path / "forged"):
+        (directory / "server.crt").write_bytes((own / "server.crt").read_bytes())
+    with receiver("--listen", "127.0.0.1:0", "--tls", own, "-o", tmp_path / "out", "--lang", "en") as found:
+        for stranger in ("sibling", "forged"):
+            with pytest.raises((OSError, EOFError)):
+                Client(found.address, context=sender_context(tmp_path / stranger))
+        misled = tmp_path / "misled"
+        misled.mkdir()
+        for name in ("client.key", "client.crt"):
+            (misled / name).write_bytes((sender / name).read_bytes())
+            (misled / name).chmod(0o600)
+        (misled / "server.crt").write_bytes((tmp_path / "impostor" / "server.crt").read_bytes())
+        with pytest.raises(ssl.SSLCertVerificationError):
+            Client(found.address, context=sender_context(misled))
+        send_all(found.address, frames[:4], context=sender_context(sender))
+        code, printed = found.end()
+    assert code == FINISHED, found.said
+    assert "no call of 4 judged is in error" in printed.splitlines()[0]
+    assert "127.0.0.1 was not let in: the certificate is not accepted" in "".join(found.said)

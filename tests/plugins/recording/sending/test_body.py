@@ -113,6 +113,7 @@ def test_what_cannot_be_sent(tensors: list[SentTensor], message: str) -> None:
         ((17 << 20).to_bytes(8, "little") + bytes(17 << 20), "claims a header of 17,825,792 bytes"),
         ((2).to_bytes(8, "little") + b"[]", "is not a JSON object"),
         ((4).to_bytes(8, "little") + b"\x80\x04\x95\x2e", "not valid JSON"),
+        ((3 << 18).to_bytes(8, "little") + b"[]," * (1 << 18), "has 524,289 values"),
     ],
     ids=lambda value: str(value)[:24],
 )

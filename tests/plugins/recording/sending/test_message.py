@@ -17,12 +17,14 @@ from probe_recording import (
     FrameKind,
     FrameLimits,
     call_head,
+    call_in,
     call_of,
     counts_in,
     encode_frame,
     frame_in,
     number_in,
     prefix_of,
+    session_in,
     text_in,
 )
 from support.measuring import PROPERTY
@@ -195,3 +197,31 @@ def test_a_frame_holds_its_body_without_a_copy() -> None:
     data = b"".join(parts)
     frame: Frame = frame_in(data)
     assert frame.body.obj is data
+
+
+@pytest.mark.parametrize("value", ["[]", "{}", "0", '{"":0}'])
+def test_frame_in_refuses_a_head_of_too_many_values(value: str) -> None:
+    """The number of values is limited whatever they are, and what the format needs is within the limit."""
+    tensor = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3, 4], "Max": 1.0, "Min": 0.0,
+              "Mean": 0.5, "Norm": 2.0, "requires_grad": False, "data_name": "Torch.cat.0.forward.input.0.1.pt"}  # fmt: skip
+    largest = call_head(0, 0, 0, NAME, json.dumps({"input_args": [[tensor] * 10_000], "output": [tensor]}))
+    assert len(call_of(frame_in(packed(FrameKind.CALL, largest))).fields["input_args"][0]) == 10_000
+    head = call_head(0, 0, 0, NAME, f'{{"input_args": [{",".join([value] * (1 << 18))}]}}')
+    with pytest.raises(FrameError, match=r"values; 262,144 are allowed"):
+        frame_in(packed(FrameKind.CALL, head))
+
+
+def test_frame_in_refuses_a_number_of_too_many_digits() -> None:
+    with pytest.raises(FrameError, match="5,000 digits"):
+        frame_in(packed(FrameKind.CALL, b'{"seq": ' + b"9" * 5000 + b"}"))
+
+
+def test_call_in_returns_the_call_of_a_head() -> None:
+    assert call_in(CALL) == call_of(frame_in(packed(FrameKind.CALL, CALL)))
+
+
+@pytest.mark.parametrize("session", ["", "5e" * 15, "5E" * 16, "../" + "5" * 29, "5e" * 16 + "\n", 7, None])
+def test_session_in_refuses_other_texts(session: object) -> None:
+    assert session_in({"session": "5e" * 16}) == "5e" * 16
+    with pytest.raises(FrameError, match="32 hexadecimal digits"):
+        session_in({"session": session})

@@ -234,6 +234,16 @@ def test_a_call_that_cannot_be_encoded_keeps_back_no_other(make: Make, tmp_path:
     assert end.names == NAMES and summary.counts.dropped == {"recorder error": {"Torch.bad": 1}}
 
 
+def test_sender_drops_a_call_of_too_many_values(make: Make, tmp_path: Path) -> None:
+    with receiver() as end:
+        sender = make(end)
+        assert sender.outbox.reserve(OVERHEAD) is None
+        sender.outbox.put(0, "Torch.cat.0.forward", {"input_args": [0] * (1 << 18)}, [], OVERHEAD)
+        put(sender)
+        summary = finish(sender, tmp_path)
+    assert end.names == NAMES and summary.counts.dropped == {"too large": {"Torch.cat": 1}}
+
+
 def test_drain_ends_with_ctrl_c(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> None:

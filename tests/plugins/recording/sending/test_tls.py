@@ -30,14 +30,15 @@ def self_signed(directory: Path, name: str) -> None:
     (directory / f"{name}.key").chmod(0o600)
 
 
-def signed_by(directory: Path, name: str, signer: Path) -> None:
-    """Make a key and a certificate that ``signer``, a path without suffix, signs."""
+def signed_by(directory: Path, name: str, signer: Path, names: str = "") -> None:
+    """Make a key and a certificate that ``signer``, a path without suffix, signs for some names."""
     directory.mkdir(exist_ok=True)
-    request = directory / "request"
+    request, extensions = directory / "request", directory / "extensions"
+    extensions.write_text(f"subjectAltName={names}\n" if names else "")
     run("openssl", "req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN=signed-{name}",
         "-keyout", directory / f"{name}.key", "-out", request)  # fmt: skip
     run("openssl", "x509", "-req", "-in", request, "-CA", f"{signer}.crt", "-CAkey", f"{signer}.key",
-        "-CAcreateserial", "-days", "2", "-out", directory / f"{name}.crt")  # fmt: skip
+        "-CAcreateserial", "-days", "2", "-extfile", extensions, "-out", directory / f"{name}.crt")  # fmt: skip
     (directory / f"{name}.key").chmod(0o600)
     request.unlink()
 
@@ -51,6 +52,8 @@ def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
     signed_by(home / "leaf", "server", home / "authority" / "ca")
     signed_by(home / "sibling", "server", home / "authority" / "ca")
     signed_by(home / "leaf", "client", home / "authority" / "ca")
+    for place, names in (("named", "IP:192.0.2.1,DNS:receiver"), ("misnamed", "IP:192.0.2.2,DNS:other")):
+        signed_by(home / place, "server", home / "authority" / "ca", names)
     signed_by(home / "forged", "server", home / "right" / "server")
     signed_by(home / "forged", "client", home / "right" / "client")
     for name in ("server", "client"):
@@ -139,3 +142,25 @@ def test_an_authority_next_to_a_pinned_certificate_is_refused(keys: Path, tmp_pa
                      ca_crt=keys / "authority" / "ca.crt")  # fmt: skip
     with pytest.raises(UserError, match=r"holds both client\.crt and ca\.crt"):
         receiver_context(both)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize(
+    ("presented", "trusted", "reason"),
+    [("named", {"ca_crt": "authority/ca.crt"}, ""),
+     ("misnamed", {"ca_crt": "authority/ca.crt"}, "IP address mismatch"),
+     ("leaf", {"ca_crt": "authority/ca.crt"}, "IP address mismatch"),
+     ("right", {"ca_crt": "authority/ca.crt"}, "self-signed certificate"),
+     ("misnamed", {"server_crt": "misnamed/server.crt"}, ""),
+     ("misnamed", {"server_crt": "misnamed/server.crt", "ca_crt": "authority/ca.crt"}, ""),
+     ("named", {"server_crt": "misnamed/server.crt", "ca_crt": "authority/ca.crt"}, "")],
+)  # fmt: skip
+def test_a_sender_checks_the_name_of_the_host_unless_the_certificate_is_pinned(
+    presented: str, trusted: dict[str, str], reason: str, version: ssl.TLSVersion, keys: Path, tmp_path: Path
+) -> None:
+    receiver = directory(tmp_path / "receiver", server_key=keys / presented / "server.key",
+                         server_crt=keys / presented / "server.crt")  # fmt: skip
+    sender = directory(tmp_path / "sender", **{name: keys / file for name, file in trusted.items()})
+    _, of_sender = handshake(receiver_context(receiver), sender_context(sender), version)
+    is_other = presented == "named" and "server_crt" in trusted
+    assert bool(of_sender) is (bool(reason) or is_other) and reason in of_sender, of_sender
