@@ -125,12 +125,12 @@ def _calls(is_target: bool) -> Iterator[tuple[str, Sides]]:
     yield "Functional.gelu.0.forward", _call({"0": x, "approximate": "none"}, rounded.result(2, 4))
     yield "Functional.dropout.0.forward", _call({"0": x, "p": 0.25 if is_target else 0.5}, wrong.result(2, 4))
     yield "Functional.softmax.0.forward", _call({"0": wrong.result(2, 4), "dim": 1}, wrong.result(2, 4))
-    yield "Torch.argmax.0.forward", _call({"0": x, "keepdim": True}, wrong.result(2, dtype="int64"))
+    yield "Functional.argmax.0.forward", _call({"0": x, "keepdim": True}, wrong.result(2, dtype="int64"))
     yield "Tensor.view.0.forward", _call({"0": x}, exact.result(2, 4) if is_target else exact.result(8))
     yield "Tensor.half.0.forward", _call({"0": x}, rounded.result(2, 3, dtype="float16"))
-    yield "Torch.empty.0.forward", _call({"0": 0}, exact.result(0))
+    yield "Functional.empty.0.forward", _call({"0": 0}, exact.result(0))
     yield "Tensor.item.0.forward", _call({"0": exact.array()}, 1.5 if is_target else 1.0)
-    lonely = "Torch.exp.0.forward" if is_target else "Torch.log.0.forward"
+    lonely = "Functional.exp.0.forward" if is_target else "Functional.log.0.forward"
     yield lonely, _call({"0": x}, exact.result(2, 3))
     weight = {Side.PARAMETERS: {"weight": w}}
     yield MODULE, {**_call({"0": x}, wrong.result(2, 4)), **weight}
