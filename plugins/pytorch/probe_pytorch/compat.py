@@ -208,11 +208,11 @@ def may_have_compiled() -> bool:
     return "torch._dynamo" in sys.modules
 
 
-def has_compiled() -> bool:
-    """Return True if torch.compile compiled code in this process."""
+def compiled_frames() -> int:
+    """Return the number of frames that torch.compile compiled in this process so far."""
     utilities = sys.modules.get("torch._dynamo.utils")
     frames = getattr(utilities, "counters", {}).get("frames", {})
-    return bool(frames.get("ok", 0))
+    return int(frames.get("ok", 0))
 
 
 def is_compiled(module: torch.nn.Module) -> bool:

@@ -67,6 +67,7 @@ class Recorder(probe_recording.Recorder[Session]):
         self._listed = ListedFunctions(config.wrapped_functions) if config.wrapped_functions else None
         self._stance: Callable[[], None] | None = None
         self._paused_calls: Calls | None = None
+        self._compiled_before = compat.compiled_frames()
 
     # -- the life of a step ----------------------------------------------------------------
 
@@ -245,7 +246,7 @@ class Recorder(probe_recording.Recorder[Session]):
             )
 
     def _has_compiled_code(self) -> bool:
-        return compat.has_compiled()
+        return compat.compiled_frames() > self._compiled_before
 
     def _hook_calls(self, model: nn.Module, before: Callable[..., None]) -> Any:
         """Call ``before`` by a global hook, so that the model holds no hook that would be saved with it."""
