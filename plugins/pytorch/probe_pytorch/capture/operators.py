@@ -101,7 +101,8 @@ def schema_of(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -
     schema = getattr(function, "_schema", None)
     if schema is not None:
         return schema
-    schemas = (getattr(function, name)._schema for name in function.overloads())
+    overloads: list[str] = getattr(function, "overloads", list)()  # operators of higher order have neither
+    schemas = (getattr(function, name)._schema for name in overloads)
     return next((schema for schema in schemas if _takes(schema, len(args), kwargs.keys())), None)
 
 

@@ -161,3 +161,7 @@ def test_schema_of_finds_the_overload_by_its_arguments() -> None:
     assert schema_of(add.out, (), {}).overload_name == "out"
     assert schema_of(add, (x, x), {"out": x}).overload_name == "out"
     assert schema_of(add, (x, x), {"none": x}) is None
+
+
+def test_schema_of_an_operator_of_higher_order_is_unknown() -> None:
+    assert schema_of(torch.ops.higher_order.cond, (True, None, None, ()), {}) is None
