@@ -128,6 +128,9 @@ class OverflowCalls(Calls):
             node.register_hook(partial(self._passed, f"{key}.backward"))
         return result
 
+    def allocated(self, name: str, tensor: Any) -> None:
+        """Ignore memory without values, of which nothing is recorded."""
+
     def _passed(self, key: str, gradients: tuple[Any, ...], incoming: tuple[Any, ...]) -> None:
         stack = stack_of(sys._getframe(1))
         with compat.quiet():

@@ -106,6 +106,9 @@ class Counting(Calls):
         self._counts[prefix] += 1
         return function(*args, **kwargs)
 
+    def allocated(self, name: str, tensor: Any) -> None:
+        """Ignore memory without values, of which nothing is recorded."""
+
     def begin(self, prefix: str, *_: Any, **__: Any) -> None:
         """Count a call."""
         self._counts[prefix] += 1

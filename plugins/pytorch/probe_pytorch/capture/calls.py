@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import probe_recording
 import torch
@@ -15,6 +15,8 @@ from probe_pytorch.capture.gradients import attach_api, sources_of, tensors_in
 from probe_pytorch.capture.kernel_dump import KernelDump
 from probe_pytorch.capture.unfilled import UnfilledMemory
 from probe_pytorch.session import Session
+
+T = TypeVar("T")
 
 CHECKPOINT = "/torch/utils/checkpoint.py"
 OPTIMIZER, CLIPPING = "/torch/optim/", "/torch/nn/utils/clip_grad.py"
@@ -73,7 +75,9 @@ class Calls(probe_recording.Calls[Session]):
         call = self.begin(prefix, shown_args, shown_kwargs, stack, filled, in_place or bool(written))
         if call is None:
             return function(*args, **kwargs)
-        unfilled = self.unfilled.among((shown_args, shown_kwargs))
+        nothing: list[torch.Tensor] = []
+        among = partial(self.unfilled.among, (shown_args, shown_kwargs))
+        unfilled = self.attempt(call.name, among, nothing)
         try:
             result = self._run(call, function, args, kwargs)
         except BaseException:
@@ -81,9 +85,30 @@ class Calls(probe_recording.Calls[Session]):
             raise
         if result is None and in_place and shown_args:
             written = shown_args[:1]
-        is_view = bool(unfilled) and self._settle(call, unfilled, shown_args, shown_kwargs, result)
+        is_view = False
+        if unfilled:
+            settle = partial(self._settle, call, unfilled, shown_args, shown_kwargs, result)
+            is_view = self.attempt(call.name, settle, False)
         self.end(call, _outputs(result, written) if written else result, is_unfilled=is_view)
         return result
+
+    def allocated(self, name: str, tensor: Any) -> None:
+        """Note that a call of ``name`` allocated a tensor without values."""
+        self.attempt(name, partial(self.unfilled.allocate, tensor), None)
+
+    def attempt(self, name: str, function: Callable[[], T], otherwise: T) -> T:
+        """Return what ``function`` returns; if it raises, log the error and return ``otherwise``.
+
+        Args:
+            name: The name of the call that the recorder works for.
+            function: A part of the recorder, whose errors must not reach the training.
+            otherwise: The result in place of an error.
+        """
+        try:
+            return function()
+        except Exception as error:
+            self.session.failed("call", name, error)
+            return otherwise
 
     def _settle(self, call: Call, unfilled: list[torch.Tensor], args: Any, kwargs: Any, result: Any) -> bool:
         """Record as null what a call received without values; return True if its result has none either."""

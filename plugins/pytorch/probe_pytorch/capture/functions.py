@@ -11,6 +11,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -26,7 +27,7 @@ from probe_pytorch.capture.callform import as_written, call_form, is_reflected
 from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.inside import reached_around
 from probe_pytorch.capture.names import DISPATCHER, Api, Names
-from probe_pytorch.capture.operators import ATEN, OUT, CustomOperators, Operator, effects_of
+from probe_pytorch.capture.operators import ATEN, NO_EFFECTS, OUT, CustomOperators, Operator, effects_of
 from probe_pytorch.capture.unfilled import ALLOCATORS
 
 HANDLER = handle_torch_function.__code__
@@ -222,7 +223,9 @@ class FunctionCapture(TorchFunctionMode):
         if operator is None:
             if type(func) in _BUILTIN:
                 if func in ALLOCATORS:
-                    return calls.unfilled.allocate(called(*args, **kwargs))
+                    tensor = called(*args, **kwargs)
+                    calls.allocated(func.__name__, tensor)
+                    return tensor
                 self._by_function[func] = NOT_RECORDED
             return called(*args, **kwargs)
         while frame.f_back is not None and frame.f_code.co_filename.endswith(OPERATOR_CALLS):
@@ -233,8 +236,8 @@ class FunctionCapture(TorchFunctionMode):
         if operator.namespace != ATEN:
             if self._custom is None or not self._custom.records(operator):
                 return called(*args, **kwargs)
-            effects = effects_of(func, args, kwargs)
             prefix = f"{operator.namespace}.{operator.name}"
+            effects = calls.attempt(prefix, partial(effects_of, func, args, kwargs), NO_EFFECTS)
             return calls.record(
                 prefix, called, args, kwargs, stack, filled=effects.filled, written=effects.written
             )

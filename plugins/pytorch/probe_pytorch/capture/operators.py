@@ -76,6 +76,9 @@ class Effects:
     filled: tuple[str, ...]
 
 
+NO_EFFECTS = Effects((), ())
+
+
 def effects_of(function: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Effects:
     """Return what a call of an operator writes to, from its schema."""
     filled = tuple(name for name in OUT if name in kwargs)

@@ -38,15 +38,14 @@ class UnfilledMemory:
     def __init__(self) -> None:
         self._storages: dict[int, tuple[Any, int]] = {}
 
-    def allocate(self, tensor: Any) -> Any:
-        """Watch the storage of a new tensor, and return the tensor."""
+    def allocate(self, tensor: Any) -> None:
+        """Watch the storage of a new tensor."""
         version = compat.version_of(tensor) if type(tensor) in _PLAIN else None
         if version is not None and not tensor.is_meta and compat.storage_key(tensor):
             reference = compat.storage_reference(tensor)  # keeps the key from being used by another storage
             self._storages[reference.cdata] = reference, version
             if len(self._storages) > MAX_STORAGES:
                 del self._storages[next(iter(self._storages))]
-        return tensor
 
     def holds(self, tensor: Any) -> bool:
         """Return True for a tensor in memory that was not written since it was allocated."""

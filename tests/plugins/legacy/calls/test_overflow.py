@@ -79,6 +79,16 @@ def test_an_overflow_of_the_backward_is_found(ptdbg: Any, tmp_path: Path) -> Non
     assert x.grad is not None and x.grad.isinf().any()
 
 
+@pytest.mark.parametrize("switch", ["ON", "OFF"])
+def test_memory_without_values_is_allocated_while_calls_are_checked(
+    ptdbg: Any, tmp_path: Path, switch: str
+) -> None:
+    ptdbg.set_dump_path(tmp_path / "d.pkl")
+    ptdbg.set_overflow_check_switch(switch)
+    ptdbg.register_hook(torch.nn.ReLU(), ptdbg.overflow_check)
+    assert torch.empty(2).shape == (2,)
+
+
 def test_nothing_is_checked_while_the_switch_is_off(ptdbg: Any, program: Any, tmp_path: Path) -> None:
     model, step = program
     ptdbg.set_dump_path(tmp_path / "d.pkl")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from probe_pytorch.capture.operators import Operator, effects_of, schema_of
-from support.runs.recording import recording
+from support.runs.recording import Recording, recording
 
 SPACE = "probe_test_operators"
 
@@ -165,3 +165,19 @@ def test_schema_of_finds_the_overload_by_its_arguments() -> None:
 
 def test_schema_of_an_operator_of_higher_order_is_unknown() -> None:
     assert schema_of(torch.ops.higher_order.cond, (True, None, None, ()), {}) is None
+
+
+def test_errors_of_the_recorder_do_not_reach_the_training(
+    operators: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any) -> None:
+        raise ValueError("a defect")
+
+    monkeypatch.setattr("probe_pytorch.capture.functions.effects_of", fail)
+    monkeypatch.setattr("probe_pytorch.capture.unfilled.UnfilledMemory.allocate", fail)
+    run = Recording(tmp_path / "run", level="L1")
+    run.start()
+    assert torch.equal(operators.scaled(torch.empty(2).fill_(1), 2.0), torch.full((2,), 2.0))
+    run.stop()
+    run.finish()
+    assert f"{SPACE}.scaled.0.forward" in run.records() and "a defect" in run.errors

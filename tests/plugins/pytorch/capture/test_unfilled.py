@@ -10,9 +10,14 @@ from probe_pytorch.capture.unfilled import MAX_STORAGES, UnfilledMemory
 from support.runs.debugged import alone, once  # noqa: F401
 
 
+def watched(memory: UnfilledMemory, tensor: torch.Tensor) -> torch.Tensor:
+    memory.allocate(tensor)
+    return tensor
+
+
 def test_unfilled_memory_holds_views_until_something_is_written() -> None:
     memory = UnfilledMemory()
-    buffer = memory.allocate(torch.empty(8))
+    buffer = watched(memory, torch.empty(8))
     parts = torch.split(buffer, [2, 6])
     inner = parts[1].view(2, 3).t()
     assert all(map(memory.holds, (buffer, *parts, inner)))
@@ -26,14 +31,14 @@ def test_unfilled_memory_holds_no_other_tensors() -> None:
     with torch.inference_mode():
         memory.allocate(torch.empty(8))
     sparse = torch.eye(3).to_sparse()
-    for value in (torch.ones(8), sparse, None, 3, memory.allocate(torch.empty(8, device="meta"))):
+    for value in (torch.ones(8), sparse, None, 3, watched(memory, torch.empty(8, device="meta"))):
         assert not memory.holds(value)
         assert memory.among([value]) == []
 
 
 def test_unfilled_memory_forgets_the_oldest_storages() -> None:
     memory = UnfilledMemory()
-    tensors = [memory.allocate(torch.empty(1)) for _ in range(MAX_STORAGES + 1)]
+    tensors = [watched(memory, torch.empty(1)) for _ in range(MAX_STORAGES + 1)]
     assert [memory.holds(tensor) for tensor in tensors[:2]] == [False, True]
 
 
