@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from dataclasses import fields, replace
 from html import escape
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from shutil import copyfile, rmtree
 from typing import TYPE_CHECKING, Any
@@ -18,14 +19,13 @@ from probe_core.files.atomic import make_directory, private_directory, writing
 from probe_core.files.claim import time_stamp
 from probe_core.files.given import numbers
 from probe_core.files.location import location
-from probe_core.model import Cell, Counts, Suspect
+from probe_core.model import Cell, Counts, Level, Suspect
 from probe_core.model.plan import DEFAULT_FORMATS, Plan, StackMode
-from probe_core.model.report import Report
-from probe_core.model.watched import Watch
 from probe_core.plugins.specs import Option, OptionSpec, ReporterSpec
 
 if TYPE_CHECKING:
     from probe_core.model.answers import Answer
+    from probe_core.model.report import Report
     from probe_core.plugins.manager import Manager
     from probe_core.plugins.protocols import Conclusion, Finished
     from probe_core.store.layout import RunPair
@@ -205,6 +205,7 @@ class Comparison:
         from probe_core import engine
         from probe_core.flow.comparison import Comparison as Opened
         from probe_core.flow.judging import Judging
+        from probe_core.model.watched import Watch
 
         engine.use_threads(self.plan.jobs)
         for pair in self.pairs:
@@ -216,12 +217,15 @@ class Comparison:
             with closing(opened):
                 judging = Judging(self._manager, opened.highlights, opened.blame)
                 watch = Watch(opened.mode, opened.watched_metrics())
-                for op, measured in opened.ops():
-                    place: dict[str, Cell] = {"step": pair.part, "rank": pair.rank, "op": op}
-                    for row in judging.judged(opened.describe(op, pair.rank), measured):
-                        watch.look(row)
-                        cells = zip(opened.table.headers, opened.table.cells(row, all_digits=True))
-                        yield {**place, "level": row.verdict.level.value, **dict(cells)}
+                for batch in opened.batches(pair.rank):
+                    judging.apply(batch)
+                    watch.look(batch)
+                    levels = [[*Level][level].value for level in batch.verdicts.levels.tolist()]
+                    rows = zip(levels, opened.table.rows(batch, all_digits=True))
+                    for number, op in enumerate(batch.ops):
+                        place: dict[str, Cell] = {"step": pair.part, "rank": pair.rank, "op": op}
+                        for level, cells in islice(rows, len(batch.lines(number))):
+                            yield {**place, "level": level, **dict(zip(opened.table.headers, cells))}
                 for problem in watch.problems(opened.row_count):
                     warnings.warn(problem, stacklevel=2)
 

@@ -10,10 +10,10 @@ from probe_core.errors import UserError
 from probe_core.model import GRAVITY, Level
 from probe_core.model.answers import Outcome
 from probe_core.model.plan import Plan
-from probe_core.model.report import Report
 from probe_core.plugins.manager import Manager
 
 if TYPE_CHECKING:
+    from probe_core.model.report import Report
     from probe_core.ranks.ranks import Ranks
 
 

@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from math import prod
 from operator import itemgetter
 from pathlib import Path
 
@@ -20,9 +19,9 @@ from probe_core.flow.table import LARGEST_SHEET
 from probe_core.flow.tools import Tools
 from probe_core.flow.viewing import check_views, views
 from probe_core.matching.captured import comparable
-from probe_core.matching.matching import Matching, Region, RowOrder
-from probe_core.model import Advice, Column, How, Mode, Op, Pair, Reason, Row, Suspect
-from probe_core.model.dtypes import same
+from probe_core.matching.matching import ROW_COST, Matching, Region, RowOrder
+from probe_core.model import Advice, Column, Mode, Op, Row, Suspect
+from probe_core.model.batches import RowBatch
 from probe_core.model.measure import NOTHING_MAPPED, OpenPair
 from probe_core.model.plan import Plan, StackMode
 from probe_core.model.run import Run
@@ -48,10 +47,10 @@ UNREADABLE_KEPT = 5
 """Number of unreadable files that the summary names."""
 UNCHECKED = 16
 """Number of pairs whose mapped files are checked together; they stay open until then."""
+BATCH_ROWS, BATCH_COST = 4096, 64 * ROW_COST
+"""Limits of a batch: rows, and costs of rows whose tensors are measured."""
 REGION_SHOWN = 6
 """Number of calls of a region that are named."""
-ROW_COST = 16_384
-"""Fixed cost of a row, as a number of elements that take the same time to measure."""
 
 
 def check_plan(plan: Plan, manager: Manager) -> None:
@@ -112,6 +111,7 @@ class Comparison:
         self.matching = matching
         self._order = RowOrder(matching, self.target, self.golden)
         self.row_count = self._order.row_count
+        self._limit = (BATCH_COST, self._order.costs()) if self.mode is Mode.TENSOR else (BATCH_ROWS,)
         self.regions = [_region(region, self.target, self.golden) for region in matching.regions]
         self._shifted = self._find_shifted()
         self.highlights = self._can_highlight()
@@ -123,41 +123,44 @@ class Comparison:
         """Yield each op of a further comparison with its rows, judged by the same judges."""
         with closing(Comparison(plan, self._manager, target, golden)) as further:
             judging = Judging(self._manager, False, self.blame)
-            for key, measured in further.ops():
-                op = further.describe(key, rank)
-                yield op, judging.judged(op, measured)
+            for batch in further.batches(rank):
+                judging.apply(batch)
+                for number, (_, rows) in enumerate(batch.all_rows()):
+                    yield batch.op(number), rows
 
     def write_pairs(self, pair: RunPair) -> Sequence[Path]:
         """Write the list of pairs if the plan asks for it, and return the files."""
         write = self._write_pairs
         return () if write is None else write(pair, self.matching, self.target, self.golden)
 
-    def ops(self, start: int = 0, stop: int | None = None) -> Iterator[tuple[str, list[Row]]]:
-        """Yield each op with its rows, from the target's op ``start`` up to ``stop``, in table order."""
-        stop = len(self.target) if stop is None else stop
-        ahead = opened_ahead(self._opened(start, stop), self._tools.ahead)
-        for (_, op), opened in groupby(ahead, key=itemgetter(0)):
-            yield op, self._rows(op, (pair for _, pair in opened if pair is not None))
+    def ops(self) -> Iterator[tuple[str, list[Row]]]:
+        """Yield each op with its rows, which no judge has seen yet, in table order."""
+        for batch in self.batches():
+            yield from batch.all_rows()
+
+    def batches(self, rank: int = 0, start: int = 0, stop: int | None = None) -> Iterator[RowBatch]:
+        """Yield the measured rows of the target's ops from ``start`` up to ``stop``, in table order."""
+        order = self._order
+        spans = order.spans(start, len(order.ops) if stop is None else stop, *self._limit)
+        batches = (self.batch(first, last, rank) for first, last in spans)
+        for batch in self._measured_by_pair(batches) if self._tools.opens_pairs else batches:
+            if not self._tools.opens_pairs:
+                self._tools.begin(batch)
+            self._tools.end(batch)
+            yield batch
+
+    def batch(self, start: int, stop: int, rank: int = 0) -> RowBatch:
+        """Return the rows of the target's ops from ``start`` up to ``stop``, which are not measured."""
+        return self._order.batch(start, stop, partial(self.describe, rank=rank), self._stack_of)
 
     def chunks(self, count: int) -> list[tuple[int, int]]:
         """Split the target's ops into about ``count`` ranges of equal cost, as (start, stop)."""
-        costs = [
-            sum(ROW_COST + prod(slot.value.shape or ()) for slot in record.slots)
-            for record in self.target.records()
-        ]
-        share = sum(costs) / max(1, count)
-        chunks: list[tuple[int, int]] = []
-        start, cost = 0, 0
-        for number, own_cost in enumerate(costs):
-            cost += own_cost
-            if cost >= share or number == len(costs) - 1:
-                chunks.append((start, number + 1))
-                start, cost = number + 1, 0
-        return chunks
+        costs = self._order.costs()
+        return [*self._order.spans(0, len(self._order.ops), costs.sum() / max(1, count), costs)]
 
-    def look(self, op: str, rows: Sequence[Row]) -> None:
-        """Note known differences between frameworks that may explain these rows."""
-        self.notes += self._hints.of(op, rows)
+    def look(self, batch: RowBatch) -> None:
+        """Note known differences between frameworks that may explain the rows of a batch."""
+        self.notes += self._hints.of(batch)
 
     def explain(self, suspects: Sequence[Suspect]) -> None:
         """Note known differences between frameworks that may explain the suspects."""
@@ -196,53 +199,53 @@ class Comparison:
         self.target.close()
         self.golden.close()
 
-    def _opened(self, start: int, stop: int) -> Iterator[tuple[tuple[int, str], OpenPair | None]]:
-        """Yield all pairs, opened, with the number and name of their op; None for an op without rows."""
-        for number, op in enumerate(self._order.ops(start, stop)):
-            label = number, op.op
-            for pair in op.pairs:
-                yield label, OpenPair(pair, self.mode, self.target, self.golden, self._tools.names)
-            if not op.pairs:
-                yield label, None
+    def _stack_of(self, op: str) -> tuple[str, ...] | None:
+        return None if is_gradient(op) else self.target.stack_of(op)
 
-    def _rows(self, op: str, pairs: Iterable[OpenPair]) -> list[Row]:
-        stack = None if is_gradient(op) else self.target.stack_of(op)
-        rows: list[Row] = []
-        mapped: list[tuple[int, OpenPair]] = []
-        for pair in pairs:
-            own_stack = stack if pair.pair.target is not None else None
-            if pair.mappings != NOTHING_MAPPED:
-                mapped.append((len(rows), pair))
-            rows.append(self._row(op, pair, own_stack))
-            if len(mapped) == UNCHECKED:
-                self._check_files(op, rows, mapped)
-            stack = None if own_stack is not None else stack
-        if mapped:
-            self._check_files(op, rows, mapped)
-        return rows
+    def _opened(self, batches: Iterable[RowBatch]) -> Iterator[tuple[RowBatch, OpenPair | None]]:
+        """Yield all pairs, opened, with their batch; None for a batch without rows."""
+        for batch in batches:
+            for pair in batch.pairs(0, len(batch)):
+                yield batch, OpenPair(pair, self.mode, self.target, self.golden, self._tools.names)
+            if not len(batch):
+                yield batch, None
+
+    def _measured_by_pair(self, batches: Iterable[RowBatch]) -> Iterator[RowBatch]:
+        ahead = opened_ahead(self._opened(batches), self._tools.ahead)
+        for batch, opened in groupby(ahead, key=itemgetter(0)):
+            self._tools.begin(batch)
+            mapped: list[tuple[int, OpenPair]] = []
+            for line, (_, pair) in enumerate(opened):
+                if pair is None:
+                    continue
+                if pair.mappings != NOTHING_MAPPED:
+                    mapped.append((line, pair))
+                self._measure(batch, line, pair)
+                if len(mapped) == UNCHECKED:
+                    self._check_files(batch, mapped)
+            self._check_files(batch, mapped)
+            yield batch
 
     def blame(self, error: PluginError, means: str) -> None:
         """Note once that a plugin failed, and the meaning for the result."""
         _blame(self.notes, error, means)
 
-    def _row(self, op: str, opened: OpenPair, stack: tuple[str, ...] | None) -> Row:
+    def _measure(self, batch: RowBatch, line: int, opened: OpenPair) -> None:
         try:
-            measurements = self._tools.measure(opened)
-            verdict, further = self._tools.judge(opened, measurements)
+            self._tools.measure_pair(batch, line, opened)
         finally:
             opened.close()
         if opened.unreadable is not None and not opened.unreadable.missing:
             self.take_unreadable([str(opened.unreadable)], 1)
-        return Row(opened.pair, op, measurements, verdict, _notes(opened.pair), None, stack, further)
 
-    def _check_files(self, op: str, rows: list[Row], measured: list[tuple[int, OpenPair]]) -> None:
-        """Replace rows whose mapped files were changed while they were measured by unreadable rows."""
+    def _check_files(self, batch: RowBatch, measured: list[tuple[int, OpenPair]]) -> None:
+        """Measure rows again whose mapped files were changed while they were measured, as unreadable ones."""
         memories = {memory for _, pair in measured for memory in pair.mappings}
         looked_at = {memory: None if memory is None else memory.problem() for memory in memories}
         problems = {memory: problem for memory, problem in looked_at.items() if problem is not None}
-        for place, pair in measured:
+        for line, pair in measured:
             if pair.spoil(problems):
-                rows[place] = self._row(op, pair, rows[place].stack)
+                self._measure(batch, line, pair)
         measured.clear()
 
     def _can_highlight(self) -> bool:
@@ -299,27 +302,6 @@ def _blame(notes: list[str], error: PluginError, means: str) -> None:
     note = f"{error.what} {means} {error.fix}"
     if note not in notes:
         notes.append(note)
-
-
-def _notes(pair: Pair) -> tuple[Reason, ...]:
-    """Return the reasons that apply to a pair whatever is measured (docs/tables.md#messages)."""
-    target, golden = pair.target, pair.golden
-    region = (Reason("region"),) if pair.how is How.REGION else ()
-    if target is None:
-        return (Reason("no_target"), *region)
-    if golden is None:
-        return (Reason("no_golden"), *region)
-    notes: list[Reason] = [*region]
-    target_value, golden_value = target.value, golden.value
-    if pair.requires_grad_differs:
-        notes.append(Reason("requires_grad"))
-    if not same(target_value.dtype, golden_value.dtype) and target_value.extent == golden_value.extent:
-        notes.append(Reason("dtype"))
-    if pair.scalars_differ:
-        notes.append(Reason("scalar_differs"))
-    if pair.how is How.FUZZY and target.name != golden.name:
-        notes.append(Reason("fuzzy"))
-    return tuple(notes)
 
 
 def _nothing_matched(target: Run, golden: Run, notes: Sequence[str]) -> UserError:

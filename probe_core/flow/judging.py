@@ -7,11 +7,12 @@ Nothing else changes a verdict.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from probe_core.model import Changed, Op, Row, Ruling
+from probe_core.model import Ruling
+from probe_core.model.batches import RowBatch
 from probe_core.plugins.blame import PluginError, fault
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Highlighter, Judge
@@ -20,8 +21,8 @@ from probe_core.plugins.specs import HighlightSpec, JudgeSpec, Spec
 S = TypeVar("S", bound=Spec)
 Blame = Callable[[PluginError, str], None]
 """A function that notes the failure of a plugin and its meaning for the result."""
-Change = Callable[[Op, Sequence[Row]], Mapping[int, Row]]
-"""A function that returns the rows of an op that a plugin changes, by their positions."""
+Change = Callable[[RowBatch], None]
+"""A function that applies the changes of a plugin to a batch."""
 
 
 class Judging:
@@ -40,19 +41,18 @@ class Judging:
         self._changes: list[tuple[Spec, Change]] = []
         for spec in (*judges, *marking):
             try:
-                function = _marked if isinstance(spec, HighlightSpec) else _judged
+                function = _mark if isinstance(spec, HighlightSpec) else _judge
                 self._changes.append((spec, partial(function, spec.name, spec.make())))
             except PluginError as error:
                 effect = "mark any row" if isinstance(spec, HighlightSpec) else "change any verdict"
                 blame(error, f"It does not {effect}.")
 
-    def judged(self, op: Op, rows: Sequence[Row]) -> list[Row]:
-        """Return the rows of an op with their final verdicts and marks."""
-        rows = list(rows)
+    def apply(self, batch: RowBatch) -> None:
+        """Let all judges change the verdicts of a batch, then all highlighters mark its rows."""
         for entry in [*self._changes]:
             spec, change = entry
             try:
-                changed = change(op, rows)
+                change(batch)
             except BaseException as error:
                 blame = fault(error, spec.title, spec.origin)
                 if blame is None:
@@ -60,21 +60,32 @@ class Judging:
                 self._changes.remove(entry)
                 effect = "mark any row" if isinstance(spec, HighlightSpec) else "change any verdict"
                 self._blame(blame, f"It does not {effect} from there on.")
-                continue
-            for place, row in changed.items():
-                rows[place] = row
-        return rows
 
 
-def _judged(name: str, judge: Judge, op: Op, rows: Sequence[Row]) -> Mapping[int, Row]:
-    """Return the rows whose verdicts a judge changes."""
-    rulings = judge.judge(op, rows)
-    return {n: _ruled(rows[n], name, ruling) for n, ruling in rulings.items()} if len(rulings) else {}
+def _judge(name: str, judge: Judge, batch: RowBatch) -> None:
+    """Change the verdicts that a judge rules on."""
+    if hasattr(judge, "judge_batch"):
+        for line, ruling in judge.judge_batch(batch).items():
+            batch.rule(line, name, ruling)
+        return
+    for number, (_, rows) in enumerate(batch.all_rows()):
+        rulings = judge.judge(batch.op(number), rows)
+        for place, ruling in rulings.items() if len(rulings) else ():
+            batch.rule(batch.lines(number)[place], name, _checked(ruling))
 
 
-def _marked(name: str, highlighter: Highlighter, op: Op, rows: Sequence[Row]) -> Mapping[int, Row]:
-    """Return the rows that a highlighter marks."""
-    return {n: rows[n]._replace(mark=mark) for n, mark in highlighter.mark(rows).items()}
+def _checked(ruling: Any) -> Ruling:
+    if not isinstance(ruling, Ruling):
+        raise TypeError(f"judge must return a Ruling for each row to change, not {type(ruling).__name__}")
+    return ruling
+
+
+def _mark(name: str, highlighter: Highlighter, batch: RowBatch) -> None:
+    """Mark the rows that a highlighter marks."""
+    for number, (_, rows) in enumerate(batch.all_rows()):
+        lines = batch.lines(number)
+        for place, mark in highlighter.mark(rows).items():
+            batch.mark(lines[place], mark)
 
 
 def _each_once(manager: Manager, kind: str, as_type: type[S], blame: Blame) -> list[S]:
@@ -90,14 +101,3 @@ def _each_once(manager: Manager, kind: str, as_type: type[S], blame: Blame) -> l
         else:
             specs[spec.name] = spec
     return list(specs.values())
-
-
-def _ruled(row: Row, judge: str, ruling: Ruling) -> Row:
-    """Return a row with the verdict of a judge; the old verdict is kept in ``was``."""
-    if not isinstance(ruling, Ruling):
-        raise TypeError(f"judge must return a Ruling for each row to change, not {type(ruling).__name__}")
-    further = row.further
-    if ruling.further is not None:
-        further = dict.fromkeys(further, ruling.further)
-    was = (*row.was, Changed(judge, row.verdict, ruling.reason))
-    return row._replace(verdict=ruling.verdict, further=further, was=was)

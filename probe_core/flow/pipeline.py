@@ -14,9 +14,10 @@ from typing import NamedTuple
 from probe_core.flow.comparison import Comparison
 from probe_core.flow.judging import Judging
 from probe_core.flow.writing import Output
-from probe_core.model import Advice, Op, Row
+from probe_core.model import Advice
+from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
-from probe_core.model.report import Finder, Kept, Report
+from probe_core.model.report import Finder, Kept, LineNumbers, Report
 from probe_core.model.watched import Watch
 from probe_core.plugins.blame import PluginError, blamed
 from probe_core.plugins.manager import Manager
@@ -25,8 +26,8 @@ from probe_core.plugins.specs import AnswerSpec, FinderSpec
 from probe_core.progress import tell
 from probe_core.store.layout import RunPair
 
-Measured = Callable[[Comparison], Iterator[tuple[str, list[Row]]]]
-"""A function that yields the rows of each op of a comparison."""
+Measured = Callable[[Comparison], Iterator[RowBatch]]
+"""A function that yields the measured batches of a comparison."""
 
 
 def compare_pair(plan: Plan, manager: Manager, pair: RunPair, measured: Measured | None = None) -> Report:
@@ -49,8 +50,8 @@ def compare_quietly(plan: Plan, manager: Manager, pair: RunPair, measured: Measu
     started = time.monotonic()
     comparison = Comparison(plan, manager, pair.target, pair.golden)
     try:
-        ops = comparison.ops() if measured is None else measured(comparison)
-        report = _write(comparison, ops, manager, pair)
+        batches = comparison.batches(pair.rank) if measured is None else measured(comparison)
+        report = _write(comparison, batches, manager, pair)
     finally:
         comparison.close()
     report.seconds = time.monotonic() - started
@@ -63,9 +64,13 @@ class _Blamed(NamedTuple):
     spec: AnswerSpec
     witness: Witness
 
-    def write(self, op: Op, rows: Sequence[Row]) -> None:
+    def write(self, batch: RowBatch) -> None:
         with blamed(self.spec.title, self.spec.origin):
-            self.witness.write(op, rows)
+            if hasattr(self.witness, "write_batch"):
+                self.witness.write_batch(batch)
+                return
+            for number, (_, rows) in enumerate(batch.all_rows()):
+                self.witness.write(batch.op(number), rows)
 
     def close(self, *, interrupted: bool = False) -> Path:
         with blamed(self.spec.title, self.spec.origin):
@@ -115,9 +120,7 @@ def _discard(writers: Sequence[Output | _Blamed]) -> None:
         writer.discard()
 
 
-def _write(
-    comparison: Comparison, ops: Iterator[tuple[str, list[Row]]], manager: Manager, pair: RunPair
-) -> Report:
+def _write(comparison: Comparison, batches: Iterator[RowBatch], manager: Manager, pair: RunPair) -> Report:
     plan = comparison.plan
     report = Report(
         pair.name,
@@ -141,16 +144,14 @@ def _write(
         witnesses = _witnesses(comparison, manager, pair)
         judging = Judging(manager, comparison.highlights, comparison.blame)
         try:
-            for key, measured in ops:
-                op = comparison.describe(key, pair.rank)
-                rows = judging.judged(op, measured)
-                lines = [output.line(done + offset) for offset in range(len(rows))]
-                output.write(op, rows)
-                comparison.look(key, rows)
+            for batch in batches:
+                judging.apply(batch)
+                output.write(batch)
+                comparison.look(batch)
+                report.add(batch, LineNumbers(output.line, done))
                 for witness in witnesses:
-                    witness.write(op, rows)
-                report.add(op, rows, lines)
-                done += len(rows)
+                    witness.write(batch)
+                done += len(batch)
                 tell("comparing", done, comparison.row_count)
             report.conclude()
         except KeyboardInterrupt:

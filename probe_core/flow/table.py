@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from operator import itemgetter
 
-from probe_core.model import Cell, Column, Kind, Measurement, Mode, Percent, Row, Slot, Statistic
-from probe_core.model.messages import NAN, NOT_AVAILABLE, absent, join, message, reasons_of
+import numpy as np
+
+from probe_core.model import Cell, Column, Measurement, Mode, Percent, Row, Slot, Statistic
+from probe_core.model.batches import PairSide, RowBatch
+from probe_core.model.columns import FLOAT, INTEGER, MAX_EXACT, NULL, Array, Interned
+from probe_core.model.messages import NAN, NOT_AVAILABLE, absent, join, message
 
 NO_FILE = "-1"
-OWN = "row."
-"""Prefix of the sources that are derived from the row."""
+LARGEST_RATIO = 1e300
+"""Limit of ratios, so that their percentages are finite."""
+NUMBER, WHOLE, PERCENT = -1, -2, -3
+"""Codes of cells that show a float, an integer, and a ratio in percent."""
 LARGEST_SHEET = 1_048_500
 """Largest number of rows of one sheet, without its header; a longer table is split and not highlighted
 (docs/tables.md#limits)."""
@@ -64,48 +69,77 @@ class Table:
             columns.append(Column(name if named[name] == 1 else f"policy: {name}", f"row.policy.{name}"))
         self.mode = mode
         self.headers = tuple(column.header for column in columns)
-        sources = [column.source for column in columns]
-        self._own = tuple(_own(source[len(OWN) :]) for source in sources if source.startswith(OWN))
-        shown = {**_SIDE_SOURCES, **{s: None for s in sources if s.startswith(OWN)}}
-        measured = [column for column in columns if column.source not in shown]
-        self._measured = tuple((column.source, _show(column, mode)) for column in measured)
-        self._exact = tuple(
-            (column.source, _show(replace(column, style=_EXACT.get(column.style, column.style)), mode))
-            for column in measured
+        self._sources = [(column.source, column.style) for column in columns]
+
+    def columns(self, batch: RowBatch, *, all_digits: bool = False) -> list[CellColumn]:
+        """Return the cells of a batch; numbers rounded as in docs/tables.md#digits, or with all digits."""
+        return [self._column(batch, *source, all_digits=all_digits) for source in self._sources]
+
+    def rows(self, batch: RowBatch, *, all_digits: bool = False) -> Iterator[Sequence[Cell]]:
+        """Yield the cells of each row of a batch."""
+        return zip(*(column.cells() for column in self.columns(batch, all_digits=all_digits)))
+
+    def _column(self, batch: RowBatch, source: str, style: str, *, all_digits: bool) -> CellColumn:
+        part, _, name = source.partition(".")
+        if part == "row":
+            return _of_row(batch, name)
+        if part in ("target", "golden"):
+            return _of_side(batch.target if part == "target" else batch.golden, name)
+        measured = batch.results.measurements[source]
+        style = _EXACT.get(style, style) if all_digits else style
+        cells = [_show(item, style, self.mode) for item in measured.others]
+        kind = {"plain": NUMBER, "percent": PERCENT}.get(style)
+        numbers = measured.numbers
+        is_shown = np.isfinite(numbers) if kind == NUMBER else (numbers >= 0) & (numbers < LARGEST_RATIO)
+        if kind is not None and is_shown.all():
+            return CellColumn(np.where(measured.codes == 0, kind, measured.codes - 1), cells[1:], numbers)
+        items = zip(measured.codes.tolist(), measured.numbers.tolist())
+        return CellColumn.of(
+            [cells[code] if code else _show(Measurement(number), style, self.mode) for code, number in items]
         )
-        places = {source: place for place, source in enumerate([*shown, *(c.source for c in measured)])}
-        self._in_order = itemgetter(*(places[source] for source in sources))
-
-    def cells(self, row: Row, *, all_digits: bool = False) -> Sequence[Cell]:
-        """Return the cells of a row; numbers rounded as in docs/tables.md#digits, or with all digits."""
-        pair, measurements = row.pair, row.measurements
-        cells = [*_slot_cells(pair.target), *_slot_cells(pair.golden)]
-        cells += [cell(row) for cell in self._own]
-        shown = self._exact if all_digits else self._measured
-        cells += [show(measurements[source]) for source, show in shown]
-        ordered: Sequence[Cell] = self._in_order(cells)
-        return ordered
 
 
-def _show(column: Column, mode: Mode) -> Callable[[Measurement], Cell]:
-    """Return the function that turns a measurement into the cell of a column."""
-    style, is_percent = _STYLES[column.style], column.style == "percent"
+@dataclass(frozen=True)
+class CellColumn:
+    """The cells of a column.
 
-    def show_plain(measurement: Measurement) -> Cell:
-        value, reason = measurement
-        if reason is not None:
-            return absent(reason, mode)
-        return spell(value) if type(value) is float else value
+    Attributes:
+        codes: A code in ``texts``; ``NUMBER``, ``WHOLE`` or ``PERCENT`` for an entry of ``numbers``.
+        texts: Cells that many rows share, or that are no numbers.
+        numbers: Finite floats, integers as floats, and ratios that are not negative.
+    """
 
-    def show(measurement: Measurement) -> Cell:
-        value, reason = measurement
-        if reason is not None:
-            return absent(reason, mode)
-        if isinstance(value, float):
-            return style(value) if value - value == 0 or is_percent else spell(value)
-        return value
+    codes: Array
+    texts: Sequence[Cell]
+    numbers: Array | None = None
 
-    return show_plain if column.style == "plain" else show
+    @classmethod
+    def of(cls, cells: Sequence[Cell]) -> CellColumn:
+        """Return a column of cells that have nothing in common."""
+        return cls(np.arange(len(cells)), cells)
+
+    def cells(self) -> list[Cell]:
+        """Return the cell of each row."""
+        texts, codes = self.texts, self.codes.tolist()
+        if self.numbers is None:
+            return [texts[code] for code in codes]
+        return [
+            texts[code] if code >= 0 else number if code == NUMBER else _NUMBERS[code](number)
+            for code, number in zip(codes, self.numbers.tolist())
+        ]
+
+
+_NUMBERS: dict[int, Callable[[float], Cell]] = {WHOLE: int, PERCENT: Percent}
+
+
+def _show(measurement: Measurement, style: str, mode: Mode) -> Cell:
+    """Return the cell of a measurement."""
+    value, reason = measurement
+    if reason is not None:
+        return absent(reason, mode)
+    if isinstance(value, float) and (style == "percent" or (style != "plain" and value - value == 0)):
+        return _STYLES[style](value)
+    return spell(value) if isinstance(value, float) else value
 
 
 # -- cells ---------------------------------------------------------------------------------
@@ -122,34 +156,50 @@ def spell(value: Statistic) -> Cell:
             return NAN
         if math.isinf(value):
             return "inf" if value > 0 else "-inf"
-    if isinstance(value, int) and abs(value) >= 1 << 53:
+    if isinstance(value, int) and abs(value) >= MAX_EXACT:
         return str(value)  # beyond what a spreadsheet's numbers hold
     return value
 
 
-_SIDE_FIELDS = ("name", "dtype", "shape", "requires_grad", "max", "min", "mean", "l2norm", "checksum")
-_SIDE_SOURCES = {f"{side}.{field}": None for side in ("target", "golden") for field in _SIDE_FIELDS}
-_NO_SLOT = (NOT_AVAILABLE,) * len(_SIDE_FIELDS)
+_STATISTICS = ("max", "min", "mean", "l2norm")
 
 
-def _slot_cells(slot: Slot | None) -> Sequence[Cell]:
-    """Return the cells of one side of a row, in the order of ``_SIDE_FIELDS``."""
-    if slot is None:
-        return _NO_SLOT
-    value = slot.value
-    high, low, mean, norm = value.statistics
-    lacks_checksum = value.kind is Kind.NULL or value.checksum is None
-    return (
-        slot.name,
-        value.dtype,
-        value.extent,
-        NOT_AVAILABLE if value.requires_grad is None else str(value.requires_grad),
-        spell(high),
-        spell(low),
-        spell(mean),
-        spell(norm),
-        NOT_AVAILABLE if lacks_checksum else value.checksum,
-    )
+def _of_side(side: PairSide, name: str) -> CellColumn:
+    """Return a column that shows a field of the values of one side."""
+    columns, present = side.columns, side.is_present
+    if name in _STATISTICS:
+        return _of_statistic(side, _STATISTICS.index(name))
+    if name in ("dtype", "shape", "requires_grad"):
+        codes, texts = {
+            "dtype": (side.column("dtype"), columns.dtypes),
+            "shape": (side.column("extent"), [text for text, _ in columns.extents]),
+            "requires_grad": (side.column("grad") + 1, [NOT_AVAILABLE, "False", "True"]),
+        }[name]
+        return CellColumn(np.where(present, codes, len(texts)), [*texts, NOT_AVAILABLE])
+    lines = side.lines[present]
+    cells: list[Cell] = []
+    if name == "name":
+        cells += columns.row_names(lines)
+    elif name == "checksum":
+        recorded = ((columns.checksums[line], columns.kind[line] != NULL) for line in lines.tolist())
+        cells += [text if is_value and text is not None else NOT_AVAILABLE for text, is_value in recorded]
+    else:
+        raise LookupError(f"a value has no field {name!r:.40}")
+    codes = np.full(len(present), len(cells))
+    codes[present] = np.arange(len(cells))
+    return CellColumn(codes, [*cells, NOT_AVAILABLE])
+
+
+def _of_statistic(side: PairSide, place: int) -> CellColumn:
+    types, numbers = side.column("types")[:, place], side.column("numbers")[:, place]
+    codes = np.where(types == INTEGER, WHOLE, NUMBER)
+    texts = Interned()
+    special = ~np.isfinite(numbers) | ((types != FLOAT) & ((types != INTEGER) | (abs(numbers) >= MAX_EXACT)))
+    for line in np.flatnonzero(special & side.is_present).tolist():
+        value = side.columns.statistic(int(side.lines[line]), place)
+        codes[line] = texts.code(spell(value))
+    codes[~side.is_present] = texts.code(NOT_AVAILABLE)
+    return CellColumn(codes, texts, numbers)
 
 
 def consistent(row: Row) -> bool | None:
@@ -157,18 +207,38 @@ def consistent(row: Row) -> bool | None:
     return not row.pair.requires_grad_differs if row.pair.matched else None
 
 
-def _consistent_cell(row: Row) -> Cell:
-    agree = consistent(row)
-    return NOT_AVAILABLE if agree is None else agree
+def _of_row(batch: RowBatch, name: str) -> CellColumn:
+    """Return a column that is derived from the rows."""
+    if name == "consistent":
+        codes = np.where(batch.is_matched, np.where(batch.requires_grad_differs, 1, 2), 0)
+        return CellColumn(codes, (NOT_AVAILABLE, False, True))
+    if name == "label" or name.startswith("policy."):
+        verdicts = batch.verdicts if name == "label" else batch.results.further[name.removeprefix("policy.")]
+        return CellColumn(verdicts.codes, [verdict.label for verdict in verdicts.table])
+    if name == "stack":
+        texts = Interned()
+        codes = np.full(len(batch), texts.code(NOT_AVAILABLE))
+        for number, line in batch.stack_lines.items():
+            stack = batch.stack(number)
+            codes[line] = 0 if stack is None else texts.code(_frames(stack))
+        return CellColumn(codes, texts)
+    if name == "message":
+        texts = Interned()
+        codes = np.full(len(batch), texts.code(""))
+        for line in {*np.flatnonzero(batch.has_reason(message)).tolist(), *batch.marks}:
+            codes[line] = texts.code(_message(batch, line))
+        return CellColumn(codes, texts)
+    if name == "data_name":
+        return CellColumn.of([str([*map(_file, pair[:2])]) for pair in batch.pairs(0, len(batch))])
+    raise LookupError(f"a row has no field {name!r:.40}")
 
 
-def _message(row: Row) -> Cell:
-    reasons = reasons_of(row)
-    if not reasons and row.mark is None:
+def _message(batch: RowBatch, line: int) -> str:
+    reasons, mark = batch.reasons(line), batch.marks.get(line)
+    if not reasons and mark is None:
         return ""
-    text = join(reasons)
-    marks = [message(reason) for reason in row.mark.reasons] if row.mark else []
-    return "\n".join(part for part in (text, *dict.fromkeys(marks)) if part)
+    marks = [message(reason) for reason in mark.reasons] if mark else []
+    return "\n".join(part for part in (join(reasons), *dict.fromkeys(marks)) if part)
 
 
 def _file(slot: Slot | None) -> str:
@@ -178,23 +248,6 @@ def _file(slot: Slot | None) -> str:
 @lru_cache(maxsize=4096)
 def _frames(stack: tuple[str, ...]) -> str:
     return str(list(stack))
-
-
-_ROW: dict[str, Callable[[Row], Cell]] = {
-    "consistent": _consistent_cell,
-    "label": lambda row: row.verdict.label,
-    "message": _message,
-    "stack": lambda row: NOT_AVAILABLE if row.stack is None else _frames(row.stack),
-    "data_name": lambda row: str([_file(row.pair.target), _file(row.pair.golden)]),
-}
-
-
-def _own(name: str) -> Callable[[Row], Cell]:
-    """Return the function for the cells of a column that is derived from the row."""
-    policy = name.removeprefix("policy.")
-    if policy == name:
-        return _ROW[name]
-    return lambda row: row.further[policy].label if policy in row.further else NOT_AVAILABLE
 
 
 # -- styles of numbers ---------------------------------------------------------------------

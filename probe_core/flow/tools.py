@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,7 +11,8 @@ import numpy as np
 from probe_core.errors import UserError
 from probe_core.flow.ahead import Ahead
 from probe_core.flow.table import Table, metrics_of
-from probe_core.model import Column, Measurement, Measurements, Mode, Reason, Verdict
+from probe_core.model import Column, Level, Measurement, Mode, Reason, Verdict
+from probe_core.model.batches import OBSTACLES, LineMeasurements, MeasurementColumn, RowBatch, VerdictColumn
 from probe_core.model.measure import OpenPair
 from probe_core.model.plan import Plan
 from probe_core.model.watched import WatchedMetric
@@ -37,6 +38,10 @@ RECORD = {
 }
 
 
+UNJUDGED = Verdict(Level.SKIP, "", measured=False)
+"""Verdict of rows that are not judged yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Tool:
     """A metric in use; ``asked`` is its name with parameters, ``names`` the keys of its measurements."""
@@ -46,13 +51,22 @@ class _Tool:
     metric: Metric
     names: tuple[str, ...]
     is_third_party: bool
+    is_columnar: bool
 
 
 class _Judging(NamedTuple):
-    """A policy in use."""
+    """A policy in use; ``is_columnar`` is True if it judges batches."""
 
     spec: PolicySpec
     policy: Policy
+    is_columnar: bool
+
+    @classmethod
+    def of(cls, spec: PolicySpec, mode: Mode) -> _Judging:
+        """Return the policy of a spec, for runs that hold data of a mode."""
+        policy = spec.make()
+        is_columnar = hasattr(policy, "judge_batch") and mode in getattr(policy, "batch_modes", Mode)
+        return cls(spec, policy, is_columnar)
 
 
 class Tools:
@@ -83,11 +97,11 @@ class Tools:
         if unusable and not policies:
             raise _no_policy(unusable[0], manager.find("policies", unusable[0], PolicySpec), mode)
         chosen = policies[0] if policies else manager.find("policies", table.policy, PolicySpec)
-        self._policy = _Judging(chosen, chosen.make())
+        self._policy = _Judging.of(chosen, mode)
         self._labelled = policies[1:]
         names = dict.fromkeys(name for spec in asking for name in spec.policies)
         further = [*self._labelled, *(manager.find("policies", name, PolicySpec) for name in names)]
-        self._further = [_Judging(spec, spec.make()) for spec in further]
+        self._further = [_Judging.of(spec, mode) for spec in {spec.name: spec for spec in further}.values()]
         own = metrics_of(self._columns)
         wanted = [name for spec in policies for name in spec.metrics] + list(plan.metrics)
         self._added = tuple(dict.fromkeys(name for name in wanted if name not in own))
@@ -111,35 +125,69 @@ class Tools:
             self._mode, self._columns, stack=stack, extra=self._columns_of(self._added), labels=labels
         )
 
-    def measure(self, pair: OpenPair) -> dict[str, Measurement]:
-        """Return all measurements of a pair."""
-        measurements: dict[str, Measurement] = {}
-        for tool in self._tools:
-            measurements.update(zip(tool.names, self._measure(tool, pair)))
-        return measurements
+    @property
+    def opens_pairs(self) -> bool:
+        """True if a metric or policy measures or judges pair by pair."""
+        return not all(
+            [tool.is_columnar for tool in self._tools] + [one.is_columnar for one in self._judgings]
+        )
 
-    def judge(self, pair: OpenPair, measurements: Measurements) -> tuple[Verdict, Mapping[str, Verdict]]:
-        """Return the verdict on a pair, and the verdicts of further policies by their names.
+    @property
+    def _judgings(self) -> list[_Judging]:
+        return [self._policy, *self._further]
+
+    def begin(self, batch: RowBatch) -> None:
+        """Add the measurements and verdicts of a batch, with the results of columnar metrics."""
+        results, count = batch.results, len(batch)
+        for tool in self._tools:
+            columns = [MeasurementColumn(count) for _ in tool.names]
+            if tool.is_columnar:
+                columns = tool.metric.measure_batch(batch)  # type: ignore[attr-defined]
+                for code, obstacle in enumerate(OBSTACLES[1:], 1):
+                    lines = np.flatnonzero(batch.obstacles == code)
+                    for column in columns if len(lines) else ():
+                        column.codes[lines] = column.code(Measurement(None, obstacle))
+            results.measurements.update(zip(tool.names, columns))
+        verdicts = [VerdictColumn([UNJUDGED], np.zeros(count, np.int32)) for _ in self._judgings]
+        results.verdicts = verdicts[0]
+        results.further = {judging.spec.name: column for judging, column in zip(self._further, verdicts[1:])}
+
+    def measure_pair(self, batch: RowBatch, line: int, pair: OpenPair) -> None:
+        """Add the results of metrics and policies that work pair by pair.
 
         Raises:
             PluginError: A policy failed.
         """
-        judging = self._policy
+        measurements = batch.results.measurements
+        for tool in self._tools:
+            if not tool.is_columnar:
+                for name, measurement in zip(tool.names, self._measure(tool, pair)):
+                    measurements[name][line] = measurement
+        columns = [batch.verdicts, *batch.results.further.values()]
+        for number, judging in enumerate(self._judgings):
+            if not judging.is_columnar:
+                columns[number][line] = self._judge(judging, pair, LineMeasurements(measurements, line))
+
+    def end(self, batch: RowBatch) -> None:
+        """Add the verdicts of columnar policies."""
+        results = batch.results
+        if self._policy.is_columnar:
+            results.verdicts = self._policy.policy.judge_batch(batch)  # type: ignore[attr-defined]
+        for judging in self._further:
+            if judging.is_columnar:
+                results.further[judging.spec.name] = judging.policy.judge_batch(batch)  # type: ignore[attr-defined]
+
+    def _judge(self, judging: _Judging, pair: OpenPair, measurements: LineMeasurements) -> Verdict:
         try:
             verdict = judging.policy.judge(pair, measurements)
             if type(verdict) is not Verdict:
-                raise _no_verdict(verdict)
-            further: dict[str, Verdict] = {}
-            for judging in self._further:
-                further[judging.spec.name] = other = judging.policy.judge(pair, measurements)
-                if type(other) is not Verdict:
-                    raise _no_verdict(other)
+                raise TypeError(f"judge must return a Verdict, not {type(verdict).__name__}")
         except BaseException as error:  # a third party's policy, which may raise SystemExit
             blame = fault(error, judging.spec.title, judging.spec.origin)
             if blame is None:
                 raise
             raise blame from error
-        return verdict, further
+        return verdict
 
     def watched(self) -> list[WatchedMetric]:
         """Return the metrics, to check whether each measures any row."""
@@ -211,7 +259,9 @@ def _tool(asked: str, manager: Manager, mode: Mode) -> _Tool:
             "Record both runs with task tensor, or leave the metric out.",
         )
     names = tuple(f"{asked}.{column}" for column in spec.columns)
-    return _Tool(asked, spec, spec.make(), names, not spec.origin.is_of_probe)
+    metric = spec.make()
+    is_columnar = hasattr(metric, "measure_batch")
+    return _Tool(asked, spec, metric, names, not spec.origin.is_of_probe, is_columnar)
 
 
 def _no_policy(asked: str, spec: PolicySpec, mode: Mode) -> UserError:
@@ -220,10 +270,6 @@ def _no_policy(asked: str, spec: PolicySpec, mode: Mode) -> UserError:
         f'The policy "{asked}" judges runs that hold {needed}, and these hold {mode.value}.',
         f"{RECORD[spec.modes[0]]}, or choose another policy.",
     )
-
-
-def _no_verdict(judged: object) -> TypeError:
-    return TypeError(f"judge must return a Verdict, not {type(judged).__name__}")
 
 
 def _sound(measured: Any) -> Measurement:

@@ -10,8 +10,9 @@ from typing import Any, cast
 
 from probe_core.files.atomic import AtomicFile, make_directory, not_written, writing
 from probe_core.flow.table import Table
-from probe_core.model import Advice, Cell, Op, Row
+from probe_core.model import Advice, Cell
 from probe_core.model.answers import Answer
+from probe_core.model.batches import RowBatch
 from probe_core.model.plan import DEFAULT_FORMATS, Plan
 from probe_core.model.report import Report
 from probe_core.plugins.blame import fault
@@ -117,22 +118,33 @@ class Output:
                 self._drop(self._sinks[0], error)
         return ""
 
-    def write(self, op: Op, rows: Sequence[Row]) -> None:
-        """Append the rows of an op to all files."""
+    def write(self, batch: RowBatch) -> None:
+        """Append the rows of a batch to all files."""
         try:
-            for row in rows:
-                colour = row.mark.colour if row.mark else None
-                exact = {sink.spec.all_digits for sink in self._sinks}
-                cells = {digits: self._table.cells(row, all_digits=digits) for digits in exact}
-                for sink in self._sinks:
-                    try:
-                        if sink.spec.page:
-                            sink.writer.look(self._report, op, row)
-                        sink.writer.write(cells[sink.spec.all_digits], colour)
-                    except BaseException as error:
-                        self._drop(sink, error)
+            for sink in [*self._sinks]:
+                try:
+                    self._write(sink, batch)
+                except BaseException as error:
+                    self._drop(sink, error)
         except OSError as error:
             raise not_written("The result", self._directory, error) from None
+
+    def _write(self, sink: _Sink, batch: RowBatch) -> None:
+        writer, all_digits = sink.writer, sink.spec.all_digits
+        if hasattr(writer, "write_batch"):
+            writer.write_batch(self._table.columns(batch, all_digits=all_digits), batch)
+            return
+        colours = {line: mark.colour for line, mark in batch.marks.items()}
+        cells = self._table.rows(batch, all_digits=all_digits)
+        if not sink.spec.page:
+            for line, shown in enumerate(cells):
+                writer.write(shown, colours.get(line))
+            return
+        for number, (_, rows) in enumerate(batch.all_rows()):
+            op = batch.op(number)
+            for line, row in zip(batch.lines(number), rows):
+                writer.look(self._report, op, row)
+                writer.write(next(cells), colours.get(line))
 
     def close(self, answer: Answer | None, *, interrupted: bool = False) -> list[Path]:
         """Complete the files, with the answer where they hold one; mark names with ``_interrupted``."""

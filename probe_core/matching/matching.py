@@ -6,18 +6,23 @@ slot for each target slot, which takes eight bytes. The rows are read from the r
 
 from __future__ import annotations
 
-import bisect
+import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import NamedTuple
 
-from probe_core.model import How, Pair, Record, Slot
+import numpy as np
+
+from probe_core.model import How, Op, Record
+from probe_core.model.batches import HOWS, PairSide, RowBatch
+from probe_core.model.columns import Array
 from probe_core.model.run import Run
 from probe_core.store.names import canonical
 
 NONE = -1
+ROW_COST = 16_384
+"""Fixed cost of a row, as a number of elements that take the same time to measure."""
 
 
 class Region(NamedTuple):
@@ -103,93 +108,100 @@ def canonical_index(run: Run) -> dict[str, int]:
     return {canonical(key): index for index, key in enumerate(run.names())}
 
 
-@dataclass(frozen=True, slots=True)
-class OpRows:
-    """The rows of one op of the target, with the golden-only rows among them."""
-
-    op: str
-    pairs: tuple[Pair, ...]
-
-
 class RowOrder:
-    """The pairs of a matching in the order of the table (docs/pairing.md#rows).
+    """The rows of the table in their order (docs/pairing.md#rows).
 
-    Target slots come in the order of the target. A golden slot without partner comes directly
-    after the row that holds the golden slot before it, or at the very front.
+    Target values come in the order of the target. A golden value without partner comes directly after the row
+    that holds the golden value before it, or at the very front.
+
+    Attributes:
+        row_count: The number of rows.
     """
 
     def __init__(self, matching: Matching, target: Run, golden: Run) -> None:
-        self._matching = matching
-        self._target = target
-        self._golden = golden
-        self._held = bytearray(golden.starts[-1])
-        for partner in matching.partners:
-            if partner != NONE:
-                self._held[partner] = 1
-        self._target_regions = _slots_apart((region.target for region in matching.regions), target)
-        self._golden_regions = _slots_apart((region.golden for region in matching.regions), golden)
-        self.golden_only = len(self._held) - self._held.count(1)
-        self.row_count = len(matching.partners) + self.golden_only
+        self._target, self._golden = target, golden
+        self.ops = target.names() or [""]
+        partners = np.frombuffer(matching.partners, np.int64) if matching.partners else np.zeros(0, np.int64)
+        numbers, golden_numbers = np.arange(len(partners)), np.arange(golden.starts[-1])
+        holder = np.full(len(golden_numbers), NONE)  # the first row of the target with each golden value
+        paired = np.flatnonzero(partners != NONE)[::-1]
+        holder[partners[paired]] = paired
+        alone = np.flatnonzero(holder == NONE)
+        last_held = np.maximum.accumulate(np.where(holder == NONE, NONE, golden_numbers))[alone]
+        above = np.append(holder, NONE)[last_held]
+        order = np.argsort(np.concatenate((numbers, above)), kind="stable")
+        self._targets = np.concatenate((numbers, np.full(len(alone), NONE)))[order]
+        self._goldens = np.concatenate((partners, alone))[order]
+        how = np.full(len(partners), HOWS.index(matching.how))
+        how[np.array([*matching.mapped], int)] = HOWS.index(How.MAPPED)
+        how[partners == NONE] = HOWS.index(How.NAME)
+        golden_how = np.full(len(golden_numbers), HOWS.index(How.NAME))
+        for region in matching.regions:
+            _mark_region(how, target, region.target)
+            _mark_region(golden_how, golden, region.golden)
+        self._how = np.concatenate((how, golden_how[alone]))[order]
+        record_of = np.repeat(np.arange(len(target)), np.diff(np.asarray(target.starts)))
+        records = np.concatenate((record_of, np.append(record_of, 0)[above]))
+        counts = np.bincount(records, minlength=len(self.ops))
+        self._starts = np.concatenate(([0], np.cumsum(counts)))
+        self.row_count = len(order)
+        self._translations: dict[str, Array] = {}
 
-    def __iter__(self) -> Iterator[OpRows]:
-        return self.ops(0, len(self._target))
+    def costs(self) -> Array:
+        """Return the cost of measuring the tensors of each row, in elements."""
+        values = self._target.values
+        sizes = np.array([float(math.prod(shape or ())) for _, shape in values.extents] or [0.0])
+        costs: Array = ROW_COST + np.where(self._targets == NONE, 0, sizes[values.extent[self._targets]])
+        return costs
 
-    def ops(self, start: int, stop: int) -> Iterator[OpRows]:
-        """Yield the rows of the target's records from ``start`` up to ``stop``."""
-        slot_at = _slots_by_number(self._golden)
-        shown = bytearray(len(self._held))
-        number = self._target.starts[start]
-        for partner in self._matching.partners[:number]:
-            if partner != NONE:
-                shown[partner] = 1
-        front = tuple(self._unpaired(0, slot_at)) if start == 0 else ()
-        for record in map(self._target.record, range(start, stop)):
-            pairs: list[Pair] = list(front)
-            front = ()
-            for slot in record.slots:
-                partner = self._matching.partners[number]
-                how = self._how(number)
-                number += 1
-                if partner == NONE:
-                    pairs.append(Pair(slot, None, how if how is How.REGION else How.NAME))
-                    continue
-                pairs.append(Pair(slot, slot_at(partner), how))
-                if not shown[partner]:
-                    shown[partner] = 1
-                    pairs += self._unpaired(partner + 1, slot_at)
-            yield OpRows(record.key, tuple(pairs))
-        if front:
-            yield OpRows("", front)
+    def spans(
+        self, start: int, stop: int, limit: float, costs: Array | None = None
+    ) -> Iterator[tuple[int, int]]:
+        """Split the ops from ``start`` up to ``stop`` into ranges of at most ``limit`` rows, or of one op.
 
-    def _how(self, number: int) -> How:
-        if number in self._target_regions:
-            return How.REGION
-        return How.MAPPED if number in self._matching.mapped else self._matching.how
+        Args:
+            start: The first op.
+            stop: The op after the last.
+            limit: The largest number of rows, or the largest sum of ``costs``.
+            costs: The cost of each row.
+        """
+        sums = self._starts if costs is None else np.concatenate(([0], np.cumsum(costs)))[self._starts]
+        while start < stop:
+            end = int(np.searchsorted(sums, sums[start] + limit, "right")) - 1
+            end = min(max(end, start + 1), stop)
+            yield start, end
+            start = end
 
-    def _unpaired(self, start: int, slot_at: Callable[[int], Slot]) -> Iterator[Pair]:
-        number = start
-        while number < len(self._held) and not self._held[number]:
-            yield Pair(None, slot_at(number), How.REGION if number in self._golden_regions else How.NAME)
-            number += 1
+    def batch(
+        self,
+        start: int,
+        stop: int,
+        describe: Callable[[str], Op] = Op,
+        stack_of: Callable[[str], tuple[str, ...] | None] = lambda op: None,
+    ) -> RowBatch:
+        """Return the rows of the ops from ``start`` up to ``stop``.
 
-
-def _slots_apart(regions: Iterable[Sequence[int]], run: Run) -> frozenset[int]:
-    """Return the numbers of the slots of the records in regions."""
-    return frozenset(
-        number
-        for records in regions
-        for record in records
-        for number in range(run.starts[record], run.starts[record + 1])
-    )
+        Args:
+            start: The first op.
+            stop: The op after the last.
+            describe: Function that returns the context of an op.
+            stack_of: Function that returns the frames of an op.
+        """
+        first, last = self._starts[start], self._starts[stop]
+        return RowBatch(
+            start,
+            self.ops[start:stop],
+            self._starts[start : stop + 1] - first,
+            PairSide(self._target.values, self._targets[first:last]),
+            PairSide(self._golden.values, self._goldens[first:last]),
+            self._how[first:last],
+            describe,
+            stack_of,
+            self._translations,
+        )
 
 
-def _slots_by_number(run: Run) -> Callable[[int], Slot]:
-    """Return a function that gives a run's slots by number, and keeps the last record."""
-    record = lru_cache(1)(run.record)
-    starts = run.starts
-
-    def slot(number: int) -> Slot:
-        index = bisect.bisect_right(starts, number) - 1
-        return record(index).slots[number - starts[index]]
-
-    return slot
+def _mark_region(how: Array, run: Run, records: Sequence[int]) -> None:
+    """Set the way of matching of all values of the records of a region."""
+    for record in records:
+        how[run.starts[record] : run.starts[record + 1]] = HOWS.index(How.REGION)

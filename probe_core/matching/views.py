@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from probe_core.matching.matching import Matching
-from probe_core.model import Row, Suspect
+from probe_core.model import Suspect
+from probe_core.model.batches import RowBatch
 from probe_core.model.run import Run
 from probe_core.store.layout import RunPair
 
@@ -21,8 +22,8 @@ class Hints:
 
     explaining: Sequence[str] = ()
 
-    def of(self, op: str, rows: Sequence[Row]) -> list[str]:
-        """Return explanations of the rows of one op that were not given before."""
+    def of(self, batch: RowBatch) -> list[str]:
+        """Return explanations of the rows of a batch that were not given before."""
         return []
 
     def of_suspects(self, suspects: Sequence[Suspect]) -> list[str]:

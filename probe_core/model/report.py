@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+
 from probe_core.model import GRAVITY, Advice, Counts, Level, Mode, Op, Row, Suspect
 from probe_core.model.answers import Answer
+from probe_core.model.batches import RowBatch
 from probe_core.model.watched import Watch
+
+
+class LineNumbers(Sequence[str]):
+    """Positions of rows in the result files, each computed when it is read.
+
+    Args:
+        line: Function that returns the position of a row of the table.
+        first: The first row.
+        count: The number of rows.
+    """
+
+    def __init__(self, line: Callable[[int], str], first: int, count: int = 0) -> None:
+        self._line, self._first, self._count = line, first, count
+
+    def of(self, lines: range) -> LineNumbers:
+        """Return the positions of a range of these rows."""
+        return LineNumbers(self._line, self._first + lines.start, len(lines))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, place: Any) -> Any:
+        if not 0 <= place < self._count:
+            raise IndexError(place)
+        return self._line(self._first + place)
 
 
 class Finder(Protocol):
@@ -114,20 +142,20 @@ class Report:
         """The first row that fails by the rule of its table."""
         return self.finder.first_failure
 
-    def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
-        """Take in the rows of one op; ``lines`` are their positions in the result files."""
-        self.op_count += 1
+    def add(self, batch: RowBatch, lines: LineNumbers) -> None:
+        """Count the rows of a batch; ``lines`` are their positions in the result files."""
+        self.op_count += len(batch.ops)
         watch = self.watch = self.watch or Watch(self.mode)
-        for row in rows:
-            self.counts.levels[row.verdict.level] += 1
-            self.counts.measured += watch.look(row)
-            if row.pair.matched:
-                self.counts.matched += 1
-            elif row.pair.golden is None:
-                self.counts.target_only += 1
-            else:
-                self.counts.golden_only += 1
-        self.finder.add(op, rows, lines)
+        counts = self.counts
+        for level, count in zip(Level, np.bincount(batch.verdicts.levels, minlength=len(Level)).tolist()):
+            counts.levels[level] += count
+        counts.measured += watch.look(batch)
+        counts.matched += int(batch.is_matched.sum())
+        counts.target_only += int((~batch.golden.is_present).sum())
+        counts.golden_only += int((~batch.target.is_present).sum())
+        if type(self.finder) is not Kept:
+            for number, (_, rows) in enumerate(batch.all_rows()):
+                self.finder.add(batch.op(number), rows, lines.of(batch.lines(number)))
 
     def conclude(self) -> None:
         """Note after the last row what could not be measured."""

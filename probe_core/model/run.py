@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
 from probe_core.errors import UserError
+from probe_core.model.columns import ValueColumns, columns_of
 from probe_core.model.values import Mode, Record, Value
 
 DEEPEST = 200
 """Limit on the number of modules around a call, against cycles in damaged files."""
 KEPT_SLOTS = 120_000
-"""Number of parsed slots that a reader keeps in memory; others are parsed again when needed."""
+"""Number of slots that a view of a run keeps in memory; others are made again when needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,11 @@ class Run(Protocol):
             UnreadableTensor: The data is missing or damaged.
         """
 
+    @cached_property
+    def values(self) -> ValueColumns:
+        """All values of the run as columns."""
+        return columns_of(self.records())
+
     def __len__(self) -> int:
         return len(self.names())
 
@@ -147,8 +152,7 @@ class HeldRun(Run):
         self._records = list(records)
         self._names = [record.key for record in self._records]
         self._index = {key: index for index, key in enumerate(self._names)}
-        self.starts = array("q", accumulate((len(record.slots) for record in self._records), initial=0))
-        self.signatures = array("q", map(signature, self._records))
+        self.starts, self.signatures = self.values.starts, self.values.signatures
 
     def names(self) -> Sequence[str]:
         """Return the names of the records, in the order of the run."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from probe_core.errors import counted
-from probe_core.model import Level, Mode, Row
-from probe_core.model.messages import message, reasons_of
+from probe_core.model import Level, Mode, Reason
+from probe_core.model.batches import RowBatch
+from probe_core.model.messages import message
 
 FAILED = "metric_failed"
 NO_PARTNER = ("no_target", "no_golden", "golden_unmatched")
@@ -32,20 +35,24 @@ class WatchedMetric:
     first_error: str = ""
     reasons: Counter[str] = field(default_factory=Counter)
 
-    def gives_a_number(self, row: Row) -> bool:
-        """Return True if the metric measured the row; if not, note the reason."""
-        own = [row.measurements[column] for column in self.columns if column in row.measurements]
-        if any(measurement.value is not None for measurement in own):
+    def gives_a_number(self, batch: RowBatch) -> bool:
+        """Return True if the metric measured a row; if not, note the reasons."""
+        own = [batch.results.measurements[column] for column in self.columns]
+        if any(column.has_value.any() for column in own):
             return True
-        reason = next((measurement.reason for measurement in own if measurement.reason is not None), None)
+        for codes in zip(*(column.codes.tolist() for column in own)):
+            reasons = (column.others[code].reason for column, code in zip(own, codes))
+            self._note(next((reason for reason in reasons if reason is not None), None))
+        return False
+
+    def _note(self, reason: Reason | None) -> None:
         if reason is None or reason.code in NO_PARTNER:
-            return False
+            return
         if reason.code == FAILED:
             self.failures += 1
             self.first_error = self.first_error or reason.detail.partition(" failed: ")[2]
         else:
             self.reasons[message(reason) or reason.code.replace("_", " ")] += 1
-        return False
 
     @property
     def problem(self) -> str:
@@ -72,20 +79,24 @@ class Watch:
     _first: dict[str, str] = field(default_factory=dict)
     _counts: Counter[str] = field(default_factory=Counter)
 
-    def look(self, row: Row) -> bool:
-        """Check a row, and return True if it was measured."""
-        if self.metrics:
-            self.metrics = [metric for metric in self.metrics if not metric.gives_a_number(row)]
-        verdict = row.verdict
-        is_measured = verdict.measured and verdict.level is not Level.SKIP and row.pair.matched
-        self.measured += is_measured
+    def look(self, batch: RowBatch) -> int:
+        """Check a batch, and return the number of its rows that were measured."""
+        self.metrics = [metric for metric in self.metrics if not metric.gives_a_number(batch)]
+        verdicts = batch.verdicts
+        is_judged = verdicts.of_each(lambda verdict: verdict.measured and verdict.level is not Level.SKIP)
+        is_measured = is_judged & batch.is_matched
         if not self.measured:
-            self._reasons.update({text for text in map(message, reasons_of(row)) if text})
-        if self.mode is Mode.MD5 and row.pair.matched and verdict.level is not Level.PASS:
-            for text in {text for text in map(message, reasons_of(row)) if text}:  # its table has no messages
-                self._counts[text] += 1
-                self._first.setdefault(text, row.pair.name)
-        return is_measured
+            first = int(is_measured.argmax()) if is_measured.any() else len(batch)
+            for line in range(first):
+                self._reasons.update({text for text in map(message, batch.reasons(line)) if text})
+        self.measured += int(is_measured.sum())
+        if self.mode is Mode.MD5:
+            differs = batch.is_matched & verdicts.of_each(lambda verdict: verdict.level is not Level.PASS)
+            for line in np.flatnonzero(differs).tolist():  # its table has no messages
+                for text in {text for text in map(message, batch.reasons(line)) if text}:
+                    self._counts[text] += 1
+                    self._first.setdefault(text, batch.pair(line).name)
+        return int(is_measured.sum())
 
     def notes(self) -> list[str]:
         """Return the messages of a table of checksums, which has no column for them."""

@@ -13,7 +13,7 @@ from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, NamedTuple
 
 from probe_core import engine
-from probe_core.model import Row
+from probe_core.model.batches import Results, RowBatch
 from probe_core.model.plan import Plan
 from probe_core.plugins.manager import Manager, PluginWarning
 from probe_core.plugins.specs import Pool
@@ -31,9 +31,9 @@ CHUNKS = 4
 
 
 class Chunk(NamedTuple):
-    """The rows of some ops, the errors of their tensor files, and notes for the report."""
+    """Results of batches with their ranges of ops, errors of tensor files, and notes for the report."""
 
-    ops: list[tuple[str, list[Row]]]
+    batches: list[tuple[int, int, Results]]
     unreadable: list[str]
     unreadable_count: int
     notes: list[str]
@@ -70,20 +70,28 @@ def measure_chunk(plan: Plan, pair: RunPair, start: int, stop: int) -> Chunk:
     with busy():
         engine.use_threads(1)
         comparison = _opened(plan, pair)
-        ops = list(comparison.ops(start, stop))
-        chunk = Chunk(ops, list(comparison.unreadable), comparison.unreadable_count, list(comparison.notes))
+        batches = [
+            (batch.first_op, batch.first_op + len(batch.ops), batch.results)
+            for batch in comparison.batches(pair.rank, start, stop)
+        ]
+        chunk = Chunk(
+            batches, list(comparison.unreadable), comparison.unreadable_count, list(comparison.notes)
+        )
         comparison.unreadable.clear()
         comparison.unreadable_count = 0
     return chunk
 
 
-def measured_by(pool: Pool, pair: RunPair, comparison: Comparison) -> Iterator[tuple[str, list[Row]]]:
-    """Yield the rows of each op of a comparison, measured chunk by chunk by the workers of ``pool``."""
+def measured_by(pool: Pool, pair: RunPair, comparison: Comparison) -> Iterator[RowBatch]:
+    """Yield the batches of a comparison, measured chunk by chunk by the workers of ``pool``."""
     calls = [(comparison.plan, pair, *chunk) for chunk in comparison.chunks(pool.size * CHUNKS)]
     for chunk in in_order(pool, measure_chunk, calls):
         comparison.take_unreadable(chunk.unreadable, chunk.unreadable_count)
         comparison.take_notes(chunk.notes)
-        yield from chunk.ops
+        for first, last, results in chunk.batches:
+            batch = comparison.batch(first, last, pair.rank)
+            batch.results = results
+            yield batch
 
 
 def _opened(plan: Plan, pair: RunPair) -> Comparison:

@@ -6,6 +6,7 @@ or takes other arguments.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from typing import Any
 from probe_core.flow.comparison import Comparison
 from probe_core.flow.judging import Judging
 from probe_core.flow.table import MESSAGE
-from probe_core.model import Advice, Column, Level, Mode, Op, Row, Verdict
+from probe_core.model import Advice, Column, Level, Mode, Row, Verdict
+from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.plugins.blame import PluginError
 from probe_core.plugins.manager import Contribution, Manager, Plugin
@@ -125,27 +127,26 @@ class Trial:
         target, golden = (record_file(self.directory, mode, side) for side in (TARGET, GOLDEN))
         return RunPair(target, golden)
 
-    def ops(self, opened: Comparison, *, highlight: bool = False) -> Iterator[tuple[Op, list[Row]]]:
-        """Yield each call of a comparison with its rows, judged; make the cells of the rows.
+    def batches(self, opened: Comparison, *, highlight: bool = False) -> Iterator[RowBatch]:
+        """Yield the judged batches of a comparison; make the cells of their rows.
 
         Raises:
             PluginError: A judge or highlighter failed.
         """
         judging = Judging(self.manager, highlight, _raise)
-        for key, measured in opened.ops():
-            op = opened.describe(key, 0)
-            rows = judging.judged(op, measured)
-            for row in rows:
-                opened.table.cells(row, all_digits=False)
-                _ = row.mark and (row.mark.colour, tuple(row.mark.reasons))
-            yield op, rows
+        for batch in opened.batches():
+            judging.apply(batch)
+            deque(opened.table.rows(batch), 0)
+            _ = [(mark.colour, tuple(mark.reasons)) for mark in batch.marks.values()]
+            yield batch
 
     def compare(self, mode: Mode, *, highlight: bool = False, **fields: Any) -> list[Row]:
         """Return all rows of a comparison."""
         plan = self.plan(mode, highlight=highlight, **fields)
         pair = self.pair(mode)
         with closing(Comparison(plan, self.manager, pair.target, pair.golden)) as opened:
-            return [row for _, rows in self.ops(opened, highlight=opened.highlights) for row in rows]
+            batches = self.batches(opened, highlight=opened.highlights)
+            return [row for batch in batches for _, rows in batch.all_rows() for row in rows]
 
 
 def _raise(error: PluginError, means: str) -> None:

@@ -18,7 +18,7 @@ from probe_core.errors import UserError
 from probe_core.flow.comparison import BY_FILE, Comparison
 from probe_core.flow.pipeline import compare_quietly
 from probe_core.model import Mode
-from probe_core.model.report import Report
+from probe_core.model.report import LineNumbers, Report
 from probe_core.model.watched import FAILED
 from probe_core.plugins.blame import PluginError
 from probe_core.plugins.manager import Manager, Plugin
@@ -153,8 +153,8 @@ def _try_finder(trial: Trial) -> None:
             report = Report(
                 pair.name, pair.target, pair.golden, mode, opened.row_count, finder=finder, opened=opened
             )
-            for op, rows in trial.ops(opened):
-                report.add(op, rows, [str(number) for number in range(len(rows))])
+            for batch in trial.batches(opened):
+                report.add(batch, LineNumbers(str, 0))
             report.conclude()
             report.answer = finder.answer(report, opened, pair)
             _ = report.suspects, report.first_failure

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from probe_core.matching.views import Views
 from probe_core.model import Kind
+from probe_core.model.batches import batch_of
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.plugins.manager import Manager
@@ -58,5 +59,5 @@ class ViewConformance:
     def test_hints_are_texts(self) -> None:
         """Check that there are no hints on no rows and no suspects."""
         hints = self.views().hints
-        assert list(hints.of("", [])) == [] and list(hints.of_suspects([])) == []
+        assert list(hints.of(batch_of([]))) == [] and list(hints.of_suspects([])) == []
         assert all(isinstance(text, str) for text in hints.explaining)

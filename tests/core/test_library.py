@@ -29,13 +29,13 @@ from probe_core.plugins.specs import ReporterSpec
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the rows measured so far in this process."""
     names: list[str] = []
-    measure = Tools.measure
+    begin = Tools.begin
 
-    def counted(self: Any, pair: Any) -> Any:
-        names.append(pair.pair.name)
-        return measure(self, pair)
+    def counted(self: Any, batch: Any) -> None:
+        names.extend(pair.name for pair in batch.pairs(0, len(batch)))
+        begin(self, batch)
 
-    monkeypatch.setattr(Tools, "measure", counted)
+    monkeypatch.setattr(Tools, "begin", counted)
     return names
 
 
@@ -81,10 +81,10 @@ def test_nothing_is_measured_until_it_is_asked_for(pair: Any, measured: list[str
     assert "1 pair" in repr(comparison) and len(comparison.pairs) == 1 and not measured
     rows = comparison.rows()
     assert not measured
-    assert [row["NPU Name"] for row in islice(rows, 2)] == measured[:2] and len(measured) == 2
+    assert [row["NPU Name"] for row in islice(rows, 2)] == measured[:2] and len(measured) == 100
     rows.close()
-    assert comparison.counts.rows == len(measured) - 2 == 100
-    assert comparison.suspects and comparison.reports and comparison.counts and len(measured) == 102
+    assert comparison.counts.rows == len(measured) - 100 == 100
+    assert comparison.suspects and comparison.reports and comparison.counts and len(measured) == 200
     assert sorted(path.name for path in tmp_path.iterdir()) == ["golden", "target"]
 
 

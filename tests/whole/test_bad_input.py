@@ -247,7 +247,7 @@ def test_a_full_disk(probe: Any, good: Path, tmp_path: Path, monkeypatch: pytest
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(CsvWriter, "write", full)
+    monkeypatch.setattr(CsvWriter, "write_batch", full)
     assert probe("compare", good, good, "-o", tmp_path / "o", "--format", "xlsx,csv") == 2
     assert "No space left on device" in probe.err
     assert list((tmp_path / "o").iterdir()) == []

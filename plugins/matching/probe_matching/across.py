@@ -11,6 +11,7 @@ from typing import Any
 from probe_core.errors import counted
 from probe_core.matching.views import Hints, Views
 from probe_core.model import Kind, Level, Row, Side, Suspect
+from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
 from probe_core.plugins.blame import PluginError, blamed
@@ -155,10 +156,13 @@ class Differences(Hints):
             for name in hint.names:
                 self._by_name.setdefault(name, []).append(hint)
 
-    def of(self, op: str, rows: Sequence[Row]) -> list[str]:
-        """Return the hints on the calls of these rows, each once."""
+    def of(self, batch: RowBatch) -> list[str]:
+        """Return the hints on the calls of a batch, each once."""
         if not self._by_name:
             return []
+        return [hint for op, rows in batch.all_rows() for hint in self._of_op(op, rows)]
+
+    def _of_op(self, op: str, rows: Sequence[Row]) -> list[str]:
         matched = [row for row in rows if row.pair.matched]
         known = [hint for name in self._names(op, matched) for hint in self._by_name.get(name, ())]
         return self._given([hint for hint in known if not hint.differs or _is_own_doing(op, matched)])

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from probe_core.model import Kind, Reason, Statistic, Value
+from probe_core.model import Reason, Statistic, Value
+from probe_core.model.batches import PairSide
+from probe_core.model.columns import Array
 from probe_core.model.dtypes import kind
 from probe_core.model.measure import OpenPair
 from probe_metrics.kernel import sums
@@ -45,9 +47,9 @@ def tensor_difference(pair: OpenPair) -> str:
     return ""
 
 
-def is_exact(value: Value) -> bool:
-    """Return True for a tensor whose recorded dtype is one of integers or booleans."""
-    return value.kind is Kind.TENSOR and kind(value.dtype) in ("int", "bool")
+def is_exact_dtype(side: PairSide) -> Array:
+    """Return True for rows whose recorded dtype is one of integers or booleans."""
+    return np.array([kind(dtype) in ("int", "bool") for dtype in side.columns.dtypes])[side.column("dtype")]
 
 
 def scalars_against(target: Value, golden: Value) -> str:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 
-from probe_core.model import Drift, Kind, Level, Measurements, Reason, Value, Verdict
+import numpy as np
+
+from probe_core.model import Drift, Kind, Level, Measurements, Mode, Reason, Slot, Value, Verdict
+from probe_core.model.batches import RowBatch, VerdictColumn, batch_of
+from probe_core.model.columns import FLOAT, NONE, TENSOR, Array
 from probe_core.model.dtypes import same
 from probe_core.model.measure import OpenPair
 from probe_metrics.accuracy import eps, least
@@ -14,12 +18,10 @@ from probe_metrics.masked import hidden_count, is_masked, unmasked
 from probe_metrics.statistics import as_float, is_number
 from probe_metrics.thresholds import thresholds
 
-NEARLY = 1 - 1e-9
-"""Factor for a quick look at a limit; what is nearer to it is looked at in the order of its definition."""
-
 DIFFERS, AGREES = "differs", "agrees"
 """Labels, which a table shows for ``--policy`` (docs/tables.md#beyond-rounding)."""
 
+NAMES = ("max", "min", "mean", "norm")
 MASKED = Reason("masked", "masked by another constant")
 """Reason of a tensor whose masked elements hold another large negative number on each side."""
 
@@ -64,22 +66,39 @@ class FirstDifference:
         self._by_dtypes: dict[tuple[str, str], tuple[float, float]] = {}
         self._explained: dict[float, str] = {}
 
+    batch_modes = frozenset({Mode.STATISTICS, Mode.MD5})
+    """Modes in which no tensors are read, so that batches can be judged."""
+
     def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
         """Return the verdict on one pair."""
-        first, second = pair.pair.target, pair.pair.golden
+        if pair.measurable:
+            return self._by_tensor(pair, *(slot.value for slot in pair.slots))
+        return self.judge_batch(batch_of([pair.pair]))[0]
+
+    def judge_batch(self, batch: RowBatch) -> VerdictColumn:
+        """Return the verdict on each row of runs without tensors."""
+        verdicts = VerdictColumn([Verdict(Level.PASS, AGREES)], np.zeros(len(batch), np.int32))
+        is_tensor = batch.obstacles == 0
+        for side in (batch.target, batch.golden):
+            is_tensor &= side.column("kind") == TENSOR
+        are_plain = self._judge_floats(batch, is_tensor, verdicts)
+        for line in np.flatnonzero(
+            ~are_plain & ((batch.obstacles > 0) | is_tensor | batch.scalars_differ)
+        ).tolist():
+            verdicts[line] = self._judge_values(*batch.pair(line)[:2])
+        return verdicts
+
+    def _judge_values(self, first: Slot | None, second: Slot | None) -> Verdict:
+        """Return the verdict on two values that are no equal scalars, by what is recorded."""
         if first is None or second is None:
             return _skip("no partner")
         target, golden = first.value, second.value
-        if pair.recorded_obstacle is not None:
+        if target.extent != golden.extent or (target.kind is Kind.NULL) != (golden.kind is Kind.NULL):
             return _differs(f"shape {target.extent} against {golden.extent}")
         if target.kind is not Kind.TENSOR or golden.kind is not Kind.TENSOR:
-            return (
-                self._by_scalar(target, golden) if pair.pair.scalars_differ else Verdict(Level.PASS, AGREES)
-            )
+            return self._by_scalar(target, golden)
         if target.is_empty:
             return _skip("no elements")
-        if pair.measurable:
-            return self._by_tensor(pair, target, golden)
         if target.checksum is not None and golden.checksum is not None:
             verdict = self._by_checksum(target, golden)
             if verdict.level is not Level.SKIP or target.statistics.max is None:
@@ -138,36 +157,63 @@ class FirstDifference:
             )
         return _differs(f"checksum {target.checksum} against {golden.checksum}")
 
-    def _by_floats(self, target: Value, golden: Value) -> Verdict | None:
-        """Return the verdict by finite floats without a mask among them; None for other statistics."""
-        high, low, mean, norm = target.statistics
-        ref_high, ref_low, ref_mean, ref_norm = golden.statistics
-        if norm is ref_norm is None:  # as in dumps of older tools
-            norm = ref_norm = 0.0
-        if not (
-            type(high) is type(low) is type(mean) is type(norm) is float
-            and type(ref_high) is type(ref_low) is type(ref_mean) is type(ref_norm) is float
-            and math.isfinite(high + low + mean + norm + ref_high + ref_low + ref_mean + ref_norm)
-            and min(low, ref_low) > -self._mask
-        ):
-            return None
-        scale = max(abs(ref_high), abs(ref_low))
-        of_norm = abs(norm - ref_norm) * (scale / abs(ref_norm) if ref_norm and scale else 1.0)
-        differences = abs(high - ref_high), abs(low - ref_low), abs(mean - ref_mean), of_norm
-        largest = max(differences)
-        noise, least = self._by_dtypes.get((target.dtype, golden.dtype)) or self._limits(
-            target.dtype, golden.dtype
-        )
-        if least < largest <= noise * scale * NEARLY:  # as nearly all that agree
-            return Verdict(Level.PASS, AGREES, (), False, Drift(largest, scale, noise, self._jump))
-        name = ("max", "min", "mean", "norm")[differences.index(largest)]
-        return self._by_distance(largest, scale, target, golden, name)
+    def _judge_floats(self, batch: RowBatch, is_tensor: Array, verdicts: VerdictColumn) -> Array:
+        """Judge tensors by finite floats without a mask among them; return True for their rows.
+
+        The rule is that of ``_by_statistics``.
+        """
+        numbers, references = (side.column("numbers") for side in (batch.target, batch.golden))
+        types, ref_types = (side.column("types") for side in (batch.target, batch.golden))
+        lacks_norm = (types[:, 3] == NONE) & (ref_types[:, 3] == NONE)  # as in dumps of older tools
+        are_floats = (types == FLOAT) & (ref_types == FLOAT)
+        are_plain: Array = is_tensor & are_floats[:, :3].all(axis=1) & (are_floats[:, 3] | lacks_norm)
+        are_plain &= np.isfinite(numbers).all(axis=1) & np.isfinite(references).all(axis=1)
+        are_plain &= np.minimum(numbers[:, 1], references[:, 1]) > -self._mask
+        checksums = (batch.target.columns.checksums, batch.golden.columns.checksums)
+        lines = np.flatnonzero(are_plain)
+        if any(any(column) for column in checksums):
+            pairs = zip(batch.target.lines[lines].tolist(), batch.golden.lines[lines].tolist())
+            lines = lines[[checksums[0][n] is None or checksums[1][m] is None for n, m in pairs]]
+            are_plain = np.isin(np.arange(len(batch)), lines)
+        numbers, references = numbers[lines], references[lines]
+        scale = abs(references[:, :2]).max(axis=1)
+        norm = abs(references[:, 3])
+        with np.errstate(all="ignore"):
+            differences = abs(numbers - references)
+            differences[:, 3] *= np.where((norm > 0) & (scale > 0), scale / norm, 1.0)
+        largest = differences.max(axis=1)
+        noise, floor = self._limits_of(batch, lines)
+        names = differences.argmax(axis=1)
+        is_sum = (noise == 0) & (names >= 2)  # of whole numbers, computed in floating point
+        noise = np.where(is_sum, self._noise["float32"], noise)
+        distance = np.where(largest <= floor, 0.0, largest)
+        with np.errstate(all="ignore"):
+            relative = np.where(distance > 0, distance / scale, 0.0)
+        agrees = relative <= noise
+        verdicts.drifts = np.full((len(batch), 4), np.nan)
+        verdicts.drifts[lines] = np.stack((distance, scale, noise, np.full(len(lines), self._jump)), axis=1)
+        differs = ~agrees
+        for line, what, size, of_golden, rounding in zip(
+            lines[differs].tolist(), names[differs].tolist(),
+            *(column[differs].tolist() for column in (distance, scale, noise)),
+        ):  # fmt: skip
+            verdicts.append(line, self._differs_by(Drift(size, of_golden, rounding, self._jump), NAMES[what]))
+        return are_plain
+
+    def _limits_of(self, batch: RowBatch, lines: Array) -> tuple[Array, Array]:
+        """Return ``_limits`` of the dtypes of rows."""
+        tables = batch.target.columns.dtypes, batch.golden.columns.dtypes
+        codes = [side.column("dtype")[lines] for side in (batch.target, batch.golden)]
+        pairs, places = np.unique(codes[0] * len(tables[1]) + codes[1], return_inverse=True)
+        limits = [
+            self._limits(*(table[n] for table, n in zip(tables, divmod(int(pair), len(tables[1])))))
+            for pair in pairs
+        ]
+        noise, floor = np.array(limits or [(0.0, 0.0)])[places].T
+        return noise, floor
 
     def _by_statistics(self, target: Value, golden: Value) -> Verdict:
-        verdict = self._by_floats(target, golden)
-        if verdict is not None:
-            return verdict
-        statistics = list(zip(("max", "min", "mean", "norm"), target.statistics, golden.statistics))
+        statistics = list(zip(NAMES, target.statistics, golden.statistics))
         numbers = [
             (name, as_float(number), as_float(reference))
             for name, number, reference in statistics
@@ -219,9 +265,14 @@ class FirstDifference:
         if distance <= least:
             distance = 0.0
         drift = Drift(distance, scale, noise, self._jump)
-        relative = drift.relative_to(scale)
-        if relative <= noise:
+        if drift.relative_to(scale) <= noise:
             return Verdict(Level.PASS, AGREES, drift=drift)
+        return self._differs_by(drift, what)
+
+    def _differs_by(self, drift: Drift, what: str) -> Verdict:
+        """Return the verdict on a difference that rounding does not explain."""
+        distance, scale, noise, _ = drift
+        relative = drift.relative_to(scale)
         explained = self._explained.get(noise)
         if explained is None:
             explained = f"rounding explains at most {noise:.2g}" if noise else "nothing is rounded"

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+
+import numpy as np
 
 from probe_core.model import Measurement, Statistic
-from probe_core.model.measure import OpenPair
+from probe_core.model.batches import BatchMetric, MeasurementColumn, PairSide, RowBatch
+from probe_core.model.columns import BIG, FLOAT, INTEGER, Array
 
 
-class StatisticsDifference:
+class StatisticsDifference(BatchMetric):
     """Difference and relative error of the recorded maximum, minimum, mean and L2 norm.
 
     Formulas, in float64: ``N - B``, in the unit of the data, and ``|N - B| / |B|``, a ratio; N is a statistic
@@ -26,26 +28,29 @@ class StatisticsDifference:
     Source: docs/tables.md#statistics-result, by the comparison guide of msprobe 8.3.
     """
 
-    def measure(self, pair: OpenPair) -> Sequence[Measurement]:
+    def measure_batch(self, batch: RowBatch) -> list[MeasurementColumn]:
         """Return four differences (max, min, mean, norm), then four relative errors in the same order."""
-        target, golden = pair.slots
-        differences: list[Measurement] = []
-        relatives: list[Measurement] = []
-        for number, reference in zip(target.value.statistics, golden.value.statistics):
-            if type(number) is type(reference) is float and reference:  # as nearly all are
-                apart = number - reference
-                share = abs(apart / reference)
-                if share - share == 0:
-                    differences.append(Measurement(apart))
-                    relatives.append(Measurement(share))
-                    continue
-            if number is reference is None:
-                difference = relative = NO_NUMBER
-            else:
-                difference, relative = _difference(number, reference)
-            differences.append(difference)
-            relatives.append(relative)
-        return differences + relatives
+        numbers, references = (side.column("numbers") for side in (batch.target, batch.golden))
+        are_numbers = are_number(batch.target) & are_number(batch.golden)
+        with np.errstate(all="ignore"):
+            differences = numbers - references
+            relatives = abs(differences / references)
+        is_zero = references == 0
+        reasons = np.select([~are_numbers, differences != differences], [1, 2])
+        columns = [_column(differences, reasons)]
+        reasons = np.select([reasons > 0, is_zero, relatives != relatives], [reasons, 3, 2])
+        columns.append(_column(relatives, reasons))
+        return [column for four in columns for column in four]
+
+
+def _column(numbers: Array, reasons: Array) -> list[MeasurementColumn]:
+    """Return the four columns of numbers, with codes of reasons for those that do not exist."""
+    columns = []
+    for place in range(4):
+        column = MeasurementColumn(len(numbers), (NO_NUMBER, NAN, ZERO_GOLDEN))
+        column.numbers, column.codes = numbers[:, place], reasons[:, place].astype(np.int32)
+        columns.append(column)
+    return columns
 
 
 NO_NUMBER = Measurement.absent("no_number")
@@ -53,22 +58,18 @@ NAN = Measurement.absent("nan")
 ZERO_GOLDEN = Measurement.absent("zero_golden")
 
 
+_IS_NUMBER = np.array([kind in (FLOAT, INTEGER, BIG) for kind in range(BIG + 1)])
+
+
+def are_number(side: PairSide) -> Array:
+    """Return True for statistics that are numbers, nan and inf included, of shape (rows, 4)."""
+    are_number: Array = _IS_NUMBER[side.column("types")]
+    return are_number
+
+
 def is_number(value: Statistic) -> bool:
     """Return True for numbers, nan and inf included; booleans are none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def _difference(target: Statistic, golden: Statistic) -> tuple[Measurement, Measurement]:
-    if not is_number(target) or not is_number(golden):
-        return NO_NUMBER, NO_NUMBER
-    number, reference = as_float(target), as_float(golden)
-    difference = number - reference
-    if difference != difference:
-        return NAN, NAN
-    if reference == 0:
-        return Measurement(difference), ZERO_GOLDEN
-    relative = abs(difference / reference)
-    return Measurement(difference), Measurement(relative) if relative == relative else NAN
 
 
 def as_float(value: Statistic) -> float:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
-from probe_core.model import Kind, Level, Measurements, Reason, Statistic, Value, Verdict
-from probe_core.model.measure import OpenPair
+import numpy as np
+
+from probe_core.model import Level, Reason, Value, Verdict
+from probe_core.model.batches import BatchPolicy, RowBatch, VerdictColumn
+from probe_core.model.columns import NONE, TENSOR, Array
 from probe_core.model.messages import NOT_AVAILABLE
-from probe_metrics.exact import DIFFER, IN_LAST_DIGITS, ExactStatistics, is_exact, scalars_against
-from probe_metrics.statistics import as_float, is_number
+from probe_metrics.exact import DIFFER, IN_LAST_DIGITS, ExactStatistics, is_exact_dtype, scalars_against
+from probe_metrics.statistics import are_number
 from probe_metrics.thresholds import thresholds
 
 NAMES = ("max", "min", "mean", "norm")
 
 
-class StatisticsResult:
+class StatisticsResult(BatchPolicy):
     """Label ``Warning`` if a recorded statistic is off by more than half, else an empty cell.
 
     Formula, for each of max, min, mean and norm: ``|N - B| / |B|``, a ratio; N is the target's, B the
@@ -50,100 +52,83 @@ class StatisticsResult:
         limit = f"Warning above {self._relative:.0%}"
         return {f"{name}RelativeErr": limit for name in ("Max", "Min", "Mean", "Norm")}
 
-    def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
-        """Return the verdict on one pair."""
-        if not pair.pair.matched:
-            return Verdict(Level.WARNING, NOT_AVAILABLE, measured=False)
-        if pair.obstacle is not None:
-            return Verdict(Level.ERROR, NOT_AVAILABLE, (Reason("evidence", "the shapes differ"),))
-        target, golden = (slot.value for slot in pair.slots)
-        if self._is_near(target, golden):
-            return Verdict(Level.PASS, "")
-        if target.kind is Kind.TENSOR and not any(
-            number is not None and reference is not None
-            for number, reference in zip(target.statistics, golden.statistics)
-        ):
-            return _not_on_record(target, golden)
-        if is_exact(target) and is_exact(golden):
-            return self._judge_exact(target, golden)
-        off = [] if target.statistics == golden.statistics else list(self._off(target, golden))
-        scalar = pair.pair.scalars_differ
-        if not off and not scalar:
-            return Verdict(Level.PASS, "")
-        grave = [text for text, counts in off if counts]
-        level = Level.ERROR if grave or scalar else Level.PASS
-        texts = grave[:1]
-        if scalar:
-            texts = [scalars_against(target, golden)]
-        evidence = [Reason("evidence", text) for text in texts]
-        if not off:
-            return Verdict(level, "", tuple(evidence), failed=True)
-        reasons = [Reason("double_check"), *evidence]
-        return Verdict(level, "Warning", tuple(reasons), failed=True)
-
-    def _is_near(self, target: Value, golden: Value) -> bool:
-        """Return True for tensors whose statistics are floats that hardly differ, as nearly all are."""
-        if target.kind is not Kind.TENSOR or golden.kind is not Kind.TENSOR or is_exact(target):
-            return False
-        if target.statistics.max is None:
-            return False
-        for number, reference in zip(target.statistics, golden.statistics):
-            if number is reference is None:  # as the norm in dumps of older tools
+    def judge_batch(self, batch: RowBatch) -> VerdictColumn:
+        """Return the verdict on each row."""
+        verdicts = VerdictColumn([PASS, UNPAIRED, OTHER_SHAPE], np.where(batch.obstacles == 0, 0, 2))
+        verdicts.codes[~batch.is_matched] = 1
+        is_judged = batch.obstacles == 0
+        types, ref_types = (side.column("types") for side in (batch.target, batch.golden))
+        is_tensor = is_judged & (batch.target.column("kind") == TENSOR)
+        is_recorded = ((types != NONE) & (ref_types != NONE)).any(axis=1)
+        for line in np.flatnonzero(is_tensor & ~is_recorded).tolist():
+            lacking = (types[line] == NONE).all() and (ref_types[line] == NONE).all()
+            verdicts[line] = Verdict(Level.SKIP if lacking else Level.WARNING, "", measured=False)
+        differs = ~batch.equal_statistics
+        is_off = differs & (self._errors(batch) > self._relative)
+        are_exact = is_tensor & is_exact_dtype(batch.target) & is_exact_dtype(batch.golden)
+        wanted = is_off.any(axis=1) | batch.scalars_differ | (are_exact & differs.any(axis=1))
+        wanted &= is_judged & (is_recorded | ~is_tensor)
+        counts = is_off & self._count(batch)
+        for line in np.flatnonzero(wanted).tolist():
+            target, golden = (slot.value for slot in batch.pair(line)[:2] if slot is not None)
+            is_warning = bool(is_off[line].any())
+            if are_exact[line]:
+                verdicts[line] = self._judge_exact(target, golden, is_warning)
                 continue
-            if not (type(number) is type(reference) is float and reference):
-                return False
-            if not abs((number - reference) / reference) <= self._relative:
-                return False
-        return True
+            if batch.scalars_differ[line]:
+                texts = [scalars_against(target, golden)]
+            else:
+                texts = [_against(target, golden, place) for place in np.flatnonzero(counts[line])[:1]]
+            evidence = [Reason("evidence", text) for text in texts]
+            level, label = Level.ERROR if texts else Level.PASS, "Warning" if is_warning else ""
+            reasons = [Reason("double_check"), *evidence] if is_warning else evidence
+            verdicts[line] = Verdict(level, label, tuple(reasons), failed=True)
+        return verdicts
 
-    def _judge_exact(self, target: Value, golden: Value) -> Verdict:
-        off = [] if target.statistics == golden.statistics else list(self._off(target, golden))
+    def _judge_exact(self, target: Value, golden: Value, is_warning: bool) -> Verdict:
         differences = list(self._exact.differences(target, golden))
         grave = [text for text, counts in differences if counts]
         level = Level.ERROR if grave else Level.WARNING if differences else Level.PASS
-        reasons = [Reason("double_check")] if off else []
+        reasons = [Reason("double_check")] if is_warning else []
         if grave:
             reasons += [DIFFER, Reason("evidence", f"{grave[0]}, where nothing is rounded")]
         elif differences:
             reasons.append(IN_LAST_DIGITS)
-        return Verdict(level, "Warning" if off else "", tuple(reasons), failed=bool(off or grave))
+        label = "Warning" if is_warning else ""
+        return Verdict(level, label, tuple(reasons), failed=bool(is_warning or grave))
 
-    def _off(self, target: Value, golden: Value) -> Iterator[tuple[str, bool]]:
-        """Yield the statistics that are off: the evidence as a text, and True if the level counts it."""
-        for name, number, reference in zip(NAMES, target.statistics, golden.statistics):
-            if number != reference and self._error(number, reference) > self._relative:
-                counts = not is_number(number) or not (
-                    abs(as_float(number) - as_float(reference)) <= self._share * _magnitude(golden)
-                )
-                yield f"{name} {number!r:.24} against {reference!r:.24}", counts
+    def _errors(self, batch: RowBatch) -> Array:
+        """Return the relative errors; inf for statistics that differ in kind or are not finite."""
+        sides = batch.target, batch.golden
+        numbers, references = (side.column("numbers") for side in sides)
+        types, ref_types = (side.column("types") for side in sides)
+        are_numbers, are_references = map(are_number, sides)
+        with np.errstate(all="ignore"):
+            errors = abs((numbers - references) / references)
+            beside_zero = abs(numbers) / (abs(numbers) + self._tiny)
+        errors = np.where(references == 0, beside_zero, errors)
+        errors[~(np.isfinite(numbers) & np.isfinite(references))] = math.inf
+        errors[(numbers == references) | (np.isnan(numbers) & np.isnan(references))] = 0.0
+        others = ~are_numbers & ~are_references & (types != NONE) & (ref_types != NONE)
+        return np.select([are_numbers & are_references, others], [errors, math.inf], 0.0)
 
-    def _error(self, target: Statistic, golden: Statistic) -> float:
-        if target is None or golden is None:
-            return 0.0
-        if type(target) is float and type(golden) is float and golden:  # as nearly all are
-            share = abs((target - golden) / golden)
-            if share - share == 0:
-                return share
-        if not is_number(target) and not is_number(golden):
-            return math.inf if target != golden else 0.0
-        if not is_number(target) or not is_number(golden):
-            return 0.0
-        number, reference = as_float(target), as_float(golden)
-        if number == reference or (math.isnan(number) and math.isnan(reference)):
-            return 0.0
-        if not (math.isfinite(number) and math.isfinite(reference)):
-            return math.inf
-        if reference == 0:
-            return abs(number) / (abs(number) + self._tiny)
-        return abs((number - reference) / reference)
+    def _count(self, batch: RowBatch) -> Array:
+        """Return False for errors that are small beside the tensor's largest magnitude."""
+        sides = batch.target, batch.golden
+        numbers, references = (side.column("numbers") for side in sides)
+        ends = np.where(are_number(batch.golden)[:, :2], abs(references[:, :2]), 0.0)
+        magnitude = np.where(np.isfinite(ends), ends, 0.0).max(axis=1)
+        with np.errstate(all="ignore"):
+            is_small = abs(numbers - references) <= self._share * magnitude[:, None]
+        counts: Array = ~(are_number(batch.target) & is_small)
+        return counts
 
 
-def _not_on_record(target: Value, golden: Value) -> Verdict:
-    lacking = [all(statistic is None for statistic in value.statistics) for value in (target, golden)]
-    return Verdict(Level.SKIP if all(lacking) else Level.WARNING, "", measured=False)
+PASS = Verdict(Level.PASS, "")
+UNPAIRED = Verdict(Level.WARNING, NOT_AVAILABLE, measured=False)
+OTHER_SHAPE = Verdict(Level.ERROR, NOT_AVAILABLE, (Reason("evidence", "the shapes differ"),))
 
 
-def _magnitude(value: Value) -> float:
-    ends = (value.statistics.max, value.statistics.min)
-    sizes = [abs(as_float(end)) for end in ends if is_number(end)]
-    return max((size for size in sizes if math.isfinite(size)), default=0.0)
+def _against(target: Value, golden: Value, place: int) -> str:
+    """Return the text on a statistic that is off."""
+    return f"{NAMES[place]} {target.statistics[place]!r:.24} against {golden.statistics[place]!r:.24}"

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from probe_core.flow.table import CellColumn
 from probe_core.model import Cell, Colour
+from probe_core.model.batches import RowBatch
 from probe_core.spreadsheet_text import neutralise
-from probe_reporters.lines import csv_line
+from probe_reporters.lines import csv_line, csv_rows
 
 BUFFER = 1 << 20
 
@@ -44,6 +46,10 @@ class CsvWriter:
     def write(self, cells: Sequence[Cell], colour: Colour | None) -> None:
         """Append one row."""
         self._file.write(csv_line(cells, neutralise))
+
+    def write_batch(self, columns: Sequence[CellColumn], batch: RowBatch) -> None:
+        """Append the rows of a batch, given as columns."""
+        self._file.write(csv_rows(columns, len(batch), neutralise))
 
     def close(self) -> None:
         """Complete the file."""

@@ -7,7 +7,9 @@ import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from probe_core.flow.table import CellColumn
 from probe_core.model import Cell
+from probe_core.model.columns import Array
 
 Prepare = Callable[[str], str]
 """A function applied to each text before it is quoted or escaped."""
@@ -31,6 +33,20 @@ def csv_line(cells: Sequence[Cell], prepare: Prepare) -> bytes:
     """Return a line of csv in UTF-8, as ``csv.writer`` writes it."""
     _csv.writerow([prepare(cell) if isinstance(cell, str) else cell for cell in cells])
     return _line.text.encode()
+
+
+def csv_rows(
+    columns: list[tuple[Array, Sequence[Cell], Array | None]], count: int, prepare: Prepare
+) -> bytes:
+    """Return the lines of rows that are given as columns.
+
+    Args:
+        columns: The codes, texts and numbers of each ``CellColumn``.
+        count: The number of rows.
+        prepare: Function applied to each text before it is quoted.
+    """
+    cells = zip(*(CellColumn(*column).cells() for column in columns))
+    return b"".join(csv_line(row, prepare) for row in cells)
 
 
 def sheet_row(cells: Sequence[Cell], number: int, style: int, prepare: Prepare) -> bytes:

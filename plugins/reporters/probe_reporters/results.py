@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from probe_core.errors import UserError
-from probe_core.flow.table import CONSISTENT, OWN, spell
+from probe_core.flow.table import CONSISTENT, spell
 from probe_core.model import Cell, Mode, Percent
 from probe_core.spreadsheet_text import neutralise
 from probe_reporters.answer_sheet import TITLE as ANSWER
@@ -34,7 +34,7 @@ TARGET_MAX, GOLDEN_MAX = "NPU max", "Bench max"
 AGAIN = "Compare that rank again, or copy its file again."
 
 METRICS: dict[Mode, tuple[str, ...]] = {
-    mode: tuple(c.header for c in columns if not c.source.startswith(("target.", "golden.", OWN)))
+    mode: tuple(c.header for c in columns if not c.source.startswith(("target.", "golden.", "row.")))
     for mode, columns in COLUMNS.items()
     if mode is not Mode.MD5
 }

@@ -17,6 +17,7 @@ from probe_matching.alignment import align
 from probe_matching.fuzzy import Fuzzy
 from probe_matching.mapping import Mapping
 from probe_recording.reading.run import DumpRun
+from support.runs.orders import all_pairs
 from support.runs.recorded import forward, scalar, tensor, write_run
 from support.sampling import examples
 
@@ -42,8 +43,7 @@ def rows(
     order = RowOrder(matching, ours, theirs)
     found = [
         (pair.target.name if pair.target else None, pair.golden.name if pair.golden else None)
-        for op in order
-        for pair in op.pairs
+        for pair in all_pairs(order)
     ]
     assert len(found) == order.row_count
     return found
@@ -191,7 +191,7 @@ class TestMapping:
         plan = replace(PLAN, mapping=names, matcher="fuzzy")
         ours, theirs = open_run(tmp_path / "t", target), open_run(tmp_path / "g", golden)
         order = RowOrder(Mapping().match(ours, theirs, plan), ours, theirs)
-        assert [pair.how for op in order for pair in op.pairs] == [How.MAPPED, How.FUZZY]
+        assert [pair.how for pair in all_pairs(order)] == [How.MAPPED, How.FUZZY]
 
 
 # -- the alignment against every alignment there is -------------------------------------------

@@ -332,7 +332,7 @@ def test_hints_at_fault_are_named(faulty: Any, compare: Any, probe: Any) -> None
 from probe_core.matching.views import Hints, Views
 
 class Wrong(Hints):
-    def of(self, op, rows):
+    def of(self, batch):
         raise ValueError("no")
 
 class Mine:

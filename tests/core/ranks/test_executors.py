@@ -284,7 +284,7 @@ def test_a_defect_in_a_rank_is_a_defect(pair: Any, tmp_path: Path, probe: Any, m
     def broken(*_: Any) -> None:
         raise RuntimeError("oh dear")
 
-    monkeypatch.setattr(CsvWriter, "write", broken)
+    monkeypatch.setattr(CsvWriter, "write_batch", broken)
     for way in (["-j", "1"], ["--executor", "threads"]):
         assert probe("compare", *pair([0, 1], [0, 1]), "-o", tmp_path / "o", "--format", "csv", *way) == 70
         assert "RuntimeError: oh dear" in probe.err and "defect of probe" in probe.err

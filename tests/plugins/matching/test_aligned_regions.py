@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from probe_matching.aligned import Aligned
 from probe_recording.reading.run import DumpRun
+from support.runs.orders import all_pairs
 from support.runs.recorded import scalar, tensor, write_run
 from support.runs.streams import PLAN, align, backward, call, look, op, opened, run
 
@@ -196,8 +197,8 @@ def test_every_golden_row_of_a_region_is_shown_once(tmp_path: Path) -> None:
     ours, theirs = opened(tmp_path / "t", target), opened(tmp_path / "g", golden)
     matching = Aligned().match(ours, theirs, PLAN)
     order = RowOrder(matching, ours, theirs)
-    shown = [pair.golden.name for one in order for pair in one.pairs if pair.golden]
+    shown = [pair.golden.name for pair in all_pairs(order) if pair.golden]
     assert sorted(shown) == sorted(f"{key}.{side}.0" for key in golden for side in ("input", "output"))
-    assert order.row_count == sum(len(one.pairs) for one in order)
-    lonely = [pair for one in order for pair in one.pairs if not pair.matched]
+    assert order.row_count == len(all_pairs(order))
+    lonely = [pair for pair in all_pairs(order) if not pair.matched]
     assert lonely and all(pair.how is How.REGION for pair in lonely)

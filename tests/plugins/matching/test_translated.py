@@ -14,9 +14,9 @@ from probe_matching.paths import Renames
 from probe_matching.translated import Translated
 from probe_mindspore.names import table
 from probe_mindspore.reader import MindSporeReader
-from probe_recording.reading.leaves import record_of
 from probe_recording.reading.run import DumpRun
 from support.runs.recorded import forward, scalar, tensor, write_run, write_tensor_run
+from support.runs.records import record_of
 
 from probe_core.model import Record, Slot
 from probe_core.model.dtypes import folded, foreign, kind, same

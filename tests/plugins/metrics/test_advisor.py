@@ -9,9 +9,10 @@ from probe_diagnosis.answer.suspects import Suspects
 from probe_metrics.advisor import advise
 from support.measuring import accuracy, tensor_value
 
-from probe_core.model import Counts, Level, Mode, Op, Row, Side, Suspect
+from probe_core.model import Counts, Level, Mode, Op, Side, Suspect
 from probe_core.model.answers import Answer, Coverage, Outcome
-from probe_core.model.report import Kept, Report
+from probe_core.model.batches import batch_of
+from probe_core.model.report import Kept, LineNumbers, Report
 from probe_core.testing import pair_of_values
 
 
@@ -87,8 +88,8 @@ def test_advice_on_a_suspect_that_no_rule_of_the_table_knows() -> None:
     assert (found.line, found.node) == ("2", name)
     assert found.text.startswith("No row fails by the rule of the table, but this one is suspect: returns")
     shifted = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, finder=Suspects())
-    rows = [Row(pair, "Torch.add.0.forward", {}, accuracy("shape", "shape"))]
-    shifted.add(Op("Torch.add.0.forward", (), True), rows, ["2"])
+    batch = batch_of([pair], Op("Torch.add.0.forward", (), True), [accuracy("shape", "shape")])
+    shifted.add(batch, LineNumbers(str, 2))
     assert advise(shifted).text.startswith("No row fails by the rule of the table, but some differ (1).")
     lacking = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, counts=Counts(measured=1, matched=1))
     lacking.counts.levels[Level.WARNING] = 7
@@ -101,12 +102,9 @@ def test_advice_is_on_the_first_row_that_fails() -> None:
     """An error that the table's own rule does not know, such as other shapes, is not what it goes by."""
     report = Report("", Path("a"), Path("b"), Mode.TENSOR, 3, finder=Suspects())
     verdicts = [accuracy("shape", "shape"), accuracy(0.5, 0.5), accuracy(0.1, 5.0)]
-    rows = []
-    for number, verdict in enumerate(verdicts):
-        name = f"Torch.add.{number}.forward.output.0"
-        pair = pair_of_values(tensor_value(), tensor_value(), Mode.TENSOR, name).pair
-        rows.append(Row(pair, "Torch.add.0.forward", {}, verdict))
-    report.add(Op("Torch.add.0.forward"), rows, ["1", "2", "3"])
+    names = [f"Torch.add.{number}.forward.output.0" for number in range(len(verdicts))]
+    pairs = [pair_of_values(tensor_value(), tensor_value(), Mode.TENSOR, name).pair for name in names]
+    report.add(batch_of(pairs, Op("Torch.add.0.forward"), verdicts), LineNumbers(str, 1))
     found = advise(report)
     assert (found.line, found.node) == ("2", "Torch.add.1.forward.output.0")
 

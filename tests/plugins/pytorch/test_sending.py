@@ -19,13 +19,13 @@ import torch
 from probe_pytorch.ptfile import load_pt
 from probe_pytorch.session import SendingSession
 from probe_recording import FrameKind, SentTensors, Tensors, call_of, frame_in, leaf_of
-from probe_recording.reading.leaves import record_of
 from probe_recording.sending import transport
 from support.programs import models, training
 from support.programs.interrupts import let_interrupts_in
 from support.programs.preloaded import PreloadedPopen
 from support.receiving import Receiver, receiver
 from support.runs.recording import Recording, recording
+from support.runs.records import record_of
 
 CASES = {f"{program.name}-{variant.name}": (program, variant) for program, variant in models.cases()}
 NAMES = [name for name in CASES if name.endswith("-plain") and not CASES[name][0].needs]

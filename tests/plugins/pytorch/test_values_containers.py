@@ -13,8 +13,8 @@ import pytest
 import torch
 from probe_pytorch.storage.bytes import CHECKSUMS
 from probe_pytorch.values import Collector
-from probe_recording.reading.leaves import record_of
 from probe_recording.values import DEPTH, MOST
+from support.runs.records import record_of
 from support.runs.values import DENSE, Pair, Point, Saved, int_leaf, leaf, tree
 from torch import nn
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import ml_dtypes
 import numpy as np
 from probe_diagnosis.collectives.check import Check, check
-from probe_recording.reading.leaves import record_of
 
 from probe_core.errors import UnreadableTensor
 from probe_core.model import Record, Value
+from support.runs.records import record_of
 
 FLOATS = [np.dtype(one) for one in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)]
 INTS = [np.dtype(one) for one in (np.int8, np.uint8, np.int16, np.int32, np.int64)]

@@ -14,6 +14,7 @@ from probe_recording.reading.run import DumpRun
 from probe_core.matching.matching import NONE, Matching, RowOrder
 from probe_core.model import How
 from probe_core.model.plan import Plan
+from support.runs.orders import all_pairs
 from support.runs.recorded import forward, tensor, write_run
 
 PLAN = Plan(Path("t"), Path("g"), Path("o"), "0")
@@ -73,7 +74,7 @@ def look(matching: Matching, ours: DumpRun, theirs: DumpRun) -> Found:
     assert len(set(pairs.values())) == len(pairs), "each golden call stands in one pair"
     assert apart[0] | {ours.find(name) for name in pairs} == set(range(len(ours)))
     assert apart[1] | {theirs.find(name) for name in pairs.values()} == set(range(len(theirs)))
-    rows = [pair for op in RowOrder(matching, ours, theirs) for pair in op.pairs]
+    rows = all_pairs(RowOrder(matching, ours, theirs))
     regions = [
         (
             [ours.names()[index] for index in region.target],

@@ -18,7 +18,8 @@ from typing import Any, BinaryIO, TextIO
 from probe_core.errors import UserError
 from probe_core.files.atomic import AtomicFile, not_written
 from probe_core.flow.table import Table
-from probe_core.model import Cell, Level, Op, Reason, Record, Row, Side, Slot, Verdict
+from probe_core.model import Cell, Level, Reason, Record, Row, Side, Slot, Verdict
+from probe_core.model.batches import RowBatch
 from probe_diagnosis.collectives.calls import Call, Peer, api_of, apis, call_of
 from probe_diagnosis.difference.facts import DIFFERS, POLICY, SAME, Apart, OpFacts, apart
 from probe_diagnosis.difference.yardstick import with_floors
@@ -73,15 +74,18 @@ class RankFile:
             raise not_written("The result", path.parent, error) from None
         self._between = "{"
 
-    def write(self, described: Op, rows: Sequence[Row]) -> None:
-        """Append an op with its rows; they are not judged if its calls may be paired wrongly."""
-        ops: dict[str, list[Row]] = {}
-        for row in rows:
-            key = self._own_op(row, described.key)
-            ops.setdefault(key, []).append(_mispaired(row) if described.shifted else row)
-        for op, own_rows in ops.items():
-            within = described.ancestors if op == described.key else ()
-            self._write(op, own_rows, within, by_tensor=described.by_tensor)
+    def write_batch(self, batch: RowBatch) -> None:
+        """Append the ops of a batch; they are not judged if their calls may be paired wrongly."""
+        cells = self._table.rows(batch)
+        for number, (_, rows) in enumerate(batch.all_rows()):
+            described = batch.op(number)
+            ops: dict[str, list[tuple[Row, Sequence[Cell]]]] = {}
+            for row in rows:
+                shown = _mispaired(row) if described.shifted else row
+                ops.setdefault(self._own_op(row, described.key), []).append((shown, next(cells)))
+            for op, own_rows in ops.items():
+                within = described.ancestors if op == described.key else ()
+                self._write(op, own_rows, within, by_tensor=described.by_tensor)
 
     def _own_op(self, row: Row, op: str) -> str:
         """Return the op key of a row; rows of the golden alone use the golden's key."""
@@ -90,8 +94,11 @@ class RankFile:
         match = _OP.match(row.pair.golden.name)
         return op if match is None or self._is_known(match[1]) else match[1]
 
-    def _write(self, op: str, rows: Sequence[Row], within: Sequence[str], *, by_tensor: bool) -> None:
+    def _write(
+        self, op: str, shown: Sequence[tuple[Row, Sequence[Cell]]], within: Sequence[str], *, by_tensor: bool
+    ) -> None:
         """Append the entry of one op, which is within these modules."""
+        rows = [row for row, _ in shown]
         values = with_floors(op, rows, [apart(row, by_tensor=by_tensor) for row in rows])
         head: dict[str, Any] = {"is_same": all(value.state != DIFFERS for value in values)}
         call = _call(op, rows)
@@ -100,9 +107,9 @@ class RankFile:
         if within:
             head["module"] = list(within)
         lines = [f"{INDENT}{INDENT}{json.dumps(name)}: {json.dumps(part)}," for name, part in head.items()]
-        items = (self._item(op, row, value) for row, value in zip(rows, values))
-        shown = f",\n{INDENT * 3}".join(json.dumps(item, allow_nan=False) for item in items)
-        lines.append(f'{INDENT}{INDENT}"op_items": [\n{INDENT * 3}{shown}\n{INDENT}{INDENT}]')
+        items = (self._item(op, row, cells, value) for (row, cells), value in zip(shown, values))
+        texts = f",\n{INDENT * 3}".join(json.dumps(item, allow_nan=False) for item in items)
+        lines.append(f'{INDENT}{INDENT}"op_items": [\n{INDENT * 3}{texts}\n{INDENT}{INDENT}]')
         text = "{\n" + "\n".join(lines) + f"\n{INDENT}}}"
         try:
             self._out.write(f"{self._between}\n{INDENT}{json.dumps(op)}: {text}")
@@ -138,9 +145,9 @@ class RankFile:
         finally:
             self._file.discard()
 
-    def _item(self, op: str, row: Row, value: Apart) -> dict[str, Any]:
+    def _item(self, op: str, row: Row, cells: Sequence[Cell], value: Apart) -> dict[str, Any]:
         """Return the entry of one row."""
-        item: dict[str, Any] = dict(zip(self._table.headers, map(_finite, self._table.cells(row))))
+        item: dict[str, Any] = dict(zip(self._table.headers, map(_finite, cells)))
         if row.stack is not None:
             item["NPU_Stack_Info"] = list(row.stack)
         target, golden = (_transfer(slot) for slot in row.pair[:2])

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from probe_core.model import How, Level, Op, Reason, Row, Ruling
+import numpy as np
+
+from probe_core.model import How, Level, Reason, Ruling
+from probe_core.model.batches import HOWS, BatchJudge, RowBatch
 
 REGION = Reason("region")
 
 
-class Regions:
+class Regions(BatchJudge):
     """Judge that skips rows without a partner in a region, because the region is reported as a whole."""
 
-    def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
+    def judge_batch(self, batch: RowBatch) -> Mapping[int, Ruling]:
         """Return a ruling that skips the row, for each row without a partner in a region."""
+        lines = np.flatnonzero((batch.how == HOWS.index(How.REGION)) & ~batch.is_matched)
         return {
-            place: Ruling(row.verdict._replace(level=Level.SKIP), REGION)
-            for place, row in enumerate(rows)
-            if row.pair.how is How.REGION and not row.pair.matched
+            line: Ruling(batch.verdicts[line]._replace(level=Level.SKIP), REGION) for line in lines.tolist()
         }

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from probe_core.model import Level, Op, Reason, Row, Ruling
+import numpy as np
+
+from probe_core.model import GRAVITY, Level, Reason, Ruling
+from probe_core.model.batches import BatchJudge, RowBatch
 
 REQUIRES_GRAD = Reason("requires_grad")
 
 
-class RequiresGrad:
+class RequiresGrad(BatchJudge):
     """Judge that turns a pass into a warning if ``requires_grad`` differs between both sides."""
 
-    def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
+    def judge_batch(self, batch: RowBatch) -> Mapping[int, Ruling]:
         """Return a ruling with a warning for each row that passes although ``requires_grad`` differs."""
+        lines = np.flatnonzero(batch.requires_grad_differs & (batch.verdicts.levels == GRAVITY[Level.PASS]))
         return {
-            place: Ruling(row.verdict._replace(level=Level.WARNING), REQUIRES_GRAD)
-            for place, row in enumerate(rows)
-            if row.verdict.level is Level.PASS and row.pair.requires_grad_differs
+            line: Ruling(batch.verdicts[line]._replace(level=Level.WARNING), REQUIRES_GRAD)
+            for line in lines.tolist()
         }

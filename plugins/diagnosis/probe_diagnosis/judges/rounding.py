@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import isfinite, prod, sqrt
 
-from probe_core.model import How, Level, Op, Reason, Row, Ruling, Side, Slot
+from probe_core.model import GRAVITY, How, Level, Op, Reason, Row, Ruling, Side, Slot
+from probe_core.model.batches import RowBatch
 from probe_core.store.names import is_gradient
 
 CANCELLED = Reason("evidence", "differs by no more than rounding of the largest tensor of its call")
@@ -24,6 +25,15 @@ class Rounding:
     do not line up, tensors without a partner count as well.
     """
 
+    def judge_batch(self, batch: RowBatch) -> Mapping[int, Ruling]:
+        """Return the rulings of all ops with a row that fails by its cosine alone."""
+        verdicts = batch.verdicts
+        rulings: dict[int, Ruling] = {}
+        for number in batch.ops_of(verdicts.has_drift & (verdicts.levels == GRAVITY[Level.ERROR])):
+            lines, found = batch.lines(number), self.judge(batch.op(number), batch.rows(number))
+            rulings.update({lines[place]: ruling for place, ruling in found.items()})
+        return rulings
+
     def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
         """Return a ruling for each row that fails by its cosine alone.
 
@@ -31,8 +41,6 @@ class Rounding:
         """
         drifts = [row.verdict.drift for row in rows]
         doubtful = [n for n, row in enumerate(rows) if drifts[n] and row.verdict.level is Level.ERROR]
-        if not doubtful:
-            return {}
         sizes = [_size(row) for row in rows]
         is_backward = is_gradient(op.key) or "backward" in op.key.split(".")
         rulings: dict[int, Ruling] = {}

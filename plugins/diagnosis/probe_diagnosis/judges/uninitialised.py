@@ -9,12 +9,15 @@ Such values differ from run to run without meaning anything. A value counts as u
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
+
 from probe_core.model import (
+    GRAVITY,
     Kind,
     Level,
     Op,
@@ -28,6 +31,7 @@ from probe_core.model import (
     Value,
     Verdict,
 )
+from probe_core.model.batches import RowBatch
 from probe_diagnosis.collectives.calls import Flow, api_of, call_of, is_buffer
 
 NOT_COMPUTED = Reason("evidence", "uninitialised memory, or overwritten before it is read")
@@ -75,10 +79,21 @@ class Uninitialised:
         self._rank = 0
         self._known: dict[Any, None] = {}
 
-    def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
+    def judge_batch(self, batch: RowBatch) -> Mapping[int, Ruling]:
         """Return a ruling that skips the row, for each uninitialised value."""
-        if not any(_is_doubtful(row) for row in rows):  # values that agree need no excuse
-            return {}
+        is_doubtful = np.zeros(len(batch), bool)  # values that agree need no excuse
+        for verdicts in (batch.verdicts, *batch.results.further.values()):
+            is_doubtful |= verdicts.levels != GRAVITY[Level.PASS]
+        rulings: dict[int, Ruling] = {}
+        for number in batch.ops_of(is_doubtful):
+            op, lines = batch.op(number), batch.lines(number)
+            if self._may_hold_any(op.key, (batch.pair(line) for line in lines)):
+                found = self.judge(op, batch.rows(number))
+                rulings.update({lines[place]: ruling for place, ruling in found.items()})
+        return rulings
+
+    def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
+        """Return a ruling that skips the row, for each uninitialised value of an op."""
         further = Verdict(Level.SKIP, "", (NOT_COMPUTED,))
         rulings: dict[int, Ruling] = {}
         for place in self.among(op.key, rows, op.rank):
@@ -97,7 +112,7 @@ class Uninitialised:
         self._rank = rank
         name = _name(op)
         apis = _apis()
-        if not (self._known or name in apis["all"] or api_of(op) or any(map(_is_keyword, rows))):
+        if not self._may_hold_any(op, (row.pair for row in rows)):
             return frozenset()
         inputs = [position for position, row in enumerate(rows) if _is_input(row)]
         positions = {position for position in inputs if self._is_room(op, name, rows[position], rows)}
@@ -109,10 +124,14 @@ class Uninitialised:
         for position, row in enumerate(rows):
             if row.pair.side is not Side.OUTPUT or not _is_tensor(row.pair):
                 continue
-            if is_unfilled or (partly_filled and _path(row) == partly_filled):
+            if is_unfilled or (partly_filled and _path(row.pair) == partly_filled):
                 positions.add(position)
                 self._remember(row.pair)
         return frozenset(positions)
+
+    def _may_hold_any(self, op: str, pairs: Iterable[Pair]) -> bool:
+        """Return False for an op that cannot have uninitialised values."""
+        return bool(self._known or _name(op) in _apis()["all"] or api_of(op) or any(map(_is_keyword, pairs)))
 
     def _is_room(self, op: str, name: str, row: Row, rows: Sequence[Row]) -> bool:
         """Return True if an input is uninitialised, or overwritten by the op."""
@@ -153,21 +172,14 @@ class Uninitialised:
             del self._known[next(iter(self._known))]
 
 
-def _is_doubtful(row: Row) -> bool:
-    """Return True for a row that does not pass, by the policy of the table or by another one."""
-    if row.verdict.level is not Level.PASS:
-        return True
-    return bool(row.further) and any(verdict.level is not Level.PASS for verdict in row.further.values())
-
-
-def _is_keyword(row: Row) -> bool:
+def _is_keyword(pair: Pair) -> bool:
     """Return True for an argument that any API overwrites, by its keyword."""
-    return _path(row).partition(".")[0] in _apis()["keywords"]
+    return _path(pair).partition(".")[0] in _apis()["keywords"]
 
 
-def _path(row: Row) -> str:
-    """Return the path of a row's slot, such as ``0`` or ``out.1``."""
-    slot = row.pair[0] or row.pair[1]
+def _path(pair: Pair) -> str:
+    """Return the path of a pair's slot, such as ``0`` or ``out.1``."""
+    slot = pair[0] or pair[1]
     return slot.path if slot is not None else ""
 
 

@@ -9,8 +9,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
+
+TakeMembers = Callable[[str, int, int], int]
+"""A function that reads consecutive members of an object.
+
+It takes a text in Latin-1, the position of the name of a member, and the offset of the text in the file. It
+returns the position of the name of the first member that it did not read.
+"""
 
 CHUNK = 1 << 20
 LARGEST_MEMBER = 256 << 20
@@ -113,13 +120,19 @@ class JsonCursor:
             raise JsonError("a name in quotes was expected", self.offset)
         return str(self.skip()[2])
 
-    def members(self) -> Iterator[str]:
-        """Yield the names of an object's members; the caller must consume each value."""
+    def members(self, take: TakeMembers | None = None) -> Iterator[str]:
+        """Yield the names of an object's members; the caller must consume each value.
+
+        Args:
+            take: Function that reads members first, which are not yielded.
+        """
         self.take("{")
         if self.peek() == "}":
             self.take("}")
             return
         while True:
+            if take is not None and self.peek() == '"':
+                self._at = take(self._text, self._at, self._base)
             key = self.key()
             self.take(":")
             yield key

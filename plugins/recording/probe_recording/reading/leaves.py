@@ -10,7 +10,8 @@ import zlib
 from functools import lru_cache
 from typing import Any
 
-from probe_core.model import Kind, Record, Side, Slot, Statistic, Statistics, Transfer, Value
+from probe_core.model import Kind, Side, Statistic, Statistics, Transfer, Value
+from probe_core.model.columns import ColumnsBuilder
 from probe_core.store.names import is_debug, is_gradient
 
 FIELDS = (
@@ -46,35 +47,34 @@ class FieldError(ValueError):
         return f"{self.path[:200]} {self.message}"
 
 
-def record_of(index: int, key: str, fields: Any) -> Record:
-    """Return a record with its slots in the order of the tables: inputs, parameters, outputs.
+def add_record(columns: ColumnsBuilder, key: str, fields: Any) -> None:
+    """Append a record, with its values in the order of the tables: inputs, parameters, outputs.
 
     Args:
-        index: The position of the record in its file.
+        columns: The columns of the run.
         key: The name of the record.
         fields: The JSON value of the record.
 
     Raises:
         FieldError: A field violates the format.
     """
-    slots: list[Slot] = []
+    columns.begin(key)
     try:
         if is_debug(key) or is_gradient(key):
-            side = Side.DEBUG if is_debug(key) else Side.PARAMETERS_GRAD
-            _walk(fields, key, "", side, slots, 0)
+            _walk(fields, "", Side.DEBUG if is_debug(key) else Side.PARAMETERS_GRAD, columns, 0)
         elif not isinstance(fields, dict):
             raise FieldError("", "must be an object")
         else:
             for name, side in FIELDS:
                 if name in fields:
-                    _walk_member(fields[name], name, f"{key}.{side.value}", "", side, slots, 0)
+                    _walk_member(fields[name], name, "", side, columns, 0)
     except FieldError as error:
         raise error.inside(f'data["{key}"]') from None
-    return Record(index, key, tuple(slots))
+    columns.end()
 
 
-def _walk(value: Any, prefix: str, path: str, side: Side, slots: list[Slot], depth: int) -> None:
-    """Append the slots below ``value``; their row names begin with ``prefix``."""
+def _walk(value: Any, path: str, side: Side, columns: ColumnsBuilder, depth: int) -> None:
+    """Append the values below ``value``, whose path is ``path``."""
     if depth > DEPTH:
         raise FieldError("", f"is nested more than {DEPTH} levels deep")
     if isinstance(value, list):
@@ -83,59 +83,35 @@ def _walk(value: Any, prefix: str, path: str, side: Side, slots: list[Slot], dep
             inner = path if side is Side.PARAMETERS_GRAD else f"{start}{number}"
             try:
                 if type(item) is dict and "dtype" in item and type(item.get("type")) is str:
-                    _append(
-                        item, prefix, inner, side, slots
-                    )  # a tensor: the most frequent case, decided first
+                    columns.add(side, inner, _tensor(item))  # the most frequent case
                 else:
-                    _walk(item, prefix, inner, side, slots, depth + 1)
+                    _walk(item, inner, side, columns, depth + 1)
             except FieldError as error:
                 raise error.inside(f"[{number}]") from None
     elif isinstance(value, dict) and not isinstance(value.get("type"), str):
         if "class_type" in value and _bare(value["class_type"]) == "P2POp":
-            _walk_transfer(value, prefix, path, side, slots, depth)
+            _walk_transfer(value, path, side, columns, depth)
             return
         for key, item in value.items():
-            _walk_member(item, key, prefix, _join(path, key), side, slots, depth + 1)
+            _walk_member(item, key, f"{path}.{key}" if path else key, side, columns, depth + 1)
     else:
-        _append(value, prefix, path, side, slots)
+        columns.add(side, path, leaf_of(value, path.rpartition(".")[2]))
 
 
-def _walk_transfer(
-    value: dict[str, Any], prefix: str, path: str, side: Side, slots: list[Slot], depth: int
-) -> None:
-    """Append the slots of a P2POp: its tensor, with the operation and the other rank."""
-    start = len(slots)
-    _walk_member(value.get("tensor"), "tensor", prefix, path, side, slots, depth + 1)
+def _walk_transfer(value: dict[str, Any], path: str, side: Side, columns: ColumnsBuilder, depth: int) -> None:
+    """Append the tensor of a P2POp, with the operation and the other rank."""
+    start = len(columns)
+    _walk_member(value.get("tensor"), "tensor", path, side, columns, depth + 1)
     op, peer = value.get("op"), value.get("peer")
     if isinstance(op, str) and type(peer) is int:
-        slots[start:] = [
-            slot._replace(value=slot.value._replace(p2p=Transfer(op, peer))) for slot in slots[start:]
-        ]
+        columns.set_transfer(start, Transfer(op, peer))
 
 
-def _append(value: Any, prefix: str, path: str, side: Side, slots: list[Slot]) -> None:
-    """Append the slot of one leaf."""
-    if type(value) is dict and "dtype" in value:
-        leaf = _tensor(value)
-    else:
-        leaf = leaf_of(value, path.rpartition(".")[2])
-    name = f"{prefix}.{path}" if path else prefix
-    if leaf.data_name is not None:
-        name = leaf.data_name.rpartition(".")[0] or leaf.data_name
-    slots.append(Slot(name, side, path, leaf))
-
-
-def _walk_member(
-    value: Any, key: str, prefix: str, path: str, side: Side, slots: list[Slot], depth: int
-) -> None:
+def _walk_member(value: Any, key: str, path: str, side: Side, columns: ColumnsBuilder, depth: int) -> None:
     try:
-        _walk(value, prefix, path, side, slots, depth)
+        _walk(value, path, side, columns, depth)
     except FieldError as error:
         raise error.inside(f".{key}") from None
-
-
-def _join(path: str, part: str) -> str:
-    return f"{path}.{part}" if path else part
 
 
 def leaf_of(value: Any, name: str) -> Value:

@@ -7,7 +7,7 @@ import sys
 from array import array
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,8 @@ import numpy as np
 from probe_core.errors import UserError
 from probe_core.files.given import check_regular
 from probe_core.model import Mode, Record, Value
-from probe_core.model.run import KEPT_SLOTS, Construct, Header, Run, signature
+from probe_core.model.columns import ColumnsBuilder
+from probe_core.model.run import Construct, Header, Run
 from probe_core.progress import tell
 from probe_core.store.files import (
     CONSTRUCT_FILE,
@@ -31,7 +32,8 @@ from probe_core.store.files import (
 from probe_recording.reading import jsonstream
 from probe_recording.reading.construct import read_construct
 from probe_recording.reading.jsonstream import JsonCursor, JsonError
-from probe_recording.reading.leaves import FieldError, record_of
+from probe_recording.reading.leaves import FieldError, add_record
+from probe_recording.reading.records import read_ordinary
 from probe_recording.reading.stacks import Stacks
 from probe_recording.reading.tensors import TensorLoader, tensors_in
 
@@ -82,9 +84,8 @@ def _unfinished(notes: dict[str, Any]) -> str:
 class DumpRun(Run):
     """One ``dump.json`` or ``debug.json`` with the files beside it (docs/formats.md#dump-json).
 
-    Opening it reads the file once, checks every record and notes its offset. The first ``KEPT_SLOTS`` values
-    stay in memory; later records are parsed again on demand, so that memory grows by some 400 bytes a record,
-    whatever it holds.
+    Opening it reads the file once, checks every record and notes its offset. The values stay in memory as
+    columns, which take some 80 bytes per value.
 
     Args:
         path: The record file.
@@ -101,21 +102,20 @@ class DumpRun(Run):
         self._names: list[str] = []
         self._begins = array("q")
         self._ends = array("q")
-        self._kept: list[Record] = []
         self._index: dict[str, int] = {}
-        self.starts: array[int] = array("q", [0])
-        self.signatures: array[int] = array("q")
-        self._has_checksum = False
+        columns = ColumnsBuilder()
         with collection_paused():
-            self.header = self._scan(framework)
-        self.mode = self._mode()
+            self.header = self._scan(framework, columns)
+        self.values = columns.finish()
+        self.starts, self.signatures = self.values.starts, self.values.signatures
+        self.mode = self._mode(columns.has_checksum)
         self._file = path.open("rb")
         self._stacks: Stacks | None = None
         self._tensors = tensors_in(path.parent / TENSOR_DIRECTORY, load)
 
     # -- reading -----------------------------------------------------------------------
 
-    def _scan(self, framework: str) -> Header:
+    def _scan(self, framework: str, columns: ColumnsBuilder) -> Header:
         head: dict[str, Any] = {}
         seen_data = False
         told = 0
@@ -137,9 +137,10 @@ class DumpRun(Run):
                         if cursor.peek() != "{":
                             raise FieldError("data", "must be an object of records")
                         seen_data = True
-                        for name in cursor.members():
+                        for name in cursor.members(partial(self._take_ordinary, columns)):
                             start, end, value = cursor.skip()
-                            self._add(sys.intern(name), start, end, value)
+                            self._add(name, start, end)
+                            add_record(columns, name, value)
                             if end >= told + TOLD_EVERY:
                                 told = end
                                 tell(f"reading {self.path.name}", end, size)
@@ -184,29 +185,30 @@ class DumpRun(Run):
             )
         return value
 
-    def _add(self, name: str, begin: int, end: int, fields: Any) -> None:
-        index = len(self._names)
+    def _take_ordinary(self, columns: ColumnsBuilder, text: str, at: int, offset: int) -> int:
+        """Read the ordinary records of a text from ``at`` on; return the position of the first other one."""
+        records = read_ordinary(text, at)
+        if records is None:
+            return at
+        columns.extend(records.values)
+        for name, begin, end in zip(records.values.keys, records.begins, records.ends):
+            self._add(name, offset + begin, offset + end)
+        return records.end
+
+    def _add(self, name: str, begin: int, end: int) -> None:
         if name in self._index:
             raise FieldError(f'data["{name}"]', "appears twice")
-        record = record_of(index, name, fields)
+        name = sys.intern(name)
+        self._index[name] = len(self._names)
         self._names.append(name)
         self._begins.append(begin)
         self._ends.append(end)
-        self._index[name] = index
-        self.starts.append(self.starts[-1] + len(record.slots))
-        self.signatures.append(signature(record))
-        if self.starts[-1] <= KEPT_SLOTS and len(self._kept) == index:
-            self._kept.append(record)
-        if not self._has_checksum:
-            for slot in record.slots:
-                if slot.value.checksum is not None and slot.value.shape is not None:
-                    self._has_checksum = True
 
-    def _mode(self) -> Mode:
+    def _mode(self, has_checksum: bool) -> Mode:
         if self.header.task == "tensor":
             return Mode.TENSOR
         if self.header.task == "statistics":
-            return Mode.MD5 if self._has_checksum else Mode.STATISTICS
+            return Mode.MD5 if has_checksum else Mode.STATISTICS
         raise UserError(
             f'{self.path} was recorded with task "{self.header.task}", which holds nothing to compare.',
             "Record with one of these tasks:",
@@ -225,9 +227,7 @@ class DumpRun(Run):
 
     def record(self, index: int) -> Record:
         """Return the record at ``index``."""
-        if index < len(self._kept):
-            return self._kept[index]
-        return record_of(index, self._names[index], self.fields(index))
+        return self.values.record(index)
 
     def fields(self, index: int) -> Any:
         """Return the JSON value of the record at ``index``."""

@@ -287,15 +287,15 @@ def test_an_interrupted_comparison_is_not_analysed(
     analyze: Analysis, written: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Results until then are on disk, valid, and named for what they are."""
-    plain = RankFile.write
+    plain = RankFile._write
 
-    def interrupted(file: RankFile, op: Any, *arguments: Any) -> None:
-        if op.key.startswith("Distributed"):
+    def interrupted(file: RankFile, op: str, *arguments: Any, **options: Any) -> None:
+        if op.startswith("Distributed"):
             raise KeyboardInterrupt
-        plain(file, op, *arguments)
+        plain(file, op, *arguments, **options)
 
     target, golden = written([program(1.05, 1.05)], [GOOD])
-    monkeypatch.setattr(RankFile, "write", interrupted)
+    monkeypatch.setattr(RankFile, "_write", interrupted)
     assert analyze(target / "rank0", golden / "rank0", code=130) == {}
     answer, path = sorted(analyze.out.iterdir())
     assert analyze.probe.out.startswith("DIVERGED: Torch.mul.0.forward returns values that differ, ")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from probe_diagnosis.collectives.calls import Call, Peer, apis, call_of
-from probe_recording.reading.leaves import record_of
 from support.runs.ops import number
+from support.runs.records import record_of
 
 # -- what a call is, by its record -------------------------------------------------------------------
 

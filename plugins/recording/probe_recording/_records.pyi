@@ -1,0 +1,3 @@
+from typing import Any
+
+def scan(text: str, at: int, /) -> tuple[Any, ...]: ...

@@ -1,0 +1,541 @@
+"""Batches of rows as columns, and ``Row`` views of single lines.
+
+A batch holds some thousands of consecutive rows of the table, with all rows of each of its ops. Every stage
+of a comparison adds its columns.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probe_core.model.columns import BIG, NONE, NULL, SCALAR, TEXT, Array, ValueColumns, columns_of
+from probe_core.model.rows import (
+    GRAVITY,
+    Changed,
+    Drift,
+    How,
+    Mark,
+    Measurement,
+    Measurements,
+    Op,
+    Pair,
+    Reason,
+    Row,
+    Ruling,
+    Verdict,
+)
+from probe_core.model.values import Kind, Record, Side, Slot, Value
+
+if TYPE_CHECKING:
+    from probe_core.model.measure import OpenPair
+
+NO_SLOT = Slot("", Side.INPUT, "", Value(Kind.NULL, "None", "None"))
+BLOCK = 256
+"""Number of pairs that are made together."""
+ABSENT = -1
+"""Line of a missing side of a pair."""
+HOWS = tuple(How)
+"""Ways of matching by their codes."""
+OBSTACLES = (None, Reason("no_target"), Reason("no_golden"), Reason("shape"))
+"""Reasons why recorded metadata cannot be compared, by their codes."""
+_IS_NUMERIC = np.array([kind not in (NONE, TEXT) for kind in range(BIG + 1)])
+_NOTES = tuple(
+    map(Reason, ("no_target", "no_golden", "region", "requires_grad", "dtype", "scalar_differs", "fuzzy"))
+)
+
+
+class PairSide:
+    """One side of the rows of a batch.
+
+    Attributes:
+        columns: The values of the run.
+        lines: The line of the value of each row, or ``ABSENT``.
+        is_present: False for rows without a value on this side.
+    """
+
+    def __init__(self, columns: ValueColumns, lines: Array) -> None:
+        self.columns, self.lines, self.is_present = columns, lines, lines != ABSENT
+        self._columns: dict[str, Array] = {}
+
+    def column(self, name: str) -> Array:
+        """Return a column of the values; rows without a value have the one of line 0."""
+        if name not in self._columns:
+            self._columns[name] = getattr(self.columns, name)[np.maximum(self.lines, 0)]
+        return self._columns[name]
+
+    def slots(self, lines: Array) -> list[Slot | None]:
+        """Return views of the values of some rows."""
+        wanted = self.lines[lines]
+        if (wanted != ABSENT).all():
+            return [*self.columns.slots(wanted)]
+        slots = iter(self.columns.slots(wanted[wanted != ABSENT]))
+        return [None if line == ABSENT else next(slots) for line in wanted.tolist()]
+
+
+class MeasurementColumn:
+    """The measurements of a column.
+
+    Attributes:
+        numbers: Float values.
+        codes: 0 for a float, otherwise a code in ``others``.
+        others: Measurements that are no float, after a placeholder.
+    """
+
+    def __init__(self, count: int, others: Sequence[Measurement] = ()) -> None:
+        self.numbers = np.zeros(count)
+        self.codes = np.zeros(count, np.int32)
+        self.others: list[Measurement] = [Measurement(), *others]
+
+    def __getitem__(self, line: int) -> Measurement:
+        code = self.codes[line]
+        return self.others[code] if code else Measurement(float(self.numbers[line]))
+
+    def items(self, lines: slice) -> list[Measurement]:
+        """Return the measurements of consecutive rows."""
+        others = self.others
+        return [
+            others[code] if code else Measurement(number)
+            for code, number in zip(self.codes[lines].tolist(), self.numbers[lines].tolist())
+        ]
+
+    def __setitem__(self, line: int, measurement: Measurement) -> None:
+        if type(measurement.value) is float and measurement.reason is None:
+            self.numbers[line], self.codes[line] = measurement.value, 0
+        else:
+            self.codes[line] = self.code(measurement)
+
+    def code(self, measurement: Measurement) -> int:
+        """Return the code of a measurement that is no float."""
+        for code, other in enumerate(self.others[1:9], 1):
+            if other is measurement or (other.value is None and other == measurement):
+                return code
+        self.others.append(measurement)
+        return len(self.others) - 1
+
+    @property
+    def has_value(self) -> Array:
+        """True for rows with a value."""
+        return np.array([True, *(other.value is not None for other in self.others[1:])])[self.codes]
+
+
+class LineMeasurements(Mapping[str, Measurement]):
+    """The measurements of one row."""
+
+    def __init__(self, columns: Mapping[str, MeasurementColumn], line: int) -> None:
+        self._columns, self._line = columns, line
+
+    def __getitem__(self, name: str) -> Measurement:
+        return self._columns[name][self._line]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+
+class VerdictColumn:
+    """The verdicts of one policy.
+
+    Attributes:
+        table: Distinct verdicts without their distances.
+        codes: The code of each row's verdict.
+        drifts: The fields of ``Drift``, of shape (rows, 4); nan in rows without one. None if no row has any.
+    """
+
+    def __init__(self, table: Sequence[Verdict], codes: Array, drifts: Array | None = None) -> None:
+        self.table, self.codes, self.drifts = [*table], codes, drifts
+
+    def __getitem__(self, line: int) -> Verdict:
+        verdict: Verdict = self.table[self.codes[line]]
+        if self.drifts is None or self.drifts[line, 2] != self.drifts[line, 2]:
+            return verdict
+        return verdict._replace(drift=Drift(*self.drifts[line].tolist()))
+
+    def items(self, lines: slice) -> list[Verdict]:
+        """Return the verdicts of consecutive rows."""
+        verdicts = [self.table[code] for code in self.codes[lines].tolist()]
+        if self.drifts is not None:
+            for place, drift in enumerate(self.drifts[lines].tolist()):
+                if drift[2] == drift[2]:
+                    verdicts[place] = verdicts[place]._replace(drift=Drift._make(drift))
+        return verdicts
+
+    def __setitem__(self, line: int, verdict: Verdict) -> None:
+        if verdict.drift is not None and self.drifts is None:
+            self.drifts = np.full((len(self.codes), 4), np.nan)
+        if self.drifts is not None:
+            self.drifts[line] = verdict.drift or np.nan
+        bare = verdict if verdict.drift is None else verdict._replace(drift=None)
+        for code, other in enumerate(self.table[:8]):
+            if other is bare or other == bare:
+                self.codes[line] = code
+                return
+        self.codes[line] = len(self.table)
+        self.table.append(bare)
+
+    def append(self, line: int, verdict: Verdict) -> None:
+        """Set the verdict on a row, which no other row shares; its distance is known."""
+        self.codes[line] = len(self.table)
+        self.table.append(verdict._replace(drift=None))
+
+    def of_each(self, field: Callable[[Verdict], Any]) -> Array:
+        """Return a property of each row's verdict."""
+        return np.array([field(verdict) for verdict in self.table])[self.codes]
+
+    @property
+    def has_drift(self) -> Array:
+        """True for rows with a distance."""
+        drifts = np.full((len(self.codes), 4), np.nan) if self.drifts is None else self.drifts
+        has_drift: Array = drifts[:, 2] == drifts[:, 2]
+        return has_drift
+
+    @property
+    def levels(self) -> Array:
+        """The gravity of each row's level."""
+        return self.of_each(lambda verdict: GRAVITY[verdict.level])
+
+
+@dataclass
+class Results:
+    """The measurements and verdicts of a batch, which processes exchange."""
+
+    measurements: dict[str, MeasurementColumn] = field(default_factory=dict)
+    verdicts: VerdictColumn | None = None
+    further: dict[str, VerdictColumn] = field(default_factory=dict)
+
+
+class RowBatch:
+    """Consecutive rows of the table with all rows of their ops.
+
+    Args:
+        first_op: The place of the first op among all ops of the table.
+        ops: The names of the ops.
+        starts: The first row of each op in the batch, then the number of rows.
+        target: The target side.
+        golden: The golden side.
+        how: Codes in ``HOWS``.
+        describe: Function that returns the context of an op.
+        stack_of: Function that returns the frames of an op, innermost first, or None.
+        translations: A cache that batches of the same runs share.
+
+    Attributes:
+        results: The measurements, and the verdicts of the policies.
+        marks: The highlights, by row.
+        changes: The verdicts that judges changed, by row.
+    """
+
+    def __init__(
+        self,
+        first_op: int,
+        ops: Sequence[str],
+        starts: Array,
+        target: PairSide,
+        golden: PairSide,
+        how: Array,
+        describe: Callable[[str], Op] = Op,
+        stack_of: Callable[[str], tuple[str, ...] | None] = lambda op: None,
+        translations: dict[str, Array] | None = None,
+    ) -> None:
+        self.first_op, self.ops, self.starts = first_op, ops, starts
+        self.target, self.golden, self.how = target, golden, how
+        self.results = Results()
+        self.marks: dict[int, Mark] = {}
+        self.changes: dict[int, tuple[Changed, ...]] = {}
+        self._describe, self._stack_of = describe, stack_of
+        self._translations = {} if translations is None else translations
+        self._pairs: list[Pair | None] = [None] * len(how)
+        self._rows: list[Row | None] = [None] * len(how)
+
+    def __len__(self) -> int:
+        return len(self.how)
+
+    @property
+    def verdicts(self) -> VerdictColumn:
+        """The verdicts of the policy of the table, or of judges."""
+        assert self.results.verdicts is not None
+        return self.results.verdicts
+
+    # -- facts about the pairs ---------------------------------------------------------------------
+
+    @cached_property
+    def is_matched(self) -> Array:
+        """True for rows with both sides."""
+        is_matched: Array = self.target.is_present & self.golden.is_present
+        return is_matched
+
+    @cached_property
+    def obstacles(self) -> Array:
+        """Codes in ``OBSTACLES``."""
+        nulls = [side.column("kind") == NULL for side in (self.target, self.golden)]
+        differs = (nulls[0] != nulls[1]) | ~self._equal_texts("extent", lambda extent: extent[0])
+        codes = np.where(differs, 3, 0)
+        codes[~self.golden.is_present] = 2
+        codes[~self.target.is_present] = 1
+        return codes
+
+    @cached_property
+    def requires_grad_differs(self) -> Array:
+        """``Pair.requires_grad_differs`` of each row."""
+        differs: Array = self.target.column("grad") != self.golden.column("grad")
+        return self._by_pair("requires_grad_differs", differs)
+
+    @cached_property
+    def scalars_differ(self) -> Array:
+        """``Pair.scalars_differ`` of each row."""
+        are_scalars = (self.target.column("kind") == SCALAR) & (self.golden.column("kind") == SCALAR)
+        is_equal = self.equal_statistics[:, 0] & (self.target.column("types")[:, 0] != NONE)
+        return self._by_pair("scalars_differ", are_scalars & ~is_equal)
+
+    @cached_property
+    def equal_statistics(self) -> Array:
+        """True where both sides have the same statistic by Python's ``==``, of shape (rows, 4)."""
+        sides = self.target, self.golden
+        (types, numbers), (ref_types, ref_numbers) = (
+            (side.column("types"), side.column("numbers")) for side in sides
+        )
+        are_plain = _IS_NUMERIC[types] & _IS_NUMERIC[ref_types]
+        equal: Array = (are_plain & (numbers == ref_numbers)) | ((types == NONE) & (ref_types == NONE))
+        are_texts = (types == TEXT) & (ref_types == TEXT)
+        if are_texts.any():
+            codes = self._golden_codes("texts", str)[np.where(are_texts, ref_numbers, 0).astype(int)]
+            equal |= are_texts & (codes == numbers)
+        for line in np.flatnonzero(((types == BIG) | (ref_types == BIG)).any(axis=1)).tolist():
+            target, golden = self.pair(line)[:2]
+            if target is not None and golden is not None:
+                values = zip(target.value.statistics, golden.value.statistics)
+                equal[line] = [number == reference for number, reference in values]
+        return equal
+
+    @cached_property
+    def flags(self) -> Array:
+        """The notes of each row as bits, in the order of ``_NOTES``."""
+        is_other_dtype = ~self._equal_texts("dtype", str)
+        is_fuzzy = self.how == HOWS.index(How.FUZZY)
+        bits = (
+            ~self.target.is_present,
+            self.target.is_present & ~self.golden.is_present,
+            self.how == HOWS.index(How.REGION),
+            self.requires_grad_differs,
+            self._by_pair("dtypes_differ", is_other_dtype),
+            self.scalars_differ,
+            self._by_pair("names_differ", is_fuzzy),
+        )
+        flags = np.zeros(len(self), np.uint8)
+        for place, bit in enumerate(bits):
+            flags |= bit.astype(np.uint8) << place
+        return flags
+
+    def notes(self, line: int) -> tuple[Reason, ...]:
+        """Return the reasons that apply to a pair whatever is measured (docs/tables.md#messages)."""
+        return notes_of(int(self.flags[line]))
+
+    def has_reason(self, wanted: Callable[[Reason], object]) -> Array:
+        """Return True for rows with a reason for which ``wanted`` is true; highlights do not count."""
+        found = np.array([any(map(wanted, notes_of(flags))) for flags in range(1 << len(_NOTES))])[self.flags]
+        for column in self.results.measurements.values():
+            reasons = [other.reason for other in column.others]
+            found |= np.array([bool(reason and wanted(reason)) for reason in reasons])[column.codes]
+        return found | self.verdicts.of_each(lambda verdict: any(map(wanted, verdict.reasons)))
+
+    def mark(self, line: int, mark: Mark) -> None:
+        """Highlight a row."""
+        self._rows[line] = None
+        self.marks[line] = mark
+
+    def reasons(self, line: int) -> list[Reason]:
+        """Return all reasons of a row except those of its highlight."""
+        columns = self.results.measurements.values()
+        measured = [column.others[code].reason for column in columns if (code := column.codes[line])]
+        return [
+            *self.notes(line),
+            *filter(None, measured),
+            *self.verdicts.table[self.verdicts.codes[line]].reasons,
+        ]
+
+    def _equal_texts(self, name: str, text: Callable[[Any], str]) -> Array:
+        """Return True for rows whose entries in the tables of a column have the same text."""
+        codes = self._golden_codes(f"{name}s", text)[self.golden.column(name)]
+        first = self._golden_codes(f"{name}s", text, of_target=True)[self.target.column(name)]
+        equal: Array = codes == first
+        return equal
+
+    def _golden_codes(self, table: str, text: Callable[[Any], str], *, of_target: bool = False) -> Array:
+        """Return the first position in the target's table of each text of the golden's, or ``ABSENT``."""
+        key = f"{table} of the {'target' if of_target else 'golden'}"
+        if key not in self._translations:
+            tables = [[*map(text, getattr(side.columns, table))] for side in (self.target, self.golden)]
+            places = {entry: place for place, entry in reversed([*enumerate(tables[0])])}
+            codes = [places.get(entry, ABSENT) for entry in tables[0 if of_target else 1]]
+            self._translations[key] = np.array(codes or [ABSENT])
+        return self._translations[key]
+
+    def _by_pair(self, name: str, wanted: Array) -> Array:
+        """Return a property of ``Pair`` for the matched rows in ``wanted``, and False for the others."""
+        truth = wanted & self.is_matched
+        for line in np.flatnonzero(truth).tolist():
+            truth[line] = getattr(self.pair(line), name)
+        return truth
+
+    # -- views ---------------------------------------------------------------------------------------
+
+    def pair(self, line: int) -> Pair:
+        """Return the pair of a row."""
+        pair = self._pairs[line]
+        if pair is None:
+            start = line - line % BLOCK
+            pair = self.pairs(start, min(start + BLOCK, len(self)))[line - start]
+        return pair
+
+    def pairs(self, start: int, stop: int) -> list[Pair]:
+        """Return the pairs of the rows from ``start`` up to ``stop``."""
+        if None in self._pairs[start:stop]:
+            lines = np.arange(start, stop)
+            sides = self.target.slots(lines), self.golden.slots(lines)
+            self._pairs[start:stop] = [
+                Pair(target, golden, HOWS[how])
+                for target, golden, how in zip(*sides, self.how[start:stop].tolist())
+            ]
+        return self._pairs[start:stop]  # type: ignore[return-value]
+
+    def op(self, number: int) -> Op:
+        """Return the context of an op of the batch."""
+        return self._describe(self.ops[number])
+
+    def lines(self, number: int) -> range:
+        """Return the rows of an op of the batch."""
+        return range(self.starts[number], self.starts[number + 1])
+
+    def rows(self, number: int) -> list[Row]:
+        """Return the rows of an op of the batch."""
+        lines = self.lines(number)
+        if None in self._rows[lines.start : lines.stop]:
+            self._make_rows(lines.start, lines.stop)
+        return self._rows[lines.start : lines.stop]  # type: ignore[return-value]
+
+    def _make_rows(self, start: int, stop: int) -> None:
+        """Make the views of the rows from ``start`` up to ``stop``."""
+        results, lines = self.results, slice(start, stop)
+        names, further_names = tuple(results.measurements), tuple(results.further)
+        measured = [column.items(lines) for column in results.measurements.values()]
+        further = [column.items(lines) for column in results.further.values()]
+        op_of = np.searchsorted(self.starts, np.arange(start, stop), "right") - 1
+        for line, number, pair, flags, verdict, *values in zip(
+            range(start, stop), op_of.tolist(), self.pairs(start, stop), self.flags[lines].tolist(),
+            self.verdicts.items(lines), *further, *measured,
+        ):  # fmt: skip
+            self._rows[line] = Row(
+                pair,
+                self.ops[number],
+                dict(zip(names, values[len(further) :])),
+                verdict,
+                notes_of(flags),
+                self.marks.get(line),
+                self.stack(number) if line == self.stack_lines.get(number) else None,
+                dict(zip(further_names, values)),
+                self.changes.get(line, ()),
+            )
+
+    @cached_property
+    def stack_lines(self) -> Mapping[int, int]:
+        """The row of each op at which the table shows its call stack: the first with a target."""
+        present = np.flatnonzero(self.target.is_present)
+        places = np.searchsorted(present, self.starts[:-1])
+        found = [(n, int(present[place])) for n, place in enumerate(places.tolist()) if place < len(present)]
+        return {n: line for n, line in found if line < self.starts[n + 1]}
+
+    def stack(self, number: int) -> tuple[str, ...] | None:
+        """Return the recorded frames of an op, innermost first."""
+        return self._stack_of(self.ops[number])
+
+    def all_rows(self) -> Iterator[tuple[str, list[Row]]]:
+        """Yield the name and the rows of each op."""
+        if None in self._rows:
+            self._make_rows(0, len(self))
+        for number, op in enumerate(self.ops):
+            yield op, self.rows(number)
+
+    def ops_of(self, wanted: Array) -> list[int]:
+        """Return the ops of the batch with a row in ``wanted``."""
+        ops: list[int] = np.unique(np.searchsorted(self.starts, np.flatnonzero(wanted), "right") - 1).tolist()
+        return ops
+
+    # -- changes -------------------------------------------------------------------------------------
+
+    def rule(self, line: int, judge: str, ruling: Ruling) -> None:
+        """Replace the verdict on a row by that of a judge; the old verdict is kept in ``changes``."""
+        self._rows[line] = None
+        change = Changed(judge, self.verdicts[line], ruling.reason)
+        self.changes[line] = (*self.changes.get(line, ()), change)
+        self.verdicts[line] = ruling.verdict
+        if ruling.further is not None:
+            for verdicts in self.results.further.values():
+                verdicts[line] = ruling.further
+
+
+@cache
+def notes_of(flags: int) -> tuple[Reason, ...]:
+    """Return the reasons of a row's flags."""
+    return tuple(note for place, note in enumerate(_NOTES) if flags >> place & 1)
+
+
+def batch_of(pairs: Sequence[Pair], op: Op | None = None, verdicts: Sequence[Verdict] = ()) -> RowBatch:
+    """Return a batch of one op with the given pairs, and with verdicts if there are any."""
+    described = op or Op("")
+    sides: list[PairSide] = []
+    for slots in ([pair.target for pair in pairs], [pair.golden for pair in pairs]):
+        present = tuple(slot for slot in slots if slot is not None)
+        count = iter(range(len(present)))
+        lines = np.array([ABSENT if slot is None else next(count) for slot in slots], int)
+        # a run without values has a null value, to which no line refers
+        sides.append(PairSide(columns_of([Record(0, described.key, present or (NO_SLOT,))]), lines))
+    how = np.array([HOWS.index(pair.how) for pair in pairs], int)
+    batch = RowBatch(
+        0, [described.key], np.array([0, len(pairs)]), sides[0], sides[1], how, lambda key: described
+    )
+    batch.results.verdicts = VerdictColumn([], np.zeros(len(pairs), np.int32))
+    for line, verdict in enumerate(verdicts):
+        batch.verdicts[line] = verdict
+    return batch
+
+
+class BatchMetric:
+    """A metric over columns, which measures a single pair as a batch of one row."""
+
+    @abstractmethod
+    def measure_batch(self, batch: RowBatch) -> list[MeasurementColumn]:
+        """Return a column for each column of the metric; rows with an obstacle may hold anything."""
+
+    def measure(self, pair: OpenPair) -> Sequence[Measurement]:
+        """Return the measurements of one pair."""
+        return [column[0] for column in self.measure_batch(batch_of([pair.pair]))]
+
+
+class BatchJudge:
+    """A judge over columns, which judges a single op as a batch."""
+
+    @abstractmethod
+    def judge_batch(self, batch: RowBatch) -> Mapping[int, Ruling]:
+        """Return the verdicts to change, by row."""
+
+    def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
+        """Return the verdicts to change, by the row's position in ``rows``."""
+        return self.judge_batch(batch_of([row.pair for row in rows], op, [row.verdict for row in rows]))
+
+
+class BatchPolicy:
+    """A policy over columns, which judges a single pair as a batch of one row."""
+
+    @abstractmethod
+    def judge_batch(self, batch: RowBatch) -> VerdictColumn:
+        """Return the verdict on each row."""
+
+    def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
+        """Return the verdict on one pair."""
+        return self.judge_batch(batch_of([pair.pair]))[0]

@@ -1,0 +1,346 @@
+"""Recorded values as columns with one line per value, and ``Slot`` views of single lines."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from probe_core.model.values import Kind, Record, Side, Slot, Statistic, Statistics, Transfer, Value
+
+Array = np.ndarray[Any, Any]
+
+SIDES, KINDS = tuple(Side), tuple(Kind)
+"""Sides and kinds by their codes."""
+TENSOR, SCALAR, NULL = map(KINDS.index, (Kind.TENSOR, Kind.SCALAR, Kind.NULL))
+NONE, FLOAT, INTEGER, BOOLEAN, TEXT, BIG = range(6)
+"""Type codes of statistics. ``BIG`` is an integer that float64 does not hold."""
+MAX_EXACT = 1 << 53
+"""Largest magnitude up to which float64 holds all integers."""
+
+_TYPES = {type(None): NONE, float: FLOAT, int: INTEGER, bool: BOOLEAN, str: TEXT}
+_FLOATS = [FLOAT] * 4
+_SIDES_WITHOUT_NAME = (Side.DEBUG, Side.PARAMETERS_GRAD)
+
+
+class Interned(list[Any]):
+    """A table of distinct items, which columns refer to by their codes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._codes: dict[Any, int] = {}
+
+    def code(self, item: Any) -> int:
+        """Return the code of an item, which is added if it is new."""
+        code = self._codes.get(item)
+        if code is None:
+            code = self._codes[item] = len(self)
+            self.append(item)
+        return code
+
+
+@dataclass(eq=False)
+class ValueColumns:
+    """The recorded values of a run as columns, in the order of the run.
+
+    Attributes:
+        keys: The names of the records.
+        starts: The line of each record's first value, then the number of lines.
+        signatures: The hash of the row names of each record.
+        place: Codes in ``places``, which hold the suffix of the row name, the side and the path.
+        kind: Codes in ``KINDS``.
+        dtype: Codes in ``dtypes``.
+        extent: Codes in ``extents``, which hold the text of the shape cell and the dimensions.
+        grad: ``requires_grad`` as 0 or 1; -1 if not recorded.
+        types: Type codes of maximum, minimum, mean and norm, of shape (lines, 4).
+        numbers: The same as float64, inf beyond its range; codes in ``texts`` for texts, and 0 for None.
+        checksums: The checksums; None for lines without one.
+        data: Codes in ``endings``, the part of the data name after the row name; -1 if no data is stored.
+        names: The names of rows that are not composed of record and place, by line.
+        data_names: The names of data that do not begin with the name of their row, by line.
+        exact: The integers of type ``BIG``, by line and statistic.
+        transfers: Point-to-point transfers, by line.
+    """
+
+    keys: Sequence[str]
+    starts: Sequence[int]
+    signatures: Sequence[int]
+    places: list[tuple[str, Side, str]]
+    dtypes: list[str]
+    extents: list[tuple[str, tuple[int, ...] | None]]
+    texts: list[str]
+    endings: list[str]
+    place: Array
+    kind: Array
+    dtype: Array
+    extent: Array
+    grad: Array
+    data: Array
+    types: Array
+    numbers: Array
+    checksums: Sequence[str | None]
+    names: dict[int, str]
+    data_names: dict[int, str]
+    exact: dict[tuple[int, int], int]
+    transfers: dict[int, Transfer]
+
+    def __len__(self) -> int:
+        return len(self.place)
+
+    def set_data_names(self, data_names: Sequence[str | None]) -> None:
+        """Set the names of all data, which are those of the rows as well, without the file's suffix."""
+        endings = Interned()
+        lines = [line for line, name in enumerate(data_names) if name is not None]
+        data = self.data.copy()
+        for line, name in zip(lines, self.row_names(np.array(lines, int))):
+            data_name = str(data_names[line])
+            own = data_name.rpartition(".")[0] or data_name
+            if own != name:
+                self.names[line] = own
+            data[line] = endings.code(data_name[len(own) :])
+        self.data, self.endings = data, endings
+
+    @cached_property
+    def record_of(self) -> Array:
+        """The index of the record of each line."""
+        starts = np.asarray(self.starts)
+        return np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+
+    @cached_property
+    def side(self) -> Array:
+        """Codes in ``SIDES``."""
+        return np.array([SIDES.index(side) for _, side, _ in self.places] or [0], np.uint8)[self.place]
+
+    def row_names(self, lines: Array) -> list[str]:
+        """Return the names of the rows of lines."""
+        keys, suffixes = self.keys, [suffix for suffix, _, _ in self.places]
+        records, places = self.record_of[lines].tolist(), self.place[lines].tolist()
+        names = [keys[record] + suffixes[place] for record, place in zip(records, places)]
+        if self.names:
+            return [self.names.get(line, name) for line, name in zip(lines.tolist(), names)]
+        return names
+
+    def slots(self, lines: Array) -> list[Slot]:
+        """Return views of lines."""
+        names, places = self.row_names(lines), self.places
+        columns = (
+            column[lines].tolist()
+            for column in (self.place, self.kind, self.dtype, self.extent, self.grad, self.data)
+        )
+        slots: list[Slot] = []
+        for line, name, types, numbers, place, kind, dtype, extent, grad, data in zip(
+            lines.tolist(), names, self.types[lines].tolist(), self.numbers[lines].tolist(), *columns
+        ):
+            if types != _FLOATS:
+                numbers = [self.statistic(line, place) for place in range(4)]
+            text, shape = self.extents[extent]
+            value = Value(
+                KINDS[kind],
+                self.dtypes[dtype],
+                text,
+                shape,
+                Statistics._make(numbers),
+                self.checksums[line],
+                None if grad < 0 else grad == 1,
+                None if data < 0 else self.data_names.get(line, name + self.endings[data]),
+                self.transfers.get(line),
+            )
+            _, side, path = places[place]
+            slots.append(Slot(name, side, path, value))
+        return slots
+
+    def statistic(self, line: int, place: int) -> Statistic:
+        """Return the maximum, minimum, mean or norm of a line, for 0 to 3, as it was recorded."""
+        kind, number = self.types[line, place], float(self.numbers[line, place])
+        if kind == BIG:
+            return self.exact[line, place]
+        if kind == INTEGER:
+            return int(number)
+        if kind == TEXT:
+            return self.texts[int(number)]
+        return None if kind == NONE else number == 1 if kind == BOOLEAN else number
+
+    def record(self, index: int) -> Record:
+        """Return a view of the record at ``index``."""
+        lines = np.arange(self.starts[index], self.starts[index + 1])
+        return Record(index, self.keys[index], tuple(self.slots(lines)))
+
+
+class ColumnsBuilder:
+    """Columns that are being filled, record by record."""
+
+    def __init__(self) -> None:
+        self.starts, self.signatures = array("q", [0]), array("q")
+        self.has_checksum = False
+        self._keys: list[str] = []
+        self._key, self._row_names = "", list[str]()
+        self._places, self._dtypes, self._extents = Interned(), Interned(), Interned()
+        self._texts, self._endings = Interned(), Interned()
+        self._place, self._dtype, self._extent, self._data = (array("i") for _ in range(4))
+        self._kind, self._grad = bytearray(), array("b")
+        self._types, self._numbers = bytearray(), array("d")
+        self._checksums: list[str | None] = []
+        self._names: dict[int, str] = {}
+        self._data_names: dict[int, str] = {}
+        self._exact: dict[tuple[int, int], int] = {}
+        self._transfers: dict[int, Transfer] = {}
+        self._codes: dict[tuple[Side, str], int] = {}
+
+    def begin(self, key: str) -> None:
+        """Begin a record."""
+        self._key = key
+        self._row_names.clear()
+
+    def end(self) -> None:
+        """End a record."""
+        self._keys.append(self._key)
+        self.starts.append(len(self._checksums))
+        self.signatures.append(hash(tuple(self._row_names)))
+
+    def add(self, side: Side, path: str, value: Value, name: str | None = None) -> None:
+        """Append a value to the current record.
+
+        Args:
+            side: The side of the value.
+            path: The path of the value.
+            value: The value.
+            name: The name of its row; None for that of the tensor file, or else record, side and path.
+        """
+        kind, dtype, extent, shape, statistics, checksum, grad, data_name, transfer = value
+        line, place = len(self._checksums), self._codes.get((side, path))
+        if place is None:
+            place = self._codes[side, path] = self._places.code((suffix_of(side, path), side, path))
+        composed = self._key + self._places[place][0]
+        if name is None:
+            name = composed if data_name is None else data_name.rpartition(".")[0] or data_name
+        if name != composed:
+            self._names[line] = name
+        self._row_names.append(name)
+        self._place.append(place)
+        self._kind.append(KINDS.index(kind))
+        self._dtype.append(self._dtypes.code(dtype))
+        self._extent.append(self._extents.code((extent, shape)))
+        self._grad.append(-1 if grad is None else grad)
+        self._data.append(-1 if data_name is None else self._endings.code(data_name.removeprefix(name)))
+        if data_name is not None and not data_name.startswith(name):
+            self._data_names[line] = data_name
+        self._checksums.append(checksum)
+        if checksum is not None and kind is Kind.TENSOR:
+            self.has_checksum = True
+        if transfer is not None:
+            self._transfers[line] = transfer
+        high, low, mean, norm = statistics
+        if type(high) is type(low) is type(mean) is type(norm) is float:
+            self._types += b"\1\1\1\1"
+            self._numbers.extend(statistics)  # type: ignore[arg-type]
+        else:
+            for place, item in enumerate(statistics):
+                self._add_statistic(line, place, item)
+
+    def _add_statistic(self, line: int, place: int, item: Statistic) -> None:
+        item = item.item() if isinstance(item, np.generic) else item
+        kind, number = _TYPES[type(item)], 0.0
+        if isinstance(item, str):
+            number = self._texts.code(item)
+        elif item is not None:
+            number = as_float(item)
+        if type(item) is int and not -MAX_EXACT <= item <= MAX_EXACT:
+            kind, self._exact[line, place] = BIG, item
+        self._types.append(kind)
+        self._numbers.append(number)
+
+    def extend(self, part: ValueColumns) -> None:
+        """Append the values of further records."""
+        start = len(self)
+        names = part.row_names(np.arange(len(part)))
+        for first, last in zip(part.starts, part.starts[1:]):
+            self.signatures.append(hash(tuple(names[first:last])))
+            self.starts.append(start + last)
+        self._keys += part.keys
+        for column, table, codes, own in (
+            (self._place, self._places, part.place, part.places),
+            (self._dtype, self._dtypes, part.dtype, part.dtypes),
+            (self._extent, self._extents, part.extent, part.extents),
+            (self._data, self._endings, part.data, part.endings),
+        ):
+            places = np.array([*map(table.code, own), -1], np.intc)
+            column.frombytes(places[codes].tobytes())
+        self._kind += part.kind.tobytes()
+        self._grad.frombytes(part.grad.tobytes())
+        self._types += part.types.tobytes()
+        are_texts = part.types == TEXT
+        numbers = part.numbers
+        if are_texts.any():
+            codes = np.array([*map(self._texts.code, part.texts)], np.float64)
+            numbers = numbers.copy()
+            numbers[are_texts] = codes[numbers[are_texts].astype(int)]
+        self._numbers.frombytes(numbers.tobytes())
+        self._checksums += part.checksums
+        tensors = np.flatnonzero(part.kind == TENSOR).tolist()
+        self.has_checksum |= any(part.checksums[line] is not None for line in tensors)
+        self._names.update({start + line: name for line, name in part.names.items()})
+
+    def set_transfer(self, start: int, transfer: Transfer) -> None:
+        """Set the transfer of all lines from ``start`` on."""
+        self._transfers.update(dict.fromkeys(range(start, len(self)), transfer))
+
+    def __len__(self) -> int:
+        return len(self._checksums)
+
+    def finish(self) -> ValueColumns:
+        """Return the columns, which share the memory of the builder."""
+        integers = (self._place, self._dtype, self._extent, self._data)
+        place, dtype, extent, data = (np.frombuffer(column, np.intc) for column in integers)
+        return ValueColumns(
+            self._keys,
+            self.starts,
+            self.signatures,
+            self._places,
+            self._dtypes,
+            self._extents,
+            self._texts,
+            self._endings,
+            place,
+            np.frombuffer(self._kind, np.uint8),
+            dtype,
+            extent,
+            np.frombuffer(self._grad, np.int8),
+            data,
+            np.frombuffer(self._types, np.uint8).reshape(-1, 4),
+            np.frombuffer(self._numbers, np.float64).reshape(-1, 4),
+            self._checksums,
+            self._names,
+            self._data_names,
+            self._exact,
+            self._transfers,
+        )
+
+
+def suffix_of(side: Side, path: str) -> str:
+    """Return the part of a row name after the name of the record."""
+    head = "" if side in _SIDES_WITHOUT_NAME else f".{side.value}"
+    return f"{head}.{path}" if path else head
+
+
+def columns_of(records: Iterable[Record]) -> ValueColumns:
+    """Return the values of records as columns."""
+    builder = ColumnsBuilder()
+    for record in records:
+        builder.begin(record.key)
+        for slot in record.slots:
+            builder.add(slot.side, slot.path, slot.value, slot.name)
+        builder.end()
+    return builder.finish()
+
+
+def as_float(value: float) -> float:
+    """Return a number as float64; one beyond the range of float64 is inf or -inf."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
