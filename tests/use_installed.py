@@ -23,7 +23,12 @@ PLUGINS = (
     "probe_online", "probe_legacy",
 )  # fmt: skip
 PACKAGES = ("probe_core", *KITS, *PLUGINS)
-COMPILED = ("probe_metrics._kernel", "probe_reporters._lines", "probe_pytorch._tally", "probe_recording._records")
+COMPILED = (
+    "probe_metrics._kernel",
+    "probe_reporters._lines",
+    "probe_pytorch._tally",
+    "probe_recording._records",
+)
 COMPILERS = ("c++", "g++", "clang++")
 
 
