@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import zlib
+from functools import lru_cache
 from typing import Union
 
 import torch
 import xxhash
 
 Bytes = Union[bytes, "ctypes.Array[ctypes.c_char]"]
+
+MAX_SIZES = 1024
+"""Number of sizes of tensors whose array types are cached."""
 
 
 def on_host(tensor: torch.Tensor) -> torch.Tensor:
@@ -28,7 +32,13 @@ def on_host(tensor: torch.Tensor) -> torch.Tensor:
 def bytes_of(tensor: torch.Tensor) -> Bytes:
     """Return the memory of a tensor that ``on_host`` returned; it is valid as long as that tensor exists."""
     size = tensor.numel() * tensor.element_size()
-    return (ctypes.c_char * size).from_address(tensor.data_ptr()) if size else b""
+    return _array_of(size).from_address(tensor.data_ptr()) if size else b""
+
+
+@lru_cache(MAX_SIZES)
+def _array_of(size: int) -> type[ctypes.Array[ctypes.c_char]]:
+    """Return the type of an array of bytes, which takes long to create."""
+    return ctypes.c_char * size
 
 
 def crc32(tensor: torch.Tensor) -> str:

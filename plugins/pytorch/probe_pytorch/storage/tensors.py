@@ -125,6 +125,8 @@ class PackedStore:
         self._alias: dict[str, str] = {}
         self._dtypes: dict[str, str] = {}
         self._shapes: dict[str, list[int]] = {}
+        self._header_text: str | None = None
+        self._is_flushed = False
 
     def name_of(self, name: str) -> str | None:
         """Return the ``data_name`` of a tensor; any name is possible inside the file."""
@@ -133,10 +135,11 @@ class PackedStore:
     @property
     def header_size(self) -> int:
         """The size of the header with its length field, in bytes."""
-        return len(json.dumps(self._header())) + 8
+        return len(self._header()) + 8
 
     def save(self, name: str, tensor: torch.Tensor) -> str:
         """Append the tensor's bytes, unless an equal tensor was stored before."""
+        self._header_text, self._is_flushed = None, False
         tensor = on_host(tensor)
         data = bytes_of(tensor)
         shape = tuple(tensor.shape)
@@ -187,7 +190,9 @@ class PackedStore:
 
     def flush(self) -> None:
         """Write the index of the data, which are already in the file."""
-        write_text(self._index_path, json.dumps({"data_start": self._start, "header": self._header()}))
+        if not self._is_flushed:
+            write_text(self._index_path, f'{{"data_start": {self._start}, "header": {self._header()}}}')
+            self._is_flushed = True
 
     def close(self) -> int:
         """Write the header to the head of the file, in a copy with more room if necessary.
@@ -197,7 +202,7 @@ class PackedStore:
         """
         if self._file.closed:
             return 0
-        header = json.dumps(self._header()).encode()
+        header = self._header().encode()
         path = self._path
         with suppress(OSError, UserError) if len(header) + 8 <= self._start else nullcontext():
             self.flush()  # for processes that read meanwhile; a header that fits needs no space on the disk
@@ -214,12 +219,15 @@ class PackedStore:
         self._index_path.unlink(missing_ok=True)
         return len(header) * 5 // 4
 
-    def _header(self) -> dict[str, Any]:
-        metadata = {"format": "pt"}
-        for key, entries in (("alias", self._alias), ("dtype", self._dtypes), ("shape", self._shapes)):
-            if entries:
-                metadata[key] = json.dumps(entries)
-        return {"__metadata__": metadata, **self._entries}
+    def _header(self) -> str:
+        """Return the header as JSON, which is made once for all tensors saved so far."""
+        if self._header_text is None:
+            metadata = {"format": "pt"}
+            for key, entries in (("alias", self._alias), ("dtype", self._dtypes), ("shape", self._shapes)):
+                if entries:
+                    metadata[key] = json.dumps(entries)
+            self._header_text = json.dumps({"__metadata__": metadata, **self._entries})
+        return self._header_text
 
     def _copy(self, start: int) -> Path:
         """Copy the file with its data beginning at ``start``, and return the path of the copy."""

@@ -555,3 +555,23 @@ def test_delayed_tensors_come_back(inner: Callable[[Path], Any], tmp_path: Path)
             assert read_back(tmp_path, name) == as_saved(make())
         else:
             assert as_saved(torch.load(tmp_path / f"{name}.pt")) == as_saved(make())
+
+
+def test_a_flush_after_the_last_tensor_writes_the_index_once(tmp_path: Path) -> None:
+    store = PackedStore(tmp_path)
+    store.save("a", torch.ones(2))
+    store.flush()
+    index = tmp_path / JOURNAL_FILE
+    first = json.loads(index.read_text())
+    index.unlink()
+    store.flush()
+    assert not index.exists()
+    store.save("b", torch.zeros(2))
+    store.flush()
+    second = json.loads(index.read_text())
+    assert first["data_start"] == second["data_start"]
+    assert [set(text["header"]) for text in (first, second)] == [
+        {"__metadata__", "a"},
+        {"__metadata__", "a", "b"},
+    ]
+    store.close()
