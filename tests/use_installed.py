@@ -28,6 +28,7 @@ COMPILED = (
     "probe_reporters._lines",
     "probe_pytorch._tally",
     "probe_recording._records",
+    "probe_pytorch._frames",
 )
 COMPILERS = ("c++", "g++", "clang++")
 

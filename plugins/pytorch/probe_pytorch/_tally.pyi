@@ -1,4 +1,5 @@
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
 from probe_recording import Four
@@ -20,3 +21,20 @@ def encode(
     is_transformed: Callable[[torch.Tensor], bool],
     /,
 ) -> str | None: ...
+def encode_all(
+    groups: tuple[tuple[Any, ...] | list[Any] | Mapping[str, Any], ...],
+    dtypes: _Labels,
+    strided: torch.layout,
+    is_transformed: Callable[[torch.Tensor], bool],
+    plain: tuple[type, ...],
+    by_key: frozenset[str],
+    /,
+) -> tuple[str, ...] | None: ...
+def encode_each(
+    values: Sequence[Any],
+    dtypes: _Labels,
+    strided: torch.layout,
+    is_transformed: Callable[[torch.Tensor], bool],
+    plain: tuple[type, ...],
+    /,
+) -> list[str | None]: ...

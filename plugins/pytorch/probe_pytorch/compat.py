@@ -9,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from operator import methodcaller
 from types import FrameType, FunctionType
 from typing import Any, cast
 
@@ -33,9 +34,8 @@ def sequence_number() -> int:
         return 0
 
 
-def number_of(node: Any) -> int:
-    """Return the sequence number of an autograd node, which counts nodes in the order of their creation."""
-    return int(node._sequence_nr())
+number_of: Callable[[Any], int] = methodcaller("_sequence_nr")
+"""A function that returns the sequence number of an autograd node, which counts nodes as they are created."""
 
 
 def stored_values(tensor: torch.Tensor) -> torch.Tensor:
@@ -60,9 +60,7 @@ def is_torch_function(name: str) -> bool:
 
 def quiet() -> AbstractContextManager[Any]:
     """Return a context without function and dispatch modes, in which the recorder computes unseen."""
-    if not _C._len_torch_dispatch_stack():
-        return no_functions()
-    return _quiet_everywhere()
+    return _quiet_everywhere() if _C._len_torch_dispatch_stack() else _C.DisableTorchFunction()
 
 
 @contextmanager

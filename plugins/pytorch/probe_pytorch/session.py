@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -49,16 +48,14 @@ class Session(probe_recording.Session):
             wide=config.precision == "high",
             measured=config.task != "structure" and config.online is None,
             failed=self.failed,
-            encodes=config.task == "statistics",
+            encodes=config.task in ("statistics", "tensor"),
         )
 
     def keep(self, results: torch.Tensor, leaf: TensorLeaf) -> None:
         """Keep statistics on their device, with the leaf that they are for, until ``read_back``."""
         self._on_device.append((results, leaf))
 
-    def quiet(self) -> AbstractContextManager[Any]:
-        """Return a context without modes of torch, in which nothing is recorded."""
-        return compat.quiet()
+    quiet = staticmethod(compat.quiet)
 
     def will_have_gradient(self, value: Any) -> bool:
         """Return True for a tensor that requires a gradient."""

@@ -8,7 +8,7 @@ other devices, torch computes them in three reductions. Results on other devices
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -18,10 +18,13 @@ from probe_pytorch.compat import is_dense, is_transformed
 
 try:
     from probe_pytorch import _tally
-except ImportError:  # there was no C compiler at installation
+except ImportError:  # there was no C++ compiler at installation
     _tally = None  # type: ignore[assignment]
 
 NAN = float("nan")
+
+PLAIN = (torch.Tensor, torch.nn.Parameter)
+"""The classes of ordinary tensors."""
 
 TENSOR = "torch.Tensor"
 """The field ``type`` of the leaf of a tensor."""
@@ -30,11 +33,13 @@ _CODES = {
     torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3,
     torch.int64: 4, torch.int32: 5, torch.int16: 6, torch.int8: 7, torch.uint8: 8,
 }  # fmt: skip
-_NAMED_CODES = {dtype: (str(dtype), code) for dtype, code in _CODES.items()}
+_NAMED_CODES = {dtype: (str(dtype), code) for dtype, code in {**_CODES, torch.bool: 9}.items()}
 _BEGINNINGS = {
-    dtype: (f'{{"type": "{TENSOR}", "dtype": "{dtype}", "shape": ', code) for dtype, code in _CODES.items()
+    dtype: (f'{{"type": "{TENSOR}", "dtype": "{name}", "shape": ', code)
+    for dtype, (name, code) in _NAMED_CODES.items()
 }
 """The JSON of a leaf up to its shape, and the code, of each dtype."""
+_KNOWN = (_BEGINNINGS, torch.strided, is_transformed, PLAIN)
 _EIGHT_BIT = tuple(
     getattr(torch, name)
     for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu")
@@ -54,8 +59,8 @@ def describe(tensor: torch.Tensor) -> tuple[str, list[int], bool, Four] | None:
     one by one. The statistics are those of ``measure``.
 
     Returns:
-        None for any other tensor, such as one on a device, sparse, 0-d or empty, and if the extension could
-        not be built.
+        None for any other tensor, such as one on a device, sparse or empty, and if the extension could not
+        be built.
     """
     return None if _tally is None else _tally.describe(tensor, _NAMED_CODES, torch.strided, is_transformed)
 
@@ -63,6 +68,28 @@ def describe(tensor: torch.Tensor) -> tuple[str, list[int], bool, Four] | None:
 def encode(tensor: torch.Tensor) -> str | None:
     """Return the JSON of the leaf of an ordinary tensor in host memory; None for others, as ``describe``."""
     return None if _tally is None else _tally.encode(tensor, _BEGINNINGS, torch.strided, is_transformed)
+
+
+def encode_all(
+    groups: tuple[tuple[Any, ...] | Mapping[str, Any], ...], by_key: frozenset[str]
+) -> tuple[str, ...] | None:
+    """Return the JSON of each group of values if all tensors in them are ordinary, as ``describe``.
+
+    A value that occurs several times in one call is measured once.
+
+    Args:
+        groups: Tuples, lists or dicts of tensors, numbers, texts, None, and lists and tuples of these.
+        by_key: Keys whose values are not encoded here unless they are None.
+
+    Returns:
+        None if a group holds anything else, and if the extension could not be built.
+    """
+    return None if _tally is None else _tally.encode_all(groups, *_KNOWN, by_key)
+
+
+def encode_each(values: Sequence[Any]) -> list[str | None]:
+    """Return the JSON of the leaf of each ordinary tensor, as ``describe``; None for any other value."""
+    return [None] * len(values) if _tally is None else _tally.encode_each(values, *_KNOWN)
 
 
 def measure(tensor: torch.Tensor, keep: Callable[[torch.Tensor, Any], None] | None = None, target: Any = None,

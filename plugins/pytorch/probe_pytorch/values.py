@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import probe_recording
 import torch
-from probe_recording import NOTHING, Encoded, Four, Json, Plain, Save, TensorLeaf, Tree, Walk
+from probe_recording import NOTHING, Encoded, Four, Json, Plain, Save, StoredLeaf, TensorLeaf, Tree, Walk
 
 from probe_pytorch import compat
-from probe_pytorch.statistics import TENSOR, describe, encode, measure
+from probe_pytorch.statistics import PLAIN, TENSOR, describe, encode, encode_all, encode_each, measure
 
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
 _DTYPE_NAMES: dict[torch.dtype, str] = {}
 
 
@@ -32,7 +31,7 @@ class Collector(probe_recording.Collector):
             caller may then inspect or change the leaf.
     """
 
-    plain = _PLAIN
+    plain = PLAIN
     known = (torch.Tensor, torch.Size)
     told_by_key = frozenset({"dtype", "device"})
 
@@ -54,10 +53,28 @@ class Collector(probe_recording.Collector):
         """Return the trees of positional arguments or of outputs."""
         if save is None:  # names are needed for files only
             return [
-                self.tensor(value, "", None) if type(value) in _PLAIN else self.tree(value, "", None)
+                self.tensor(value, "", None) if type(value) in PLAIN else self.tree(value, "", None)
                 for value in values
             ]
         return [self.tree(value, f"{prefix}.{i}", save) for i, value in enumerate(values)]
+
+    def encode_groups(self, *groups: tuple[Any, ...] | Mapping[str, Any]) -> tuple[Encoded, ...] | None:
+        """Return the JSON of groups of values if no caller inspects leaves and the extension can make it."""
+        if not self._encodes:
+            return None
+        try:
+            texts = encode_all(groups, self.told_by_key)
+        except Exception:  # the trees are made one by one, where the error is reported with the value's name
+            return None
+        return None if texts is None else tuple(map(Encoded, texts))
+
+    def leaves(self, values: Sequence[Any]) -> list[Tree]:
+        """Return the trees of values whose data are not stored."""
+        texts = encode_each(values) if self._encodes else [None] * len(values)
+        return [
+            self.tree(value, "", None) if text is None else Encoded(text)
+            for value, text in zip(values, texts)
+        ]
 
     def keyword(self, key: str, value: Any, name: str, save: Save | None) -> Tree:
         """Return the tree of one keyword argument; ``dtype`` and ``device`` are recognised by the keyword."""
@@ -73,8 +90,8 @@ class Collector(probe_recording.Collector):
 
     def tensor(self, tensor: torch.Tensor, name: str, save: Save | None) -> Tree:
         """Return the leaf of a ``torch.Tensor`` or ``Parameter``."""
-        if save is None and self._encodes and (text := encode(tensor)) is not None:
-            return Encoded(text)
+        if self._encodes and (text := encode(tensor)) is not None:
+            return Encoded(text) if save is None else StoredLeaf(text, save(name, tensor))
         return self._nested(tensor, name, save) if tensor.is_nested else self.leaf(tensor, name, save)
 
     def _nested(self, tensor: torch.Tensor, name: str, save: Save | None) -> Tree:
@@ -151,7 +168,7 @@ class Collector(probe_recording.Collector):
 
     def _shard(self, tensor: Any, local: torch.Tensor, name: str, save: Save | None) -> TensorLeaf:
         """Return the leaf of a DTensor: its local shard, with the placement of the whole tensor."""
-        leaf = self.leaf(local, name, save) if type(local) in _PLAIN else self.tree(local, name, save)
+        leaf = self.leaf(local, name, save) if type(local) in PLAIN else self.tree(local, name, save)
         if not isinstance(leaf, TensorLeaf):
             leaf = TensorLeaf(TENSOR, str(tensor.dtype), _shape(tensor), False)
         leaf.kind = "torch.distributed.tensor.DTensor"

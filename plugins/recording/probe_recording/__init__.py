@@ -22,7 +22,18 @@ if TYPE_CHECKING:
     from probe_recording.interface import of_the_process
     from probe_recording.interrupts import interrupts_deferred
     from probe_recording.ladder import Ladder, Rung, flat
-    from probe_recording.leaves import NOTHING, Encoded, Four, Json, Plain, Save, TensorLeaf, Tree, scalar
+    from probe_recording.leaves import (
+        NOTHING,
+        Encoded,
+        Four,
+        Json,
+        Plain,
+        Save,
+        StoredLeaf,
+        TensorLeaf,
+        Tree,
+        scalar,
+    )
     from probe_recording.loss import spans
     from probe_recording.module_hooks import ModuleHooks, Running
     from probe_recording.place import Destination, bytes_of, destination_to, is_loopback, with_destination
@@ -71,6 +82,7 @@ if TYPE_CHECKING:
         is_operator,
         lines_of,
         stack_of,
+        use_stack_finder,
     )
     from probe_recording.threads import Threads
     from probe_recording.values import SCALARS, Collector, Walk
@@ -125,6 +137,7 @@ __all__ = [
     "SharedName",
     "Stack",
     "StepDirectory",
+    "StoredLeaf",
     "TensorLeaf",
     "Tensors",
     "Threads",
@@ -173,6 +186,7 @@ __all__ = [
     "stack_of",
     "tensors_in",
     "text_in",
+    "use_stack_finder",
     "with_destination",
 ]
 
@@ -190,7 +204,7 @@ __getattr__ = exporter(
         "interface": "of_the_process",
         "interrupts": "interrupts_deferred",
         "ladder": "Ladder Rung flat",
-        "leaves": "NOTHING Encoded Four Json Plain Save TensorLeaf Tree scalar",
+        "leaves": "NOTHING Encoded Four Json Plain Save StoredLeaf TensorLeaf Tree scalar",
         "loss": "spans",
         "module_hooks": "ModuleHooks Running",
         "place": "Destination bytes_of destination_to is_loopback with_destination",
@@ -210,7 +224,8 @@ __getattr__ = exporter(
         "sending.shared": "SharedName shared_name",
         "sending.tls": "is_mutual receiver_context sender_context sentence_of",
         "session": "Entry Session",
-        "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of",
+        "sites": "STAND_IN Stack belongs_to_recorder files_of frames_of is_operator lines_of stack_of "
+        "use_stack_finder",
         "threads": "Threads",
         "values": "SCALARS Collector Walk",
     },

@@ -98,7 +98,7 @@ class Calls(Generic[S]):
 
     def begin(
         self, prefix: str, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Stack,
-        filled: Collection[Any] = (), in_place: bool = False,
+        filled: Collection[Any] = (), in_place: bool = False, *, changes_leaves: bool = False,
     ) -> Call | None:  # fmt: skip
         """Record the inputs of a call before it runs; errors of the recorder are logged, not raised.
 
@@ -109,6 +109,7 @@ class Calls(Generic[S]):
             stack: The frames of the caller.
             filled: Positions and keywords of output buffers, which hold nothing yet and are recorded as null.
             in_place: True if the call overwrites its first argument, so that its data must be copied first.
+            changes_leaves: True if the caller changes leaves of the inputs before ``end``.
 
         Returns:
             The call to pass to ``end``, or None if it is not recorded.
@@ -118,12 +119,13 @@ class Calls(Generic[S]):
         try:
             number = session.number(prefix)
             name = f"{prefix}.{number}.forward"
-            wanted = session.filter.api(name)
+            selection = session.filter
+            wanted = selection.takes_all or selection.api(name)
             if not wanted and not self._backward:
                 return None
             modules = self._threads.modules
             parent = modules[-1] if modules else None
-            call = Call(prefix, number, stack, parent, wanted, session.filter.inside)
+            call = Call(prefix, number, stack, parent, wanted, selection.inside)
             if self._values:
                 if filled:
                     args = tuple(None if i in filled else value for i, value in enumerate(args))
@@ -131,9 +133,15 @@ class Calls(Generic[S]):
                 with session.quiet():
                     if self._inputs and wanted:
                         save = session.save_for(name, self.fleeting or in_place)
-                        collector = session.collector
-                        call.fields["input_args"] = collector.arguments(args, f"{name}.input", save)
-                        call.fields["input_kwargs"] = collector.keywords(kwargs, f"{name}.kwargs", save)
+                        fields, collector = call.fields, session.collector
+                        texts = None
+                        if save is None and not changes_leaves:
+                            texts = collector.encode_groups(args, kwargs)
+                        if texts is not None:
+                            fields["input_args"], fields["input_kwargs"] = texts
+                        else:
+                            fields["input_args"] = collector.arguments(args, f"{name}.input", save)
+                            fields["input_kwargs"] = collector.keywords(kwargs, f"{name}.kwargs", save)
                     if self._backward:
                         self._take_sources(call, (*args, *kwargs.values()))
             return call
@@ -157,7 +165,12 @@ class Calls(Generic[S]):
                 if self._values and self._outputs and call.wanted:
                     save = session.save_for(name, self.fleeting)
                     shown = _without_values(outputs) if is_unfilled else outputs
-                    call.fields["output"] = session.collector.arguments(shown, f"{name}.output", save)
+                    texts = session.collector.encode_groups(shown) if save is None else None
+                    call.fields["output"] = (
+                        session.collector.arguments(shown, f"{name}.output", save)
+                        if texts is None
+                        else texts[0]
+                    )
                 if self._values and self._is_recompute(call.stack):
                     call.fields["is_recompute"] = True
                 if call.wanted and ("forward" in session.config.directions or not self._values):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Union
 
 Json = Union[None, bool, int, float, str, list[Any], dict[str, Any]]
@@ -65,12 +66,37 @@ class Encoded(str):
     __slots__ = ()
 
 
+@dataclass(slots=True, eq=False)
+class StoredLeaf:
+    """The leaf of one tensor as JSON, and the name of its data.
+
+    Attributes:
+        json: The JSON of the leaf without the name of its data.
+        data_name: The name of the tensor's file; None if the data are not stored.
+    """
+
+    json: str
+    data_name: str | None
+
+    def text(self) -> str:
+        """Return the leaf as JSON."""
+        return (
+            self.json
+            if self.data_name is None
+            else f'{self.json[:-1]}, "data_name": {quoted(self.data_name)}}}'
+        )
+
+
 Tree = Any
 """A leaf, or nested lists and dicts of leaves, to be turned into JSON by ``encode``."""
 
 
 LONGEST = 8192
 """Largest number of bits of a whole number that is written in base 10; longer ones are in base 16."""
+
+
+MAX_NAMES = 16_384
+"""Number of names whose JSON is cached; the steps of a training repeat most of them."""
 
 
 class Plain(dict[str, Any]):
@@ -89,7 +115,9 @@ def encode(tree: Tree) -> str:
     kind = type(tree)
     if kind is Encoded:
         return tree  # type: ignore[no-any-return]
-    if kind is TensorLeaf:
+    if tree is None:
+        return "null"
+    if kind is TensorLeaf or kind is StoredLeaf:
         return tree.text()  # type: ignore[no-any-return]
     if kind is list:
         return f"[{', '.join(map(encode, tree))}]"
@@ -110,15 +138,22 @@ def number(value: Number) -> str:
     return _dumps(value)
 
 
+@lru_cache(MAX_NAMES)
 def quoted(name: str) -> str:
     """Return a name as a JSON text."""
     plain = name.isascii() and name.isprintable() and '"' not in name and "\\" not in name
     return f'"{name}"' if plain else _dumps(name)
 
 
+def indented(names: dict[str, str | None]) -> str:
+    """Return names, each with another name or None, as JSON with one pair a line."""
+    pairs = [f"{quoted(key)}: {'null' if name is None else quoted(name)}" for key, name in names.items()]
+    return "{\n " + ",\n ".join(pairs) + "\n}" if pairs else "{}"
+
+
 def without_data(tree: Tree) -> None:
     """Remove all ``data_name`` fields from a tree, because the data were not stored."""
-    if type(tree) is TensorLeaf:
+    if type(tree) is TensorLeaf or type(tree) is StoredLeaf:
         tree.data_name = None
     elif type(tree) is list:
         for item in tree:

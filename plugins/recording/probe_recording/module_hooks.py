@@ -163,9 +163,13 @@ class ModuleHooks(ABC, Generic[S]):
             with session.quiet():
                 if wanted and session.wants("forward", "input"):
                     save = session.save_for(name, fleeting=True)
-                    collector = session.collector
-                    running.fields["input_args"] = collector.arguments(args, f"{name}.input", save)
-                    running.fields["input_kwargs"] = collector.keywords(kwargs, f"{name}.kwargs", save)
+                    fields, collector = running.fields, session.collector
+                    texts = collector.encode_groups(args, kwargs) if save is None else None
+                    if texts is not None:
+                        fields["input_args"], fields["input_kwargs"] = texts
+                    else:
+                        fields["input_args"] = collector.arguments(args, f"{name}.input", save)
+                        fields["input_kwargs"] = collector.keywords(kwargs, f"{name}.kwargs", save)
                 if "backward" in session.config.directions:
                     self._take_sources(running, (*args, *kwargs.values()))
         except Exception as error:  # the forward itself must go on whatever the recorder's error
@@ -231,7 +235,10 @@ class ModuleHooks(ABC, Generic[S]):
         collector = session.collector
         if session.wants("forward", "output"):
             outputs = output if type(output) is tuple else (output,)
-            running.fields["output"] = collector.arguments(outputs, f"{name}.output", save)
+            texts = collector.encode_groups(outputs) if save is None else None
+            running.fields["output"] = (
+                collector.arguments(outputs, f"{name}.output", save) if texts is None else texts[0]
+            )
         if "forward" in session.config.directions:
             running.fields["parameters"] = {
                 key: collector.tree(parameter, f"{name}.parameters.{key}", save)

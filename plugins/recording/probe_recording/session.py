@@ -27,7 +27,7 @@ from probe_recording.directory import DEBUG_FILE, DUMP_FILE, StepDirectory
 from probe_recording.filters import Filter
 from probe_recording.interrupts import interrupts_deferred
 from probe_recording.ladder import LADDER_FILE, Ladder
-from probe_recording.leaves import Save, Tree, encode, quoted, without_data
+from probe_recording.leaves import Save, Tree, encode, indented, quoted, without_data
 from probe_recording.loss import Failure, failure_of
 from probe_recording.overflow import overflows
 from probe_recording.sites import Stack, Stacks
@@ -404,7 +404,7 @@ class Session(ABC):
 
     def _write_extra(self) -> None:
         self._directory.write("stack.json", self._stacks.text())
-        self._directory.write("construct.json", json.dumps(self._parents, indent=1))
+        self._directory.write("construct.json", indented(self._parents))
 
     def _write_ladder(self) -> None:
         if self.ladder is not None and self.ladder.changed:

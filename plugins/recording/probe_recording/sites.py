@@ -7,19 +7,26 @@ Recording a stack only collects the code objects of its frames and the positions
 from __future__ import annotations
 
 import dis
-import json
 import linecache
 import runpy
+from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType
 
 from probe_core.safe_text import safe_json
+from probe_recording.leaves import quoted
 
 Place = tuple[int, int]
 """The id of a frame's code object, and the position of the frame's instruction in it."""
 
 Stack = tuple[int, ...]
 """Ids of code objects and positions in them, alternating, innermost frame first."""
+
+StackFinder = Callable[[FrameType, dict[bytes, Stack], Callable[[FrameType], Stack]], Stack]
+"""A function that returns the stack from a frame outwards, such as ``find_stack`` of ``_frames.c``.
+
+Its arguments are the frame, a dict that it uses to remember stacks, and a function that makes a missing one.
+"""
 
 RUNPY = runpy.__file__
 STAND_IN = "<recorded>"
@@ -32,7 +39,9 @@ _own: tuple[str, ...] = (str(Path(__file__).parent), "<frozen runpy>", RUNPY)
 _launchers: set[str] = set()
 _codes: dict[int, CodeType] = {}
 _operators: dict[tuple[int, int, str], bool] = {}
-_known: set[Stack] = set()
+_known: dict[Stack, Stack] = {}
+_stacks: dict[bytes, Stack] = {}
+_find_stack: StackFinder | None = None
 
 
 def belongs_to_recorder(package: Path, launcher: str = "") -> None:
@@ -71,6 +80,19 @@ def is_operator(frame: FrameType, method: str) -> bool:
 
 def stack_of(frame: FrameType | None) -> Stack:
     """Return the stack from ``frame`` outwards."""
+    if _find_stack is not None and frame is not None:
+        return _find_stack(frame, _stacks, _walk)
+    return _walk(frame)
+
+
+def use_stack_finder(function: StackFinder) -> None:
+    """Make ``stack_of`` use a compiled function of a framework's recorder."""
+    global _find_stack
+    _find_stack = function
+
+
+def _walk(frame: FrameType | None) -> Stack:
+    """Return the stack from ``frame`` outwards; equal stacks are one object."""
     places: list[int] = []
     add = places.append
     start = frame
@@ -79,9 +101,11 @@ def stack_of(frame: FrameType | None) -> Stack:
         add(frame.f_lasti)
         frame = frame.f_back
     stack = tuple(places)
-    if stack not in _known:
-        _known.add(stack)
-        _remember(start)
+    known = _known.get(stack)
+    if known is not None:
+        return known
+    _remember(start)
+    _known[stack] = stack
     return stack
 
 
@@ -122,7 +146,7 @@ class Stacks:
             lines = _texts.get(stack)
             if lines is None:
                 lines = _texts[stack] = safe_json(lines_of(stack))
-            groups.append(f'"{number}": [{json.dumps(names)}, {lines}]')
+            groups.append(f'"{number}": [[{", ".join(map(quoted, names))}], {lines}]')
         return "{" + ",\n".join(groups) + "}\n"
 
 

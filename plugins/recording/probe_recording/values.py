@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from probe_recording.arrays import Array, measure
-from probe_recording.leaves import Four, Json, Plain, Save, TensorLeaf, Tree, scalar
+from probe_recording.leaves import Encoded, Four, Json, Plain, Save, TensorLeaf, Tree, scalar
 
 DEPTH = 200
 """Number of nested containers that are recorded; deeper values are null."""
@@ -87,6 +87,17 @@ class Collector(ABC):
     def keyword(self, key: str, value: Any, name: str, save: Save | None) -> Tree:
         """Return the tree of the keyword argument ``key``."""
         return self.tree(value, name, save)
+
+    def encode_groups(self, *groups: tuple[Any, ...] | Mapping[str, Any]) -> tuple[Encoded, ...] | None:
+        """Return the JSON of groups of values whose data are not stored, if there is a faster way than trees.
+
+        Args:
+            groups: Positional values as ``arguments`` receives them, or keyword arguments.
+
+        Returns:
+            The JSON of each group, or None if ``arguments`` and ``keywords`` have to make the trees.
+        """
+        return None
 
     def error(self, name: str, error: BaseException) -> None:
         """Report an exception of a value to the callback."""

@@ -93,6 +93,9 @@ class Wrong(Collector):
 class Unlike(Collector):
     """Notes no statistics where there are no data."""
 
+    def encode_groups(self, *groups: Any) -> None:
+        return None
+
     def tensor(self, tensor: Any, name: str, save: Any) -> Any:
         leaf = self.leaf(tensor, name, save)
         leaf.statistics = leaf.statistics if save else (None,) * 4

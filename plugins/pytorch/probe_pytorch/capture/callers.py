@@ -8,13 +8,20 @@ are called from a frame with the file, line number and global variables of the s
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 import torch
-from probe_recording import STAND_IN
+from probe_recording import STAND_IN, use_stack_finder
+
+try:
+    from probe_pytorch import _frames
+except ImportError:  # there was no C compiler at installation
+    _call_from: Any = None
+else:
+    _call_from = _frames.call_from
+    use_stack_finder(_frames.find_stack)
 
 DEEPEST = 4
 """Largest number of imitated frames: those of torch's modules, up to the line that called the outermost."""
@@ -50,11 +57,15 @@ _sites: dict[tuple[int, int], _Site] = {}
 
 def called_from(frame: FrameType | None, function: Callable[..., Any]) -> Callable[..., Any]:
     """Return ``function`` wrapped so that ``frame``, and frames of torch around it, seem to call it."""
+    if _call_from is not None and frame is not None:
+        bound: Callable[..., Any] = _call_from(frame, function, _sites, _site, DEEPEST)
+        return bound
     for _ in range(DEEPEST):
         if frame is None:
             break
         site = _sites.get((id(frame.f_code), frame.f_lasti)) or _site(frame)
-        function = partial(FunctionType(site.stand_in, frame.f_globals), function)
+        stand_in = FunctionType(site.stand_in, frame.f_globals)
+        function = MethodType(stand_in, function)  # the first argument of the stand-in is the function
         if not site.is_torch:
             break
         frame = frame.f_back

@@ -72,12 +72,17 @@ class Calls(probe_recording.Calls[Session]):
             written: Arguments that the call overwrites; those that it does not return follow its outputs.
         """
         shown_args, shown_kwargs = shown or (args, kwargs)
-        call = self.begin(prefix, shown_args, shown_kwargs, stack, filled, in_place or bool(written))
+        unfilled: list[torch.Tensor] = []
+        if self.unfilled.is_watching:
+            unfilled = self.attempt(
+                prefix, partial(self.unfilled.among, (shown_args, shown_kwargs)), unfilled
+            )
+        call = self.begin(
+            prefix, shown_args, shown_kwargs, stack, filled, in_place or bool(written),
+            changes_leaves=bool(unfilled),
+        )  # fmt: skip
         if call is None:
             return function(*args, **kwargs)
-        nothing: list[torch.Tensor] = []
-        among = partial(self.unfilled.among, (shown_args, shown_kwargs))
-        unfilled = self.attempt(call.name, among, nothing)
         try:
             result = self._run(call, function, args, kwargs)
         except BaseException:
@@ -139,10 +144,12 @@ class Calls(probe_recording.Calls[Session]):
 
     def begin(
         self, prefix: str, args: tuple[Any, ...], kwargs: dict[str, Any], stack: Stack,
-        filled: Collection[Any] = (), in_place: bool = False,
+        filled: Collection[Any] = (), in_place: bool = False, *, changes_leaves: bool = False,
     ) -> Call | None:  # fmt: skip
         """Record the inputs of a call before it runs, unless torch is tracing it."""
-        return None if compat.is_tracing() else super().begin(prefix, args, kwargs, stack, filled, in_place)
+        if compat.is_tracing():
+            return None
+        return super().begin(prefix, args, kwargs, stack, filled, in_place, changes_leaves=changes_leaves)
 
     def _take_sources(self, call: Call, values: tuple[Any, ...]) -> None:
         if torch.is_grad_enabled():

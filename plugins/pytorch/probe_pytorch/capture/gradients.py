@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
-from probe_recording import Arrived, Gathering
+from probe_recording import SCALARS, Arrived, Backward, Gathering
 from torch.utils.hooks import unserializable_hook
 
 from probe_pytorch import compat
+from probe_pytorch.statistics import PLAIN
 
 Node = Any
 """A node of the autograd graph."""
@@ -40,7 +41,13 @@ def tensors_in(values: Iterable[Any]) -> list[torch.Tensor]:
     Lists, tuples, dicts and dataclasses are searched up to a depth of 8.
     """
     tensors: list[torch.Tensor] = []
-    _gather(values, tensors, 0)
+    for value in values:
+        kind = type(value)
+        if kind in PLAIN:
+            if value.requires_grad:
+                tensors.append(value)
+        elif value is not None and kind not in SCALARS:
+            _gather((value,), tensors, 0)
     return tensors
 
 
@@ -97,16 +104,24 @@ def attach_api(
     Returns:
         False if there will be no gradients.
     """
-    node = next((t.grad_fn for t in tensors_in(outputs) if t.grad_fn is not None), None)
-    if node is None or not sources:
+    if not sources:
+        return False
+    for tensor in tensors_in(outputs):
+        node = tensor.grad_fn
+        if node is not None:
+            break
+    else:
         return False
     own = {id(source.node) for source in sources if source.node is not None}
     if id(node) in own:
         return False  # the output is one of the inputs: nothing was computed
     if _is_whole(node, own):
         tell = arrived()
+        take_together = tell.take_together if isinstance(tell, Backward) else None
 
         def both(gradients: tuple[Any, ...], incoming: tuple[Any, ...]) -> None:
+            if take_together is not None and take_together(incoming, gradients):
+                return
             for position, gradient in enumerate(incoming):
                 tell("input", position, gradient, False)
             last = len(gradients) - 1
@@ -177,20 +192,28 @@ def _attach_walked(outputs: Sequence[Any], sources: Sequence[Source], tell: Arri
 
 def _edges(roots: list[Node], sources: Sequence[Source], first_new: int) -> dict[Node, list[tuple[int, int]]]:
     """Return the nodes whose edges lead to inputs: (position of the edge, number of the input) of each."""
-    wanted = {
-        (source.node, source.position): i for i, source in reversed(list(enumerate(sources))) if source.node
-    }
-    leaves = {source.leaf: i for i, source in reversed(list(enumerate(sources))) if source.leaf}
+    wanted: dict[Node, dict[int, int]] = {}
+    leaves: dict[int, int] = {}
+    for i, source in enumerate(sources):  # the first input of several that are the same tensor
+        if source.node is not None:
+            wanted.setdefault(source.node, {}).setdefault(source.position, i)
+        else:
+            leaves.setdefault(source.leaf, i)
     edges: dict[Node, list[tuple[int, int]]] = {}
     seen = set(roots)
     waiting = list(seen)
+    number_of = compat.number_of
     while waiting and len(seen) < LARGEST_WALK:
         node = waiting.pop()
         for position, (following, number) in enumerate(node.next_functions):
             if following is None:
                 continue
-            place = wanted.get((following, number))
+            place = None
+            if following in wanted:
+                place = wanted[following].get(number)
             if place is None:
+                if following in seen:
+                    continue
                 variable = getattr(following, "variable", None)
                 if variable is not None:
                     place = leaves.get(id(variable))
@@ -198,7 +221,7 @@ def _edges(roots: list[Node], sources: Sequence[Source], first_new: int) -> dict
                         continue
             if place is not None:
                 edges.setdefault(node, []).append((position, place))
-            elif following not in seen and compat.number_of(following) >= first_new:
+            elif number_of(following) >= first_new:
                 seen.add(following)
                 waiting.append(following)
     return edges

@@ -125,6 +125,11 @@ class LadderCapture:
         """Return the leaf of a tensor or a scalar, or a tree of them; call this in a quiet context."""
         return self._collector.tree(value, "", None)
 
+    def leaves(self, named: Sequence[tuple[str, Any]]) -> list[tuple[str, Any]]:
+        """Return the names of values, each with its leaf; call this in a quiet context."""
+        leaves = self._collector.leaves([value for _, value in named])
+        return [(name, leaf) for (name, _), leaf in zip(named, leaves)]
+
     def stack(self, frame: FrameType | None) -> Stack | None:
         """Return the call stack from the first frame of the program; None if it is not to be recorded."""
         if self.session is None or not self.is_active or not self.session.config.extra_info:
@@ -146,8 +151,12 @@ class LadderCapture:
         if session is None or not self.is_active:
             return
         try:
-            with session.quiet(), torch.no_grad(), session.lock:
-                record()
+            with session.quiet(), session.lock:
+                if torch.is_grad_enabled():
+                    with torch.no_grad():
+                        record()
+                else:  # as inside hooks of the backward pass
+                    record()
         except Exception as error:  # the program must go on whatever the recorder's error
             session.failed("ladder", stage, error)
 
@@ -228,11 +237,12 @@ class LadderCapture:
 
     def _accumulated(self, name: str, parameter: Any) -> None:
         """Take in the sum of a gradient and of those before it."""
+        rung = self._gradients.get("accumulated")
+        if rung is None or name not in rung.values:
+            return
 
         def record() -> None:
-            rung = self._gradients.get("accumulated")
-            if rung is not None and name in rung.values:
-                rung.values[name] = self.leaf(parameter.grad)
+            rung.values[name] = self.leaf(parameter.grad)
 
         self.guarded("accumulated", record)
 

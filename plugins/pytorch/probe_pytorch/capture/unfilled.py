@@ -38,6 +38,11 @@ class UnfilledMemory:
     def __init__(self) -> None:
         self._storages: dict[int, tuple[Any, int]] = {}
 
+    @property
+    def is_watching(self) -> bool:
+        """True if there is memory that may be unfilled."""
+        return bool(self._storages)
+
     def allocate(self, tensor: Any) -> None:
         """Watch the storage of a new tensor."""
         version = compat.version_of(tensor) if type(tensor) in _PLAIN else None
