@@ -18,10 +18,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from probe_pytorch import compat
 from probe_pytorch.capture.callers import called_from
 from probe_pytorch.capture.ladder import NO_STEP, LadderCapture, plain
+from probe_pytorch.capture.samples import ParameterSamples
 from probe_pytorch.session import Session
-
-SAMPLED = 256
-"""Number of elements of each parameter that are compared before and after a step."""
+from probe_pytorch.statistics import PLAIN
 
 BLOCKS, BLOCK = 16, 2048
 """Number and size of the blocks that are measured of a parameter after the step, and of a state.
@@ -52,7 +51,7 @@ class StepCapture:
 
     def __init__(self, ladder: LadderCapture) -> None:
         self._ladder = ladder
-        self._samples: dict[int, torch.Tensor] = {}
+        self._samples = ParameterSamples(())
         self._patched: list[tuple[Any, str, Any, Any]] = []
         self._handles: list[Any] = []
         self.close = weakref.finalize(self, _remove, self._handles)  # for a recorder that is never finished
@@ -107,7 +106,7 @@ class StepCapture:
         for holder, name, wrapper, original in reversed(patched):
             if getattr(holder, name) is wrapper:
                 setattr(holder, name, original)
-        self._samples.clear()
+        self._samples = ParameterSamples(())
 
     # -- unscaling and clipping --------------------------------------------------------------
 
@@ -158,16 +157,19 @@ class StepCapture:
         stack = ladder.stack(sys._getframe(1))
 
         def record() -> None:
-            self._samples.clear()
+            self._samples = ParameterSamples(())
             kind = type(optimizer).__name__
             settings = ladder.rung("settings", stack)
             settings.facts.update(optimizer=kind, groups=self._settings(optimizer))
-            applied, values = [self._rung(phase, kind) for phase in ("applied", "parameters_before")]
-            for name, parameter in self._parameters(optimizer):
-                applied.values[name] = ladder.leaf(parameter.grad)
-                values.values[name] = ladder.leaf(parameter)
-                if parameter.grad is not None and (sample := _sample(parameter)) is not None:
-                    self._samples[id(parameter)] = sample.clone()
+            parameters = list(self._parameters(optimizer))
+            gradients = [(name, parameter.grad) for name, parameter in parameters]
+            self._rung("applied", kind).values.update(ladder.leaves(gradients))
+            self._rung("parameters_before", kind).values.update(ladder.leaves(parameters))
+            self._samples = ParameterSamples(
+                parameter
+                for (_, parameter), (_, gradient) in zip(parameters, gradients)
+                if gradient is not None
+            )
             if optimizer.state:
                 self._state(optimizer, self._rung("state_before", kind))
 
@@ -179,15 +181,10 @@ class StepCapture:
         def record() -> None:
             kind = type(optimizer).__name__
             rung = self._rung("parameters_after", kind)
-            equal: list[tuple[str, int, torch.Tensor]] = []
-            for name, parameter in self._parameters(optimizer):
-                rung.values[name] = ladder.leaf(_part(parameter))
-                before, now = self._samples.get(id(parameter)), _sample(parameter)
-                if before is not None and now is not None and before.shape == now.shape:
-                    equal.append((name, before.numel(), (before == now).sum()))
-            self._samples.clear()
-            counts = torch.stack([count.cpu() for _, _, count in equal]).tolist() if equal else []
-            rung.facts["unchanged"] = {name: [count, size] for (name, size, _), count in zip(equal, counts)}
+            parameters = list(self._parameters(optimizer))
+            rung.values.update(ladder.leaves([(name, _part(parameter)) for name, parameter in parameters]))
+            rung.facts["unchanged"] = self._samples.count_unchanged(parameters)
+            self._samples = ParameterSamples(())
             self._state(optimizer, self._rung("state_after", kind))
             self._buffers()
 
@@ -218,10 +215,13 @@ class StepCapture:
 
     def _state(self, optimizer: Optimizer, rung: Rung) -> None:
         """Add the state of each parameter to a rung."""
-        for name, parameter in self._parameters(optimizer):
-            for key, value in optimizer.state.get(parameter, {}).items():
-                if isinstance(value, (torch.Tensor, int, float)):
-                    rung.values[f"{name}.{key}"] = self._ladder.leaf(_part(value))
+        states = [
+            (f"{name}.{key}", _part(value))
+            for name, parameter in self._parameters(optimizer)
+            for key, value in optimizer.state.get(parameter, {}).items()
+            if isinstance(value, (torch.Tensor, int, float))
+        ]
+        rung.values.update(self._ladder.leaves(states))
 
     def _buffers(self) -> None:
         """Record the buffers of the models."""
@@ -238,23 +238,11 @@ def _remove(handles: list[Any]) -> None:
         handle.remove()
 
 
-def _sample(parameter: torch.Tensor) -> torch.Tensor | None:
-    """Return a view of some elements of a parameter, the same each time; None of one without elements."""
-    local = getattr(parameter, "_local_tensor", parameter).detach()
-    if type(local) not in (torch.Tensor, torch.nn.Parameter) or local.layout is not torch.strided:
-        return None
-    if not local.numel() or local.is_meta or compat.is_freed(local) or not local.is_contiguous():
-        return None
-    stride = max(1, local.numel() // SAMPLED)
-    stride += stride > 1 and stride % 2 == 0  # an even one would meet few columns of a matrix
-    return local.view(-1)[::stride]
-
-
 def _part(value: Any) -> Any:
     """Return a large tensor in parts: the first elements of evenly spread blocks, as a matrix."""
-    is_plain = type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided
-    size = value.numel() if is_plain and value.is_contiguous() else 0
-    if size <= BLOCKS * BLOCK or compat.is_freed(value):
+    if type(value) not in PLAIN or (size := value.numel()) <= BLOCKS * BLOCK:
+        return value
+    if value.layout is not torch.strided or not value.is_contiguous() or compat.is_freed(value):
         return value
     return value.detach().view(-1)[: size // BLOCKS * BLOCKS].view(BLOCKS, -1)[:, :BLOCK]
 
