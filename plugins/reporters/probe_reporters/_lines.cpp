@@ -5,6 +5,9 @@
 // styled_row(cells, number, styles, prepare) -> bytes: the same with a style for each cell.
 //
 // csv_rows(columns, count, prepare) -> bytes: the lines of rows given as columns.
+// sheet_rows(columns, start, stop, first, styles, colours, prepare) -> bytes: the rows of a worksheet from `start` up to
+//     `stop`, which are numbered from `first` on. `styles` holds the styles of all columns for each colour, and `colours` the
+//     colour of each row.
 //
 // A column is (codes, texts, numbers): int32 codes, one per row, a sequence of cells, and float64 numbers or None. A code
 // from 0 on is the place of the cell in `texts`; -1 means the number of the row, -2 that number as an integer, and
@@ -169,35 +172,28 @@ void append_reference(std::string &out, Py_ssize_t column, const std::string &ro
     out += style;
 }
 
-bool append_sheet_cell(std::string &out, PyObject *cell, Py_ssize_t column, const std::string &row,
-                       const std::string &style, PyObject *prepare) {
-    PyObject *holder = nullptr;
-    std::string_view text;
+constexpr std::string_view EMPTY_CELL = "/>";  // of an empty text, which is written only for its style
+
+// The part of a cell behind its style; nothing for None.
+bool append_sheet_tail(std::string &out, PyObject *cell, PyObject *prepare) {
     bool is_text = PyUnicode_Check(cell) || (PyFloat_Check(cell) && !std::isfinite(PyFloat_AS_DOUBLE(cell)));
     if (is_text) {
-        PyObject *source = PyUnicode_Check(cell) ? Py_NewRef(cell) : PyObject_Str(cell);
-        text = source ? text_of(source, prepare, holder) : std::string_view();
-        if (!text.data()) {
-            Py_XDECREF(source);
-            Py_XDECREF(holder);
-            return false;
-        }
-        if (!text.empty()) {
-            append_reference(out, column, row, style);
+        PyObject *holder = nullptr, *source = PyUnicode_Check(cell) ? Py_NewRef(cell) : PyObject_Str(cell);
+        std::string_view text = source ? text_of(source, prepare, holder) : std::string_view();
+        bool well = text.data();
+        if (well && text.empty()) {
+            out += EMPTY_CELL;
+        } else if (well) {
             bool keeps = is_blank(text.front()) || is_blank(text.back());
             out += keeps ? " t=\"inlineStr\"><is><t xml:space=\"preserve\">" : " t=\"inlineStr\"><is><t>";
             append_xml_text(out, text);
             out += "</t></is></c>";
-        } else if (!style.empty()) {
-            append_reference(out, column, row, style);
-            out += "/>";
         }
-        Py_DECREF(source);
+        Py_XDECREF(source);
         Py_XDECREF(holder);
-        return true;
+        return well;
     }
     if (cell == Py_None) return true;
-    append_reference(out, column, row, style);
     if (PyBool_Check(cell)) {
         out += cell == Py_True ? " t=\"b\"><v>1</v></c>" : " t=\"b\"><v>0</v></c>";
         return true;
@@ -206,6 +202,21 @@ bool append_sheet_cell(std::string &out, PyObject *cell, Py_ssize_t column, cons
     if (!append_number(out, cell)) return false;
     out += "</v></c>";
     return true;
+}
+
+void append_sheet_part(std::string &out, std::string_view tail, Py_ssize_t column, const std::string &row,
+                       const std::string &style) {
+    if (tail.empty() || (tail == EMPTY_CELL && style.empty())) return;
+    append_reference(out, column, row, style);
+    out += tail;
+}
+
+bool append_sheet_cell(std::string &out, PyObject *cell, Py_ssize_t column, const std::string &row,
+                       const std::string &style, PyObject *prepare) {
+    std::string tail;
+    bool well = append_sheet_tail(tail, cell, prepare);
+    append_sheet_part(out, tail, column, row, style);
+    return well;
 }
 
 // A column of cells; `text` holds the cells of `texts` as they are written, as far as they are used again.
@@ -241,13 +252,38 @@ struct Column {
         return fits;
     }
 
+    int32_t code(Py_ssize_t row) const { return static_cast<const int32_t *>(codes.buf)[row]; }
+
+    // The number of a row, of which a table shows a ratio in percent.
+    void append_own(std::string &out, Py_ssize_t row, bool in_percent) const {
+        double number = static_cast<const double *>(numbers.buf)[row];
+        bool is_ratio = code(row) == -3 && in_percent;
+        if (code(row) == -2) out += std::to_string(static_cast<long long>(number));
+        else append_float(out, is_ratio ? number * 100 : number);
+        if (is_ratio) out += '%';
+    }
+
+    bool append_sheet(std::string &out, Py_ssize_t row, Py_ssize_t column, const std::string &label,
+                      const std::string &style, PyObject *prepare) {
+        int32_t place = code(row);
+        if (place < 0) {
+            append_reference(out, column, label, style);
+            out += "><v>";
+            append_own(out, row, false);
+            out += "</v></c>";
+            return true;
+        }
+        PyObject *cell = PySequence_Fast_GET_ITEM(texts, place);
+        if (text.empty()) return append_sheet_cell(out, cell, column, label, style, prepare);
+        if (text[place].empty() && !append_sheet_tail(text[place], cell, prepare)) return false;
+        append_sheet_part(out, text[place], column, label, style);
+        return true;
+    }
+
     bool append_csv(std::string &out, Py_ssize_t row, PyObject *prepare) {
-        int32_t code = static_cast<const int32_t *>(codes.buf)[row];
+        int32_t code = this->code(row);
         if (code < 0) {
-            double number = static_cast<const double *>(numbers.buf)[row];
-            if (code == -2) out += std::to_string(static_cast<long long>(number));
-            else append_float(out, code == -1 ? number : number * 100);
-            if (code == -3) out += '%';
+            append_own(out, row, true);
             return true;
         }
         PyObject *cell = PySequence_Fast_GET_ITEM(texts, code);
@@ -274,6 +310,52 @@ PyObject *csv_rows(PyObject *, PyObject *args) {
         }
         if (out.size() == start && columns.size() == 1) out += "\"\"";  // a line of its own, not a blank one
         out += "\r\n";
+    }
+    return PyBytes_FromStringAndSize(out.data(), out.size());
+}
+
+PyObject *sheet_rows(PyObject *, PyObject *args) {
+    PyObject *sources, *styles, *prepare;
+    Py_ssize_t first, start, stop;
+    const char *colours;
+    Py_ssize_t count;
+    if (!PyArg_ParseTuple(args, "O!nnnO!y#O:sheet_rows", &PyList_Type, &sources, &start, &stop, &first, &PyList_Type,
+                          &styles, &colours, &count, &prepare))
+        return nullptr;
+    std::vector<Column> columns(PyList_GET_SIZE(sources));
+    for (size_t i = 0; i < columns.size(); i++)
+        if (!columns[i].open(PyList_GET_ITEM(sources, i), count)) return nullptr;
+    std::vector<std::vector<std::string>> looks(PyList_GET_SIZE(styles));
+    for (size_t colour = 0; colour < looks.size(); colour++) {
+        PyObject *own = PySequence_Fast(PyList_GET_ITEM(styles, colour), "the styles must be sequences");
+        if (!own) return nullptr;
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(own); i++) {
+            long style = PyLong_AsLong(PySequence_Fast_GET_ITEM(own, i));
+            looks[colour].push_back(style ? " s=\"" + std::to_string(style) + "\"" : "");
+        }
+        Py_DECREF(own);
+        if (PyErr_Occurred()) return nullptr;
+        if (looks[colour].size() != columns.size()) {
+            PyErr_SetString(PyExc_ValueError, "each column needs a style");
+            return nullptr;
+        }
+    }
+    if (start < 0 || stop > count || start > stop) {
+        PyErr_SetString(PyExc_ValueError, "there are no such rows");
+        return nullptr;
+    }
+    std::string out;
+    for (Py_ssize_t row = start; row < stop; row++) {
+        size_t colour = static_cast<unsigned char>(colours[row]);
+        if (colour >= looks.size()) {
+            PyErr_SetString(PyExc_ValueError, "there is no such colour");
+            return nullptr;
+        }
+        std::string label = std::to_string(first + row - start);
+        out += "<row r=\"" + label + "\">";
+        for (size_t i = 0; i < columns.size(); i++)
+            if (!columns[i].append_sheet(out, row, i, label, looks[colour][i], prepare)) return nullptr;
+        out += "</row>";
     }
     return PyBytes_FromStringAndSize(out.data(), out.size());
 }
@@ -348,6 +430,7 @@ PyObject *styled_row(PyObject *, PyObject *args) {
 
 PyMethodDef METHODS[] = {{"csv_line", csv_line, METH_VARARGS, nullptr},
                          {"csv_rows", csv_rows, METH_VARARGS, nullptr},
+                         {"sheet_rows", sheet_rows, METH_VARARGS, nullptr},
                          {"sheet_row", sheet_row, METH_VARARGS, nullptr},
                          {"styled_row", styled_row, METH_VARARGS, nullptr},
                          {nullptr, nullptr, 0, nullptr}};

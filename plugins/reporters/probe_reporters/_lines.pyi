@@ -7,6 +7,16 @@ def csv_line(cells: Sequence[Cell], prepare: Callable[[str], str], /) -> bytes: 
 def csv_rows(
     columns: list[tuple[Array, Sequence[Cell], Array | None]], count: int, prepare: Callable[[str], str], /
 ) -> bytes: ...
+def sheet_rows(
+    columns: list[tuple[Array, Sequence[Cell], Array | None]],
+    start: int,
+    stop: int,
+    first: int,
+    styles: list[Sequence[int]],
+    colours: bytes,
+    prepare: Callable[[str], str],
+    /,
+) -> bytes: ...
 def styled_row(
     cells: Sequence[Cell], number: int, styles: Sequence[int], prepare: Callable[[str], str], /
 ) -> bytes: ...

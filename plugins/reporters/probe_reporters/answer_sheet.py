@@ -10,6 +10,7 @@ from math import ceil
 from typing import Any
 from unicodedata import east_asian_width
 
+from probe_core.flow.table import CellColumn
 from probe_core.model import Cell, Colour
 from probe_core.model.answers import Answer, Finding
 
@@ -90,7 +91,20 @@ class Places:
         """Take in the next row."""
         name = cells[0] if cells[0] != NOTHING or len(cells) < NAMES else cells[1]
         self._hashes.append(hash(tuple(cells[:NAMES]) if self.is_summary else name))
-        if self._place >= 0 and (stack := cells[self._place]) != NOTHING and stack:
+        self._add_stack(name, cells[self._place] if self._place >= 0 else "", colour)
+
+    def add_batch(self, columns: Sequence[CellColumn], colours: Sequence[Colour | None]) -> None:
+        """Take in the next rows, given as columns of a table with two columns of names."""
+        names, others = (column.cells() for column in columns[:NAMES])
+        shown = [other if name == NOTHING else name for name, other in zip(names, others)]
+        self._hashes.extend(map(hash, shown))
+        stacks = columns[self._place].cells() if self._place >= 0 else [""] * len(shown)
+        for name, stack, colour in zip(shown, stacks, colours):
+            if colour is not None or stack != NOTHING:
+                self._add_stack(name, stack, colour)
+
+    def _add_stack(self, name: Cell, stack: Cell, colour: Colour | None) -> None:
+        if stack != NOTHING and stack:
             self._last = str(name), str(stack)
         if colour is not None and len(self._stacks) < MOST_STACKS:
             self._stacks.setdefault(str(name), self._last)

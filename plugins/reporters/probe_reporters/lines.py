@@ -8,11 +8,14 @@ import numpy as np
 
 from probe_core import engine
 from probe_core.flow.table import CellColumn
+from probe_core.model import Cell
+from probe_core.model.columns import Array
 from probe_reporters import plain_lines
 
 _lines = engine.compiled("probe_reporters._lines") or plain_lines
 
 csv_line = _lines.csv_line
+_sheet_rows = getattr(_lines, "sheet_rows", plain_lines.sheet_rows)
 _csv_rows = getattr(_lines, "csv_rows", plain_lines.csv_rows)  # a build of an older source lacks it
 sheet_row = _lines.sheet_row
 styled_row = getattr(_lines, "styled_row", plain_lines.styled_row)
@@ -20,13 +23,28 @@ styled_row = getattr(_lines, "styled_row", plain_lines.styled_row)
 
 def csv_rows(columns: Sequence[CellColumn], count: int, prepare: plain_lines.Prepare) -> bytes:
     """Return the lines of csv of ``count`` rows, as ``csv.writer`` writes them."""
-    sources = [
-        (
-            np.ascontiguousarray(column.codes, np.int32),
-            column.texts,
-            None if column.numbers is None else np.ascontiguousarray(column.numbers, np.float64),
-        )
-        for column in columns
-    ]
-    lines: bytes = _csv_rows(sources, count, prepare)
+    lines: bytes = _csv_rows([*map(_source, columns)], count, prepare)
     return lines
+
+
+def sheet_rows(
+    columns: Sequence[CellColumn],
+    rows: range,
+    first: int,
+    styles: list[Sequence[int]],
+    colours: bytes,
+    prepare: plain_lines.Prepare,
+) -> bytes:
+    """Return the ``<row>`` elements of some rows; see ``plain_lines.sheet_rows``. Percentages are ratios."""
+    sources = [*map(_source, columns)]
+    text: bytes = _sheet_rows(sources, rows.start, rows.stop, first, styles, colours, prepare)
+    return text
+
+
+def _source(column: CellColumn) -> tuple[Array, Sequence[Cell], Array | None]:
+    numbers = column.numbers
+    return (
+        np.ascontiguousarray(column.codes, np.int32),
+        column.texts,
+        None if numbers is None else np.ascontiguousarray(numbers, np.float64),
+    )

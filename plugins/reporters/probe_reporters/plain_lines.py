@@ -6,9 +6,10 @@ import csv
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import islice
 
 from probe_core.flow.table import CellColumn
-from probe_core.model import Cell
+from probe_core.model import Cell, Percent
 from probe_core.model.columns import Array
 
 Prepare = Callable[[str], str]
@@ -47,6 +48,38 @@ def csv_rows(
     """
     cells = zip(*(CellColumn(*column).cells() for column in columns))
     return b"".join(csv_line(row, prepare) for row in cells)
+
+
+def sheet_rows(
+    columns: list[tuple[Array, Sequence[Cell], Array | None]],
+    start: int,
+    stop: int,
+    first: int,
+    styles: list[Sequence[int]],
+    colours: bytes,
+    prepare: Prepare,
+) -> bytes:
+    """Return the ``<row>`` elements of rows that are given as columns.
+
+    Args:
+        columns: The codes, texts and numbers of each ``CellColumn``.
+        start: The first row.
+        stop: The row after the last.
+        first: The number of the first row in the worksheet, counted from 1.
+        styles: The styles of all columns, for each colour.
+        colours: The place of each row's colour in ``styles``.
+        prepare: Function applied to each text before it is escaped.
+    """
+    cells = zip(*(CellColumn(*column).cells() for column in columns))
+    rows = zip(range(first, first + stop - start), islice(cells, start, stop), colours[start:stop])
+    return b"".join(
+        styled_row([_ratio(cell) for cell in row], number, styles[colour], prepare)
+        for number, row, colour in rows
+    )
+
+
+def _ratio(cell: Cell) -> Cell:
+    return cell.ratio if type(cell) is Percent and math.isfinite(cell.ratio) else cell
 
 
 def sheet_row(cells: Sequence[Cell], number: int, style: int, prepare: Prepare) -> bytes:

@@ -12,7 +12,7 @@ import re
 import zipfile
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import groupby
 from math import isfinite
@@ -22,11 +22,13 @@ from typing import IO, Any
 import xlsxwriter
 from xlsxwriter.utility import xl_rowcol_to_cell
 
-from probe_core.flow.table import LARGEST_SHEET
+from probe_core.flow.table import LARGEST_SHEET, CellColumn
+from probe_core.flow.table import PERCENT as PERCENTAGE
 from probe_core.model import Cell, Colour, Percent
 from probe_core.model.answers import Answer
+from probe_core.model.batches import RowBatch
 from probe_reporters.answer_sheet import LOOKS, SUSPECT, TITLE, WIDTHS, Line, Places, lines_of
-from probe_reporters.lines import sheet_row, styled_row
+from probe_reporters.lines import sheet_row, sheet_rows, styled_row
 from probe_reporters.results import percent_columns
 from probe_reporters.text import excel_text
 
@@ -121,6 +123,25 @@ class XlsxWriter:
             row = sheet_row(cells, self._row + 1, self._frame.styles[colour], excel_text)
         self._sheet.write(row)
 
+    def write_batch(self, columns: Sequence[CellColumn], batch: RowBatch) -> None:
+        """Append the rows of a batch, given as columns, filled with their colours."""
+        colours = [mark.colour if (mark := batch.marks.get(line)) else None for line in range(len(batch))]
+        self._places.add_batch(columns, colours)
+        frame, known = self._frame, [None, *FILLS]
+        columns = [_for_sheet(column, in_percent=bool(frame.percent)) for column in columns]
+        styles: list[Sequence[int]] = [frame.column_styles[colour] for colour in known]
+        codes = bytes(map(known.index, colours))
+        start = 0
+        while start < len(batch):
+            if self._row == self._length:
+                self._end_sheet()
+                self._next_sheet()
+            rows = range(start, min(len(batch), start + self._length - self._row))
+            assert self._sheet is not None
+            self._sheet.write(sheet_rows(columns, rows, self._row + 2, styles, codes, excel_text))
+            self._row += len(rows)
+            start = rows.stop
+
     def answer(self, answer: Answer) -> None:
         """Take in the answer, which becomes the last sheet and is shown when the workbook is opened."""
         self._answer = answer
@@ -172,6 +193,14 @@ class XlsxWriter:
             except RuntimeError as error:  # raised by zipfile above 2 GiB without zip64
                 raise OSError(errno.EFBIG, "a sheet takes more than 2 GiB; write csv instead") from error
             self._sheet = None
+
+
+def _for_sheet(column: CellColumn, *, in_percent: bool) -> CellColumn:
+    """Return a column with ratios in place of percentages; with texts if no column has their format."""
+    if not in_percent:
+        return CellColumn.of(column.cells()) if (column.codes == PERCENTAGE).any() else column
+    has_percentage = any(type(text) is Percent for text in column.texts)
+    return replace(column, texts=with_ratios(column.texts)) if has_percentage else column
 
 
 def with_ratios(cells: Sequence[Cell]) -> list[Cell]:

@@ -28,6 +28,7 @@ from probe_reporters.text import LARGEST_TEXT, excel_text
 from support.cases import every
 from support.measuring import PROPERTY
 
+from probe_core.flow.table import NUMBER, PERCENT, WHOLE, CellColumn
 from probe_core.spreadsheet_text import neutralise
 
 if importlib.util.find_spec("probe_reporters._lines") is None and "CI" not in os.environ:
@@ -284,3 +285,72 @@ def test_csv_opens(writer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert texts == [neutralise(text) for text in TEXTS]
     assert others == ["" if cell is None else neutralise(str(cell)) for cell in OTHERS]
     assert [float(number).hex() for number in read] == [number.hex() for number in numbers]
+
+
+# -- columns -------------------------------------------------------------------------------------
+
+COLUMN = st.one_of(
+    st.tuples(st.just(NUMBER), st.floats(allow_nan=False, allow_infinity=False)),
+    st.tuples(st.just(WHOLE), st.integers(-(2**53) + 1, 2**53 - 1).map(float)),
+    st.tuples(st.just(PERCENT), st.floats(0, 1e300)),
+    st.tuples(st.just(0), ANY_CELL),
+)
+
+
+@st.composite
+def tables(draw: Any) -> tuple[list[Any], int]:
+    """Columns of one length, and the length."""
+    count = draw(st.integers(1, 6))
+    columns = []
+    for _ in range(draw(st.integers(1, 3))):
+        entries = draw(st.lists(COLUMN, min_size=count, max_size=count))
+        texts: list[Any] = draw(st.lists(ANY_CELL, max_size=2))
+        codes, numbers = [], []
+        for code, value in entries:
+            numbers.append(0.0 if code == 0 else value)
+            codes.append(code if code else len(texts))
+            texts += [value] if code == 0 else []
+        columns.append((np.array(codes, np.int32), texts, np.array(numbers, np.float64)))
+    return columns, count
+
+
+@given(tables())
+@PROPERTY
+def test_columns_are_written_as_their_rows(table: tuple[list[Any], int]) -> None:
+    columns, count = table
+    rows = [*zip(*(CellColumn(*column).cells() for column in columns))]
+    wanted = b"".join(plain_lines.csv_line(row, neutralise) for row in rows)
+    for writer in WRITERS.values():
+        assert writer.csv_rows(columns, count, neutralise) == wanted
+    styles = [[0] * len(columns), [3] * len(columns)]
+    colours = bytes(line % 2 for line in range(count))
+    shown = [
+        plain_lines.styled_row(xlsx_reporter.with_ratios(row), 5 + n, styles[n % 2], excel_text)
+        for n, row in enumerate(rows)
+    ]
+    for writer in WRITERS.values():
+        for start, stop in ((0, count), (1, count), (0, 0)):
+            found = writer.sheet_rows(columns, start, stop, 5 + start, styles, colours, excel_text)
+            assert found == b"".join(shown[start:stop])
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        (np.array([1], np.int32), ["a"], None),
+        (np.array([NUMBER], np.int32), ["a"], None),
+        (np.array([-4], np.int32), ["a"], np.zeros(1)),
+        (np.array([0, 0], np.int32), ["a"], None),
+        (np.array([NUMBER], np.int32), [], np.zeros(2)),
+        (np.array([0], np.int64), ["a"], None),
+    ],
+)
+def test_columns_that_do_not_fit_their_rows_are_refused(column: Any) -> None:
+    with pytest.raises(ValueError, match="does not fit"):
+        compiled.csv_rows([column], 1, neutralise)
+    with pytest.raises(ValueError, match="does not fit"):
+        compiled.sheet_rows([column], 0, 1, 1, [[0]], b"\0", excel_text)
+    good = [(np.zeros(1, np.int32), ["a"], None)]
+    for arguments in ((0, 2, 1, [[0]], b"\0"), (0, 1, 1, [[0, 0]], b"\0"), (0, 1, 1, [[0]], b"\1")):
+        with pytest.raises(ValueError):
+            compiled.sheet_rows(good, *arguments, excel_text)
