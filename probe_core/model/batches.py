@@ -93,16 +93,8 @@ class MeasurementColumn:
         self.others: list[Measurement] = [Measurement(), *others]
 
     def __getitem__(self, line: int) -> Measurement:
-        code = self.codes[line]
-        return self.others[code] if code else Measurement(float(self.numbers[line]))
-
-    def items(self, lines: slice) -> list[Measurement]:
-        """Return the measurements of consecutive rows."""
-        others = self.others
-        return [
-            others[code] if code else Measurement(number)
-            for code, number in zip(self.codes[lines].tolist(), self.numbers[lines].tolist())
-        ]
+        code = self.codes.item(line)
+        return self.others[code] if code else Measurement(self.numbers.item(line))
 
     def __setitem__(self, line: int, measurement: Measurement) -> None:
         if type(measurement.value) is float and measurement.reason is None:
@@ -422,23 +414,21 @@ class RowBatch:
     def _make_rows(self, start: int, stop: int) -> None:
         """Make the views of the rows from ``start`` up to ``stop``."""
         results, lines = self.results, slice(start, stop)
-        names, further_names = tuple(results.measurements), tuple(results.further)
-        measured = [column.items(lines) for column in results.measurements.values()]
-        further = [column.items(lines) for column in results.further.values()]
+        names = tuple(results.further)
         op_of = np.searchsorted(self.starts, np.arange(start, stop), "right") - 1
-        for line, number, pair, flags, verdict, *values in zip(
+        for line, number, pair, flags, verdict, *further in zip(
             range(start, stop), op_of.tolist(), self.pairs(start, stop), self.flags[lines].tolist(),
-            self.verdicts.items(lines), *further, *measured,
+            self.verdicts.items(lines), *(column.items(lines) for column in results.further.values()),
         ):  # fmt: skip
             self._rows[line] = Row(
                 pair,
                 self.ops[number],
-                dict(zip(names, values[len(further) :])),
+                LineMeasurements(results.measurements, line),
                 verdict,
                 notes_of(flags),
                 self.marks.get(line),
                 self.stack(number) if line == self.stack_lines.get(number) else None,
-                dict(zip(further_names, values)),
+                dict(zip(names, further)),
                 self.changes.get(line, ()),
             )
 

@@ -77,7 +77,6 @@ def test_measurements_come_back_as_they_were_set() -> None:
     column = MeasurementColumn(len(items))
     for line, item in enumerate(items):
         column[line] = item
-    assert [repr(item) for item in column.items(slice(0, len(items)))] == [*map(repr, items)]
     assert [repr(column[line]) for line in range(len(items))] == [*map(repr, items)]
     assert column.has_value.tolist() == [True] * 6 + [False] * 3
 
