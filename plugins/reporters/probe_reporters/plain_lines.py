@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -46,8 +47,13 @@ def csv_rows(
         count: The number of rows.
         prepare: Function applied to each text before it is quoted.
     """
-    cells = zip(*(CellColumn(*column).cells() for column in columns))
-    return b"".join(csv_line(row, prepare) for row in cells)
+    lines = io.StringIO(newline="")
+    prepared = [
+        CellColumn(codes, [prepare(text) if isinstance(text, str) else text for text in texts], numbers)
+        for codes, texts, numbers in columns
+    ]
+    csv.writer(lines).writerows(zip(*(column.cells() for column in prepared)))
+    return lines.getvalue().encode()
 
 
 def sheet_rows(
