@@ -6,18 +6,15 @@ import os
 from collections.abc import Mapping
 from functools import cache
 from importlib import metadata
-from importlib.resources import files
 from typing import Any
 
 from probe_core.errors import UserError
+from probe_core.files.packaged import load_yaml
 
 
 @cache
 def _listed() -> Mapping[str, Mapping[str, list[str]]]:
-    import yaml
-
-    text = files(__package__).joinpath("distributions.yaml").read_text("utf-8")
-    listed: dict[str, Any] = yaml.safe_load(text)
+    listed: dict[str, Any] = load_yaml(__package__, "distributions.yaml")
     return listed
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+
+from probe_core.files.packaged import load_yaml
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,5 @@ class Limits:
 @cache
 def limits() -> Limits:
     """Return the limits."""
-    import yaml
-
-    found = yaml.safe_load(files(__package__).joinpath("limits.yaml").read_text("utf-8"))
+    found = load_yaml(__package__, "limits.yaml")
     return Limits(**{**found, "baseline": OfBaseline(**found["baseline"])})

@@ -9,12 +9,12 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 from probe_precheck import Recomputed
 
+from probe_core.files.packaged import load_yaml
 from probe_core.model.measure import BLOCK
 
 Flat = np.ndarray[Any, Any]
@@ -57,9 +57,7 @@ class Measured:
 @cache
 def limits() -> Mapping[str, Any]:
     """Return the contents of ``limits.yaml``."""
-    import yaml
-
-    loaded: dict[str, Any] = yaml.safe_load(files(__package__).joinpath("limits.yaml").read_text("utf-8"))
+    loaded: dict[str, Any] = load_yaml(__package__, "limits.yaml")
     return loaded
 
 

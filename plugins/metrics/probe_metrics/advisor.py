@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+from probe_core.files.packaged import load_yaml
 from probe_core.model import Advice, Level, Side, Suspect
 from probe_core.model.answers import Outcome
 from probe_core.model.report import Report
@@ -58,7 +58,5 @@ def _text(suspect: Suspect) -> str:
 
 @cache
 def _texts() -> dict[str, Any]:
-    import yaml
-
-    loaded: dict[str, Any] = yaml.safe_load(files(__package__).joinpath("advice.yaml").read_text("utf-8"))
+    loaded: dict[str, Any] = load_yaml(__package__, "advice.yaml")
     return loaded

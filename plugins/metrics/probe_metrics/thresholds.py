@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from functools import cache
-from importlib.resources import files
 from typing import Any
+
+from probe_core.files.packaged import load_yaml
 
 
 @cache
 def _all() -> dict[str, Any]:
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the loader in C is ten times as fast
-    text = files(__package__).joinpath("thresholds.yaml").read_text("utf-8")
-    loaded: dict[str, Any] = yaml.load(text, Loader=loader)
+    loaded: dict[str, Any] = load_yaml(__package__, "thresholds.yaml")
     return loaded
 
 

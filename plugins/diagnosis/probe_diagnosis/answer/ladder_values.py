@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+from probe_core.files.packaged import load_yaml
 from probe_diagnosis.answer.ladder_file import Measured, Setting
 
 Values = Mapping[str, "Measured | None"]
@@ -17,10 +17,7 @@ Values = Mapping[str, "Measured | None"]
 @cache
 def limits() -> dict[str, Any]:
     """Return the content of ``ladder.yaml``."""
-    import yaml
-
-    text = files(__package__).joinpath("ladder.yaml").read_text("utf-8")
-    return dict(yaml.safe_load(text))
+    return dict(load_yaml(__package__, "ladder.yaml"))
 
 
 def noise_of(dtype: str) -> float:

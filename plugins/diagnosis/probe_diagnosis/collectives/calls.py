@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache
-from importlib.resources import files
 from typing import Any, NamedTuple
 
+from probe_core.files.packaged import load_yaml
 from probe_core.model import Kind, Record, Side, Slot
 
 SCOPES = ("Distributed", "MintDistributed", "communication")
@@ -84,9 +84,7 @@ class Call:
 @cache
 def apis() -> dict[str, Api]:
     """Return the communication APIs by name."""
-    import yaml
-
-    loaded: dict[str, Any] = yaml.safe_load(files(__package__).joinpath("apis.yaml").read_text("utf-8"))
+    loaded: dict[str, Any] = load_yaml(__package__, "apis.yaml")
     return {
         name: Api(name, tuple(entry.pop("arguments")), Flow(entry.pop("flow")), **entry)
         for name, entry in loaded.items()

@@ -25,8 +25,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
+from probe_core.files.packaged import load_yaml
 from probe_core.store.names import is_gradient
 from probe_diagnosis.difference.facts import DIFFERS, UNJUDGED, Apart, OpFacts, is_module
 from probe_diagnosis.difference.meetings import Meetings
@@ -138,10 +138,7 @@ def _modules_last(ops: list[OpFacts]) -> list[OpFacts]:
 @cache
 def _apis() -> dict[str, frozenset[str]]:
     """Return the sections of ``scales.yaml``: names of APIs by what they do to values."""
-    import yaml
-
-    text = files(__package__).joinpath("scales.yaml").read_text("utf-8")
-    return {section: frozenset(names) for section, names in yaml.safe_load(text).items()}
+    return {section: frozenset(names) for section, names in load_yaml(__package__, "scales.yaml").items()}
 
 
 def _selects(key: str) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
+from probe_core.files.packaged import load_yaml
 from probe_core.model import Row, Side
 from probe_diagnosis.difference.facts import DIFFERS, SAME, Apart
 
@@ -18,9 +18,7 @@ ALONG = ("normalisation", "softmax", "scan")
 @cache
 def data() -> Mapping[str, Any]:
     """Return the contents of ``floors.yaml``."""
-    import yaml
-
-    loaded: dict[str, Any] = yaml.safe_load(files(__package__).joinpath("floors.yaml").read_text("utf-8"))
+    loaded: dict[str, Any] = load_yaml(__package__, "floors.yaml")
     return loaded
 
 

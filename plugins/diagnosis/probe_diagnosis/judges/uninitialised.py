@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
+from probe_core.files.packaged import load_yaml
 from probe_core.model import (
     GRAVITY,
     Kind,
@@ -43,11 +43,7 @@ REMEMBERED = 4096
 
 @cache
 def _sections() -> dict[str, Any]:
-    import yaml
-
-    sections: dict[str, Any] = yaml.safe_load(
-        files(__package__).joinpath("uninitialised.yaml").read_text("utf-8")
-    )
+    sections: dict[str, Any] = load_yaml(__package__, "uninitialised.yaml")
     return sections
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from probe_precheck import release_named
 
 from probe_core.errors import UserError
+from probe_core.files.packaged import load_yaml
 
 FIRST_STAGE = "first_stage"
 OTHER = (FIRST_STAGE, "mint_stage", "solo")
@@ -18,11 +18,7 @@ OTHER = (FIRST_STAGE, "mint_stage", "solo")
 
 @cache
 def _all() -> dict[str, Any]:
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the loader in C is ten times as fast
-    text = files(__package__).joinpath("thresholds.yaml").read_text("utf-8")
-    loaded: dict[str, Any] = yaml.load(text, Loader=loader)
+    loaded: dict[str, Any] = load_yaml(__package__, "thresholds.yaml")
     return loaded
 
 
