@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probe_core.model.columns import BIG, NONE, NULL, SCALAR, TEXT, Array, ValueColumns, columns_of
+from probe_core.model.dtypes import same
 from probe_core.model.rows import (
     GRAVITY,
     Changed,
@@ -68,6 +69,11 @@ class PairSide:
         if name not in self._columns:
             self._columns[name] = getattr(self.columns, name)[np.maximum(self.lines, 0)]
         return self._columns[name]
+
+    def checksums(self) -> list[str | None]:
+        """Return the checksum of each row; None if there is none."""
+        recorded = self.columns.checksums
+        return [None if line == ABSENT else recorded[line] for line in self.lines.tolist()]
 
     def slots(self, lines: Array) -> list[Slot | None]:
         """Return views of the values of some rows."""
@@ -266,11 +272,26 @@ class RowBatch:
     def obstacles(self) -> Array:
         """Codes in ``OBSTACLES``."""
         nulls = [side.column("kind") == NULL for side in (self.target, self.golden)]
-        differs = (nulls[0] != nulls[1]) | ~self._equal_texts("extent", lambda extent: extent[0])
+        differs = (nulls[0] != nulls[1]) | ~self.have_equal_extents
         codes = np.where(differs, 3, 0)
         codes[~self.golden.is_present] = 2
         codes[~self.target.is_present] = 1
         return codes
+
+    @cached_property
+    def have_equal_extents(self) -> Array:
+        """True for rows whose sides have the same text of the shape."""
+        return self._equal_texts("extent", lambda extent: extent[0])
+
+    @cached_property
+    def have_same_dtypes(self) -> Array:
+        """True for rows whose sides have the same dtype, however it is spelled."""
+        are_same = self._equal_texts("dtype", str)
+        tables = self.target.columns.dtypes, self.golden.columns.dtypes
+        codes = self.target.column("dtype"), self.golden.column("dtype")
+        for line in np.flatnonzero(~are_same & self.is_matched).tolist():
+            are_same[line] = same(tables[0][codes[0][line]], tables[1][codes[1][line]])
+        return are_same
 
     @cached_property
     def requires_grad_differs(self) -> Array:
@@ -308,14 +329,13 @@ class RowBatch:
     @cached_property
     def flags(self) -> Array:
         """The notes of each row as bits, in the order of ``_NOTES``."""
-        is_other_dtype = ~self._equal_texts("dtype", str)
         is_fuzzy = self.how == HOWS.index(How.FUZZY)
         bits = (
             ~self.target.is_present,
             self.target.is_present & ~self.golden.is_present,
             self.how == HOWS.index(How.REGION),
             self.requires_grad_differs,
-            self._by_pair("dtypes_differ", is_other_dtype),
+            self.is_matched & self.have_equal_extents & ~self.have_same_dtypes,
             self.scalars_differ,
             self._by_pair("names_differ", is_fuzzy),
         )

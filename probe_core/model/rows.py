@@ -93,14 +93,6 @@ class Pair(NamedTuple):
         return first != second and not (first != first and second != second)
 
     @property
-    def dtypes_differ(self) -> bool:
-        """Return True for two values of the same shape with different dtypes, however they are spelled."""
-        if self.target is None or self.golden is None:
-            return False
-        target, golden = self.target.value, self.golden.value
-        return target.extent == golden.extent and not same(target.dtype, golden.dtype)
-
-    @property
     def names_differ(self) -> bool:
         """Return True for two slots with different names."""
         return self.target is not None and self.golden is not None and self.target.name != self.golden.name

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 
-from probe_core.model import Kind, Level, Measurements, Reason, Verdict
-from probe_core.model.dtypes import same
-from probe_core.model.measure import OpenPair
+import numpy as np
+
+from probe_core.model import Level, Reason, Verdict
+from probe_core.model.batches import BatchPolicy, RowBatch, VerdictColumn
+from probe_core.model.columns import TENSOR
 from probe_core.model.messages import NOT_AVAILABLE
+from probe_metrics.checksum import have_equal_checksums
 
 _XOR_OF_ZERO = re.compile("0x0+")
 
 
-class ChecksumResult:
+class ChecksumResult(BatchPolicy):
     """Labels ``Pass`` (checksum, shape and dtype agree), ``Different``, or ``N/A`` (a row without partner).
 
     The level is SKIP where the label ``Pass`` proves nothing: neither side has a checksum, or both have an
@@ -22,26 +25,43 @@ class ChecksumResult:
     Source: docs/tables.md#checksum-result, by the comparison guide of msprobe 8.3; the level is probe's own.
     """
 
-    def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
-        """Return the verdict on one pair."""
-        if not pair.pair.matched:
-            return Verdict(Level.WARNING, NOT_AVAILABLE, measured=False)
-        target, golden = (slot.value for slot in pair.slots)
-        differences = [
-            name
-            for name, differs in (
-                ("shape", target.extent != golden.extent),
-                ("dtype", not same(target.dtype, golden.dtype)),
-                ("checksum", target.checksum != golden.checksum),
-            )
-            if differs
-        ]
-        if not differences and target.kind is Kind.TENSOR:
-            if target.checksum is None:
-                return Verdict(Level.SKIP, "Pass", (Reason("evidence", "no checksum is on record"),))
-            if _XOR_OF_ZERO.fullmatch(target.checksum) and not target.is_empty:
-                return Verdict(Level.SKIP, "Pass", (Reason("xor_of_zero"),))
-        if not differences:
-            return Verdict(Level.PASS, "Pass")
-        evidence = Reason("evidence", f"{' and '.join(differences)} differ")
-        return Verdict(Level.ERROR, "Different", (evidence,), failed=True)
+    def judge_batch(self, batch: RowBatch) -> VerdictColumn:
+        """Return the verdict on each row."""
+        differences = (~batch.have_equal_extents, ~batch.have_same_dtypes, ~have_equal_checksums(batch))
+        codes = np.zeros(len(batch), np.int32)
+        for place, differs in enumerate(differences):
+            codes |= differs.astype(np.int32) << place
+        checksums, shapes = batch.target.checksums(), batch.target.columns.extents
+        is_equal_tensor = batch.is_matched & (codes == 0) & (batch.target.column("kind") == TENSOR)
+        for line in np.flatnonzero(is_equal_tensor).tolist():
+            checksum = checksums[line]
+            if checksum is None:
+                codes[line] = NO_CHECKSUM
+            elif _XOR_OF_ZERO.fullmatch(checksum) and 0 not in (
+                shapes[batch.target.column("extent")[line]][1] or ()
+            ):
+                codes[line] = XOR_OF_ZERO
+        codes[~batch.is_matched] = UNPAIRED
+        return VerdictColumn(VERDICTS, codes)
+
+
+def _different(*names: str) -> Verdict:
+    evidence = Reason("evidence", f"{' and '.join(names)} differ")
+    return Verdict(Level.ERROR, "Different", (evidence,), failed=True)
+
+
+UNPAIRED, NO_CHECKSUM, XOR_OF_ZERO = 8, 9, 10
+"""Codes of verdicts behind those by the bits of what differs: shape, dtype and checksum."""
+VERDICTS = (
+    Verdict(Level.PASS, "Pass"),
+    _different("shape"),
+    _different("dtype"),
+    _different("shape", "dtype"),
+    _different("checksum"),
+    _different("shape", "checksum"),
+    _different("dtype", "checksum"),
+    _different("shape", "dtype", "checksum"),
+    Verdict(Level.WARNING, NOT_AVAILABLE, measured=False),
+    Verdict(Level.SKIP, "Pass", (Reason("evidence", "no checksum is on record"),)),
+    Verdict(Level.SKIP, "Pass", (Reason("xor_of_zero"),)),
+)
