@@ -12,9 +12,10 @@ from probe_core.errors import UserError
 from probe_core.flow.ahead import Ahead
 from probe_core.flow.table import Table, metrics_of
 from probe_core.model import Column, Level, Measurement, Mode, Reason, Verdict
-from probe_core.model.batches import OBSTACLES, LineMeasurements, MeasurementColumn, RowBatch, VerdictColumn
+from probe_core.model.batches import OBSTACLES, RowBatch
 from probe_core.model.measure import OpenPair
 from probe_core.model.plan import Plan
+from probe_core.model.results import LineMeasurements, MeasurementColumn, VerdictColumn
 from probe_core.model.watched import WatchedMetric
 from probe_core.plugins.blame import PluginError, blamed, fault
 from probe_core.plugins.manager import Manager

@@ -6,37 +6,18 @@ of a comparison adds its columns.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from probe_core.model.columns import BIG, NONE, NULL, SCALAR, TEXT, Array, ValueColumns, columns_of
+from probe_core.model.columns import BIG, NONE, NULL, SCALAR, TEXT, Array, ValueColumns
 from probe_core.model.dtypes import same
-from probe_core.model.rows import (
-    GRAVITY,
-    Changed,
-    Drift,
-    How,
-    Mark,
-    Measurement,
-    Measurements,
-    Op,
-    Pair,
-    Reason,
-    Row,
-    Ruling,
-    Verdict,
-)
-from probe_core.model.values import Kind, Record, Side, Slot, Value
+from probe_core.model.results import LineMeasurements, Results, VerdictColumn
+from probe_core.model.rows import Changed, How, Mark, Op, Pair, Reason, Row, Ruling
+from probe_core.model.values import Slot
 
-if TYPE_CHECKING:
-    from probe_core.model.measure import OpenPair
-
-NO_SLOT = Slot("", Side.INPUT, "", Value(Kind.NULL, "None", "None"))
 BLOCK = 256
 """Number of pairs that are made together."""
 ABSENT = -1
@@ -82,131 +63,6 @@ class PairSide:
             return [*self.columns.slots(wanted)]
         slots = iter(self.columns.slots(wanted[wanted != ABSENT]))
         return [None if line == ABSENT else next(slots) for line in wanted.tolist()]
-
-
-class MeasurementColumn:
-    """The measurements of a column.
-
-    Attributes:
-        numbers: Float values.
-        codes: 0 for a float, otherwise a code in ``others``.
-        others: Measurements that are no float, after a placeholder.
-    """
-
-    def __init__(self, count: int, others: Sequence[Measurement] = ()) -> None:
-        self.numbers = np.zeros(count)
-        self.codes = np.zeros(count, np.int32)
-        self.others: list[Measurement] = [Measurement(), *others]
-
-    def __getitem__(self, line: int) -> Measurement:
-        code = self.codes.item(line)
-        return self.others[code] if code else Measurement(self.numbers.item(line))
-
-    def __setitem__(self, line: int, measurement: Measurement) -> None:
-        if type(measurement.value) is float and measurement.reason is None:
-            self.numbers[line], self.codes[line] = measurement.value, 0
-        else:
-            self.codes[line] = self.code(measurement)
-
-    def code(self, measurement: Measurement) -> int:
-        """Return the code of a measurement that is no float."""
-        for code, other in enumerate(self.others[1:9], 1):
-            if other is measurement or (other.value is None and other == measurement):
-                return code
-        self.others.append(measurement)
-        return len(self.others) - 1
-
-    @property
-    def has_value(self) -> Array:
-        """True for rows with a value."""
-        return np.array([True, *(other.value is not None for other in self.others[1:])])[self.codes]
-
-
-class LineMeasurements(Mapping[str, Measurement]):
-    """The measurements of one row."""
-
-    def __init__(self, columns: Mapping[str, MeasurementColumn], line: int) -> None:
-        self._columns, self._line = columns, line
-
-    def __getitem__(self, name: str) -> Measurement:
-        return self._columns[name][self._line]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
-
-
-class VerdictColumn:
-    """The verdicts of one policy.
-
-    Attributes:
-        table: Distinct verdicts without their distances.
-        codes: The code of each row's verdict.
-        drifts: The fields of ``Drift``, of shape (rows, 4); nan in rows without one. None if no row has any.
-    """
-
-    def __init__(self, table: Sequence[Verdict], codes: Array, drifts: Array | None = None) -> None:
-        self.table, self.codes, self.drifts = [*table], codes, drifts
-
-    def __getitem__(self, line: int) -> Verdict:
-        verdict: Verdict = self.table[self.codes[line]]
-        if self.drifts is None or self.drifts[line, 2] != self.drifts[line, 2]:
-            return verdict
-        return verdict._replace(drift=Drift(*self.drifts[line].tolist()))
-
-    def items(self, lines: slice) -> list[Verdict]:
-        """Return the verdicts of consecutive rows."""
-        verdicts = [self.table[code] for code in self.codes[lines].tolist()]
-        if self.drifts is not None:
-            for place, drift in enumerate(self.drifts[lines].tolist()):
-                if drift[2] == drift[2]:
-                    verdicts[place] = verdicts[place]._replace(drift=Drift._make(drift))
-        return verdicts
-
-    def __setitem__(self, line: int, verdict: Verdict) -> None:
-        if verdict.drift is not None and self.drifts is None:
-            self.drifts = np.full((len(self.codes), 4), np.nan)
-        if self.drifts is not None:
-            self.drifts[line] = verdict.drift or np.nan
-        bare = verdict if verdict.drift is None else verdict._replace(drift=None)
-        for code, other in enumerate(self.table[:8]):
-            if other is bare or other == bare:
-                self.codes[line] = code
-                return
-        self.codes[line] = len(self.table)
-        self.table.append(bare)
-
-    def append(self, line: int, verdict: Verdict) -> None:
-        """Set the verdict on a row, which no other row shares; its distance is known."""
-        self.codes[line] = len(self.table)
-        self.table.append(verdict._replace(drift=None))
-
-    def of_each(self, field: Callable[[Verdict], Any]) -> Array:
-        """Return a property of each row's verdict."""
-        return np.array([field(verdict) for verdict in self.table])[self.codes]
-
-    @property
-    def has_drift(self) -> Array:
-        """True for rows with a distance."""
-        drifts = np.full((len(self.codes), 4), np.nan) if self.drifts is None else self.drifts
-        has_drift: Array = drifts[:, 2] == drifts[:, 2]
-        return has_drift
-
-    @property
-    def levels(self) -> Array:
-        """The gravity of each row's level."""
-        return self.of_each(lambda verdict: GRAVITY[verdict.level])
-
-
-@dataclass
-class Results:
-    """The measurements and verdicts of a batch, which processes exchange."""
-
-    measurements: dict[str, MeasurementColumn] = field(default_factory=dict)
-    verdicts: VerdictColumn | None = None
-    further: dict[str, VerdictColumn] = field(default_factory=dict)
 
 
 class RowBatch:
@@ -493,59 +349,3 @@ class RowBatch:
 def notes_of(flags: int) -> tuple[Reason, ...]:
     """Return the reasons of a row's flags."""
     return tuple(note for place, note in enumerate(_NOTES) if flags >> place & 1)
-
-
-def batch_of(pairs: Sequence[Pair], op: Op | None = None, verdicts: Sequence[Verdict] = ()) -> RowBatch:
-    """Return a batch of one op with the given pairs, and with verdicts if there are any."""
-    described = op or Op("")
-    sides: list[PairSide] = []
-    for slots in ([pair.target for pair in pairs], [pair.golden for pair in pairs]):
-        present = tuple(slot for slot in slots if slot is not None)
-        count = iter(range(len(present)))
-        lines = np.array([ABSENT if slot is None else next(count) for slot in slots], int)
-        # a run without values has a null value, to which no line refers
-        sides.append(PairSide(columns_of([Record(0, described.key, present or (NO_SLOT,))]), lines))
-    how = np.array([HOWS.index(pair.how) for pair in pairs], int)
-    batch = RowBatch(
-        0, [described.key], np.array([0, len(pairs)]), sides[0], sides[1], how, lambda key: described
-    )
-    batch.results.verdicts = VerdictColumn([], np.zeros(len(pairs), np.int32))
-    for line, verdict in enumerate(verdicts):
-        batch.verdicts[line] = verdict
-    return batch
-
-
-class BatchMetric:
-    """A metric over columns, which measures a single pair as a batch of one row."""
-
-    @abstractmethod
-    def measure_batch(self, batch: RowBatch) -> list[MeasurementColumn]:
-        """Return a column for each column of the metric; rows with an obstacle may hold anything."""
-
-    def measure(self, pair: OpenPair) -> Sequence[Measurement]:
-        """Return the measurements of one pair."""
-        return [column[0] for column in self.measure_batch(batch_of([pair.pair]))]
-
-
-class BatchJudge:
-    """A judge over columns, which judges a single op as a batch."""
-
-    @abstractmethod
-    def judge_batch(self, batch: RowBatch) -> Mapping[int, Ruling]:
-        """Return the verdicts to change, by row."""
-
-    def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
-        """Return the verdicts to change, by the row's position in ``rows``."""
-        return self.judge_batch(batch_of([row.pair for row in rows], op, [row.verdict for row in rows]))
-
-
-class BatchPolicy:
-    """A policy over columns, which judges a single pair as a batch of one row."""
-
-    @abstractmethod
-    def judge_batch(self, batch: RowBatch) -> VerdictColumn:
-        """Return the verdict on each row."""
-
-    def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
-        """Return the verdict on one pair."""
-        return self.judge_batch(batch_of([pair.pair]))[0]

@@ -13,8 +13,9 @@ from multiprocessing.util import Finalize
 from typing import TYPE_CHECKING, NamedTuple
 
 from probe_core import engine
-from probe_core.model.batches import Results, RowBatch
+from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
+from probe_core.model.results import Results
 from probe_core.plugins.manager import Manager, PluginWarning
 from probe_core.plugins.specs import Pool
 from probe_core.ranks.executors import busy

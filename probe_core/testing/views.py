@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from probe_core.matching.views import Views
 from probe_core.model import Kind
-from probe_core.model.batches import batch_of
 from probe_core.model.plan import Plan
 from probe_core.model.run import Run
+from probe_core.model.single import batch_of
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ViewSpec
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from probe_core.model import Measurement
-from probe_core.model.batches import BatchMetric, MeasurementColumn, RowBatch
+from probe_core.model.batches import RowBatch
 from probe_core.model.columns import Array
+from probe_core.model.results import MeasurementColumn
+from probe_core.model.single import BatchMetric
 
 
 class Checksum(BatchMetric):

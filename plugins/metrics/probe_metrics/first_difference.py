@@ -7,10 +7,12 @@ import math
 import numpy as np
 
 from probe_core.model import Drift, Kind, Level, Measurements, Mode, Reason, Slot, Value, Verdict
-from probe_core.model.batches import RowBatch, VerdictColumn, batch_of
+from probe_core.model.batches import RowBatch
 from probe_core.model.columns import FLOAT, NONE, TENSOR, Array
 from probe_core.model.dtypes import same
 from probe_core.model.measure import OpenPair
+from probe_core.model.results import VerdictColumn
+from probe_core.model.single import batch_of
 from probe_metrics.accuracy import eps, least
 from probe_metrics.exact import scalars_against
 from probe_metrics.kernel import sums

@@ -7,8 +7,10 @@ import math
 import numpy as np
 
 from probe_core.model import Measurement, Statistic
-from probe_core.model.batches import BatchMetric, MeasurementColumn, PairSide, RowBatch
+from probe_core.model.batches import PairSide, RowBatch
 from probe_core.model.columns import BIG, FLOAT, INTEGER, Array
+from probe_core.model.results import MeasurementColumn
+from probe_core.model.single import BatchMetric
 
 
 class StatisticsDifference(BatchMetric):

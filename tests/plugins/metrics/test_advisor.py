@@ -11,8 +11,8 @@ from support.measuring import accuracy, tensor_value
 
 from probe_core.model import Counts, Level, Mode, Op, Side, Suspect
 from probe_core.model.answers import Answer, Coverage, Outcome
-from probe_core.model.batches import batch_of
 from probe_core.model.report import Kept, LineNumbers, Report
+from probe_core.model.single import batch_of
 from probe_core.testing import pair_of_values
 
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from probe_core.model import How, Level, Reason, Ruling
-from probe_core.model.batches import HOWS, BatchJudge, RowBatch
+from probe_core.model.batches import HOWS, RowBatch
+from probe_core.model.single import BatchJudge
 
 REGION = Reason("region")
 

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from probe_core.model import GRAVITY, Level, Reason, Ruling
-from probe_core.model.batches import BatchJudge, RowBatch
+from probe_core.model.batches import RowBatch
+from probe_core.model.single import BatchJudge
 
 REQUIRES_GRAD = Reason("requires_grad")
 
