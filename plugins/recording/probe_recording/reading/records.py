@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from array import array
+from functools import cache
 from itertools import accumulate
+from types import ModuleType
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +14,15 @@ from probe_core import engine
 from probe_core.model import Side
 from probe_core.model.columns import Array, ValueColumns, suffix_of
 
-_records = engine.compiled("probe_recording._records")
-
 _SIDES = (Side.INPUT, Side.PARAMETERS, Side.OUTPUT)
 _OTHER_EXTENTS: dict[str, tuple[str, None]] = {"s": ("[]", None), "n": ("None", None)}
 """Extents of scalars and of null, as the compiled code spells them."""
+
+
+@cache
+def compiled() -> ModuleType | None:
+    """Return the compiled reader; None to read all records by Python."""
+    return engine.compiled("probe_recording._records")
 
 
 class Records(NamedTuple):
@@ -42,12 +48,13 @@ def read_ordinary(text: str, at: int) -> Records | None:
         text: The bytes of a file as Latin-1.
         at: The offset of the name of a record, in quotes.
     """
-    if _records is None:
+    module = compiled()
+    if module is None:
         return None
     (
         end, names, begins, ends, counts, places, place, kinds, dtypes, dtype, shapes, shape, grads, types,
         texts, numbers, checksums, checksum, data_names, data_name,
-    ) = _records.scan(text, at)  # fmt: skip
+    ) = module.scan(text, at)  # fmt: skip
     if not names:
         return None
     starts = array("q", accumulate(np.frombuffer(counts, np.int32).tolist(), initial=0))

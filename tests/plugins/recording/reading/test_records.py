@@ -18,7 +18,9 @@ from support.sampling import examples
 
 from probe_core.errors import UserError
 
-pytestmark = pytest.mark.skipif(records._records is None, reason="there was no C++ compiler at installation")
+pytestmark = pytest.mark.skipif(
+    records.compiled() is None, reason="there was no C++ compiler at installation"
+)
 
 NUMBERS = st.one_of(
     st.floats(), st.integers(-3, 3), st.sampled_from([2**53, 2**53 + 1, -(2**60), 1e-320, 1e22, -0.0]),
@@ -57,7 +59,7 @@ KEYS = [f"Torch.add.{n}.forward" for n in range(8)] + ["x.debug", "Module.a.B.pa
 
 
 def opened(path: Path) -> tuple[Any, ...]:
-    """Everything that a run tells of a record file, or the message of its error."""
+    """Return the contents of a record file, or the message of its error."""
     try:
         run = DumpRun(path, "pytorch", lambda file: np.zeros(1))
     except UserError as error:
@@ -76,13 +78,11 @@ def opened(path: Path) -> tuple[Any, ...]:
 
 
 def by_both(path: Path) -> Iterator[tuple[Any, ...]]:
-    """What the compiled reader tells of a file, then what the Python reader does."""
+    """Yield the contents or the error of a file by the compiled reader, then by the Python reader."""
     yield opened(path)
-    compiled, records._records = records._records, None
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(records, "compiled", lambda: None)
         yield opened(path)
-    finally:
-        records._records = compiled
 
 
 def written(directory: Path, text: bytes) -> Path:
@@ -117,7 +117,7 @@ def test_both_readers_agree_on_recorded_runs(runs: Any) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_both_readers_agree_on_damaged_files(tmp_path: Path, seed: int) -> None:
-    """Truncated files, and files with changed, inserted and removed bytes: the same values or the same message."""
+    """Files that are cut off, or with changed, inserted and removed bytes, give the same values or message."""
     leaf = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2, 3], "Max": 1.5, "Min": -2.0,
             "Mean": float("nan"), "Norm": 1e-7, "requires_grad": True}  # fmt: skip
     call = {"input_args": [leaf, {"type": "int", "value": 3}, None], "input_kwargs": {"p": {"type": "float", "value": 0.5}},
