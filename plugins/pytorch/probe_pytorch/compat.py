@@ -1,6 +1,7 @@
 """All uses of torch's private API, each with a test that names the version of torch.
 
-They are for torch 2.1 to 2.15; a function says what it does if its version lacks a name.
+They are for torch 2.1 to 2.15; a function says what it does if its version lacks a name. Those that concern
+hooks and autograd functions are in ``compat_hooks.py``.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from operator import methodcaller
+from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any, cast
 
@@ -41,6 +43,29 @@ number_of: Callable[[Any], int] = methodcaller("_sequence_nr")
 def stored_values(tensor: torch.Tensor) -> torch.Tensor:
     """Return the stored values of a sparse COO tensor, coalesced or not."""
     return tensor._values()
+
+
+def operator_function(operator: Any) -> Any:
+    """Return a function in C that runs an operator, or ``operator`` if it must be called in Python.
+
+    Since torch 2.15, warnings of an operator name the innermost line of Python. If this function is called
+    directly, that is not a line of torch.
+    """
+    return operator._op if type(operator) is torch._ops.OpOverload else operator
+
+
+_TORCH = Path(torch.__file__).parent
+_SKIPPING_FILES = frozenset(map(str, (_TORCH / "_compile.py", _TORCH / "_dynamo" / "eval_frame.py")))
+
+
+def caller_of_dispatch(frame: FrameType) -> FrameType:
+    """Return the frame of the line that called an operator, for the frame that called a dispatch mode.
+
+    They differ if torch keeps the mode from being compiled: it then calls the mode through other functions.
+    """
+    while frame.f_code.co_filename in _SKIPPING_FILES and frame.f_back is not None:
+        frame = frame.f_back
+    return frame
 
 
 def no_functions() -> AbstractContextManager[Any]:
@@ -388,38 +413,6 @@ def silence_global_hooks() -> Callable[[], None]:
 def grad_scaler() -> Any:
     """Return the class of gradient scalers; before torch 2.3 that of CUDA."""
     return getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
-
-
-def dicts_of(handle: Any) -> list[Any]:
-    """Return the dictionaries that hold the hook of a handle, without those that are gone."""
-    dicts = (reference() for reference in (handle.hooks_dict_ref, *handle.extra_dict_ref))
-    return [hooks for hooks in dicts if hooks is not None]
-
-
-def replace_apply(
-    receiver: Callable[[type[Any], Callable[..., Any], tuple[Any, ...]], Any],
-) -> Callable[[], None]:
-    """Pass calls of ``torch.autograd.Function.apply`` to ``receiver``; return a function that undoes this.
-
-    ``Function.apply`` ends in ``super().apply``, which is looked up in its base class. A method there also
-    sees calls by an ``apply`` that a script bound to a name of its own.
-
-    Args:
-        receiver: It receives the class, the function that runs it, and the arguments.
-    """
-    base: Any = torch.autograd.function._SingleLevelFunction
-
-    def apply(cls: type[Any], *args: Any) -> Any:
-        return receiver(cls, super(base, cls).apply, args)
-
-    method = classmethod(apply)
-    base.apply = method
-
-    def undo() -> None:
-        if vars(base).get("apply") is method:
-            del base.apply
-
-    return undo
 
 
 class AllocationTally(TorchDispatchMode):

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 from probe_recording import Config, interrupts_deferred
-from torch.optim.optimizer import register_optimizer_step_post_hook
 
+from probe_pytorch import compat_hooks
 from probe_pytorch.recorder import Recorder
 
 NO_COMPILE = "TORCH_COMPILE_DISABLE"
@@ -38,7 +38,7 @@ class Follower:
         os.environ.setdefault(NO_COMPILE, "1")
         atexit.register(self.recorder.finish)  # in case an interrupt arrives just before end()
         self.recorder.start(None, None)
-        self._handle = register_optimizer_step_post_hook(self._stepped)
+        (self._handle,) = compat_hooks.register_step_hooks(None, self._stepped)
 
     def end(self) -> None:
         """Stop recording and complete the run; calls that are sent are waited for."""

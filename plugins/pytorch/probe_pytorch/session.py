@@ -9,9 +9,8 @@ from typing import Any
 import probe_recording
 import torch
 from probe_recording import Config, Entry, Sending, StepDirectory, TensorLeaf, Tree, belongs_to_recorder
-from torch.utils.hooks import unserializable_hook
 
-from probe_pytorch import compat
+from probe_pytorch import compat, compat_hooks
 from probe_pytorch.overflow import device_flags
 from probe_pytorch.statistics import from_results
 from probe_pytorch.storage.bytes import CHECKSUMS, on_host
@@ -63,7 +62,7 @@ class Session(probe_recording.Session):
 
     def expect_gradient(self, tensor: torch.Tensor, hook: Callable[[Any], None]) -> None:
         """Call ``hook`` with the gradient of a tensor; saving the tensor does not warn about this hook."""
-        tensor.register_hook(unserializable_hook(hook))
+        compat_hooks.register_hook(tensor, hook)
 
     def new_store(self) -> TensorStore:
         """Return the store that ``store`` and ``async_dump`` of the configuration choose."""

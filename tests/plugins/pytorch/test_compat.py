@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from typing import Any
 
 import pytest
@@ -69,6 +70,30 @@ def test_quiet_is_quiet_for_modes_of_both_kinds() -> None:
         assert not functions.seen and not operators.seen, VERSION
         torch.ones(2) + 1
     assert functions.seen and operators.seen, VERSION
+
+
+def test_a_warning_of_an_operator_names_no_line_of_torch() -> None:
+    class Running(Operators):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return compat.operator_function(func)(*args, **(kwargs or {}))
+
+    with warnings.catch_warnings(record=True) as caught, Running():
+        warnings.simplefilter("always")
+        torch.ones(1).std()
+    assert [warning.filename for warning in caught] == [__file__], VERSION
+
+
+def test_the_caller_of_an_operator_is_no_line_of_torch() -> None:
+    callers = []
+
+    class Called(Operators):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            callers.append(compat.caller_of_dispatch(sys._getframe(1)).f_code.co_filename)
+            return func(*args, **(kwargs or {}))
+
+    with Called():
+        torch.ones(1)
+    assert callers == [__file__], VERSION
 
 
 def test_a_mode_goes_below_others_and_comes_out_from_under_them() -> None:
@@ -180,19 +205,6 @@ def test_a_global_forward_hook_is_told_the_keywords_of_the_call() -> None:
     assert found == [{"by": 3}, {}, {}], VERSION
 
 
-def test_a_handle_tells_where_its_hook_stands() -> None:
-    module = torch.nn.Linear(1, 1)
-    handle = module.register_forward_hook(lambda *_: None, with_kwargs=True, always_call=True)
-    found = compat.dicts_of(handle)
-    expected = (
-        module._forward_hooks,
-        module._forward_hooks_with_kwargs,
-        module._forward_hooks_always_called,
-    )
-    assert {id(hooks) for hooks in found} == {id(hooks) for hooks in expected}, VERSION
-    assert all(handle.id in hooks for hooks in found), VERSION
-
-
 def test_torch_says_that_it_exports() -> None:
     found: list[bool] = []
 
@@ -205,25 +217,6 @@ def test_torch_says_that_it_exports() -> None:
     torch.export.export(Told(), (torch.ones(1),), **strict)
     Told()(torch.ones(1))
     assert found[0] is hasattr(torch.compiler, "is_exporting") and found[-1] is False, VERSION
-
-
-def test_replaced_apply_sees_functions_bound_before() -> None:
-    class Doubled(torch.autograd.Function):
-        @staticmethod
-        def forward(context: Any, x: torch.Tensor, factor: int) -> torch.Tensor:
-            return x * factor
-
-    bound, seen = Doubled.apply, []
-
-    def receive(function: type[Any], run: Any, args: tuple[Any, ...]) -> Any:
-        seen.append((function, args[1]))
-        return run(*args)
-
-    undo = compat.replace_apply(receive)
-    assert torch.equal(bound(torch.ones(2), 2), torch.full((2,), 2.0))
-    undo()
-    bound(torch.ones(2), 3)
-    assert seen == [(Doubled, 2)], VERSION
 
 
 def test_a_compiled_module_is_known() -> None:

@@ -49,8 +49,8 @@ class AtenCapture(TorchDispatchMode):
         """Record the call of the operator ``func``, which torch passes here instead of running it."""
         kwargs = kwargs or {}
         calls = self.calls
-        caller = sys._getframe(1)
-        called = called_from(caller, func)
+        caller = compat.caller_of_dispatch(sys._getframe(1))
+        called = called_from(caller, compat.operator_function(func))
         if calls is None or not calls.session.active:
             return called(*args, **kwargs)
         space = func.namespace

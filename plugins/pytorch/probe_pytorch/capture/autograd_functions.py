@@ -1,19 +1,19 @@
 """Calls of ``torch.autograd.Function.apply``, which no mode of torch sees.
 
 Scripts keep ``apply`` under names of their own (``fused_norm = FusedNorm.apply``), often before the recording
-starts. Therefore not ``Function.apply`` is replaced, but the method that it calls of its base class.
+starts. ``compat_hooks.replace_apply`` sees their calls as well.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 from probe_recording import stack_of
 
-from probe_pytorch import compat
-from probe_pytorch.capture.callers import called_from
+from probe_pytorch import compat_hooks
+from probe_pytorch.capture.callers import TORCH, called_from
 from probe_pytorch.capture.calls import Calls
 from probe_pytorch.capture.families import AUTOGRAD, Families
 
@@ -44,7 +44,7 @@ class AutogradFunctions:
     def install(self) -> None:
         """Replace the method that runs autograd functions."""
         if self._restore is None:
-            self._restore = compat.replace_apply(self._apply)
+            self._restore = compat_hooks.replace_apply(self._apply)
 
     def remove(self) -> None:
         """Restore the method."""
@@ -52,22 +52,32 @@ class AutogradFunctions:
         if restore is not None:
             restore()
 
-    def _apply(self, function: type[Any], run: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    def _apply(
+        self,
+        function: type[Any],
+        run: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        caller: FrameType,
+    ) -> Any:
         """Run an autograd function and record the call.
 
         Args:
             function: The subclass of ``torch.autograd.Function``.
             run: The function that runs it.
             args: The arguments of its forward.
+            kwargs: The keyword arguments of its forward.
+            caller: The frame that calls it: of ``Function.apply`` if that is written in Python, else of its
+                caller.
         """
         calls = self.calls
-        caller = sys._getframe(2)  # the frame of Function.apply
         called = called_from(caller, run)
         if calls is None or not calls.session.active or _is_of_torch(function) or not self._sees_calls():
-            return called(*args)
+            return called(*args, **kwargs)
         self._families.functions.see(AUTOGRAD)
-        stack = stack_of(caller.f_back or caller)
-        return calls.record(f"{AUTOGRAD}.{function.__name__}", called, args, {}, stack)
+        is_of_torch = caller.f_code.co_filename.startswith(TORCH)
+        stack = stack_of((caller.f_back if is_of_torch else None) or caller)
+        return calls.record(f"{AUTOGRAD}.{function.__name__}", called, args, kwargs, stack)
 
 
 def _is_of_torch(function: type[Any]) -> bool:

@@ -17,9 +17,8 @@ from typing import Any
 
 import torch
 from probe_recording import SCALARS, Arrived, Backward, Gathering
-from torch.utils.hooks import unserializable_hook
 
-from probe_pytorch import compat
+from probe_pytorch import compat, compat_hooks
 from probe_pytorch.statistics import PLAIN
 
 Node = Any
@@ -184,7 +183,7 @@ def _attach_walked(outputs: Sequence[Any], sources: Sequence[Source], tell: Arri
             same = own.get((id(tensor.grad_fn), tensor.output_nr), -1)
             if same < 0:
                 roots.append(tensor.grad_fn)
-            tensor.register_hook(unserializable_hook(gathering.output(position, same)))
+            compat_hooks.register_hook(tensor, gathering.output(position, same))
     for node, places in _edges(roots, sources, first_new).items():
         node.register_hook(gathering.inputs(places))
     gathering.ready()

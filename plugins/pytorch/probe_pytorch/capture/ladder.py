@@ -17,9 +17,8 @@ from typing import Any
 import torch
 from probe_recording import STAND_IN, Ladder, Rung, Stack, flat, stack_of
 from torch import nn
-from torch.utils.hooks import unserializable_hook
 
-from probe_pytorch import compat
+from probe_pytorch import compat, compat_hooks
 from probe_pytorch.capture.callers import ORIGINAL, TORCH, called_from
 from probe_pytorch.capture.hidden import hide, remove
 from probe_pytorch.capture.modules import COMPILED
@@ -89,8 +88,8 @@ class LadderCapture:
                         self._watch(self.names[id(parameter)], parameter)
 
     def _watch(self, name: str, parameter: nn.Parameter) -> None:
-        took = unserializable_hook(partial(self._arrived, name, weakref.ref(parameter)))
-        self._handles.append(parameter.register_hook(took))
+        took = partial(self._arrived, name, weakref.ref(parameter))
+        self._handles.append(compat_hooks.register_hook(parameter, took))
         self._handles.append(parameter.register_post_accumulate_grad_hook(partial(self._accumulated, name)))
 
     def remove(self) -> None:

@@ -15,9 +15,8 @@ import torch
 from probe_recording import Backward, ModuleHooks, Running, Stack, Threads
 from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.utils.hooks import unserializable_hook
 
-from probe_pytorch import compat
+from probe_pytorch import compat, compat_hooks
 from probe_pytorch.capture.calls import is_recompute
 from probe_pytorch.capture.gradients import attach_walked, sources_of, tensors_in
 from probe_pytorch.capture.hidden import hide, remove
@@ -120,7 +119,7 @@ class ModuleCapture(ModuleHooks[Session]):
     def _watch(self, parameter: nn.Parameter, arrived: Callable[[Any], None]) -> Any:
         """Call ``arrived`` with each gradient of a parameter; of a sharded parameter after its reduction."""
         if isinstance(parameter, nn.Parameter) and type(parameter.data) is torch.Tensor:
-            return parameter.register_hook(unserializable_hook(arrived))
+            return compat_hooks.register_hook(parameter, arrived)
         passed_by_autograd = False
 
         def passed(gradient: torch.Tensor) -> None:
@@ -135,7 +134,7 @@ class ModuleCapture(ModuleHooks[Session]):
                 arrived(parameter.grad)
             passed_by_autograd = False
 
-        self._handles.append(parameter.register_hook(unserializable_hook(passed)))
+        self._handles.append(compat_hooks.register_hook(parameter, passed))
         return parameter.register_post_accumulate_grad_hook(accumulated)
 
 

@@ -13,9 +13,8 @@ import torch
 from probe_recording import Rung, scalar
 from torch.nn import utils
 from torch.optim import Optimizer
-from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from probe_pytorch import compat
+from probe_pytorch import compat, compat_hooks
 from probe_pytorch.capture.callers import called_from
 from probe_pytorch.capture.ladder import NO_STEP, LadderCapture, plain
 from probe_pytorch.capture.samples import ParameterSamples
@@ -73,7 +72,7 @@ class StepCapture:
             if capture is not None:
                 capture._after(optimizer)
 
-        self._handles += [register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)]
+        self._handles += compat_hooks.register_step_hooks(before, after)
 
     def begin(self) -> None:
         """Hook optimizers, and wrap the functions that change gradients."""

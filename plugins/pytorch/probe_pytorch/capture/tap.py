@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from probe_recording import Tree
 from torch import nn
-from torch.utils.hooks import unserializable_hook
 
-from probe_pytorch import compat
+from probe_pytorch import compat, compat_hooks
 from probe_pytorch.capture.hidden import hide, remove
 from probe_pytorch.session import Entry, Session
 
@@ -48,7 +47,8 @@ class TapCapture:
             self._handles.append(hide(module.register_forward_hook(_after(prefix))))
             for key, parameter in module.named_parameters(recurse=False):
                 if parameter.requires_grad:
-                    self._handles.append(parameter.register_hook(self._gradient_hook(prefix, key)))
+                    hook = self._gradient_hook(prefix, key)
+                    self._handles.append(compat_hooks.register_hook(parameter, hook))
         compat.forget_compiled()
 
     def remove(self) -> None:
@@ -123,7 +123,7 @@ class TapCapture:
             entry.fields[key] = [leaf]
             session.arrived(entry)
 
-        return unserializable_hook(hook)
+        return hook
 
 
 def _put(fields: Tree, path: list[str], leaf: Tree) -> None:
