@@ -1,7 +1,7 @@
 """All uses of torch's private API, each with a test that names the version of torch.
 
 They are for torch 2.1 to 2.15; a function says what it does if its version lacks a name. Those that concern
-hooks and autograd functions are in ``compat_hooks.py``.
+hooks, autograd functions and files are in ``compat_hooks.py`` and ``compat_files.py``.
 """
 
 from __future__ import annotations
@@ -245,18 +245,17 @@ def is_compiled(module: torch.nn.Module) -> bool:
     return in_place or (wrapper is not None and isinstance(module, wrapper))
 
 
-def force_eager() -> Callable[[], None] | None:
+def force_eager() -> Callable[[], None]:
     """Make compiled code run uncompiled, and return a function that undoes this.
 
-    The result is None before torch 2.6, which cannot do it. After several calls, the last undo restores the
-    state before the first call.
+    After several calls, the last undo restores the state before the first call.
     """
     global _forcing, _stance
-    set_stance = getattr(torch.compiler, "set_stance", None)
-    if set_stance is None:
-        return None
     if not _forcing:
-        _stance = set_stance("force_eager")
+        set_stance = getattr(torch.compiler, "set_stance", None)
+        _stance = _without_compiler() if set_stance is None else set_stance("force_eager")
+        if set_stance is None:
+            _stance.__enter__()
     _forcing += 1
 
     def undo() -> None:
@@ -266,6 +265,20 @@ def force_eager() -> Callable[[], None] | None:
             _stance.__exit__(None, None, None)
 
     return undo
+
+
+@contextmanager
+def _without_compiler() -> Iterator[None]:
+    """Switch the compiler off where compiled code would switch it on: before torch 2.6, no stance does."""
+    from torch._dynamo import eval_frame
+
+    module: Any = eval_frame
+    set_eval_frame = module.set_eval_frame
+    module.set_eval_frame = lambda callback: set_eval_frame(None)
+    try:
+        yield
+    finally:
+        module.set_eval_frame = set_eval_frame
 
 
 _forcing = 0
@@ -412,7 +425,9 @@ def silence_global_hooks() -> Callable[[], None]:
 
 def grad_scaler() -> Any:
     """Return the class of gradient scalers; before torch 2.3 that of CUDA."""
-    return getattr(torch.amp, "GradScaler", None) or torch.cuda.amp.GradScaler
+    from torch.cuda.amp import GradScaler
+
+    return getattr(torch.amp, "GradScaler", GradScaler)
 
 
 class AllocationTally(TorchDispatchMode):

@@ -79,7 +79,7 @@ def test_a_warning_of_an_operator_names_no_line_of_torch() -> None:
 
     with warnings.catch_warnings(record=True) as caught, Running():
         warnings.simplefilter("always")
-        torch.ones(1).std()
+        torch.add(torch.ones(3), 1, out=torch.empty(2))
     assert [warning.filename for warning in caught] == [__file__], VERSION
 
 
@@ -166,7 +166,6 @@ def test_sparse_values() -> None:
     assert compat.stored_values(sparse).tolist() == [1.0, 2.0, 3.0], VERSION
 
 
-@pytest.mark.skipif(not hasattr(torch.compiler, "set_stance"), reason="torch 2.6 or later")
 def test_several_that_force_eager_leave_what_was_there_before() -> None:
     import torch._dynamo
     from torch._dynamo.testing import CompileCounter
@@ -180,7 +179,6 @@ def test_several_that_force_eager_leave_what_was_there_before() -> None:
 
     assert graphs() == 1, VERSION
     first, second = compat.force_eager(), compat.force_eager()
-    assert first is not None and second is not None
     assert graphs() == 0, VERSION
     first()  # not in the order of a stack
     assert graphs() == 0
@@ -268,7 +266,8 @@ def test_views_share_the_count_of_writes_and_the_storage() -> None:
 def test_nested_tensors_have_parts(layout: str) -> None:
     if not hasattr(torch, layout):
         pytest.skip("this torch has no such layout")
-    nested = torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], layout=getattr(torch, layout))
+    keywords = {} if layout == "strided" else {"layout": getattr(torch, layout)}  # since torch 2.2
+    nested = torch.nested.nested_tensor([torch.ones(1), torch.ones(2)], **keywords)
     parts = compat.nested_parts(nested)
     assert parts["values"].tolist() == [1.0, 1.0, 1.0], VERSION
     assert len(parts) == 2, VERSION

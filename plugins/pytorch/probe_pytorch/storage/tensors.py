@@ -22,6 +22,7 @@ from probe_recording import interrupts_deferred
 from probe_core.errors import UserError
 from probe_core.files.atomic import create, open_file, write_text
 from probe_core.store.files import JOURNAL_FILE, PACKED_FILE
+from probe_pytorch import compat_files
 from probe_pytorch.storage.bytes import Bytes, bytes_of, on_host
 
 SUFFIX = ".pt"
@@ -287,7 +288,7 @@ def _save(tensor: torch.Tensor, path: Path) -> None:
     """Save a ``.pt`` file; raise the OSError of a failed write, which torch wraps in a RuntimeError."""
     try:
         with path.open("wb") as file:
-            torch.save(tensor, file)
+            torch.save(compat_files.savable(tensor), file)
     except RuntimeError as error:
         cause: BaseException | None = error
         while cause is not None:
