@@ -213,13 +213,14 @@ class Collector(probe_recording.Collector):
             ranks, number = _group(value)
             return Plain(type="torch.ProcessGroup", group_ranks=ranks, group_id=number)
         if isinstance(value, dist.P2POp):
+            group = value.group or dist.group.WORLD  # before torch 2.2, None is the default group
             return {
                 "class_type": "torch.distributed.P2POp",
                 "tensor": walk.tree(value.tensor, f"{name}.tensor"),
                 "op": getattr(value.op, "__name__", ""),
                 "peer": int(value.peer),
                 "tag": int(value.tag),
-                "group_id": _group(value.group)[1] if value.group is not None else None,
+                "group_id": None if group is None else _group(group)[1],
             }
         if type(value).__qualname__.startswith("ReduceOp"):
             return Plain(type="torch.distributed.ReduceOp", value=f"RedOpType.{_operation(value)}")

@@ -131,6 +131,23 @@ def run_backward(
     return [None if leaf is None else leaf.grad for leaf in side.leaves]
 
 
+def has_backward(side: Side) -> bool:
+    """Return False if a call has gradients and its backward fails.
+
+    Before torch 2.7, that of some functions, such as ``mse_loss``, fails for inputs of several dtypes.
+    """
+    outputs = [tensor for tensor in tensors_in(side.output) if tensor.requires_grad]
+    leaves = [leaf for leaf in side.leaves if leaf is not None]
+    if not outputs or not leaves:
+        return True
+    ones = [torch.ones_like(tensor) for tensor in outputs]
+    try:
+        torch.autograd.grad(outputs, leaves, ones, retain_graph=True, allow_unused=True)
+    except RuntimeError:
+        return False
+    return True
+
+
 def gradient_pairs(
     side: Side, recorded: Sequence[torch.Tensor | None], chosen: int | None
 ) -> tuple[list[int], list[int]]:

@@ -353,8 +353,11 @@ class PyTorchRunner:
         *,
         as_recorded: bool = False,
     ) -> tuple[Side, torch.dtype | None]:
-        """Run a call on the device, under autocast if only that gives the recorded dtypes of its outputs."""
-        from probe_pytorch.precheck.execution import run_forward, side_of
+        """Run a call on the device, under autocast if only that gives the recorded dtypes of its outputs.
+
+        Autocast is also used if the backward fails without it.
+        """
+        from probe_pytorch.precheck.execution import has_backward, run_forward, side_of
         from probe_pytorch.precheck.preparing import recorded_dtypes
         from probe_pytorch.precheck.raising import Raising, autocast_candidates, tensors_in
 
@@ -370,7 +373,8 @@ class PyTorchRunner:
                 failure = failure or error
                 continue
             dtypes = [t.dtype for t in tensors_in(side.output) if t.is_floating_point()]
-            if len(candidates) == 1 or not recorded or dtypes[: len(recorded)] == recorded:
+            is_alike = not recorded or dtypes[: len(recorded)] == recorded
+            if len(candidates) == 1 or (is_alike and (not with_gradients or has_backward(side))):
                 return side, autocast
             fallback = fallback or (side, autocast)
         if fallback is None:
