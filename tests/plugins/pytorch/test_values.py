@@ -261,23 +261,24 @@ def test_quantised_tensors_are_what_they_stand_for(per_channel: bool) -> None:
     assert found == leaf("qint8", [2, 3], expected, layout="quantized")
 
 
-def nested(layout: Any) -> torch.Tensor:
+def nested(layout: str) -> torch.Tensor:
+    keywords = {} if layout == "strided" else {"layout": getattr(torch, layout)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return torch.nested.nested_tensor([torch.tensor([3.0]), torch.tensor([-4.0, 1.0])], layout=layout)
+        return torch.nested.nested_tensor([torch.tensor([3.0]), torch.tensor([-4.0, 1.0])], **keywords)
 
 
 @pytest.mark.parametrize(
-    ("layout", "places", "expected"),
-    [(torch.jagged, "offsets", [0, 1, 3]), (torch.strided, "sizes", [[1], [2]])],
-    ids=["jagged", "strided"],
+    ("layout", "places", "expected"), [("jagged", "offsets", [0, 1, 3]), ("strided", "sizes", [[1], [2]])]
 )
 def test_nested_tensor_is_recorded_by_its_values_and_their_places(
-    layout: torch.layout, places: str, expected: Any
+    layout: str, places: str, expected: Any
 ) -> None:
+    if layout == "jagged" and not hasattr(torch, "jagged"):
+        pytest.skip("this torch has no jagged layout")
     saved = Saved()
     found = json.loads(encode(Collector().tree(nested(layout), "x", saved)))
-    values = leaf("float32", [3], (3.0, -4.0, 0.0, pytest.approx(math.sqrt(26))), layout=str(layout))
+    values = leaf("float32", [3], (3.0, -4.0, 0.0, pytest.approx(math.sqrt(26))), layout=f"torch.{layout}")
     assert found["values"] == {**values, "data_name": "x.values.pt"}
     assert list(found) == ["values", places]
     assert saved.tensors["x.values"].tolist() == [3.0, -4.0, 1.0]
@@ -350,6 +351,8 @@ def exit_code(function: Callable[[], Any]) -> int:
 @pytest.mark.parametrize("part", ["whole", "view", "scalar"])
 def test_tensors_whose_memory_was_freed_are_a_leaf(part: str, name: str) -> None:
     """Null-storage tensors have no statistics and are not saved (docs/formats.md#leaves)."""
+    if not hasattr(torch, name):
+        pytest.skip(f"this torch has no dtype {name}")
     tensor = torch.ones(8).to(getattr(torch, name))
     tensor = {"whole": tensor, "view": tensor[3:], "scalar": tensor[2]}[part]
     tensor.untyped_storage().resize_(0)

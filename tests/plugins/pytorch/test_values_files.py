@@ -73,6 +73,8 @@ def test_point_to_point_has_plain_numbers(group: Any) -> None:
 
 def test_distributed_tensor(group: Any) -> None:
     distributed = pytest.importorskip("torch.distributed.tensor")
+    if not hasattr(distributed, "init_device_mesh"):
+        pytest.skip("this torch has no torch.distributed.tensor.init_device_mesh")
     mesh = distributed.init_device_mesh("cpu", (1,))
     local = torch.tensor([[3.0], [-4.0]])
     saved = Saved()
@@ -93,8 +95,8 @@ def test_a_collective_that_goes_on_is_not_waited_for(group: Any) -> None:
     if type(running).__name__ != "AsyncCollectiveTensor":
         pytest.skip("this torch waits by itself")
     assert tree(running) == {**leaf("float32", [3]), "type": "AsyncCollectiveTensor"}
-    assert not running.completed
-    running.wait()
+    assert not getattr(running, "completed", False)  # which torch has since version 2.2
+    running.trigger_wait()
 
 
 # -- names of files --------------------------------------------------------------------------------------

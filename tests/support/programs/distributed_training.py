@@ -22,12 +22,34 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.distributed.fsdp as fsdp
 import torch.distributed.nn.functional as differentiable
 from torch import Tensor, nn
 
 from support.programs.models import PROGRAMS
 from support.programs.rank_processes import PATIENCE, run_ranks
 from support.programs.training import VARIANTS, Built, Outcome, Recorder, StepFunction, seed, train
+
+
+def reason_to_skip(kind: str) -> str:
+    """Return why torch cannot run a kind of training on the CPU, or an empty string."""
+    if kind == "fsdp2" and not (hasattr(fsdp, "fully_shard") and hasattr(torch.cpu.Stream(), "record_event")):
+        return "this torch has no FSDP2 that runs on the CPU"
+    if kind == "collectives" and not gathers_into_tensor():
+        return "gloo of this torch has no all_gather_into_tensor"
+    return ""
+
+
+def gathers_into_tensor() -> bool:
+    """Return True if gloo has the collectives that fill one tensor."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        dist.all_gather_into_tensor(torch.ones(1), torch.ones(1))
+    except RuntimeError:
+        return False
+    finally:
+        dist.destroy_process_group()
+    return True
 
 
 def ddp(model: nn.Module, step: StepFunction, optimizer: torch.optim.Optimizer) -> Built:

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -47,6 +47,38 @@ def alone() -> Iterator[None]:
     if PrecisionDebugger._instance is not None:
         PrecisionDebugger._instance._recorder.finish()
         PrecisionDebugger._instance = None
+
+
+class Counting(TorchDispatchMode):
+    """A mode that runs operators and counts them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+def operators_seen(make: Callable[[], Any]) -> int:
+    """Return the number of operators of a function that a dispatch mode sees."""
+    with Counting() as mode:
+        make()
+    return mode.count
+
+
+class _Subclass(Tensor):
+    pass
+
+
+def reason_to_skip_subclasses() -> str:
+    """Return why torch cannot make tensors of subclasses under any dispatch mode, or an empty string."""
+    try:
+        operators_seen(lambda: torch.ones(1).as_subclass(_Subclass))
+    except RuntimeError:
+        return "this torch cannot make tensors of subclasses under a dispatch mode"
+    return ""
 
 
 class Inner(nn.Module):

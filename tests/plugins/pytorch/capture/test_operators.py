@@ -164,6 +164,8 @@ def test_schema_of_finds_the_overload_by_its_arguments() -> None:
 
 
 def test_schema_of_an_operator_of_higher_order_is_unknown() -> None:
+    if not hasattr(torch.ops.higher_order, "cond"):
+        pytest.skip("this torch has no torch.ops.higher_order.cond")
     assert schema_of(torch.ops.higher_order.cond, (True, None, None, ()), {}) is None
 
 

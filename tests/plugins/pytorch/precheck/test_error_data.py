@@ -236,11 +236,24 @@ SCRIPTS: dict[str, tuple[str, Callable[[], object]]] = {
 }
 
 
+def has_half_softmax() -> bool:
+    try:
+        F.softmax(torch.ones(2, dtype=torch.float16), -1)
+    except RuntimeError:
+        return False
+    return True
+
+
+HALF_SOFTMAX = has_half_softmax()
+
+
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Checked, str]]:
     """Each case, and what its script prints; all in one process, for torch takes long to import."""
     calls = {}
     for case, (name, program) in SCRIPTS.items():
+        if case == "float16" and not HALF_SOFTMAX:
+            continue
         torch.manual_seed(5)
         calls[case] = saved(tmp_path_factory.mktemp("case"), program, name)
     texts = run_alone(*(script for _, script in calls.values()))
@@ -250,6 +263,8 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Checked, 
 @pytest.mark.parametrize("case", SCRIPTS)
 def test_the_script_prints_what_the_details_say(shown: dict[str, tuple[Checked, str]], case: str) -> None:
     """With torch and without probe, each output's cosine and max abs error agree to the printed digits."""
+    if case not in shown:
+        pytest.skip("this torch has no softmax of float16 on the CPU")
     found, text = shown[case]
     lines = printed(text)
     name = found.call.name

@@ -184,6 +184,15 @@ def small(dtype: torch.dtype) -> Callable[[], None]:
     return program
 
 
+def skip_without_autocast(dtype: torch.dtype) -> None:
+    """Skip a test on a torch without autocast to a dtype on the CPU."""
+    try:
+        with torch.autocast("cpu", dtype):
+            F.linear(torch.ones(2, 2), torch.ones(2, 2))
+    except RuntimeError as error:
+        pytest.skip(f"this torch has no such autocast: {error}")
+
+
 def recorded_dtypes(found: Checked) -> list[str]:
     """The dtypes of the outputs as the record has them."""
     return [output["dtype"].removeprefix("torch.") for output in found.call.forward["output"]]
@@ -193,6 +202,7 @@ def recorded_dtypes(found: Checked) -> list[str]:
 @pytest.mark.parametrize("dtype", [BF16, F16])
 def test_a_run_under_autocast(tmp_path: Path, dtype: torch.dtype, task: str) -> None:
     """Every call runs, gives out what the run gave out, and none is far off."""
+    skip_without_autocast(dtype)
     calls = live(tmp_path / "run", small(dtype), task)
     apis = {name.split(".")[1] for name in calls.calls}
     assert apis >= {"linear", "matmul", "softmax", "conv1d", "layer_norm", "mse_loss", "__matmul__"}
@@ -209,6 +219,7 @@ def test_the_gradient_of_a_weight_is_judged_in_the_dtype_of_autocast(
     tmp_path: Path, dtype: torch.dtype
 ) -> None:
     """It was computed in half precision and widened: float32's limits would make it an error."""
+    skip_without_autocast(dtype)
     found = live(tmp_path / "run", small(dtype))["Functional.linear.0"]
     kind = str(dtype).removeprefix("torch.")
     details = {detail.name.rpartition("backward.")[2]: detail for detail in found.result.details}
@@ -235,6 +246,7 @@ def test_the_reference_of_a_linear_layer_under_autocast(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", [BF16, F16])
 def test_what_autocast_raises_to_float32(tmp_path: Path, dtype: torch.dtype) -> None:
     """Guide 5.2: the recorded output's dtype differs from the one dtype of the inputs."""
+    skip_without_autocast(dtype)
     logits = torch.randn(4, 6).to(dtype)
 
     def program() -> None:
@@ -295,6 +307,7 @@ def test_a_plain_call_that_narrows_is_not_taken_for_autocast(tmp_path: Path) -> 
 
 def test_an_old_record_without_outputs_of_mixed_dtypes(tmp_path: Path) -> None:
     """The plain call fails, so it was autocast (defect 26 of msprobe: the row was lost)."""
+    skip_without_autocast(F16)
     calls = written(tmp_path / "run", {"Torch.neg.0.forward": forward(leaf(torch.ones(2)))})
     x, w = leaf(torch.randn(4, 6).half()), leaf(torch.randn(3, 6))
     calls.calls["Functional.linear.0"] = call("Functional.linear.0", x, w)

@@ -25,6 +25,8 @@ FLOAT8 = [
     for name in ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz")
     if hasattr(torch, name)
 ]
+UNSIGNED = [getattr(torch, name) for name in ("uint16", "uint32", "uint64") if hasattr(torch, name)]
+"""Since torch 2.3."""
 
 
 def made(
@@ -90,7 +92,7 @@ def test_one_element_and_0d(dtype: torch.dtype) -> None:
         assert numbers(made(dtype, shape, 3, 3)) == [3.0]
 
 
-@every("dtype", [*FLOATS, *FLOAT8, *INTEGERS, torch.bool, torch.complex64, torch.uint32])
+@every("dtype", [*FLOATS, *FLOAT8, *INTEGERS, torch.bool, torch.complex64, *UNSIGNED])
 def test_empty(dtype: torch.dtype) -> None:
     """Nothing to draw: any dtype, and no range needed."""
     tensor = random_tensor({}, dtype, (3, 0, 2), generator_for(1, "a"))
@@ -275,9 +277,7 @@ def test_without_a_range(fields: dict[str, Any]) -> None:
         random_tensor(fields, torch.float32, (2,), generator_for(1, "a"))
 
 
-@pytest.mark.parametrize(
-    "dtype", [torch.complex64, torch.complex128, torch.uint16, torch.uint32, torch.uint64]
-)
+@pytest.mark.parametrize("dtype", [torch.complex64, torch.complex128, *UNSIGNED])
 def test_dtypes_that_are_not_drawn(dtype: torch.dtype) -> None:
     with pytest.raises(Unbuildable, match=rf"{dtype} is not supported for random inputs.* SKIP\."):
         made(dtype, (2,), 0, 1)

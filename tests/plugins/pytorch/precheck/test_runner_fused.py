@@ -80,6 +80,8 @@ def test_other_fused_operators(
 ) -> None:
     tensors = [leaf(torch.randn(shape).to(dtype)) for shape in arguments]
     found = bare[put(bare, f"NPU.{api}.0", *tensors)]
+    if "not implemented for 'Half'" in found.text:
+        pytest.skip(f"this torch cannot compute {api} in float16 on the CPU")
     assert found.result.forward is not SKIP, found.text
     if dtype is not torch.bfloat16:  # a few elements of bfloat16 near zero are an error by the rules
         assert found.result.forward is not ERROR, found.text

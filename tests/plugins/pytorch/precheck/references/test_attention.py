@@ -47,7 +47,9 @@ def expected(
     bias = torch.zeros(tensors[0].shape[2], tensors[1].shape[2], dtype=F64) + pse * scale
     if hidden is not None:
         bias = bias.masked_fill(torch.as_tensor(hidden), -torch.inf)
-    return scaled_dot_product_attention(*tensors, attn_mask=bias, scale=scale, enable_gqa=True)
+    query, *shared = tensors
+    repeated = [t.repeat_interleave(query.shape[1] // t.shape[1], dim=1) for t in shared]
+    return scaled_dot_product_attention(query, *repeated, attn_mask=bias, scale=scale)
 
 
 # -- layouts and heads ---------------------------------------------------------------------
