@@ -1,4 +1,4 @@
-"""Hooks of tensors and optimizers, and calls of autograd functions, by torch's private API.
+"""Hooks of tensors and optimizers, and calls that modes do not see, by torch's private API.
 
 As in ``compat.py``, each use has a test that names the version of torch.
 """
@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import _C
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+from torch.overrides import TorchFunctionMode, handle_torch_function
 from torch.utils import hooks
 
 KEEPS_STEP_HOOKS = (2, 6)
@@ -93,6 +94,66 @@ def _keep_step_hooks() -> None:
         if hasattr(step, "__wrapped__"):
             step.__signature__ = inspect.signature(step)
             del step.__wrapped__
+
+
+# -- indexing ----------------------------------------------------------------------------------
+
+
+def pass_on_indexing() -> Callable[[], None]:
+    """Pass ``tensor[index]`` to the function mode of the recorder; return a function that undoes this.
+
+    torch 2.1 passes it to modes only for some indices. Nothing is passed on while the program has function
+    modes of its own, which would receive it, too.
+    """
+    if _PASSES_ON_INDEXING:
+        return lambda: None
+    methods = {name: _passing_on(name) for name in ("__getitem__", "__setitem__")}
+    for name, method in methods.items():
+        setattr(torch.Tensor, name, method)
+
+    def undo() -> None:
+        for name, method in methods.items():
+            if vars(torch.Tensor).get(name) is method:
+                delattr(torch.Tensor, name)
+
+    return undo
+
+
+def _passing_on(name: str) -> Callable[..., Any]:
+    original = getattr(torch.Tensor.__base__, name)
+
+    def method(self: torch.Tensor, *args: Any) -> Any:
+        if _has_no_mode_of_the_program():
+            return handle_torch_function(original, (self,), self, *args)
+        return original(self, *args)
+
+    method.__code__ = method.__code__.replace(co_name=name)
+    method.__name__, method.__qualname__ = name, f"Tensor.{name}"
+    return method
+
+
+def _has_no_mode_of_the_program() -> bool:
+    modes = [_C._get_function_stack_at(i) for i in range(_C._len_torch_function_stack())]
+    own = ("probe_pytorch", "torch")
+    is_of_program = any(type(mode).__module__.partition(".")[0] not in own for mode in modes)
+    return bool(_C._is_torch_function_mode_enabled()) and not is_of_program
+
+
+def _passes_on_indexing() -> bool:
+    class Noting(TorchFunctionMode):
+        calls = 0
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.calls += 1
+            return func(*args, **(kwargs or {}))
+
+    tensor, mode = torch.ones(1), Noting()
+    with mode:
+        tensor[0]
+    return mode.calls > 0
+
+
+_PASSES_ON_INDEXING = _passes_on_indexing()
 
 
 # -- autograd functions ------------------------------------------------------------------------

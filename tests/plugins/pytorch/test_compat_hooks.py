@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 from probe_pytorch import compat_hooks
+from torch.overrides import TorchFunctionMode
 
 VERSION = f"torch {torch.__version__}"
 
@@ -68,6 +69,29 @@ def test_saving_a_tensor_does_not_warn_about_its_hook(is_leaf: bool) -> None:
     handle.remove()
     tensor.sum().backward()
     assert len(gradients) == 1, VERSION
+
+
+class Noting(TorchFunctionMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def test_indexing_is_passed_to_the_mode_of_the_recorder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Noting, "__module__", "probe_pytorch.capture")
+    tensor, index = torch.tensor([0.0, 1.0, 3.0, 3.0]), torch.tensor([3])
+    undo = compat_hooks.pass_on_indexing()
+    with Noting() as mode:
+        tensor[:2] = tensor[2:]
+        found = [tensor[index], tensor[0], tensor[..., 1]]
+    undo()
+    assert mode.names == ["__getitem__", "__setitem__", *["__getitem__"] * 3], VERSION
+    assert [value.item() for value in found] == [3.0, 3.0, 3.0]
+    assert not {"__getitem__", "__setitem__"} & vars(torch.Tensor).keys(), VERSION
 
 
 STEPS = """\

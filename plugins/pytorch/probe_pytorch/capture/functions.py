@@ -19,7 +19,7 @@ import torch
 from probe_recording import Threads, is_operator, stack_of
 from torch.overrides import TorchFunctionMode, handle_torch_function
 
-from probe_pytorch import compat, seeds
+from probe_pytorch import compat, compat_hooks, seeds
 from probe_pytorch.capture import collectives
 from probe_pytorch.capture.autograd_functions import AutogradFunctions
 from probe_pytorch.capture.callers import ORIGINAL, called_from
@@ -74,6 +74,7 @@ class FunctionCapture(TorchFunctionMode):
     ) -> None:
         super().__init__()
         self._sees_inside = sees_inside
+        self._restore_indexing: Callable[[], None] | None = None
         self._calls: Calls | None = None
         self._custom = custom
         self._functions = None if custom is None else AutogradFunctions(custom.families, self._sees_calls)
@@ -98,6 +99,8 @@ class FunctionCapture(TorchFunctionMode):
 
     def install(self) -> None:
         """Put the mode on this thread's stack of modes."""
+        if self._restore_indexing is None:
+            self._restore_indexing = compat_hooks.pass_on_indexing()
         if self not in compat.function_modes():
             compat.enter_below(self)
         if self._functions is not None:
@@ -106,6 +109,9 @@ class FunctionCapture(TorchFunctionMode):
     def remove(self) -> None:
         """Remove the mode from this thread's stack, and no other mode."""
         compat.take_out(self)
+        restore, self._restore_indexing = self._restore_indexing, None
+        if restore is not None:
+            restore()
         if self._functions is not None:
             self._functions.remove()
 
