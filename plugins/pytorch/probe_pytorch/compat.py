@@ -392,8 +392,10 @@ def take_dispatch_out(mode: Any) -> None:
         _push_mode(each)
 
 
-is_exporting: Callable[[], bool] = getattr(torch.compiler, "is_exporting", lambda: False)
-"""A test for being inside ``torch.export``; before torch 2.7 it always returns False."""
+is_exporting: Callable[[], bool] = getattr(
+    torch.compiler, "is_exporting", lambda: getattr(torch.compiler, "_is_compiling_flag", False)
+)
+"""A test for being inside ``torch.export``; torch 2.1 and 2.2 have none, so that it returns False."""
 
 
 def is_tracing() -> bool:

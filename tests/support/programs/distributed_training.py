@@ -42,9 +42,10 @@ def reason_to_skip(kind: str) -> str:
 
 def gathers_into_tensor() -> bool:
     """Return True if gloo has the collectives that fill one tensor."""
+    gathered, given = torch.ones(1), torch.ones(1)  # outlive the group: its threads must not free them
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
-        dist.all_gather_into_tensor(torch.ones(1), torch.ones(1))
+        dist.all_gather_into_tensor(gathered, given)
     except RuntimeError:
         return False
     finally:
