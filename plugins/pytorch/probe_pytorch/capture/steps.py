@@ -243,7 +243,7 @@ def _part(value: Any) -> Any:
         return value
     if value.layout is not torch.strided or not value.is_contiguous() or compat.is_freed(value):
         return value
-    return value.detach().view(-1)[: size // BLOCKS * BLOCKS].view(BLOCKS, -1)[:, :BLOCK]
+    return value.detach().as_strided((BLOCKS, BLOCK), (size // BLOCKS, 1))
 
 
 def _numbers(settings: dict[str, Any]) -> dict[str, Any]:
