@@ -121,7 +121,7 @@ class RowOrder:
     def __init__(self, matching: Matching, target: Run, golden: Run) -> None:
         self._target, self._golden = target, golden
         self.ops = target.names() or [""]
-        partners = np.frombuffer(matching.partners, np.int64) if matching.partners else np.zeros(0, np.int64)
+        partners = np.asarray(matching.partners, np.int64)
         numbers, golden_numbers = np.arange(len(partners)), np.arange(golden.starts[-1])
         holder = np.full(len(golden_numbers), NONE)  # the first row of the target with each golden value
         paired = np.flatnonzero(partners != NONE)[::-1]
