@@ -66,7 +66,7 @@ def _judge(name: str, judge: Judge, batch: RowBatch) -> None:
     """Change the verdicts that a judge rules on."""
     if hasattr(judge, "judge_batch"):
         for line, ruling in judge.judge_batch(batch).items():
-            batch.rule(line, name, ruling)
+            batch.rule(range(len(batch))[line], name, _checked(ruling))
         return
     for number, (_, rows) in enumerate(batch.all_rows()):
         rulings = judge.judge(batch.op(number), rows)

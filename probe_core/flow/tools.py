@@ -129,9 +129,8 @@ class Tools:
     @property
     def opens_pairs(self) -> bool:
         """True if a metric or policy measures or judges pair by pair."""
-        return not all(
-            [tool.is_columnar for tool in self._tools] + [one.is_columnar for one in self._judgings]
-        )
+        columnar = [*(tool.is_columnar for tool in self._tools), *(one.is_columnar for one in self._judgings)]
+        return not all(columnar)
 
     @property
     def _judgings(self) -> list[_Judging]:
@@ -143,7 +142,7 @@ class Tools:
         for tool in self._tools:
             columns = [MeasurementColumn(count) for _ in tool.names]
             if tool.is_columnar:
-                columns = tool.metric.measure_batch(batch)  # type: ignore[attr-defined]
+                columns = self._measure_batch(tool, batch)
                 for code, obstacle in enumerate(OBSTACLES[1:], 1):
                     lines = np.flatnonzero(batch.obstacles == code)
                     for column in columns if len(lines) else ():
@@ -173,10 +172,10 @@ class Tools:
         """Add the verdicts of columnar policies."""
         results = batch.results
         if self._policy.is_columnar:
-            results.verdicts = self._policy.policy.judge_batch(batch)  # type: ignore[attr-defined]
+            results.verdicts = self._judge_batch(self._policy, batch)
         for judging in self._further:
             if judging.is_columnar:
-                results.further[judging.spec.name] = judging.policy.judge_batch(batch)  # type: ignore[attr-defined]
+                results.further[judging.spec.name] = self._judge_batch(judging, batch)
 
     def _judge(self, judging: _Judging, pair: OpenPair, measurements: LineMeasurements) -> Verdict:
         try:
@@ -189,6 +188,27 @@ class Tools:
                 raise
             raise blame from error
         return verdict
+
+    def _judge_batch(self, judging: _Judging, batch: RowBatch) -> VerdictColumn:
+        with blamed(judging.spec.title, judging.spec.origin):
+            verdicts = judging.policy.judge_batch(batch)  # type: ignore[attr-defined]
+            if not isinstance(verdicts, VerdictColumn) or len(verdicts.codes) != len(batch):
+                raise TypeError("judge_batch must return a VerdictColumn with a verdict for each row")
+        return verdicts
+
+    def _measure_batch(self, tool: _Tool, batch: RowBatch) -> list[MeasurementColumn]:
+        try:
+            columns: list[MeasurementColumn] = tool.metric.measure_batch(batch)  # type: ignore[attr-defined]
+            if [len(column.codes) for column in columns] != [len(batch)] * len(tool.names):
+                raise TypeError(f"measure_batch must return {len(tool.names)} columns with all rows")
+        except BaseException as error:  # a third party's metric may raise SystemExit
+            if isinstance(error, KeyboardInterrupt) or not tool.is_third_party:
+                raise
+            failed = self._note_failure(tool, error)
+            columns = [MeasurementColumn(len(batch), (failed,)) for _ in tool.names]
+            for column in columns:
+                column.codes[:] = 1
+        return columns
 
     def watched(self) -> list[WatchedMetric]:
         """Return the metrics, to check whether each measures any row."""
@@ -230,12 +250,16 @@ class Tools:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # a third party's metric may raise SystemExit
-            if is_third_party and tool.asked not in self._blamed:
-                self._blamed.add(tool.asked)
-                blame = fault(error, tool.spec.title, tool.spec.origin)
-                if blame is not None:
-                    self._blame(blame, "Its cells in such rows are N/A, and Err_message shows the error.")
-            return [Measurement.failed(error, tool.asked)] * len(columns)
+            return [self._note_failure(tool, error)] * len(columns)
+
+    def _note_failure(self, tool: _Tool, error: BaseException) -> Measurement:
+        """Note once that a third party's metric failed, and return the measurement that states it."""
+        if tool.is_third_party and tool.asked not in self._blamed:
+            self._blamed.add(tool.asked)
+            blame = fault(error, tool.spec.title, tool.spec.origin)
+            if blame is not None:
+                self._blame(blame, "Its cells in such rows are N/A, and Err_message shows the error.")
+        return Measurement.failed(error, tool.asked)
 
 
 def _read_by_highlighters(plan: Plan, manager: Manager, mode: Mode) -> list[str]:

@@ -206,11 +206,12 @@ class RowBatch:
 
     def has_reason(self, wanted: Callable[[Reason], object]) -> Array:
         """Return True for rows with a reason for which ``wanted`` is true; highlights do not count."""
-        found = np.array([any(map(wanted, notes_of(flags))) for flags in range(1 << len(_NOTES))])[self.flags]
+        by_flags = [any(map(wanted, notes_of(flags))) for flags in range(1 << len(_NOTES))]
+        has_reason: Array = np.array(by_flags)[self.flags]
         for column in self.results.measurements.values():
             reasons = [other.reason for other in column.others]
-            found |= np.array([bool(reason and wanted(reason)) for reason in reasons])[column.codes]
-        return found | self.verdicts.of_each(lambda verdict: any(map(wanted, verdict.reasons)))
+            has_reason |= np.array([bool(reason and wanted(reason)) for reason in reasons])[column.codes]
+        return has_reason | self.verdicts.of_each(lambda verdict: any(map(wanted, verdict.reasons)))
 
     def mark(self, line: int, mark: Mark) -> None:
         """Highlight a row."""
@@ -313,8 +314,8 @@ class RowBatch:
         """The row of each op at which the table shows its call stack: the first with a target."""
         present = np.flatnonzero(self.target.is_present)
         places = np.searchsorted(present, self.starts[:-1])
-        found = [(n, int(present[place])) for n, place in enumerate(places.tolist()) if place < len(present)]
-        return {n: line for n, line in found if line < self.starts[n + 1]}
+        lines = {n: int(present[place]) for n, place in enumerate(places.tolist()) if place < len(present)}
+        return {n: line for n, line in lines.items() if line < self.starts[n + 1]}
 
     def stack(self, number: int) -> tuple[str, ...] | None:
         """Return the recorded frames of an op, innermost first."""

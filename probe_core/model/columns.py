@@ -99,10 +99,10 @@ class ValueColumns:
         data = self.data.copy()
         for line, name in zip(lines, self.row_names(np.array(lines, int))):
             data_name = str(data_names[line])
-            own = data_name.rpartition(".")[0] or data_name
-            if own != name:
-                self.names[line] = own
-            data[line] = endings.code(data_name[len(own) :])
+            row_name = data_name.rpartition(".")[0] or data_name
+            if row_name != name:
+                self.names[line] = row_name
+            data[line] = endings.code(data_name[len(row_name) :])
         self.data, self.endings = data, endings
 
     @cached_property
@@ -262,13 +262,13 @@ class ColumnsBuilder:
             self.signatures.append(hash(tuple(names[first:last])))
             self.starts.append(start + last)
         self._keys += part.keys
-        for column, table, codes, own in (
+        for column, table, codes, part_table in (
             (self._place, self._places, part.place, part.places),
             (self._dtype, self._dtypes, part.dtype, part.dtypes),
             (self._extent, self._extents, part.extent, part.extents),
             (self._data, self._endings, part.data, part.endings),
         ):
-            places = np.array([*map(table.code, own), -1], np.intc)
+            places = np.array([*map(table.code, part_table), -1], np.intc)
             column.frombytes(places[codes].tobytes())
         self._kind += part.kind.tobytes()
         self._grad.frombytes(part.grad.tobytes())

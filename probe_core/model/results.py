@@ -18,7 +18,7 @@ class MeasurementColumn:
     Attributes:
         numbers: Float values.
         codes: 0 for a float, otherwise a code in ``others``.
-        others: Measurements that are no float, after a placeholder.
+        others: Measurements that are not floats, after a placeholder.
     """
 
     def __init__(self, count: int, others: Sequence[Measurement] = ()) -> None:
@@ -37,7 +37,7 @@ class MeasurementColumn:
             self.codes[line] = self.code(measurement)
 
     def code(self, measurement: Measurement) -> int:
-        """Return the code of a measurement that is no float."""
+        """Return the code of a measurement that is not a float."""
         for code, other in enumerate(self.others[1:9], 1):
             if other is measurement or (other.value is None and other == measurement):
                 return code
@@ -118,9 +118,7 @@ class VerdictColumn:
     @property
     def has_drift(self) -> Array:
         """True for rows with a distance."""
-        drifts = np.full((len(self.codes), 4), np.nan) if self.drifts is None else self.drifts
-        has_drift: Array = drifts[:, 2] == drifts[:, 2]
-        return has_drift
+        return np.zeros(len(self.codes), bool) if self.drifts is None else ~np.isnan(self.drifts[:, 2])
 
     @property
     def levels(self) -> Array:

@@ -505,3 +505,75 @@ def test_a_standard_without_its_list_is_left_out(
     dump = standin_run(tmp_path / "run", "Functional.good.0")
     assert probe("run_ut", "-api_info", dump, "-o", tmp_path / "out") == 0, probe.err
     assert f'The standard "mine": probe_faulty_lists:nothing.yaml of {NAME} failed' in probe.err
+
+
+# -- batches ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "body, says",
+    [
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("return None", "TypeError"),
+        ("return []", "measure_batch must return 1 columns"),
+        ("return [MeasurementColumn(0)]", "measure_batch must return 1 columns with all rows"),
+    ],
+)
+def test_a_metric_of_batches_at_fault_costs_its_cells(
+    body: str, says: str, faulty: Any, compare: Any, probe: Any, tmp_path: Path
+) -> None:
+    faulty(f"""
+from probe_core.model.results import MeasurementColumn
+from probe_core.plugins.specs import MetricSpec
+
+class Mine:
+    def measure_batch(self, batch):
+        {body}
+
+@hookimpl
+def probe_metrics():
+    return [MetricSpec("mine", "a metric", Mine, ("Mine",))]
+""")
+    assert compare("--metric", "mine") == 0, probe.err
+    assert 'The metric "mine"' in probe.out + probe.err and says in probe.out + probe.err
+    assert "defect of probe" not in probe.err
+    assert set(cells(tmp_path / "out", "Mine")) <= {"N/A", "unsupported", "shape unmatched"}
+
+
+@pytest.mark.parametrize("body", ["raise ValueError('no')", "return []", "return None"])
+def test_a_policy_of_batches_at_fault_is_named(body: str, faulty: Any, compare: Any, probe: Any) -> None:
+    faulty(f"""
+from probe_core.plugins.specs import PolicySpec
+
+class Mine:
+    def judge_batch(self, batch):
+        {body}
+
+@hookimpl
+def probe_policies():
+    return [PolicySpec("mine", "a policy", Mine, standard="mine")]
+""")
+    assert compare("--policy", "mine") == 2
+    assert f'The policy "mine" of {NAME} failed: ' in probe.err and "defect of probe" not in probe.err
+
+
+@pytest.mark.parametrize(
+    "returned, says",
+    [("{0: None}", "a Ruling for each row to change, not NoneType"), ("{10 ** 6: None}", "IndexError")],
+)
+def test_a_judge_of_batches_that_returns_no_ruling_is_named(
+    returned: str, says: str, faulty: Any, compare: Any, probe: Any
+) -> None:
+    faulty(f"""
+from probe_core.plugins.specs import JudgeSpec
+
+class Mine:
+    def judge_batch(self, batch):
+        return {returned}
+
+@hookimpl
+def probe_judges():
+    return [JudgeSpec("mine", "a judge", Mine)]
+""")
+    assert compare() == 0, probe.err
+    assert f'The judge "mine" of {NAME} failed: ' in probe.out and says in probe.out

@@ -30,8 +30,9 @@ class Rounding:
         verdicts = batch.verdicts
         rulings: dict[int, Ruling] = {}
         for number in batch.ops_of(verdicts.has_drift & (verdicts.levels == GRAVITY[Level.ERROR])):
-            lines, found = batch.lines(number), self.judge(batch.op(number), batch.rows(number))
-            rulings.update({lines[place]: ruling for place, ruling in found.items()})
+            lines = batch.lines(number)
+            rulings_of_op = self.judge(batch.op(number), batch.rows(number))
+            rulings.update({lines[place]: ruling for place, ruling in rulings_of_op.items()})
         return rulings
 
     def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:

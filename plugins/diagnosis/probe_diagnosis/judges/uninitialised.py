@@ -84,8 +84,8 @@ class Uninitialised:
         for number in batch.ops_of(is_doubtful):
             op, lines = batch.op(number), batch.lines(number)
             if self._may_hold_any(op.key, (batch.pair(line) for line in lines)):
-                found = self.judge(op, batch.rows(number))
-                rulings.update({lines[place]: ruling for place, ruling in found.items()})
+                rulings_of_op = self.judge(op, batch.rows(number))
+                rulings.update({lines[place]: ruling for place, ruling in rulings_of_op.items()})
         return rulings
 
     def judge(self, op: Op, rows: Sequence[Row]) -> Mapping[int, Ruling]:
