@@ -245,16 +245,12 @@ def _is_alive(process: int) -> bool:
 
 def write_text(path: Path, text: str) -> None:
     """Replace ``path`` by a file that holds ``text``; readers see the old file or the new one."""
-    file = AtomicFile(path)
+    data = text.encode()
     try:
-        file.temporary.write_text(text, "utf-8")
+        with replacing(path) as file:
+            file.write(data)
     except OSError as error:
-        file.discard()
         raise refused(path, error) from None
-    except BaseException:
-        file.discard()
-        raise
-    file.commit()
 
 
 def not_written(what: str, directory: Path | str, error: OSError) -> UserError:

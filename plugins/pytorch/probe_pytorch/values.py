@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import probe_recording
 import torch
-from probe_recording import NOTHING, Encoded, Four, Json, Plain, Save, StoredLeaf, TensorLeaf, Tree, Walk
+from probe_recording import NOTHING, Four, Json, Plain, Save, StoredLeaf, TensorLeaf, Tree, Walk, quoted
 
 from probe_pytorch import compat
 from probe_pytorch.statistics import PLAIN, TENSOR, describe, encode, encode_all, encode_each, measure
@@ -58,23 +58,19 @@ class Collector(probe_recording.Collector):
             ]
         return [self.tree(value, f"{prefix}.{i}", save) for i, value in enumerate(values)]
 
-    def encode_groups(self, *groups: tuple[Any, ...] | Mapping[str, Any]) -> tuple[Encoded, ...] | None:
+    def encode_groups(self, *groups: tuple[Any, ...] | Mapping[str, Any]) -> tuple[str, ...] | None:
         """Return the JSON of groups of values if no caller inspects leaves and the extension can make it."""
         if not self._encodes:
             return None
         try:
-            texts = encode_all(groups, self.told_by_key)
+            return encode_all(groups, self.told_by_key)
         except Exception:  # the trees are made one by one, where the error is reported with the value's name
             return None
-        return None if texts is None else tuple(map(Encoded, texts))
 
     def leaves(self, values: Sequence[Any]) -> list[Tree]:
         """Return the trees of values whose data are not stored."""
         texts = encode_each(values) if self._encodes else [None] * len(values)
-        return [
-            self.tree(value, "", None) if text is None else Encoded(text)
-            for value, text in zip(values, texts)
-        ]
+        return [self.tree(value, "", None) if text is None else text for value, text in zip(values, texts)]
 
     def keyword(self, key: str, value: Any, name: str, save: Save | None) -> Tree:
         """Return the tree of one keyword argument; ``dtype`` and ``device`` are recognised by the keyword."""
@@ -91,7 +87,7 @@ class Collector(probe_recording.Collector):
     def tensor(self, tensor: torch.Tensor, name: str, save: Save | None) -> Tree:
         """Return the leaf of a ``torch.Tensor`` or ``Parameter``."""
         if self._encodes and (text := encode(tensor)) is not None:
-            return Encoded(text) if save is None else StoredLeaf(text, save(name, tensor))
+            return text if save is None else StoredLeaf(text, save(name, tensor))
         return self._nested(tensor, name, save) if tensor.is_nested else self.leaf(tensor, name, save)
 
     def _nested(self, tensor: torch.Tensor, name: str, save: Save | None) -> Tree:
@@ -215,12 +211,12 @@ class Collector(probe_recording.Collector):
         if isinstance(value, dist.P2POp):
             group = value.group or dist.group.WORLD  # before torch 2.2, None is the default group
             return {
-                "class_type": "torch.distributed.P2POp",
+                "class_type": quoted("torch.distributed.P2POp"),
                 "tensor": walk.tree(value.tensor, f"{name}.tensor"),
-                "op": getattr(value.op, "__name__", ""),
+                "op": quoted(getattr(value.op, "__name__", "")),
                 "peer": int(value.peer),
                 "tag": int(value.tag),
-                "group_id": None if group is None else _group(group)[1],
+                "group_id": None if group is None else quoted(_group(group)[1]),
             }
         if type(value).__qualname__.startswith("ReduceOp"):
             return Plain(type="torch.distributed.ReduceOp", value=f"RedOpType.{_operation(value)}")

@@ -18,13 +18,12 @@ if TYPE_CHECKING:
     from probe_recording.debugger import Debugger
     from probe_recording.directory import SINGLE, StepDirectory
     from probe_recording.earlier_run import settle_earlier_run
-    from probe_recording.gathering import Arrived, Gathering
+    from probe_recording.gathering import Arrived, Gathering, tell_each
     from probe_recording.interface import of_the_process
     from probe_recording.interrupts import interrupts_deferred
     from probe_recording.ladder import Ladder, Rung, flat
     from probe_recording.leaves import (
         NOTHING,
-        Encoded,
         Four,
         Json,
         Plain,
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
         StoredLeaf,
         TensorLeaf,
         Tree,
+        quoted,
         scalar,
     )
     from probe_recording.loss import spans
@@ -109,7 +109,6 @@ __all__ = [
     "Debugger",
     "Destination",
     "DumpRun",
-    "Encoded",
     "Entry",
     "Four",
     "Frame",
@@ -175,6 +174,7 @@ __all__ = [
     "of_the_process",
     "parse_steps",
     "prefix_of",
+    "quoted",
     "receiver_context",
     "scalar",
     "sender_context",
@@ -184,6 +184,7 @@ __all__ = [
     "shared_name",
     "spans",
     "stack_of",
+    "tell_each",
     "tensors_in",
     "text_in",
     "use_stack_finder",
@@ -200,11 +201,11 @@ __getattr__ = exporter(
         "debugger": "Debugger",
         "directory": "SINGLE StepDirectory",
         "earlier_run": "settle_earlier_run",
-        "gathering": "Arrived Gathering",
+        "gathering": "Arrived Gathering tell_each",
         "interface": "of_the_process",
         "interrupts": "interrupts_deferred",
         "ladder": "Ladder Rung flat",
-        "leaves": "NOTHING Encoded Four Json Plain Save StoredLeaf TensorLeaf Tree scalar",
+        "leaves": "NOTHING Four Json Plain Save StoredLeaf TensorLeaf Tree quoted scalar",
         "loss": "spans",
         "module_hooks": "ModuleHooks Running",
         "place": "Destination bytes_of destination_to is_loopback with_destination",

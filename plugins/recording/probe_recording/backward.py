@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from probe_recording.gathering import tell_each
 from probe_recording.leaves import Tree
 from probe_recording.session import Entry, Session
 
@@ -53,44 +54,44 @@ class Backward:
         except Exception as error:
             session.failed("backward", self._key, error)
 
-    def take_together(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> bool:
-        """Record all gradients of the call at once, which is faster.
+    def take_node(self, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> None:
+        """Record the gradients of a graph node, which are all gradients of the call; a hook for the node.
 
         Args:
-            inputs: The gradients of the call's outputs; None for each that does not exist.
-            outputs: The gradients of its inputs.
-
-        Returns:
-            False if nothing was recorded, so that the gradients must be reported one by one.
+            outputs: The gradients that the node passes on; None for each that does not exist.
+            inputs: The gradients that it received.
         """
         session = self._session
         if not session.active or self._done:
-            return True
+            return
         try:
-            if self._asks and not session.filter.api(self._key):
-                self._done = True
-                return True
-            self._asks = False
-            if self._entry is not None or session.save_for(self._key, True) is not None:
-                return False
-            count = len(inputs)
-            while count and inputs[count - 1] is None:  # only the last gradient of all is recorded as null
-                count -= 1
-            with session.quiet():
-                texts = session.collector.encode_groups(inputs[:count], outputs)
-            if texts is None:
-                return False
-            fields = {
-                side: text
-                for side, text in zip(("input", "output"), texts)
-                if session.wants("backward", side)
-            }
-            self._done = True
-            entry = session.open(self._key, fields, self._parent)
-            session.arrived(entry)
-            session.complete(entry)
+            if not self._takes_together(outputs, inputs):
+                tell_each(self, outputs, inputs)
         except Exception as error:
             session.failed("backward", self._key, error)
+
+    def _takes_together(self, outputs: tuple[Any, ...], inputs: tuple[Any, ...]) -> bool:
+        """Record all gradients at once, which is faster; return False if they must be taken one by one."""
+        session = self._session
+        if self._asks and not session.filter.api(self._key):
+            self._done = True
+            return True
+        self._asks = False
+        if self._entry is not None or session.save_for(self._key, True) is not None:
+            return False
+        count = len(inputs)
+        while count and inputs[count - 1] is None:  # only the last gradient of all is recorded as null
+            count -= 1
+        with session.quiet():
+            texts = session.collector.encode_groups(inputs[:count], outputs)
+        if texts is None:
+            return False
+        sides = zip(("input", "output"), texts)
+        fields = {side: text for side, text in sides if session.wants("backward", side)}
+        self._done = True
+        entry = session.open(self._key, fields, self._parent)
+        session.arrived(entry)
+        session.complete(entry)
         return True
 
     def _take(self, side: str, position: int, gradient: Any, last: bool) -> None:

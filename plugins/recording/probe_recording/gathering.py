@@ -10,6 +10,23 @@ Arrived = Callable[[str, int, Any, bool], None]
 """A callback for a gradient: side (``input`` or ``output``), position, tensor or None, True if it is last."""
 
 
+def tell_each(tell: Arrived, outputs: Sequence[Any], inputs: Sequence[Any]) -> None:
+    """Report the gradients of one graph node, which are all gradients of its call.
+
+    Args:
+        tell: The callback that receives them.
+        outputs: The gradients that the node passes on.
+        inputs: The gradients that it received.
+    """
+    for position, gradient in enumerate(inputs):
+        tell("input", position, gradient, False)
+    last = len(outputs) - 1
+    for position, gradient in enumerate(outputs):
+        tell("output", position, gradient, position == last)
+    if last < 0:
+        tell("output", -1, None, True)
+
+
 class Gathering(ABC):
     """A collector that adds up the gradients on the graph edges of one call and reports complete ones.
 

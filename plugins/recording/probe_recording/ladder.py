@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -40,11 +41,11 @@ class Rung:
 
     def text(self) -> str:
         """Return the rung as JSON."""
-        stack = encode(lines_of(self.stack)) if self.stack is not None else "[]"
+        stack = json.dumps(lines_of(self.stack)) if self.stack is not None else "[]"
         values = ",\n  ".join(f"{quoted(name)}: {encode(leaf)}" for name, leaf in self.values.items())
         return (
             f'{{"phase": "{self.phase}", "number": {self.number}, "stack": {stack}, '
-            f'"facts": {encode(self.facts)}, "values": {{' + (f"\n  {values}" if values else "") + "}}"
+            f'"facts": {json.dumps(self.facts)}, "values": {{' + (f"\n  {values}" if values else "") + "}}"
         )
 
 
@@ -81,7 +82,7 @@ class Ladder:
         rungs = ",\n ".join(rung.text() for rung in self.rungs)
         self.changed = False
         return (
-            f'{{"schema": {SCHEMA}, "framework": "{framework}", "not_captured": {encode(missing)}, '
+            f'{{"schema": {SCHEMA}, "framework": "{framework}", "not_captured": {json.dumps(missing)}, '
             '"rungs": [' + (f"\n {rungs}\n" if rungs else "") + "]}\n"
         )
 

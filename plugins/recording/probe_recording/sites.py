@@ -130,11 +130,15 @@ class Stacks:
     """The call stacks of a step, each with the names of the records that share it."""
 
     def __init__(self) -> None:
-        self._names: dict[Stack, list[str]] = {}
+        self._names: dict[int, tuple[Stack, list[str]]] = {}
 
     def add(self, key: str, stack: Stack) -> None:
-        """Add the call stack of a record."""
-        self._names.setdefault(stack, []).append(key)
+        """Add the call stack of a record, as ``stack_of`` returned it."""
+        entry = self._names.get(id(stack))  # equal stacks are one object
+        if entry is None:
+            self._names[id(stack)] = stack, [key]
+        else:
+            entry[1].append(key)
 
     def text(self) -> str:
         """Return the content of ``stack.json``, in which records are grouped by stack.
@@ -142,10 +146,10 @@ class Stacks:
         The format is docs/formats.md#stack-json; the innermost frame comes first.
         """
         groups = []
-        for number, (stack, names) in enumerate(self._names.items()):
-            lines = _texts.get(stack)
+        for number, (stack, names) in enumerate(self._names.values()):
+            lines = _texts.get(id(stack))
             if lines is None:
-                lines = _texts[stack] = safe_json(lines_of(stack))
+                lines = _texts[id(stack)] = safe_json(lines_of(stack))
             groups.append(f'"{number}": [[{", ".join(map(quoted, names))}], {lines}]')
         return "{" + ",\n".join(groups) + "}\n"
 
@@ -162,7 +166,8 @@ def lines_of(stack: Stack) -> list[str]:
 
 
 _lines: dict[Place, str] = {}
-_texts: dict[Stack, str] = {}
+_texts: dict[int, str] = {}
+"""The texts of stacks by the ids of these, which ``_known`` keeps alive."""
 
 
 def _line(number: int, place: int) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from probe_recording.arrays import Array, measure
-from probe_recording.leaves import Encoded, Four, Json, Plain, Save, TensorLeaf, Tree, scalar
+from probe_recording.leaves import Four, Json, Plain, Save, TensorLeaf, Tree, scalar
 
 DEPTH = 200
 """Number of nested containers that are recorded; deeper values are null."""
@@ -88,7 +88,7 @@ class Collector(ABC):
         """Return the tree of the keyword argument ``key``."""
         return self.tree(value, name, save)
 
-    def encode_groups(self, *groups: tuple[Any, ...] | Mapping[str, Any]) -> tuple[Encoded, ...] | None:
+    def encode_groups(self, *groups: tuple[Any, ...] | Mapping[str, Any]) -> tuple[str, ...] | None:
         """Return the JSON of groups of values whose data are not stored, if there is a faster way than trees.
 
         Args:

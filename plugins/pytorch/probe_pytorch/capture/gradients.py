@@ -13,10 +13,11 @@ the last node instead, which belong to no argument.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
-from probe_recording import SCALARS, Arrived, Backward, Gathering
+from probe_recording import SCALARS, Arrived, Backward, Gathering, tell_each
 
 from probe_pytorch import compat, compat_hooks
 from probe_pytorch.statistics import PLAIN
@@ -116,20 +117,7 @@ def attach_api(
         return False  # the output is one of the inputs: nothing was computed
     if _is_whole(node, own):
         tell = arrived()
-        take_together = tell.take_together if isinstance(tell, Backward) else None
-
-        def both(gradients: tuple[Any, ...], incoming: tuple[Any, ...]) -> None:
-            if take_together is not None and take_together(incoming, gradients):
-                return
-            for position, gradient in enumerate(incoming):
-                tell("input", position, gradient, False)
-            last = len(gradients) - 1
-            for position, gradient in enumerate(gradients):
-                tell("output", position, gradient, position == last)
-            if last < 0:
-                tell("output", -1, None, True)
-
-        node.register_hook(both)
+        node.register_hook(tell.take_node if isinstance(tell, Backward) else partial(tell_each, tell))
         return True
     _attach_walked(outputs, sources, arrived(), first_new)
     return True

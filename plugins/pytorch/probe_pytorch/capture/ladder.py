@@ -52,6 +52,7 @@ class LadderCapture:
         self._backward: Any = None
         self._depth = 0
         self._gradients: dict[str, Rung] = {}
+        self._accumulating: set[str] = set()
 
     # -- installation ----------------------------------------------------------------------
 
@@ -90,7 +91,6 @@ class LadderCapture:
     def _watch(self, name: str, parameter: nn.Parameter) -> None:
         took = partial(self._arrived, name, weakref.ref(parameter))
         self._handles.append(compat_hooks.register_hook(parameter, took))
-        self._handles.append(parameter.register_post_accumulate_grad_hook(partial(self._accumulated, name)))
 
     def remove(self) -> None:
         """Remove all hooks, and forget the models."""
@@ -103,6 +103,7 @@ class LadderCapture:
         self._handles, self._hidden, self.models = [], [], []
         self.names.clear()
         self._gradients.clear()
+        self._accumulating.clear()
 
     def end(self) -> None:
         """Note the phases that the step did not show, before the captures are removed."""
@@ -229,8 +230,12 @@ class LadderCapture:
         def record() -> None:
             self._of("gradient", name).values[name] = self.leaf(gradient)
             held = parameter()
-            if held is not None and held.grad is not None:
-                self._of("accumulated", name)  # it will be added to what is there
+            if held is not None and held.grad is not None:  # it will be added to what is there
+                self._of("accumulated", name)
+                if name not in self._accumulating:
+                    self._accumulating.add(name)
+                    took = partial(self._accumulated, name)
+                    self._handles.append(held.register_post_accumulate_grad_hook(took))
 
         self.guarded("gradient", record)
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from probe_diagnosis.difference.rank_file import RankFile
 from support.runs.differences import GOOD, TRANSFER, Analysis, analyze, named, program, strictly, written  # noqa: F401
 from support.runs.recorded import forward, scalar, tensor, write_run
+
+from probe_core.files import atomic
 
 # -- hand-written runs -------------------------------------------------------------------------
 
@@ -269,15 +272,15 @@ def test_a_full_disk_while_ranks_are_compared(
 
 def test_no_room_for_the_analysis(analyze: Analysis, written: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The files of the ranks are whole and stay."""
-    plain = Path.write_text
+    plain = atomic.replacing
 
-    def full(path: Path, *arguments: Any, **keywords: Any) -> int:
-        if path.name.startswith(".diff_analyze"):
+    def full(path: Path) -> AbstractContextManager[BinaryIO]:
+        if path.name.startswith("diff_analyze"):
             raise OSError(28, "No space left on device")
-        return plain(path, *arguments, **keywords)
+        return plain(path)
 
     target, golden = written([program(1.05, 1.05)], [GOOD])
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(atomic, "replacing", full)
     assert analyze(target / "rank0", golden / "rank0", code=2) == {}
     assert "No space left on device" in analyze.probe.err
     assert analyze.names() == ["answer.json", "compare_result_rank0.json"]
