@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 Arrived = Callable[[str, int, Any, bool], None]
@@ -52,13 +53,7 @@ class Gathering(ABC):
         self._waiting += 1 + (same >= 0)
         if same >= 0:
             self._missing[same] = -1
-
-        def take(gradient: Any) -> None:
-            self._told("input", position, gradient)
-            if same >= 0:
-                self._told("output", same, gradient)
-
-        return take
+        return partial(self._take_output, position, same)
 
     def inputs(self, places: Sequence[tuple[int, int]]) -> Callable[[tuple[Any, ...], Any], None]:
         """Return a hook that takes the gradients that a graph node passes on.
@@ -73,12 +68,7 @@ class Gathering(ABC):
             if not self._missing[place]:
                 self._waiting += 1
             self._missing[place] += 1
-
-        def take(gradients: tuple[Any, ...], _: Any) -> None:
-            for position, place in places:
-                self._share(place, gradients[position] if position < len(gradients) else None)
-
-        return take
+        return _InputsHook(self, places)
 
     def ready(self) -> None:
         """Report None for the inputs that no node leads to; call this after all hooks are registered."""
@@ -98,7 +88,8 @@ class Gathering(ABC):
 
     # -- arrival of gradients --------------------------------------------------------------
 
-    def _share(self, place: int, gradient: Any) -> None:
+    def share(self, place: int, gradient: Any) -> None:
+        """Take a part of the gradient of an input."""
         if self._missing[place] <= 0:
             return  # a second backward pass over a retained graph
         self._missing[place] -= 1
@@ -110,6 +101,26 @@ class Gathering(ABC):
         self._waiting -= 1
         self._tell("output", place, self._whole(self._sums.pop(place, None), gradient), self._waiting <= 0)
 
+    def _take_output(self, position: int, same: int, gradient: Any) -> None:
+        self._told("input", position, gradient)
+        if same >= 0:
+            self._told("output", same, gradient)
+
     def _told(self, side: str, position: int, gradient: Any) -> None:
         self._waiting -= 1
         self._tell(side, position, gradient, self._waiting <= 0)
+
+
+class _InputsHook:
+    """A hook that takes the gradients that a graph node passes on; an object is cheaper than a closure."""
+
+    __slots__ = ("_gathering", "_places")
+
+    def __init__(self, gathering: Gathering, places: Sequence[tuple[int, int]]) -> None:
+        self._gathering = gathering
+        self._places = places
+
+    def __call__(self, gradients: tuple[Any, ...], _: Any) -> None:
+        share = self._gathering.share
+        for position, place in self._places:
+            share(place, gradients[position] if position < len(gradients) else None)

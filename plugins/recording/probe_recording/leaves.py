@@ -116,7 +116,8 @@ def encode(tree: Tree) -> str:
     if kind is list:
         return f"[{', '.join(map(encode, tree))}]"
     if kind is dict:
-        return f"{{{', '.join([f'{quoted(key)}: {encode(value)}' for key, value in tree.items()])}}}"
+        members = [f"{quoted(key)}: {v if type(v) is str else encode(v)}" for key, v in tree.items()]
+        return f"{{{', '.join(members)}}}"
     if kind is Plain and type(tree.get("value")) in (int, float) and len(tree) == 2:
         return f'{{"type": "{tree["type"]}", "value": {number(tree["value"])}}}'
     return _dumps(tree)
