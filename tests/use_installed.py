@@ -29,6 +29,7 @@ COMPILED = (
     "probe_pytorch._tally",
     "probe_recording._records",
     "probe_pytorch._frames",
+    "probe_pytorch._ptfile",
 )
 COMPILERS = ("c++", "g++", "clang++")
 

@@ -13,5 +13,6 @@ setup(
             optional=True,
         ),
         Extension("probe_pytorch._frames", ["probe_pytorch/_frames.c"], optional=True),
+        Extension("probe_pytorch._ptfile", ["probe_pytorch/_ptfile.c"], optional=True),
     ]
 )

@@ -1,7 +1,7 @@
-"""Parallel reading and measuring of the next pairs while rows are judged and written.
+"""Parallel measuring of the next groups of pairs while rows are judged and written.
 
 Processors share the work, and a slow disk is kept busy. The order of the pairs does not change, and at most
-two batches are open.
+two groups are open.
 """
 
 from __future__ import annotations
@@ -15,64 +15,69 @@ import numpy as np
 
 from probe_core import engine
 from probe_core.files.mapped import owner_of
-from probe_core.model.measure import OpenPair
+from probe_core.model.measure import NOTHING_MAPPED, OpenPair, PairGroup
 
 T = TypeVar("T")
 Array = np.ndarray[Any, Any]
-Ahead = Callable[[Sequence[OpenPair]], None]
-Batch = list[tuple[T, "OpenPair | None"]]
+Ahead = Callable[[PairGroup], None]
 
 LARGE = 512 << 10
-"""Smallest size in bytes of a pair's tensors that is worth another thread."""
-PAIRS, BYTES = 24, 32 << 20
-"""Limits of a batch: pairs, and bytes of their tensors. Mapped files stay open: 96 in two batches, and some
-systems allow 256 in all."""
+"""Smallest size in bytes of a group's tensors that is worth another thread."""
+MAPPED, BYTES = 24, 32 << 20
+"""Limits of a group: pairs of mapped files, and bytes of tensors. Mapped files stay open: 96 in two groups,
+and some systems allow 256 in all."""
 
 
-def opened_ahead(
-    pairs: Iterable[tuple[T, OpenPair | None]], functions: Sequence[Ahead]
-) -> Iterator[tuple[T, OpenPair | None]]:
-    """Yield labelled pairs in order, and call ``functions`` with the large pairs of each batch beforehand.
+def grouped(pairs: Iterable[OpenPair]) -> Iterator[PairGroup]:
+    """Yield pairs in groups, in order; without pairs, an empty group."""
+    group: list[OpenPair] = []
+    mapped = size = first = 0
+    for number, pair in enumerate(pairs, 1):
+        group.append(pair)
+        size += pair.nbytes
+        mapped += pair.mappings != NOTHING_MAPPED
+        if mapped == MAPPED or size >= BYTES:
+            yield PairGroup(group)
+            group, mapped, size, first = [], 0, 0, number
+    if group or not first:
+        yield PairGroup(group)
 
-    A label without a pair passes through. With a single thread, nothing is done ahead.
+
+def measured_ahead(
+    groups: Iterable[tuple[T, PairGroup]], functions: Sequence[Ahead]
+) -> Iterator[tuple[T, PairGroup]]:
+    """Yield labelled groups in order, and call ``functions`` with each large one beforehand.
+
+    With a single thread, nothing is done ahead.
     """
     if engine.threads() == 1:
-        yield from pairs
+        yield from groups
         return
-    before: tuple[Batch[T], Future[None] | None] = [], None
+    before: tuple[tuple[T, PairGroup], Future[None] | None] | None = None
     with ThreadPoolExecutor(1, "probe-ahead") as thread:
-        for batch in _batches(pairs):
-            large = [pair for _, pair in batch if pair is not None and pair.nbytes >= LARGE]
-            begun = thread.submit(_call, functions, large) if large else None
-            yield from _finished(*before)
-            before = batch, begun
-        yield from _finished(*before)
+        for item in groups:
+            measurable = item[1].measurable
+            is_large = sum(pair.nbytes for pair in measurable) >= LARGE
+            begun = thread.submit(_call, functions, measurable) if is_large else None
+            if before is not None:
+                yield _finished(*before)
+            before = item, begun
+        if before is not None:
+            yield _finished(*before)
 
 
-def _batches(pairs: Iterable[tuple[T, OpenPair | None]]) -> Iterator[Batch[T]]:
-    batch: Batch[T] = []
-    size = 0
-    for label, pair in pairs:
-        batch.append((label, pair))
-        size += 0 if pair is None else pair.nbytes
-        if len(batch) == PAIRS or size >= BYTES:
-            yield batch
-            batch, size = [], 0
-    yield batch
-
-
-def _finished(batch: Batch[T], begun: Future[None] | None) -> Batch[T]:
+def _finished(item: tuple[T, PairGroup], begun: Future[None] | None) -> tuple[T, PairGroup]:
     if begun is not None:
-        begun.exception()  # wait; a failure is raised again when the metric measures the pair
-    return batch
+        begun.exception()  # wait; a failure is raised again when the metric measures the group
+    return item
 
 
-def _call(functions: Sequence[Ahead], pairs: Sequence[OpenPair]) -> None:
-    for pair in pairs:
+def _call(functions: Sequence[Ahead], group: PairGroup) -> None:
+    for pair in group:
         announce(pair.target)
         announce(pair.golden)
     for function in functions:
-        function(pairs)
+        function(group)
 
 
 def announce(array: Array) -> None:

@@ -8,11 +8,12 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
-from operator import itemgetter
 from pathlib import Path
 
+import numpy as np
+
 from probe_core.errors import UserError, counted, nearest, some
-from probe_core.flow.ahead import opened_ahead
+from probe_core.flow.ahead import grouped, measured_ahead
 from probe_core.flow.judging import Judging
 from probe_core.flow.opening import open_runs
 from probe_core.flow.table import LARGEST_SHEET
@@ -22,7 +23,7 @@ from probe_core.matching.captured import comparable
 from probe_core.matching.matching import ROW_COST, Matching, Region, RowOrder
 from probe_core.model import Advice, Column, Mode, Op, Row, Suspect
 from probe_core.model.batches import RowBatch
-from probe_core.model.measure import NOTHING_MAPPED, OpenPair
+from probe_core.model.measure import Array, OpenPair, PairGroup
 from probe_core.model.plan import Plan, StackMode
 from probe_core.model.run import Run
 from probe_core.model.watched import WatchedMetric
@@ -45,9 +46,7 @@ BY_FILE = "mapping"
 """Name of the matcher for mapping files (``-dm``)."""
 UNREADABLE_KEPT = 5
 """Number of unreadable files that the summary names."""
-UNCHECKED = 16
-"""Number of pairs whose mapped files are checked together; they stay open until then."""
-BATCH_ROWS, BATCH_COST = 4096, 64 * ROW_COST
+BATCH_ROWS, BATCH_COST = 4096, 512 * ROW_COST
 """Limits of a batch: rows, and costs of rows whose tensors are measured."""
 REGION_SHOWN = 6
 """Number of calls of a region that are named."""
@@ -133,11 +132,6 @@ class Comparison:
         write = self._write_pairs
         return () if write is None else write(pair, self.matching, self.target, self.golden)
 
-    def ops(self) -> Iterator[tuple[str, list[Row]]]:
-        """Yield each op with its rows, which no judge has seen yet, in table order."""
-        for batch in self.batches():
-            yield from batch.all_rows()
-
     def batches(self, rank: int = 0, start: int = 0, stop: int | None = None) -> Iterator[RowBatch]:
         """Yield the measured rows of the target's ops from ``start`` up to ``stop``, in table order."""
         order = self._order
@@ -202,51 +196,46 @@ class Comparison:
     def _stack_of(self, op: str) -> tuple[str, ...] | None:
         return None if is_gradient(op) else self.target.stack_of(op)
 
-    def _opened(self, batches: Iterable[RowBatch]) -> Iterator[tuple[RowBatch, OpenPair | None]]:
-        """Yield all pairs, opened, with their batch; None for a batch without rows."""
+    def _opened(self, batches: Iterable[RowBatch]) -> Iterator[tuple[tuple[RowBatch, int], PairGroup]]:
+        """Yield all pairs, opened, in groups, each with its batch and its first row."""
         for batch in batches:
-            for pair in batch.pairs(0, len(batch)):
-                yield batch, OpenPair(pair, self.mode, self.target, self.golden, self._tools.names)
-            if not len(batch):
-                yield batch, None
+            pairs = (
+                OpenPair(pair, self.mode, self.target, self.golden, self._tools.names)
+                for pair in batch.pairs(0, len(batch))
+            )
+            first = 0
+            for group in grouped(pairs):
+                yield (batch, first), group
+                first += len(group)
 
     def _measured_by_pair(self, batches: Iterable[RowBatch]) -> Iterator[RowBatch]:
-        ahead = opened_ahead(self._opened(batches), self._tools.ahead)
-        for batch, opened in groupby(ahead, key=itemgetter(0)):
+        ahead = measured_ahead(self._opened(batches), self._tools.ahead)
+        for batch, groups in groupby(ahead, key=lambda item: item[0][0]):
             self._tools.begin(batch)
-            mapped: list[tuple[int, OpenPair]] = []
-            for line, (_, pair) in enumerate(opened):
-                if pair is None:
-                    continue
-                if pair.mappings != NOTHING_MAPPED:
-                    mapped.append((line, pair))
-                self._measure(batch, line, pair)
-                if len(mapped) == UNCHECKED:
-                    self._check_files(batch, mapped)
-            self._check_files(batch, mapped)
+            for (_, first), group in groups:
+                self._measure(batch, np.arange(first, first + len(group)), group)
             yield batch
 
     def blame(self, error: PluginError, means: str) -> None:
         """Note once that a plugin failed, and the meaning for the result."""
         _blame(self.notes, error, means)
 
-    def _measure(self, batch: RowBatch, line: int, opened: OpenPair) -> None:
+    def _measure(self, batch: RowBatch, lines: Array, group: PairGroup) -> None:
+        """Measure a group; again, as unreadable, the rows whose mapped files changed meanwhile."""
         try:
-            self._tools.measure_pair(batch, line, opened)
+            self._tools.measure_group(batch, lines, group)
+            memories = {memory for pair in group for memory in pair.mappings}
+            looked_at = {memory: None if memory is None else memory.problem() for memory in memories}
+            problems = {memory: problem for memory, problem in looked_at.items() if problem is not None}
+            spoiled = [place for place, pair in enumerate(group) if pair.spoil(problems)]
+            if spoiled:
+                self._tools.measure_group(batch, lines[spoiled], PairGroup([group[n] for n in spoiled]))
         finally:
-            opened.close()
-        if opened.unreadable is not None and not opened.unreadable.missing:
-            self.take_unreadable([str(opened.unreadable)], 1)
-
-    def _check_files(self, batch: RowBatch, measured: list[tuple[int, OpenPair]]) -> None:
-        """Measure rows again whose mapped files were changed while they were measured, as unreadable ones."""
-        memories = {memory for _, pair in measured for memory in pair.mappings}
-        looked_at = {memory: None if memory is None else memory.problem() for memory in memories}
-        problems = {memory: problem for memory, problem in looked_at.items() if problem is not None}
-        for line, pair in measured:
-            if pair.spoil(problems):
-                self._measure(batch, line, pair)
-        measured.clear()
+            for pair in group:
+                pair.close()
+        for pair in group:
+            if pair.unreadable is not None and not pair.unreadable.missing:
+                self.take_unreadable([str(pair.unreadable)], 1)
 
     def _can_highlight(self) -> bool:
         if not self.plan.highlight or self.mode is Mode.MD5 or self.is_debug:

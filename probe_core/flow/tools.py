@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ from probe_core.flow.ahead import Ahead
 from probe_core.flow.table import Table, metrics_of
 from probe_core.model import Column, Level, Measurement, Mode, Reason, Verdict
 from probe_core.model.batches import OBSTACLES, RowBatch
-from probe_core.model.measure import OpenPair
+from probe_core.model.measure import Array, OpenPair, PairGroup
 from probe_core.model.plan import Plan
 from probe_core.model.results import LineMeasurements, MeasurementColumn, VerdictColumn
 from probe_core.model.watched import WatchedMetric
@@ -52,22 +53,27 @@ class _Tool:
     metric: Metric
     names: tuple[str, ...]
     is_third_party: bool
-    is_columnar: bool
+
+    @property
+    def is_columnar(self) -> bool:
+        """True if it measures batches."""
+        return hasattr(self.metric, "measure_batch")
 
 
 class _Judging(NamedTuple):
-    """A policy in use; ``is_columnar`` is True if it judges batches."""
+    """A policy in use; it judges batches, or groups of pairs of tensors and all other pairs singly."""
 
     spec: PolicySpec
     policy: Policy
     is_columnar: bool
+    is_grouped: bool
 
     @classmethod
     def of(cls, spec: PolicySpec, mode: Mode) -> _Judging:
         """Return the policy of a spec, for runs that hold data of a mode."""
         policy = spec.make()
         is_columnar = hasattr(policy, "judge_batch") and mode in getattr(policy, "batch_modes", Mode)
-        return cls(spec, policy, is_columnar)
+        return cls(spec, policy, is_columnar, hasattr(policy, "judge_group"))
 
 
 class Tools:
@@ -142,7 +148,7 @@ class Tools:
         for tool in self._tools:
             columns = [MeasurementColumn(count) for _ in tool.names]
             if tool.is_columnar:
-                columns = self._measure_batch(tool, batch)
+                columns = self._found(tool, count, partial(tool.metric.measure_batch, batch))  # type: ignore[attr-defined]
                 for code, obstacle in enumerate(OBSTACLES[1:], 1):
                     lines = np.flatnonzero(batch.obstacles == code)
                     for column in columns if len(lines) else ():
@@ -152,21 +158,43 @@ class Tools:
         results.verdicts = verdicts[0]
         results.further = {judging.spec.name: column for judging, column in zip(self._further, verdicts[1:])}
 
-    def measure_pair(self, batch: RowBatch, line: int, pair: OpenPair) -> None:
-        """Add the results of metrics and policies that work pair by pair.
+    def measure_group(self, batch: RowBatch, lines: Array, group: PairGroup) -> None:
+        """Add the results of metrics and policies that work on open pairs, for some rows of a batch.
 
         Raises:
             PluginError: A policy failed.
         """
+        are_measurable = np.array([pair.measurable for pair in group], bool)
+        measured, rest = group.measurable, np.flatnonzero(~are_measurable).tolist()
         measurements = batch.results.measurements
         for tool in self._tools:
-            if not tool.is_columnar:
-                for name, measurement in zip(tool.names, self._measure(tool, pair)):
-                    measurements[name][line] = measurement
-        columns = [batch.verdicts, *batch.results.further.values()]
-        for number, judging in enumerate(self._judgings):
-            if not judging.is_columnar:
-                columns[number][line] = self._judge(judging, pair, LineMeasurements(measurements, line))
+            if tool.is_columnar:
+                continue
+            columns = [measurements[name] for name in tool.names]
+            singles: Sequence[int] = range(len(group))
+            measure = getattr(tool.metric, "measure_group", None)
+            if measure is not None and len(measured):
+                found = self._found(tool, len(measured), partial(measure, measured))
+                for column, own in zip(columns, found):
+                    column.put(lines[are_measurable], own)
+                singles = rest
+            for place in singles:
+                for column, measurement in zip(columns, self._measure(tool, group[place])):
+                    column[lines.item(place)] = measurement
+        verdicts = [batch.verdicts, *batch.results.further.values()]
+        for judging, judged in zip(self._judgings, verdicts):
+            if judging.is_columnar:
+                continue
+            singles = range(len(group))
+            if judging.is_grouped and len(measured):
+                taken = {name: column.of(lines[are_measurable]) for name, column in measurements.items()}
+                with blamed(judging.spec.title, judging.spec.origin):
+                    found = judging.policy.judge_group(measured, taken)  # type: ignore[attr-defined]
+                    judged.put(lines[are_measurable], _checked(found, len(measured)))
+                singles = rest
+            for place in singles:
+                line = lines.item(place)
+                judged[line] = self._judge(judging, group[place], LineMeasurements(measurements, line))
 
     def end(self, batch: RowBatch) -> None:
         """Add the verdicts of columnar policies."""
@@ -191,21 +219,20 @@ class Tools:
 
     def _judge_batch(self, judging: _Judging, batch: RowBatch) -> VerdictColumn:
         with blamed(judging.spec.title, judging.spec.origin):
-            verdicts = judging.policy.judge_batch(batch)  # type: ignore[attr-defined]
-            if not isinstance(verdicts, VerdictColumn) or len(verdicts.codes) != len(batch):
-                raise TypeError("judge_batch must return a VerdictColumn with a verdict for each row")
-        return verdicts
+            return _checked(judging.policy.judge_batch(batch), len(batch))  # type: ignore[attr-defined]
 
-    def _measure_batch(self, tool: _Tool, batch: RowBatch) -> list[MeasurementColumn]:
+    def _found(
+        self, tool: _Tool, count: int, measure: Callable[[], list[MeasurementColumn]]
+    ) -> list[MeasurementColumn]:
         try:
-            columns: list[MeasurementColumn] = tool.metric.measure_batch(batch)  # type: ignore[attr-defined]
-            if [len(column.codes) for column in columns] != [len(batch)] * len(tool.names):
-                raise TypeError(f"measure_batch must return {len(tool.names)} columns with all rows")
+            columns = measure()
+            if [len(column.codes) for column in columns] != [count] * len(tool.names):
+                raise TypeError(f"a batch or group must have {len(tool.names)} columns with all rows")
         except BaseException as error:  # a third party's metric may raise SystemExit
             if isinstance(error, KeyboardInterrupt) or not tool.is_third_party:
                 raise
             failed = self._note_failure(tool, error)
-            columns = [MeasurementColumn(len(batch), (failed,)) for _ in tool.names]
+            columns = [MeasurementColumn(count, (failed,)) for _ in tool.names]
             for column in columns:
                 column.codes[:] = 1
         return columns
@@ -285,8 +312,14 @@ def _tool(asked: str, manager: Manager, mode: Mode) -> _Tool:
         )
     names = tuple(f"{asked}.{column}" for column in spec.columns)
     metric = spec.make()
-    is_columnar = hasattr(metric, "measure_batch")
-    return _Tool(asked, spec, metric, names, not spec.origin.is_of_probe, is_columnar)
+    return _Tool(asked, spec, metric, names, not spec.origin.is_of_probe)
+
+
+def _checked(verdicts: Any, count: int) -> VerdictColumn:
+    """Return the verdicts of a policy on a batch or group; raise TypeError if they are not valid."""
+    if not isinstance(verdicts, VerdictColumn) or len(verdicts.codes) != count:
+        raise TypeError("a policy must return a VerdictColumn with a verdict for each row")
+    return verdicts
 
 
 def _no_policy(asked: str, spec: PolicySpec, mode: Mode) -> UserError:

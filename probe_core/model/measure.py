@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -192,6 +193,40 @@ class OpenPair:
         """Release the arrays."""
         self._target = self._golden = None
         self._shared.clear()
+
+
+class PairGroup(Sequence[OpenPair]):
+    """Pairs that are open at the same time and are measured together.
+
+    Args:
+        pairs: The pairs, in the order of the table.
+    """
+
+    def __init__(self, pairs: Sequence[OpenPair]) -> None:
+        self._pairs = pairs
+        self._shared: dict[object, object] = {}
+
+    @overload
+    def __getitem__(self, place: int) -> OpenPair: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[OpenPair]: ...
+    def __getitem__(self, place: int | slice) -> OpenPair | Sequence[OpenPair]:
+        return self._pairs[place]
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    @cached_property
+    def measurable(self) -> PairGroup:
+        """The pairs of which both arrays are open."""
+        pairs = [pair for pair in self._pairs if pair.measurable]
+        return self if len(pairs) == len(self) else PairGroup(pairs)
+
+    def once(self, function: Callable[[PairGroup], T]) -> T:
+        """Return ``function(self)``, computed on the first call and shared by metrics and policies."""
+        if function not in self._shared:
+            self._shared[function] = function(self)
+        return self._shared[function]  # type: ignore[return-value]
 
 
 def _native(array: Array) -> Array:

@@ -44,6 +44,23 @@ class MeasurementColumn:
         self.others.append(measurement)
         return len(self.others) - 1
 
+    def of(self, lines: Array) -> MeasurementColumn:
+        """Return the measurements of some rows."""
+        column = MeasurementColumn(0, self.others[1:])
+        column.numbers, column.codes = self.numbers[lines], self.codes[lines]
+        return column
+
+    def put(self, lines: Array, column: MeasurementColumn) -> None:
+        """Set the measurements of some rows to those of another column."""
+        codes = np.array([0, *map(self.code, column.others[1:])], np.int32)
+        self.numbers[lines], self.codes[lines] = column.numbers, codes[column.codes]
+
+    @property
+    def floats(self) -> Array:
+        """The number of each row as a float; nan in rows without one."""
+        others = [np.nan if other.number is None else float(other.number) for other in self.others]
+        return np.where(self.codes == 0, self.numbers, np.array(others)[self.codes])
+
     @property
     def has_value(self) -> Array:
         """True for rows with a value."""
@@ -98,13 +115,23 @@ class VerdictColumn:
             self.drifts = np.full((len(self.codes), 4), np.nan)
         if self.drifts is not None:
             self.drifts[line] = verdict.drift or np.nan
-        bare = verdict if verdict.drift is None else verdict._replace(drift=None)
+        self.codes[line] = self._code(verdict if verdict.drift is None else verdict._replace(drift=None))
+
+    def put(self, lines: Array, column: VerdictColumn) -> None:
+        """Set the verdicts on some rows to those of another column."""
+        if self.drifts is None and column.drifts is not None:
+            self.drifts = np.full((len(self.codes), 4), np.nan)
+        if self.drifts is not None:
+            self.drifts[lines] = np.nan if column.drifts is None else column.drifts
+        self.codes[lines] = np.array([*map(self._code, column.table)], np.int32)[column.codes]
+
+    def _code(self, bare: Verdict) -> int:
+        """Return the code of a verdict without a distance."""
         for code, other in enumerate(self.table[:8]):
             if other is bare or other == bare:
-                self.codes[line] = code
-                return
-        self.codes[line] = len(self.table)
+                return code
         self.table.append(bare)
+        return len(self.table) - 1
 
     def append(self, line: int, verdict: Verdict) -> None:
         """Set the verdict on a row, which no other row shares; its distance is known."""

@@ -321,19 +321,23 @@ void run(const Job &job, int threads, Found &found, double (&totals)[SUMS]) {
 
 // ---- called from Python ---------------------------------------------------------------------------
 
+// The memory of an object, held until the end of the scope.
+struct Buffer {
+    Py_buffer view = {};
+
+    Buffer() = default;
+    Buffer(const Buffer &) = delete;
+    ~Buffer() { PyBuffer_Release(&view); }  // of what was never taken: nothing
+};
+
+const int FIELDS = 17 + SUMS;  // of a tally
+
 // One pair as it was asked for, and what was found.
 struct Request {
-    Py_buffer target = {}, golden = {};
+    Buffer target, golden;
     Job job = {};
     double totals[SUMS] = {};
     Found found;
-
-    Request() = default;
-    Request(const Request &) = delete;
-    ~Request() {
-        PyBuffer_Release(&target);  // of what was never taken: nothing
-        PyBuffer_Release(&golden);
-    }
 
     // Take over the two buffers; false, with an exception set, where they do not go together.
     bool check() {
@@ -343,57 +347,41 @@ struct Request {
             PyErr_SetString(PyExc_ValueError, "no such element types");
             return false;
         }
+        const Py_buffer &first = target.view, &second = golden.view;
         int ours = SIZES[job.target_code], theirs = SIZES[job.golden_code];
-        if (target.len == 0 || target.len % ours || golden.len % theirs || target.len / ours != golden.len / theirs) {
+        if (first.len == 0 || first.len % ours || second.len % theirs || first.len / ours != second.len / theirs) {
             PyErr_SetString(PyExc_ValueError, "both sides must hold the same number of elements, at least one");
             return false;
         }
-        job.target = (const char *)target.buf;
-        job.golden = (const char *)golden.buf;
-        job.count = target.len / ours;
+        job.target = (const char *)first.buf;
+        job.golden = (const char *)second.buf;
+        job.count = first.len / ours;
         return true;
     }
 
-    PyObject *answer() const {
-        return Py_BuildValue(  // extrema: -0.0 as 0.0
-            "nOddddLLLLLdddLLLdddddddd", job.count, found.equal ? Py_True : Py_False, found.target.max + 0.0,
-            found.target.min + 0.0, found.golden.max + 0.0, found.golden.min + 0.0, (long long)found.target.nan,
-            (long long)found.target.infinite, (long long)found.golden.nan, (long long)found.golden.infinite,
-            (long long)found.apart, found.max_absolute, found.max_relative, found.max_ulp, (long long)found.below_one,
-            (long long)found.below_five, (long long)found.over_limit, totals[RELATIVE], totals[TARGET_SQUARES],
-            totals[GOLDEN_SQUARES], totals[SQUARES], totals[DOT], totals[TARGET], totals[GOLDEN], totals[ULP]);
+    // The fields of a tally in the order of tally.py; extrema: -0.0 as 0.0.
+    void write(double *fields) const {
+        const double values[FIELDS] = {
+            (double)job.count, (double)found.equal, found.target.max + 0.0, found.target.min + 0.0,
+            found.golden.max + 0.0, found.golden.min + 0.0, (double)found.target.nan, (double)found.target.infinite,
+            (double)found.golden.nan, (double)found.golden.infinite, (double)found.apart, found.max_absolute,
+            found.max_relative, found.max_ulp, (double)found.below_one, (double)found.below_five,
+            (double)found.over_limit, totals[RELATIVE], totals[TARGET_SQUARES], totals[GOLDEN_SQUARES],
+            totals[SQUARES], totals[DOT], totals[TARGET], totals[GOLDEN], totals[ULP]};
+        std::memcpy(fields, values, sizeof values);
     }
 };
 
-PyObject *measure(PyObject *, PyObject *args) {
-    Request request;
-    Job &job = request.job;
-    double(&totals)[SUMS] = request.totals;
-    int threads;
-    if (!PyArg_ParseTuple(args, "y*y*iidi|(dddddddd):measure", &request.target, &request.golden, &job.target_code,
-                          &job.golden_code, &job.ulp_limit, &threads, &totals[0], &totals[1], &totals[2], &totals[3],
-                          &totals[4], &totals[5], &totals[6], &totals[7]) ||
-        !request.check())
-        return nullptr;
-    bool lacks_memory = false;
-    Py_BEGIN_ALLOW_THREADS
-    try {
-        run(job, threads, request.found, totals);
-    } catch (const std::bad_alloc &) {
-        lacks_memory = true;
-    }
-    Py_END_ALLOW_THREADS
-    return lacks_memory ? PyErr_NoMemory() : request.answer();
-}
-
-// Measure all requests, each on one thread, on up to `threads` threads; false where memory ran out.
+// Measure all requests on up to `threads` threads, each on one of them unless it is the only one; false where memory
+// ran out.
 bool run_all(std::deque<Request> &requests, int threads) {
     std::atomic<size_t> next{0};
     std::atomic<bool> well{true};
+    int own = requests.size() == 1 ? threads : 1;
     auto work = [&] {
         for (size_t i = next++; i < requests.size(); i = next++) {
             try {
-                run(requests[i].job, 1, requests[i].found, requests[i].totals);
+                run(requests[i].job, own, requests[i].found, requests[i].totals);
             } catch (const std::bad_alloc &) {
                 well = false;
             }
@@ -412,37 +400,40 @@ bool run_all(std::deque<Request> &requests, int threads) {
     return well;
 }
 
-PyObject *measure_many(PyObject *, PyObject *args) {
+PyObject *measure(PyObject *, PyObject *args) {
     PyObject *items;
     int threads;
-    if (!PyArg_ParseTuple(args, "O!i:measure_many", &PyList_Type, &items, &threads)) return nullptr;
+    Buffer table;
+    if (!PyArg_ParseTuple(args, "O!iw*:measure", &PyList_Type, &items, &threads, &table.view)) return nullptr;
     std::deque<Request> requests;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(items); i++) {
         PyObject *item = PyList_GET_ITEM(items, i);
         if (!PyTuple_Check(item)) return PyErr_Format(PyExc_TypeError, "a request must be a tuple");
         Request &request = requests.emplace_back();
         Job &job = request.job;
-        if (!PyArg_ParseTuple(item, "y*y*iid:measure_many", &request.target, &request.golden, &job.target_code,
-                              &job.golden_code, &job.ulp_limit) ||
+        double(&totals)[SUMS] = request.totals;
+        if (!PyArg_ParseTuple(item, "y*y*iid|(dddddddd):measure", &request.target.view, &request.golden.view,
+                              &job.target_code, &job.golden_code, &job.ulp_limit, &totals[0], &totals[1], &totals[2],
+                              &totals[3], &totals[4], &totals[5], &totals[6], &totals[7]) ||
             !request.check())
             return nullptr;
     }
+    if ((size_t)table.view.len != requests.size() * FIELDS * sizeof(double))
+        return PyErr_Format(PyExc_ValueError, "the table must have %d numbers for each request", FIELDS);
     bool well;
     Py_BEGIN_ALLOW_THREADS
     well = run_all(requests, threads);
     Py_END_ALLOW_THREADS
     if (!well) return PyErr_NoMemory();
-    PyObject *answers = PyList_New(0);
+    double *fields = (double *)table.view.buf;
     for (const Request &request : requests) {
-        PyObject *answer = answers ? request.answer() : nullptr;
-        if (!answer || PyList_Append(answers, answer)) Py_CLEAR(answers);
-        Py_XDECREF(answer);
+        request.write(fields);
+        fields += FIELDS;
     }
-    return answers;
+    Py_RETURN_NONE;
 }
 
 PyMethodDef METHODS[] = {{"measure", measure, METH_VARARGS, nullptr},
-                         {"measure_many", measure_many, METH_VARARGS, nullptr},
                          {"watch", guard::watch, METH_O, nullptr},
                          {"unwatch", guard::unwatch, METH_O, nullptr},
                          {"torn", guard::torn, METH_O, nullptr},

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from probe_core.model import Drift, Level, Measurement, Measurements, Reason, Verdict
-from probe_core.model.measure import OpenPair
-from probe_metrics.exact import DIFFER, scalars_against, tensor_difference
-from probe_metrics.kernel import sums
+from probe_core.model.columns import Array
+from probe_core.model.measure import OpenPair, PairGroup
+from probe_core.model.results import MeasurementColumn, VerdictColumn
+from probe_metrics.adapters import GroupPolicy
+from probe_metrics.exact import DIFFER, scalars_against, tensor_differences
+from probe_metrics.kernel import group_sums
 from probe_metrics.thresholds import thresholds
 
 UNMEASURED = ("unreadable", "no_target_file", "no_golden_file", "metric_failed", "cosine_nan")
 YES, NO, NONE, UNMATCHED = "Yes", "No", "None", "Unmatched"
 
 
-class Accuracy:
+class Accuracy(GroupPolicy):
     """Label by cosine and largest absolute error; the first rule that applies decides.
 
     1. The shapes differ: ``Unmatched``.
@@ -58,50 +62,89 @@ class Accuracy:
             f"with Cosine below {both['cosine']:g}",
         }
 
-    def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
-        """Return the verdict on one pair."""
-        verdict = self._by_rule(pair, measurements)
-        difference = tensor_difference(pair)
-        if not difference:
-            return verdict
-        reasons = verdict.reasons or (Reason("evidence", f"differs in {difference}"),)
-        return verdict._replace(level=Level.ERROR, reasons=(DIFFER, *reasons), failed=True, drift=None)
-
-    def _by_rule(self, pair: OpenPair, measurements: Measurements) -> Verdict:
-        """Return the verdict by the rule of the table, before integers and booleans are compared exactly."""
+    def judge_group(self, group: PairGroup, measurements: Mapping[str, MeasurementColumn]) -> VerdictColumn:
+        """Return the verdict on each pair, of which integers and booleans are compared exactly."""
         cosine = measurements["cosine.Cosine"]
-        absolute = measurements["max_error.MaxAbsErr"]
-        code = cosine.reason.code if cosine.reason else ""
+        errors = (measurements[f"max_error.{name}"].floats for name in ("MaxAbsErr", "MaxRelativeErr"))
+        numbers = [cosine.floats, *errors]
+        drifts = self._drifts(group)
+        passes = ~self._is_far(numbers[0], numbers[1]) & ~self._is_turned(numbers[0])
+        passes &= ~np.isnan(numbers[0]) & ~np.isnan(numbers[1])
+        verdicts = VerdictColumn([Verdict(Level.PASS, YES)], np.zeros(len(group), np.int32), drifts.copy())
+        for place in np.flatnonzero(~passes).tolist():
+            drift = None if np.isnan(drifts[place, 2]) else Drift(*drifts[place].tolist())
+            code = _code(cosine[place])
+            of_place = [column.item(place) for column in numbers]
+            verdicts[place] = self._by_rule(code, of_place[0], of_place[1], of_place[2], drift)
+        for place, difference in tensor_differences(group).items():
+            verdict = verdicts[place]
+            reasons = verdict.reasons or (Reason("evidence", f"differs in {difference}"),)
+            verdicts[place] = verdict._replace(
+                level=Level.ERROR, reasons=(DIFFER, *reasons), failed=True, drift=None
+            )
+        return verdicts
+
+    def judge_unmeasured(self, pair: OpenPair, measurements: Measurements) -> Verdict:
+        """Return the verdict on a pair without tensors."""
+        if pair.pair.scalars_differ:
+            evidence = Reason("evidence", scalars_against(*(slot.value for slot in pair.slots)))
+            return Verdict(Level.ERROR, NONE, (evidence,), failed=True)
+        if not pair.pair.matched:
+            return Verdict(Level.WARNING, NONE, measured=False)
+        return self._by_rule(_code(measurements["cosine.Cosine"]), math.nan, math.nan, math.nan, None)
+
+    def _is_far(self, cosine: Any, absolute: Any) -> Any:
+        """Return True where the error fails whatever its drift."""
+        is_both = (cosine < self._both["cosine"]) & (absolute > self._both["absolute"])
+        return is_both | (absolute > self._either["absolute"])
+
+    def _is_turned(self, cosine: Any) -> Any:
+        """Return True where the cosine fails; the drift tells rounding from a fault, which it cannot."""
+        return cosine < self._either["cosine"]
+
+    def _by_rule(
+        self, code: str, cosine: float, absolute: float, relative: float, drift: Drift | None
+    ) -> Verdict:
+        """Return the verdict on a pair that does not pass by cosine and error.
+
+        Args:
+            code: The reason why there is no cosine, or an empty text.
+            cosine: The cosine; nan if there is none.
+            absolute: The largest absolute error; nan if there is none.
+            relative: The largest relative error; nan if there is none.
+            drift: The difference and what rounding explains of it; None for integers and booleans.
+        """
         if code == "shape":
             return _failed(UNMATCHED, "the shapes differ")
         if code == "positions":
             return _failed(NO, "nan or inf stand at different places")
         if code in ("target_zero", "golden_zero"):
-            return self._judge_zero_side(absolute)
+            if absolute > self._zero_side["absolute"]:
+                return _failed(NO, f"one side is all zero, MaxAbsErr {absolute:.6g}")
+            return Verdict(Level.PASS, YES)
         if code in ("zero_dimensional", "one_element"):
-            return self._judge_one_element(pair, absolute, measurements["max_error.MaxRelativeErr"])
-        if cosine.number is None or absolute.number is None:
-            return _unmeasured(pair, code)
-        return self._judge(pair, cosine.number, absolute.number)
+            limits = self._one_element
+            if absolute > limits["absolute"] and relative > limits["relative"]:
+                evidence = f"one element, MaxAbsErr {absolute:.6g}, relative {relative:.3g}"
+                return Verdict(Level.ERROR, NONE, (Reason("evidence", evidence),))
+            return Verdict(Level.PASS, NONE, drift=drift)
+        if math.isnan(cosine) or math.isnan(absolute):
+            is_lost = code in UNMEASURED
+            return Verdict(Level.WARNING if is_lost else Level.SKIP, NONE, measured=not is_lost)
+        failed = _failed(NO, f"Cosine {cosine:.6g}, MaxAbsErr {absolute:.6g}")
+        return failed if self._is_far(cosine, absolute) else failed._replace(drift=drift)
 
-    def _judge(self, pair: OpenPair, cosine: float, absolute: float) -> Verdict:
-        evidence = f"Cosine {cosine:.6g}, MaxAbsErr {absolute:.6g}"
-        if cosine < self._both["cosine"] and absolute > self._both["absolute"]:
-            return _failed(NO, evidence)
-        if absolute > self._either["absolute"]:
-            return _failed(NO, evidence)
-        if cosine < self._either["cosine"]:  # the drift tells rounding from a fault, which the cosine cannot
-            return _failed(NO, evidence)._replace(drift=self._drift(pair))
-        return Verdict(Level.PASS, YES, drift=self._drift(pair))
-
-    def _drift(self, pair: OpenPair) -> Drift | None:
-        target_noise, golden_noise = self._noise_of(pair.target.dtype), self._noise_of(pair.golden.dtype)
-        if not (target_noise and golden_noise):
-            return None
-        pair_sums = pair.once(sums)
-        root = math.sqrt(pair_sums.tally.finite or 1)
-        noise = max(target_noise, golden_noise)
-        return Drift(pair_sums.distance / root, pair_sums.golden_norm / root, noise, self._jump)
+    def _drifts(self, group: PairGroup) -> Array:
+        """Return the fields of ``Drift`` of each pair, of shape (pairs, 4); nan for integers and booleans."""
+        noise = np.array(
+            [[self._noise_of(side.dtype) for side in (pair.target, pair.golden)] for pair in group]
+        ).reshape(-1, 2)
+        pair_sums = group.once(group_sums)
+        root = np.sqrt(np.maximum(pair_sums.tally.finite, 1))
+        fields = pair_sums.distance / root, pair_sums.golden_norm / root, noise.max(axis=1), self._jump
+        drifts = np.stack(np.broadcast_arrays(*fields), axis=1)
+        drifts[(noise == 0).any(axis=1)] = np.nan
+        return drifts
 
     def _noise_of(self, dtype: np.dtype[Any]) -> float:
         """Return the relative distance that rounding explains in ``dtype``; 0 for integers and booleans."""
@@ -109,20 +152,6 @@ class Accuracy:
         if noise is None:
             noise = self._by_dtype[dtype] = self._noise.get(dtype.name, 0.0)
         return noise
-
-    def _judge_zero_side(self, absolute: Measurement) -> Verdict:
-        error = absolute.number or 0.0
-        if error > self._zero_side["absolute"]:
-            return _failed(NO, f"one side is all zero, MaxAbsErr {error:.6g}")
-        return Verdict(Level.PASS, YES)
-
-    def _judge_one_element(self, pair: OpenPair, absolute: Measurement, relative: Measurement) -> Verdict:
-        error, share = absolute.number or 0.0, relative.number or 0.0
-        limits = self._one_element
-        if error > limits["absolute"] and share > limits["relative"]:
-            evidence = Reason("evidence", f"one element, MaxAbsErr {error:.6g}, relative {share:.3g}")
-            return Verdict(Level.ERROR, NONE, (evidence,))
-        return Verdict(Level.PASS, NONE, drift=self._drift(pair))
 
 
 def eps(dtype: str) -> float:
@@ -141,10 +170,5 @@ def _failed(label: str, evidence: str) -> Verdict:
     return Verdict(Level.ERROR, label, (Reason("evidence", evidence),), failed=label == NO)
 
 
-def _unmeasured(pair: OpenPair, code: str) -> Verdict:
-    if pair.pair.scalars_differ:
-        evidence = Reason("evidence", scalars_against(*(slot.value for slot in pair.slots)))
-        return Verdict(Level.ERROR, NONE, (evidence,), failed=True)
-    if not pair.pair.matched or code in UNMEASURED:
-        return Verdict(Level.WARNING, NONE, measured=False)
-    return Verdict(Level.SKIP, NONE)
+def _code(measurement: Measurement) -> str:
+    return measurement.reason.code if measurement.reason else ""

@@ -8,7 +8,7 @@ from probe_core.model import Measurement
 from probe_core.model.batches import RowBatch
 from probe_core.model.columns import Array
 from probe_core.model.results import MeasurementColumn
-from probe_core.model.single import BatchMetric
+from probe_metrics.adapters import BatchMetric
 
 
 class Checksum(BatchMetric):

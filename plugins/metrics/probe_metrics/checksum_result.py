@@ -11,7 +11,7 @@ from probe_core.model.batches import RowBatch
 from probe_core.model.columns import TENSOR
 from probe_core.model.messages import NOT_AVAILABLE
 from probe_core.model.results import VerdictColumn
-from probe_core.model.single import BatchPolicy
+from probe_metrics.adapters import BatchPolicy
 from probe_metrics.checksum import have_equal_checksums
 
 _XOR_OF_ZERO = re.compile("0x0+")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from probe_core import engine
 from probe_core.files import mapped
 from probe_metrics import _kernel
-from probe_metrics.tally import NO_TOTALS, Array, Tally, Totals, Units
+from probe_metrics.tally import NO_TOTALS, Array, Tallies, Tally, Totals, Units
 
 CODES = {
     name: code
@@ -44,13 +45,21 @@ def measure(target: Array, golden: Array, units: Units | None, totals: Totals = 
         units: The dtype and limit of distances in ulp; None to leave them out.
         totals: The sums of the elements before these, if the tensors come in several pieces.
     """
-    return Tally._make(_kernel.measure(*_request(target, golden, units), _threads(), totals))
+    return Tallies(_measured([(*_request(target, golden, units), totals)]))[0]
 
 
-def measure_many(requests: Iterable[tuple[Array, Array, Units | None]]) -> list[Tally]:
-    """Return the tallies of several pairs; the interpreter's lock is released once for all of them."""
-    tallies = _kernel.measure_many([_request(*request) for request in requests], _threads())
-    return [Tally._make(tally) for tally in tallies]
+def measure_many(requests: Iterable[tuple[Array, Array, Units | None]]) -> Array:
+    """Return the tallies of several pairs as ``Tallies`` takes them, of shape (pairs, fields).
+
+    The interpreter's lock is released once for all of them.
+    """
+    return _measured([_request(*request) for request in requests])
+
+
+def _measured(requests: list[tuple[Any, ...]]) -> Array:
+    table = np.empty((len(requests), len(Tally._fields)))
+    _kernel.measure(requests, _threads(), table)
+    return table
 
 
 def _threads() -> int:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numpy as np
 
 from probe_core.model import Measurement
-from probe_core.model.measure import OpenPair
-from probe_metrics.kernel import misaligned, sums
+from probe_core.model.measure import PairGroup
+from probe_core.model.results import MeasurementColumn
+from probe_metrics.adapters import GroupMetric
+from probe_metrics.kernel import MISALIGNED, NO_DIMENSIONS, column, group_sums, without_dimensions
 
 
-class Cosine:
+class Cosine(GroupMetric):
     """Cosine of the angle between target and golden, taken as vectors of all their elements.
 
     Formula, in float64, for a target N and a golden B of one shape: ``N·B / (‖N‖ ‖B‖)``; complex:
@@ -26,22 +28,20 @@ class Cosine:
     Source: docs/tables.md#metrics, by the comparison guide of msprobe 8.3.
     """
 
-    def measure(self, pair: OpenPair) -> Sequence[Measurement]:
-        """Return the cosine, or the reason why there is none."""
-        pair_sums = pair.once(sums)
-        if not pair_sums.aligned:
-            return [misaligned()]
-        if pair.target.ndim == 0:
-            return [Measurement.absent("zero_dimensional")]
-        if pair_sums.tally.size == 1:
-            return [Measurement.absent("one_element")]
-        if pair_sums.target_largest == 0 and pair_sums.golden_largest == 0:
-            return [Measurement(1.0)]
-        if pair_sums.target_largest == 0:
-            return [Measurement.absent("target_zero")]
-        if pair_sums.golden_largest == 0:
-            return [Measurement.absent("golden_zero")]
-        value = pair_sums.dot_of_units
-        if value != value:
-            return [Measurement.absent("cosine_nan")]
-        return [Measurement(max(-1.0, min(1.0, value)))]
+    def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
+        """Return the cosines, or the reasons why there are none."""
+        sums = group.once(group_sums)
+        value = sums.dot_of_units
+        target_zero, golden_zero = sums.target_largest == 0, sums.golden_largest == 0
+        return [
+            column(
+                np.clip(value, -1.0, 1.0),
+                (~sums.aligned, MISALIGNED),
+                (without_dimensions(group), NO_DIMENSIONS),
+                (sums.tally.size == 1, Measurement.absent("one_element")),
+                (target_zero & golden_zero, Measurement(1.0)),
+                (target_zero, Measurement.absent("target_zero")),
+                (golden_zero, Measurement.absent("golden_zero")),
+                (np.isnan(value), Measurement.absent("cosine_nan")),
+            )
+        ]

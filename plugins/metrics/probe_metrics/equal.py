@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from probe_core.model import Measurement
-from probe_core.model.measure import OpenPair
-from probe_metrics.kernel import sums
+from probe_core.model.measure import PairGroup
+from probe_core.model.results import MeasurementColumn
+from probe_metrics.adapters import GroupMetric
+from probe_metrics.kernel import column, group_sums
 
 
-class Equal:
+class Equal(GroupMetric):
     """Equality of dtype and of every bit.
 
     The result is True or False, for tensors of one shape. The byte order in which they are stored does not
@@ -24,6 +24,7 @@ class Equal:
     Source: docs/tables.md#metrics, a metric of probe's own.
     """
 
-    def measure(self, pair: OpenPair) -> Sequence[Measurement]:
-        """Return True if dtype and all bits agree."""
-        return [Measurement(pair.once(sums).tally.equal)]
+    def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
+        """Return True for pairs whose dtype and bits agree, False for others."""
+        equal = group.once(group_sums).tally.equal
+        return [column(equal, (equal == 1, Measurement(True)), (equal == 0, Measurement(False)))]

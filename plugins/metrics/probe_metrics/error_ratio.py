@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from probe_core.model.measure import PairGroup
+from probe_core.model.results import MeasurementColumn
+from probe_metrics.adapters import GroupMetric
+from probe_metrics.kernel import MISALIGNED, NO_DIMENSIONS, column, group_sums, without_dimensions
 
-from probe_core.model import Measurement
-from probe_core.model.measure import OpenPair
-from probe_metrics.kernel import misaligned, sums
 
-
-class ErrorRatio:
+class ErrorRatio(GroupMetric):
     """Shares of the elements whose relative error is below 1/1000, and below 5/1000.
 
     Formula: number of elements with ``|N - B| / |B| < limit``, divided by the number of all elements; N is
@@ -26,14 +25,9 @@ class ErrorRatio:
     Source: docs/tables.md#metrics, by the comparison guide of msprobe 8.3.
     """
 
-    def measure(self, pair: OpenPair) -> Sequence[Measurement]:
-        """Return the share below 1/1000 and the share below 5/1000, or the reason why there is neither."""
-        pair_sums = pair.once(sums)
-        if not pair_sums.aligned:
-            return [misaligned(), misaligned()]
-        if pair.target.ndim == 0:
-            return [Measurement.absent("zero_dimensional")] * 2
-        return [
-            Measurement(pair_sums.tally.below_one / pair_sums.tally.size),
-            Measurement(pair_sums.tally.below_five / pair_sums.tally.size),
-        ]
+    def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
+        """Return the shares below 1/1000 and below 5/1000, or the reasons why there are none."""
+        sums = group.once(group_sums)
+        absent = (~sums.aligned, MISALIGNED), (without_dimensions(group), NO_DIMENSIONS)
+        tally = sums.tally
+        return [column(count / tally.size, *absent) for count in (tally.below_one, tally.below_five)]

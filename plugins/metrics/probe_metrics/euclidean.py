@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from probe_core.model.measure import PairGroup
+from probe_core.model.results import MeasurementColumn
+from probe_metrics.adapters import GroupMetric
+from probe_metrics.kernel import MISALIGNED, NO_DIMENSIONS, column, group_sums, without_dimensions
 
-from probe_core.model import Measurement
-from probe_core.model.measure import OpenPair
-from probe_metrics.kernel import misaligned, sums
 
-
-class Euclidean:
+class Euclidean(GroupMetric):
     """Euclidean (L2) distance of target and golden.
 
     Formula, in float64, for a target N and a golden B of one shape: ``sqrt(sum(|N - B|²))``; of complex data
@@ -25,11 +24,8 @@ class Euclidean:
     Source: docs/tables.md#metrics, by the comparison guide of msprobe 8.3.
     """
 
-    def measure(self, pair: OpenPair) -> Sequence[Measurement]:
-        """Return the distance, or the reason why there is none."""
-        pair_sums = pair.once(sums)
-        if not pair_sums.aligned:
-            return [misaligned()]
-        if pair.target.ndim == 0:
-            return [Measurement.absent("zero_dimensional")]
-        return [Measurement(pair_sums.distance)]
+    def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
+        """Return the distances, or the reasons why there are none."""
+        sums = group.once(group_sums)
+        no_dimensions = without_dimensions(group)
+        return [column(sums.distance, (~sums.aligned, MISALIGNED), (no_dimensions, NO_DIMENSIONS))]

@@ -14,8 +14,8 @@ from probe_core.model import Reason, Statistic, Value
 from probe_core.model.batches import PairSide
 from probe_core.model.columns import Array
 from probe_core.model.dtypes import kind
-from probe_core.model.measure import OpenPair
-from probe_metrics.kernel import sums
+from probe_core.model.measure import PairGroup
+from probe_metrics.kernel import group_sums
 from probe_metrics.statistics import as_float, is_number
 from probe_metrics.thresholds import thresholds
 
@@ -31,20 +31,22 @@ TRUTH = "<class 'bool'>"
 """Recorded dtype of a truth value."""
 
 
-def tensor_difference(pair: OpenPair) -> str:
-    """Return a text on how two tensors of integers or booleans differ; empty if equal, or of floats."""
-    if not (pair.measurable and _is_exact(pair.target.dtype) and _is_exact(pair.golden.dtype)):
-        return ""
-    tally = pair.once(sums).tally
-    kind_name = "booleans" if pair.target.dtype.kind == pair.golden.dtype.kind == "b" else "integers"
-    if tally.equal:
-        return ""
-    if tally.max_absolute:
-        return kind_name if kind_name == "booleans" else f"{kind_name}, by up to {tally.max_absolute:.15g}"
-    is_wide = pair.target.dtype.itemsize == pair.golden.dtype.itemsize == 8
-    if is_wide and any((number != reference).any() for number, reference in pair.flat()):
-        return f"{kind_name}, in digits that float64 does not hold"
-    return ""
+def tensor_differences(group: PairGroup) -> dict[int, str]:
+    """Return a text for each pair of integers or booleans that differ, by its place in the group."""
+    tally = group.once(group_sums).tally
+    differences = {}
+    for place in np.flatnonzero(tally.equal == 0).tolist():
+        pair = group[place]
+        if not (_is_exact(pair.target.dtype) and _is_exact(pair.golden.dtype)):
+            continue
+        name = "booleans" if pair.target.dtype.kind == pair.golden.dtype.kind == "b" else "integers"
+        largest = tally.max_absolute.item(place)
+        is_wide = pair.target.dtype.itemsize == pair.golden.dtype.itemsize == 8
+        if largest:
+            differences[place] = name if name == "booleans" else f"{name}, by up to {largest:.15g}"
+        elif is_wide and any((number != reference).any() for number, reference in pair.flat()):
+            differences[place] = f"{name}, in digits that float64 does not hold"
+    return differences
 
 
 def is_exact_dtype(side: PairSide) -> Array:

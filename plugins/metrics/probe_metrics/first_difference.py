@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -10,13 +11,14 @@ from probe_core.model import Drift, Kind, Level, Measurements, Mode, Reason, Slo
 from probe_core.model.batches import RowBatch
 from probe_core.model.columns import FLOAT, NONE, TENSOR, Array
 from probe_core.model.dtypes import same
-from probe_core.model.measure import OpenPair
-from probe_core.model.results import VerdictColumn
+from probe_core.model.measure import OpenPair, PairGroup
+from probe_core.model.results import MeasurementColumn, VerdictColumn
 from probe_core.model.single import batch_of
 from probe_metrics.accuracy import eps, least
+from probe_metrics.adapters import GroupPolicy
 from probe_metrics.exact import scalars_against
-from probe_metrics.kernel import sums
-from probe_metrics.masked import hidden_count, is_masked, unmasked
+from probe_metrics.kernel import Sums, group_sums
+from probe_metrics.masked import are_masked, hidden_count, is_masked, unmasked
 from probe_metrics.statistics import as_float, is_number
 from probe_metrics.thresholds import thresholds
 
@@ -31,7 +33,7 @@ EQUAL = (Reason("equal", "equal to the bit"),)
 """Reasons of tensors whose bits, or whose checksums, are the same."""
 
 
-class FirstDifference:
+class FirstDifference(GroupPolicy):
     """Judges a pair by its tensors if it has them, else by checksums, else by recorded statistics.
 
     The level is ERROR (differs beyond rounding), PASS (does not) or SKIP (nothing to judge by); the label is
@@ -71,10 +73,8 @@ class FirstDifference:
     batch_modes = frozenset({Mode.STATISTICS, Mode.MD5})
     """Modes in which no tensors are read, so that batches can be judged."""
 
-    def judge(self, pair: OpenPair, measurements: Measurements) -> Verdict:
-        """Return the verdict on one pair."""
-        if pair.measurable:
-            return self._by_tensor(pair, *(slot.value for slot in pair.slots))
+    def judge_unmeasured(self, pair: OpenPair, measurements: Measurements) -> Verdict:
+        """Return the verdict on a pair without tensors."""
         return self.judge_batch(batch_of([pair.pair]))[0]
 
     def judge_batch(self, batch: RowBatch) -> VerdictColumn:
@@ -107,32 +107,47 @@ class FirstDifference:
                 return verdict
         return self._by_statistics(target, golden)
 
-    def _by_tensor(self, pair: OpenPair, target: Value, golden: Value) -> Verdict:
-        pair_sums = pair.once(sums)
+    def judge_group(self, group: PairGroup, measurements: Mapping[str, MeasurementColumn]) -> VerdictColumn:
+        """Return the verdict on each pair of tensors."""
+        pair_sums = group.once(group_sums)
+        tally, size = pair_sums.tally, np.maximum(pair_sums.tally.finite, 1)
+        limits = [self._limits(*(slot.value.dtype for slot in pair.slots)) for pair in group]
+        noise, floor = np.array(limits).reshape(-1, 2).T
+        distance = _rms(pair_sums.distance, size, tally.max_absolute)
+        scale = _rms(pair_sums.golden_norm, size, pair_sums.golden_largest)
+        agreeing = [Verdict(Level.PASS, AGREES), Verdict(Level.PASS, AGREES, EQUAL)]
+        verdicts = VerdictColumn(agreeing, tally.equal.astype(np.int32))
+        lines = np.arange(len(group))
+        self._judge_distances(verdicts, lines, distance, scale, noise, floor, ["rms"] * len(group))
+        are_odd = ~pair_sums.aligned | are_masked(tally.golden_min, tally.golden_max) | (noise == 0)
+        for place in np.flatnonzero((tally.equal == 0) & are_odd).tolist():
+            verdict = self._by_elements(group[place], pair_sums.row(place))
+            if verdict is not None:
+                verdicts[place] = verdict
+        return verdicts
+
+    def _by_elements(self, pair: OpenPair, pair_sums: Sums) -> Verdict | None:
+        """Return the verdict on tensors that their sums do not judge; None if they do.
+
+        These are masked tensors, those with nan or inf at different places, and large whole numbers.
+        """
+        tally = pair_sums.tally
+        target, golden = (slot.value for slot in pair.slots)
         if not pair_sums.aligned:
             parts = unmasked(pair)
-            if parts is not None:
-                verdict = self._by_distance(*parts, target, golden, "unmasked rms")
-                return verdict._replace(reasons=(*verdict.reasons, MASKED))
-            return _differs("nan or inf stand at different places")
+            if parts is None:
+                return _differs("nan or inf stand at different places")
+            verdict = self._by_distance(*parts, target, golden, "unmasked rms")
+            return verdict._replace(reasons=(*verdict.reasons, MASKED))
         are_whole = pair.target.dtype == pair.golden.dtype and pair.golden.dtype.kind in "iu"
-        if are_whole and not pair_sums.distance and not pair_sums.tally.equal:
+        if are_whole and not pair_sums.distance:
             return _differs("whole numbers that float64 does not tell apart")
-        size = pair_sums.tally.finite or 1
-        distance = _rms(pair_sums.distance, size, pair_sums.tally.max_absolute)
-        scale = _rms(pair_sums.golden_norm, size, pair_sums.golden_largest)
-        tally = pair_sums.tally
-        verdict = self._by_distance(distance, scale, target, golden, "rms")
-        if tally.equal:
-            return verdict._replace(reasons=EQUAL)
-        if is_masked(tally.golden_min, tally.golden_max):
-            parts = unmasked(pair)
-            if parts is not None:
-                apart = abs(tally.target_min - tally.golden_min)
-                is_other = apart > self._mask_share * abs(tally.golden_min)  # nan where both are -inf
-                verdict = self._by_distance(*parts, target, golden, "unmasked rms")
-                return verdict._replace(reasons=(*verdict.reasons, MASKED)) if is_other else verdict
-        return verdict
+        if not is_masked(tally.golden_min, tally.golden_max) or (parts := unmasked(pair)) is None:
+            return None
+        apart = abs(tally.target_min - tally.golden_min)
+        is_other = apart > self._mask_share * abs(tally.golden_min)  # nan where both are -inf
+        verdict = self._by_distance(*parts, target, golden, "unmasked rms")
+        return verdict._replace(reasons=(*verdict.reasons, MASKED)) if is_other else verdict
 
     def _by_scalar(self, target: Value, golden: Value) -> Verdict:
         """Return the verdict on two scalars that differ; numbers that the program computed are rounded."""
@@ -188,19 +203,36 @@ class FirstDifference:
         names = differences.argmax(axis=1)
         is_sum = (noise == 0) & (names >= 2)  # of whole numbers, computed in floating point
         noise = np.where(is_sum, self._noise["float32"], noise)
-        distance = np.where(largest <= floor, 0.0, largest)
-        with np.errstate(all="ignore"):
-            relative = np.where(distance > 0, distance / scale, 0.0)
-        agrees = relative <= noise
         verdicts.drifts = np.full((len(batch), 4), np.nan)
-        verdicts.drifts[lines] = np.stack((distance, scale, noise, np.full(len(lines), self._jump)), axis=1)
-        differs = ~agrees
-        for line, what, size, of_golden, rounding in zip(
-            lines[differs].tolist(), names[differs].tolist(),
-            *(column[differs].tolist() for column in (distance, scale, noise)),
-        ):  # fmt: skip
-            verdicts.append(line, self._differs_by(Drift(size, of_golden, rounding, self._jump), NAMES[what]))
+        found = [NAMES[name] for name in names.tolist()]
+        self._judge_distances(verdicts, lines, largest, scale, noise, floor, found)
         return are_plain
+
+    def _judge_distances(
+        self, verdicts: VerdictColumn, lines: Array, distance: Array, scale: Array, noise: Array,
+        floor: Array, names: Sequence[str],
+    ) -> None:  # fmt: skip
+        """Set the distances of rows, and the verdicts on those that differ by more than rounding.
+
+        Args:
+            verdicts: The verdicts, in which all rows agree.
+            lines: The rows.
+            distance: The difference of each row.
+            scale: The magnitude that it is relative to.
+            noise: The relative difference that rounding explains.
+            floor: The difference that rounding explains however small the magnitude is.
+            names: What each difference is of.
+        """
+        distance = np.where(distance <= floor, 0.0, distance)
+        with np.errstate(all="ignore"):
+            differs = ~(np.where(distance > 0, distance / scale, 0.0) <= noise)
+        if verdicts.drifts is None:
+            verdicts.drifts = np.full((len(verdicts.codes), 4), np.nan)
+        jump = np.full(len(lines), self._jump)
+        verdicts.drifts[lines] = np.stack((distance, scale, noise, jump), axis=1)
+        for place in np.flatnonzero(differs).tolist():
+            drift = Drift(*(column.item(place) for column in (distance, scale, noise, jump)))
+            verdicts.append(lines.item(place), self._differs_by(drift, names[place]))
 
     def _limits_of(self, batch: RowBatch, lines: Array) -> tuple[Array, Array]:
         """Return ``_limits`` of the dtypes of rows."""
@@ -311,12 +343,12 @@ def _name(dtype: str) -> str:
     return {"complex64": "float32", "complex128": "float64"}.get(name, name)
 
 
-def _rms(norm: float, size: int, largest: float) -> float:
+def _rms(norm: Array, size: Array, largest: Array) -> Array:
     """Return the root mean square of ``size`` elements with this L2 norm.
 
     It is at most the largest element, also if the norm is too large for float64.
     """
-    return min(norm / math.sqrt(size), largest)
+    return np.minimum(norm / np.sqrt(size), largest)
 
 
 def _differs(why: str) -> Verdict:

@@ -6,18 +6,17 @@ complex data, float8, and distances in units of the last place (ulp) between two
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
 from probe_core import engine
 from probe_core.model import Measurement
-from probe_core.model.measure import OpenPair
+from probe_core.model.measure import OpenPair, PairGroup
+from probe_core.model.results import MeasurementColumn
 from probe_metrics import blocked
-from probe_metrics.tally import NO_TOTALS, Array, Tally, Totals, Units
+from probe_metrics.tally import NO_TOTALS, Array, Tallies, Tally, Totals, Units
 from probe_metrics.ulp_units import units_of
 
 LARGEST = float(np.finfo(np.float64).max)
@@ -53,29 +52,81 @@ class Sums(NamedTuple):
     dot_of_units: float
 
 
+class GroupSums(NamedTuple):
+    """The sums of the pairs of a group: the fields of ``Sums`` as columns."""
+
+    tally: Tallies
+    aligned: Array
+    target_largest: Array
+    golden_largest: Array
+    target_norm: Array
+    golden_norm: Array
+    distance: Array
+    dot_of_units: Array
+
+    def row(self, place: int) -> Sums:
+        """Return the sums of one pair."""
+        tally, *columns = self
+        return Sums(tally[place], *(column.item(place) for column in columns))
+
+
 def sums(pair: OpenPair) -> Sums:
-    """Return the sums over all elements of a pair; call it as ``pair.once(sums)``, so that metrics share it.
+    """Return the sums over all elements of a pair, which metrics share by ``pair.once(sums)``."""
+    return group_sums(PairGroup([pair])).row(0)
+
+
+def group_sums(group: PairGroup) -> GroupSums:
+    """Return the sums of each pair of a group; call it as ``group.once(group_sums)``.
 
     If squares leave the range of float64, they are summed again from scaled values.
     """
-    return _sums(pair, measure(pair, _units(pair)))
+    tally = tallies(group, _units)
+    target_largest = _largest(tally.target_max, tally.target_min)
+    golden_largest = _largest(tally.golden_max, tally.golden_min)
+    squares = np.stack((tally.target_squares, tally.golden_squares, tally.squares))
+    largest = np.stack((target_largest, golden_largest, tally.max_absolute))
+    dot, scales = tally.dot.copy(), np.ones_like(squares)
+    is_aligned = tally.apart == 0
+    is_lost = (largest > 0) & ~((squares > LEAST_SQUARE) & (squares < np.inf))
+    for place in np.flatnonzero(is_aligned & is_lost.any(axis=0)).tolist():
+        scales[:, place] = [min(value, LARGEST) or 1.0 for value in largest[:, place].tolist()]
+        *squares[:, place], dot[place] = _scaled(group[place], *scales[:, place].tolist())
+    with np.errstate(all="ignore"):
+        roots = np.sqrt(squares)
+        norms = roots * scales
+        cosine = np.where((roots[0] != 0) & (roots[1] != 0), dot / roots[0] / roots[1], 0.0)
+    return GroupSums(tally, is_aligned, target_largest, golden_largest, norms[0], norms[1], norms[2], cosine)
 
 
-def measure_ahead(pairs: Sequence[OpenPair]) -> None:
-    """Measure several pairs in one call of the compiled engine, and keep the results for ``pair.once(sums)``.
+def measure_ahead(group: PairGroup) -> None:
+    """Compute what ``group.once(group_sums)`` returns."""
+    group.once(group_sums)
 
-    Pairs that the compiled engine cannot measure in one piece are left to ``sums``.
+
+def tallies(group: PairGroup, units_of: Callable[[OpenPair], Units | None]) -> Tallies:
+    """Return the tallies of a group: those that the compiled engine can measure in one piece by one call.
+
+    Args:
+        group: The pairs.
+        units_of: A function that returns the units of a pair's distances in ulp.
     """
-    if _compiled is None:
-        return
-    fitting = [
-        (pair, (target, golden, _units(pair)))
-        for pair in pairs
-        for target, golden in itertools.islice(pair.flat(), 1)
-        if target.size == pair.target.size and _compiled.supports(target, golden, _units(pair))
-    ]
-    for (pair, _), tally in zip(fitting, _compiled.measure_many(request for _, request in fitting)):
-        pair.share(sums, _sums(pair, tally))
+    table = np.empty((len(group), len(Tally._fields)))
+    places, requests = [], []
+    for place, pair in enumerate(group):
+        units = units_of(pair)
+        target, golden = next(pair.flat())
+        if (
+            _compiled is None
+            or target.size < pair.target.size
+            or not _compiled.supports(target, golden, units)
+        ):
+            table[place] = measure(pair, units)
+            continue
+        places.append(place)
+        requests.append((target, golden, units))
+    if requests:
+        table[places] = _compiled.measure_many(requests)  # type: ignore[union-attr]
+    return Tallies(table)
 
 
 def _units(pair: OpenPair) -> Units | None:
@@ -85,38 +136,19 @@ def _units(pair: OpenPair) -> Units | None:
     return None
 
 
-def _sums(pair: OpenPair, tally: Tally) -> Sums:
-    target_largest = _largest(tally.target_max, tally.target_min)
-    golden_largest = _largest(tally.golden_max, tally.golden_min)
-    squares = (tally.target_squares, tally.golden_squares, tally.squares)
-    dot = tally.dot
-    scales = (1.0, 1.0, 1.0)
-    largest = (target_largest, golden_largest, tally.max_absolute)
-    if tally.apart == 0 and any(
-        value > 0 and not LEAST_SQUARE < square < math.inf for value, square in zip(largest, squares)
-    ):
-        scales = tuple(min(value, LARGEST) or 1.0 for value in largest)  # type: ignore[assignment]
-        *squares, dot = _scaled(pair, *scales)  # type: ignore[assignment]
-    roots = [math.sqrt(square) for square in squares]
-    target_norm, golden_norm, distance = (root * scale for root, scale in zip(roots, scales))
-    cosine = dot / roots[0] / roots[1] if roots[0] and roots[1] else 0.0
-    is_aligned = tally.apart == 0
-    return Sums(tally, is_aligned, target_largest, golden_largest, target_norm, golden_norm, distance, cosine)
-
-
 def measure(pair: OpenPair, units: Units | None) -> Tally:
     """Return the tally of a pair, piece by piece if the tensors are not contiguous."""
     tally: Tally | None = None
     totals = NO_TOTALS
     for target, golden in pair.flat():
-        piece = _engine_for(target, golden, units)(target, golden, units, totals)
+        piece = _compiledfor(target, golden, units)(target, golden, units, totals)
         tally = piece if tally is None else tally.then(piece)
         totals = tally.totals
     assert tally is not None, "tensors without elements are not measured"
     return tally
 
 
-def _engine_for(
+def _compiledfor(
     target: Array, golden: Array, units: Units | None
 ) -> Callable[[Array, Array, Units | None, Totals], Tally]:
     if _compiled is not None and _compiled.supports(target, golden, units):
@@ -124,18 +156,39 @@ def _engine_for(
     return blocked.measure
 
 
-def misaligned() -> Measurement:
-    """Return the result of a tensor metric for a pair with nan or inf at different places."""
-    return Measurement.absent("positions")
+def column(numbers: Array, *absent: tuple[Array, Measurement]) -> MeasurementColumn:
+    """Return a column of numbers, but for the pairs of which another measurement is known.
+
+    Args:
+        numbers: The numbers.
+        absent: Truth values, one a pair, and the measurement where they are true; the first one counts.
+    """
+    found = MeasurementColumn(len(numbers), [measurement for _, measurement in absent])
+    found.numbers[:] = numbers
+    for code, (wanted, measurement) in reversed([*enumerate(absent, 1)]):
+        is_float = isinstance(measurement.value, float)
+        found.codes[wanted] = 0 if is_float else code
+        if is_float:
+            found.numbers[wanted] = measurement.value
+    return found
 
 
-def mean_over_nothing() -> Measurement:
-    """Return the result of a mean over elements of which none is finite."""
-    return Measurement.absent("nan")
+MISALIGNED = Measurement.absent("positions")
+"""The result of a tensor metric for a pair with nan or inf at different places."""
+NO_DIMENSIONS = Measurement.absent("zero_dimensional")
+"""The result of a metric that 0-d tensors do not have."""
+NOTHING_FINITE = Measurement.absent("nan")
+"""The result of a mean over elements of which none is finite."""
 
 
-def _largest(high: float, low: float) -> float:
-    return max(abs(high), abs(low)) if high >= low else 0.0
+def without_dimensions(group: PairGroup) -> Array:
+    """Return True for the pairs of 0-d tensors."""
+    return np.array([not pair.target.ndim for pair in group], bool)
+
+
+def _largest(high: Array, low: Array) -> Array:
+    with np.errstate(invalid="ignore"):
+        return np.where(high >= low, np.maximum(abs(high), abs(low)), 0.0)
 
 
 def _scaled(pair: OpenPair, *scales: float) -> tuple[float, float, float, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -23,10 +24,16 @@ def is_masked(low: float, high: float) -> bool:
     A mask adds a large negative number, such as -1e9, the least number of the dtype, or -inf; all that it
     leaves is smaller by orders of magnitude. The limits are in ``thresholds.yaml`` (``drift``, ``mask``).
     """
+    return bool(are_masked(np.float64(low), np.float64(high)))
+
+
+def are_masked(low: Any, high: Any) -> Array:
+    """Return ``is_masked`` of the minima and maxima of several tensors."""
     limits = thresholds("drift")["mask"]
-    if low == -math.inf:
-        return math.isfinite(high)
-    return bool(low <= -limits["least"] and abs(high) <= limits["share"] * abs(low))
+    with np.errstate(all="ignore"):
+        is_large = (low <= -limits["least"]) & (abs(high) <= limits["share"] * abs(low))
+    masked: Array = np.where(low == -np.inf, np.isfinite(high), is_large)
+    return masked
 
 
 def hidden_count(value: Value) -> float | None:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from probe_core.model.measure import PairGroup
+from probe_core.model.results import MeasurementColumn
+from probe_metrics.adapters import GroupMetric
+from probe_metrics.kernel import MISALIGNED, column, group_sums
 
-from probe_core.model import Measurement
-from probe_core.model.measure import OpenPair
-from probe_metrics.kernel import misaligned, sums
 
-
-class MaxError:
+class MaxError(GroupMetric):
     """Largest absolute error and largest relative error over all elements.
 
     Formulas, in float64, for a target N and a golden B of one shape: ``max(|N - B|)``, in the unit of the
@@ -26,9 +25,8 @@ class MaxError:
     Source: docs/tables.md#metrics, by the comparison guide of msprobe 8.3.
     """
 
-    def measure(self, pair: OpenPair) -> Sequence[Measurement]:
-        """Return the largest absolute and the largest relative error, or the reason why there is neither."""
-        pair_sums = pair.once(sums)
-        if not pair_sums.aligned:
-            return [misaligned(), misaligned()]
-        return [Measurement(pair_sums.tally.max_absolute), Measurement(pair_sums.tally.max_relative)]
+    def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
+        """Return the largest absolute and relative errors, or the reason why there are none."""
+        sums = group.once(group_sums)
+        errors = sums.tally.max_absolute, sums.tally.max_relative
+        return [column(error, (~sums.aligned, MISALIGNED)) for error in errors]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+import numpy as np
 
-from probe_core.model import Measurement
-from probe_core.model.measure import OpenPair
-from probe_metrics.kernel import mean_over_nothing, misaligned, sums
+from probe_core.model.measure import PairGroup
+from probe_core.model.results import MeasurementColumn
+from probe_metrics.adapters import GroupMetric
+from probe_metrics.kernel import MISALIGNED, NOTHING_FINITE, column, group_sums
 
 
-class Rmse:
+class Rmse(GroupMetric):
     """Root mean square error over the elements that are finite.
 
     Formula, in float64, for a target N and a golden B of one shape: ``sqrt(mean(|N - B|²))``; of complex data
@@ -25,11 +25,9 @@ class Rmse:
     Source: docs/tables.md#metrics, by the guide of torch_npu.hooks.
     """
 
-    def measure(self, pair: OpenPair) -> Sequence[Measurement]:
-        """Return the error, or the reason why there is none."""
-        pair_sums = pair.once(sums)
-        if not pair_sums.aligned:
-            return [misaligned()]
-        if not pair_sums.tally.finite:
-            return [mean_over_nothing()]
-        return [Measurement(pair_sums.distance / math.sqrt(pair_sums.tally.finite))]
+    def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
+        """Return the errors, or the reasons why there are none."""
+        sums = group.once(group_sums)
+        count = sums.tally.finite
+        error = sums.distance / np.sqrt(np.maximum(count, 1))
+        return [column(error, (~sums.aligned, MISALIGNED), (count == 0, NOTHING_FINITE))]

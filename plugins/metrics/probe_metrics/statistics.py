@@ -10,7 +10,7 @@ from probe_core.model import Measurement, Statistic
 from probe_core.model.batches import PairSide, RowBatch
 from probe_core.model.columns import BIG, FLOAT, INTEGER, Array
 from probe_core.model.results import MeasurementColumn
-from probe_core.model.single import BatchMetric
+from probe_metrics.adapters import BatchMetric
 
 
 class StatisticsDifference(BatchMetric):

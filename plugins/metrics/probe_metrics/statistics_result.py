@@ -11,7 +11,7 @@ from probe_core.model.batches import RowBatch
 from probe_core.model.columns import NONE, TENSOR, Array
 from probe_core.model.messages import NOT_AVAILABLE
 from probe_core.model.results import VerdictColumn
-from probe_core.model.single import BatchPolicy
+from probe_metrics.adapters import BatchPolicy
 from probe_metrics.exact import DIFFER, IN_LAST_DIGITS, ExactStatistics, is_exact_dtype, scalars_against
 from probe_metrics.statistics import are_number
 from probe_metrics.thresholds import thresholds

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
@@ -93,3 +93,32 @@ class Units(NamedTuple):
 
     dtype: np.dtype[Any]
     limit: float
+
+
+class Tallies:
+    """The tallies of several pairs as columns, each an attribute with the name of a field of ``Tally``.
+
+    Args:
+        table: The fields of each tally as float64, which holds all counts exactly; of shape (pairs, fields).
+    """
+
+    def __init__(self, table: Array) -> None:
+        self._table = table
+
+    def __getattr__(self, field: str) -> Array:
+        column: Array = self._table[:, _PLACES[field]]
+        return column
+
+    def __getitem__(self, place: int) -> Tally:
+        row = self._table[place].tolist()
+        return Tally(*(kind(number) for kind, number in zip(_KINDS, row)))
+
+    @property
+    def finite(self) -> Array:
+        """``Tally.finite`` of each pair."""
+        finite: Array = self.size - self.target_nan - self.target_infinite
+        return finite
+
+
+_PLACES = {name: place for place, name in enumerate(Tally._fields)}
+_KINDS = [*get_type_hints(Tally).values()]

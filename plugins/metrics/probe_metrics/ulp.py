@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import numpy as np
 
 from probe_core.model import Measurement
-from probe_core.model.measure import OpenPair
-from probe_metrics.kernel import mean_over_nothing, measure, misaligned, sums
+from probe_core.model.measure import OpenPair, PairGroup
+from probe_core.model.results import MeasurementColumn
+from probe_metrics.adapters import GroupMetric
+from probe_metrics.kernel import MISALIGNED, NOTHING_FINITE, column, group_sums, tallies
 from probe_metrics.tally import Units
 from probe_metrics.ulp_units import units_of
 
 
-class Ulp:
+class Ulp(GroupMetric):
     """Largest and mean distance in ulp, and the share of elements whose distance is over a limit.
 
     Formula, for a target N and a golden B of one shape: sort all numbers of the dtype; the distance is the
@@ -40,21 +42,23 @@ class Ulp:
             raise ValueError(f"limit must be 0 or more, not {limit}")
         self._limit = limit
 
-    def measure(self, pair: OpenPair) -> Sequence[Measurement]:
-        """Return largest distance, mean distance and share over the limit, or the reason for none."""
-        units = units_of(pair.target.dtype, pair.golden.dtype)
-        if units is None:
-            return [Measurement.absent("no_number")] * 3
-        pair_sums = pair.once(sums)
-        if not pair_sums.aligned:
-            return [misaligned()] * 3
-        tally = pair_sums.tally
-        if self._limit is not None:
-            tally = measure(pair, Units(units.dtype, self._limit))
-        if not tally.finite:
-            return [mean_over_nothing()] * 3
-        return [
-            Measurement(tally.max_ulp),
-            Measurement(tally.ulp / tally.finite),
-            Measurement(tally.over_limit / tally.finite),
-        ]
+    def measure_group(self, group: PairGroup) -> list[MeasurementColumn]:
+        """Return largest distances, mean distances and shares over the limit, or the reasons for none."""
+        sums = group.once(group_sums)
+        tally = sums.tally if self._limit is None else tallies(group, self._units)
+        count = tally.finite
+        absent = (
+            (np.array([_units(pair) is None for pair in group], bool), Measurement.absent("no_number")),
+            (~sums.aligned, MISALIGNED),
+            (count == 0, NOTHING_FINITE),
+        )
+        means = (number / np.maximum(count, 1) for number in (tally.ulp, tally.over_limit))
+        return [column(numbers, *absent) for numbers in (tally.max_ulp, *means)]
+
+    def _units(self, pair: OpenPair) -> Units | None:
+        units = _units(pair)
+        return None if units is None or self._limit is None else Units(units.dtype, self._limit)
+
+
+def _units(pair: OpenPair) -> Units | None:
+    return units_of(pair.target.dtype, pair.golden.dtype)

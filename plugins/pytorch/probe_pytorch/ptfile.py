@@ -23,12 +23,19 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from probe_recording import Memory, check_unchanged, memory_of
+from probe_recording import SMALL_FILE, Memory, check_unchanged, memory_of
 
 from probe_core.errors import UnreadableTensor
 from probe_core.files.mapped import Mapped
 from probe_pytorch.pickle_data import Call, Global, PickleError, Storage, interpret
 from probe_pytorch.zipmembers import members
+
+try:
+    from probe_pytorch import _ptfile
+except ImportError:  # there was no C compiler at installation
+    _read_small: Any = None
+else:
+    _read_small = _ptfile.read_small
 
 USUAL_PICKLE = 4096
 LARGEST_PICKLE = 4 << 20
@@ -71,9 +78,17 @@ def load_pt(path: str | os.PathLike[str]) -> np.ndarray[Any, Any]:
     """
     memory: Memory = b""
     try:
+        small = None if _read_small is None else _read_small(path, SMALL_FILE)
+        if small is not None:
+            memory, program, key, start, size = small
+            outline = _usual_outline(program)
+            if outline.key == key:
+                return _array(outline, memory, start, size, LITTLE_ENDIAN)
         memory = memory_of(path)
         archive = _Archive(memory)
-        return _array(_outline(archive.pickle()), archive)
+        outline = _outline(archive.pickle())
+        is_native = archive.is_little_endian() == LITTLE_ENDIAN
+        return _array(outline, memory, *archive.storage(outline.key), is_native)
     except UnreadableTensor:
         raise
     except OSError as error:
@@ -215,13 +230,12 @@ def _outline_of(described: Any) -> _Outline:
     )
 
 
-def _array(outline: _Outline, archive: _Archive) -> np.ndarray[Any, Any]:
-    start, size = archive.storage(outline.key)
+def _array(outline: _Outline, memory: Memory, start: int, size: int, is_native: bool) -> np.ndarray[Any, Any]:
+    """Return the tensor, whose storage takes ``size`` bytes of ``memory`` from ``start`` on."""
     dtype, shape = outline.dtype, outline.shape
     held, rest = divmod(size, dtype.itemsize)
     if rest:
         raise PickleError(f"storage {outline.key} is no whole number of elements")
-    is_native = archive.is_little_endian() == LITTLE_ENDIAN
     if outline.count == 0:
         return np.empty(shape, dtype)
     if outline.reach > held:
@@ -231,9 +245,7 @@ def _array(outline: _Outline, archive: _Archive) -> np.ndarray[Any, Any]:
     if outline.count > max(held, LARGEST_EXPANDED):
         raise PickleError(f"it expands {held} stored elements to {outline.count}")
     stored = dtype if is_native else dtype.newbyteorder()
-    array: np.ndarray[Any, Any] = np.ndarray(
-        shape, stored, archive.memory, start + outline.offset, outline.strides
-    )
+    array: np.ndarray[Any, Any] = np.ndarray(shape, stored, memory, start + outline.offset, outline.strides)
     if is_native and not outline.conjugate and not outline.negative:
         return array
     copy = array if is_native else array.astype(dtype)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from probe_recording.module_hooks import ModuleHooks, Running
     from probe_recording.place import Destination, bytes_of, destination_to, is_loopback, with_destination
     from probe_recording.reading.leaves import leaf_of
-    from probe_recording.reading.memory import Memory, check_unchanged, memory_of
+    from probe_recording.reading.memory import SMALL_FILE, Memory, check_unchanged, memory_of
     from probe_recording.reading.npy import load_npy
     from probe_recording.reading.run import DumpRun, collection_paused
     from probe_recording.reading.sniff import confidence
@@ -95,6 +95,7 @@ __all__ = [
     "PROTOCOL",
     "SCALARS",
     "SINGLE",
+    "SMALL_FILE",
     "STAND_IN",
     "TASKS",
     "Array",
@@ -210,7 +211,7 @@ __getattr__ = exporter(
         "module_hooks": "ModuleHooks Running",
         "place": "Destination bytes_of destination_to is_loopback with_destination",
         "reading.leaves": "leaf_of",
-        "reading.memory": "Memory check_unchanged memory_of",
+        "reading.memory": "SMALL_FILE Memory check_unchanged memory_of",
         "reading.npy": "load_npy",
         "reading.run": "DumpRun collection_paused",
         "reading.sniff": "confidence",

@@ -1,23 +1,23 @@
-"""Pairs opened ahead: their order, what is done to them before their turn, and what fails then."""
+"""Groups measured ahead: their order, what is done to them before their turn, and what fails then."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from probe_metrics import kernel
-from probe_metrics.kernel import sums
+from probe_metrics.kernel import group_sums, sums
+from probe_metrics.tally import Tallies, Tally
 
 from probe_core import engine as core_engine
 from probe_core.flow import ahead
-from probe_core.flow.ahead import announce, opened_ahead
-from probe_core.model.measure import OpenPair
+from probe_core.flow.ahead import announce, grouped, measured_ahead
+from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.testing import pair_of
 
 if importlib.util.find_spec("probe_metrics._kernel") is None and "CI" not in os.environ:
@@ -42,74 +42,101 @@ def pair(count: int, seed: int = 0) -> OpenPair:
     return pair_of(golden + np.float32(1e-3), golden)
 
 
-def test_order_and_labels_without_pairs() -> None:
-    """More than a batch of pairs, large and small, come as they went in."""
-    pairs = [(number, None if number % 7 == 3 else pair(1 + number * 1000)) for number in range(200)]
-    assert list(opened_ahead(iter(pairs), [kernel.measure_ahead])) == pairs
-    assert list(opened_ahead([], [])) == []
+def test_groups_hold_all_pairs_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By their bytes; small ones are together, and no pair gives one empty group."""
+    monkeypatch.setattr(ahead, "BYTES", 1 << 20)
+    pairs = [pair(1 + number * 1000) for number in range(200)]
+    groups = [*grouped(pairs)]
+    assert [each for group in groups for each in group] == pairs
+    assert all(sum(each.nbytes for each in group[:-1]) < 1 << 20 for group in groups)
+    assert len(groups[0]) > 10 and [len(group) for group in grouped([])] == [0]
 
 
-def test_large_pairs_are_measured_before_their_turn() -> None:
-    """With the tallies that they have when asked, and small ones not at all."""
-    seen: list[OpenPair] = []
+def test_mapped_files_of_a_group_are_few(tmp_path: Path) -> None:
+    """They stay open until the group is measured."""
+    pairs = [pair(3) for _ in range(ahead.MAPPED * 2)]
+    for each in pairs:
+        each.mappings = each, None  # type: ignore[assignment]
+    assert [len(group) for group in grouped(pairs)] == [ahead.MAPPED] * 2
 
-    def measure(pairs: Sequence[OpenPair]) -> None:
-        seen.extend(pairs)
-        kernel.measure_ahead(pairs)
 
-    large, small = [pair(LARGE, seed) for seed in range(5)], pair(100)
-    for _, each in opened_ahead(enumerate([*large[:2], small, *large[2:]]), [measure]):
-        assert each is not None and (each is small) == (each not in seen)
+def test_labels_come_as_they_went_in() -> None:
+    groups = [(number, PairGroup([pair(1 + number * 1000)])) for number in range(50)]
+    assert list(measured_ahead(iter(groups), [kernel.measure_ahead])) == groups
+    assert list(measured_ahead([], [])) == []
+
+
+def test_large_groups_are_measured_before_their_turn() -> None:
+    """With the sums that they have when asked, and small ones not at all."""
+    seen: list[PairGroup] = []
+
+    def measure(group: PairGroup) -> None:
+        seen.append(group)
+        kernel.measure_ahead(group)
+
+    large, small = [PairGroup([pair(LARGE, seed)]) for seed in range(5)], PairGroup([pair(100)])
+    for _, each in measured_ahead(enumerate([*large[:2], small, *large[2:]]), [measure]):
+        assert (each is small) == (each not in seen)
     assert seen == large
     for seed, each in enumerate(large):
-        assert each._shared.keys() == {sums}
-        assert each.once(sums) == sums(pair(LARGE, seed))
+        assert each._shared.keys() == {group_sums}
+        assert each.once(group_sums).row(0) == sums(pair(LARGE, seed))
+
+
+def test_only_measurable_pairs_are_measured_ahead() -> None:
+    lost = pair(LARGE)
+    lost.close()
+    group = PairGroup([lost, pair(LARGE)])
+    assert list(measured_ahead([("a", group)], [kernel.measure_ahead])) == [("a", group)]
+    assert not group._shared and group.measurable._shared.keys() == {group_sums}
 
 
 def test_what_fails_ahead_is_left_to_the_metric() -> None:
-    """The pairs come as if nothing had been tried."""
+    """The groups come as if nothing had been tried."""
 
-    def fail(pairs: Sequence[OpenPair]) -> None:
+    def fail(group: PairGroup) -> None:
         raise MemoryError
 
-    large = pair(LARGE)
-    assert list(opened_ahead([("a", large)], [fail])) == [("a", large)]
-    assert large.once(sums).aligned
+    large = PairGroup([pair(LARGE)])
+    assert list(measured_ahead([("a", large)], [fail])) == [("a", large)]
+    assert large.once(group_sums).aligned.all()
 
 
 def test_bytes_held_are_bounded() -> None:
-    """Of many large pairs no more than two batches are open."""
+    """Of many large pairs no more than two groups are open."""
     opened = 0
 
     def pairs() -> Any:
         nonlocal opened
-        for number in range(40):
+        for _ in range(40):
             opened += 1
-            yield number, pair_of(np.zeros(1 << 20, np.float32), np.zeros(1 << 20, np.float32))
+            yield pair_of(np.zeros(1 << 20, np.float32), np.zeros(1 << 20, np.float32))
 
-    for number, _ in opened_ahead(pairs(), []):
-        assert (opened - number) * (8 << 20) <= 2 * ahead.BYTES
+    done = 0
+    for _, group in measured_ahead(((0, group) for group in grouped(pairs())), []):
+        done += len(group)
+        assert (opened - done) * (8 << 20) <= ahead.BYTES
 
 
 def test_a_walk_that_is_left_ends_its_thread() -> None:
     """Interruptions such as Ctrl-C."""
-    walk = opened_ahead(((number, pair(LARGE)) for number in range(99)), [kernel.measure_ahead])
+    walk = measured_ahead(
+        ((number, PairGroup([pair(LARGE)])) for number in range(99)), [kernel.measure_ahead]
+    )
     next(walk)
     walk.close()  # type: ignore[attr-defined]
 
 
-def test_requests_of_all_sorts_at_once() -> None:
-    """Pairs that fit the compiled engine in one piece are measured, others are left alone."""
+def test_a_group_of_all_sorts() -> None:
+    """Pairs that the compiled engine does not measure in one piece are measured by themselves."""
     golden = np.random.default_rng(0).standard_normal((512, 512))
     sorts: list[Array] = [
         golden, golden.astype(np.float16), golden.T, golden.astype(np.complex64), golden > 0,
-        golden.astype(np.int32), golden.astype(">f4"),
+        golden.astype(np.int32), golden.astype(">f4"), golden[:1, :1], golden[::2, ::3],
     ]  # fmt: skip
-    pairs = [pair_of(array, array.copy()) for array in sorts]
-    kernel.measure_ahead(pairs)
-    done = [bool(each._shared) for each in pairs]
-    assert done == [True, True, False, False, True, True, False]
-    assert all(each.once(sums).tally.max_absolute == 0 for each in pairs)
+    group = PairGroup([pair_of(array + 1, array.copy()) for array in sorts])
+    found = group.once(group_sums)
+    assert [found.row(place) for place in range(len(group))] == [sums(each) for each in group]
 
 
 def test_many_at_once_give_what_each_gives() -> None:
@@ -118,8 +145,9 @@ def test_many_at_once_give_what_each_gives() -> None:
     sides = [generator.standard_normal((2, 1 + 997 * number)).astype(np.float32) for number in range(40)]
     requests = [(target, golden, None) for target, golden in sides]
     assert all(compiled.supports(*request) for request in requests)
-    assert compiled.measure_many(requests) == [compiled.measure(*request) for request in requests]
-    assert compiled.measure_many([]) == []
+    found = Tallies(compiled.measure_many(requests))
+    assert [found[place] for place in range(40)] == [compiled.measure(*request) for request in requests]
+    assert compiled.measure_many([]).shape == (0, len(Tally._fields))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +158,7 @@ def test_requests_refused(request_: Any) -> None:
     """Before anything is measured, and the buffers of the others are let go."""
     held = bytearray(8)
     with pytest.raises((ValueError, TypeError)):
-        compiled._kernel.measure_many([(held, held, 8, 8, -1.0), request_], 2)
+        compiled._kernel.measure([(held, held, 8, 8, -1.0), request_], 2, bytearray(400))
     held += b"x"
 
 

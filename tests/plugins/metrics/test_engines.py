@@ -35,7 +35,7 @@ from probe_core.testing import pair_of
 if importlib.util.find_spec("probe_metrics._kernel") is None and "CI" not in os.environ:
     pytest.skip("probe_metrics._kernel is not built: there was no C++ compiler", allow_module_level=True)
 compiled: Any = importlib.import_module("probe_metrics.compiled")
-measure_raw: Any = importlib.import_module("probe_metrics._kernel").measure
+kernel_measure: Any = importlib.import_module("probe_metrics._kernel").measure
 
 Array = np.ndarray[Any, Any]
 Sides = tuple[Array, Array]
@@ -381,18 +381,29 @@ def test_distances_between_two_dtypes_are_left_to_numpy() -> None:
 
 FOUR, NONE, SINGLE, WHOLE = np.ones(4), np.empty(0), np.ones(4, np.float32), np.ones(4, np.int64)
 REFUSED: dict[str, tuple[Any, ...]] = {
-    "code below": (FOUR, FOUR, -1, 0, -1.0, 1), "code above": (FOUR, FOUR, 0, 13, -1.0, 1),
-    "golden shorter": (FOUR, FOUR[:3], 0, 0, -1.0, 1), "target shorter": (FOUR[:3], FOUR, 0, 0, -1.0, 1),
-    "golden of another size than told": (FOUR, FOUR, 0, 1, -1.0, 1), "no whole": (b"abc", b"abc", 0, 0, -1.0, 1),
-    "both empty": (NONE, NONE, 0, 0, -1.0, 1), "golden empty": (FOUR, NONE, 0, 0, -1.0, 1),
-    "target with gaps": (np.ones(8)[::2], FOUR, 0, 0, -1.0, 1),
-    "golden transposed": (FOUR, np.ones((3, 2)).T[:2, :2], 0, 0, -1.0, 1),
-    "distances of two dtypes": (FOUR, SINGLE, 0, 1, 1.0, 1), "of integers": (WHOLE, WHOLE, 7, 7, 1.0, 1),
-    "of bytes": (WHOLE, WHOLE, 4, 4, 1.0, 1), "of truth values": (WHOLE, WHOLE, 12, 12, 0.0, 1),
-    "TypeError: text": ("text", FOUR, 0, 0, -1.0, 1), "TypeError: None": (FOUR, None, 0, 0, -1.0, 1),
-    "TypeError: too few": (FOUR, FOUR), "TypeError: limit": (FOUR, FOUR, 0, 0, "1", 1),
-    "TypeError: seven totals": (FOUR, FOUR, 0, 0, -1.0, 1, (0.0,) * 7),
+    "code below": (FOUR, FOUR, -1, 0, -1.0), "code above": (FOUR, FOUR, 0, 13, -1.0),
+    "golden shorter": (FOUR, FOUR[:3], 0, 0, -1.0), "target shorter": (FOUR[:3], FOUR, 0, 0, -1.0),
+    "golden of another size than told": (FOUR, FOUR, 0, 1, -1.0), "no whole": (b"abc", b"abc", 0, 0, -1.0),
+    "both empty": (NONE, NONE, 0, 0, -1.0), "golden empty": (FOUR, NONE, 0, 0, -1.0),
+    "target with gaps": (np.ones(8)[::2], FOUR, 0, 0, -1.0),
+    "golden transposed": (FOUR, np.ones((3, 2)).T[:2, :2], 0, 0, -1.0),
+    "distances of two dtypes": (FOUR, SINGLE, 0, 1, 1.0), "of integers": (WHOLE, WHOLE, 7, 7, 1.0),
+    "of bytes": (WHOLE, WHOLE, 4, 4, 1.0), "of truth values": (WHOLE, WHOLE, 12, 12, 0.0),
+    "TypeError: text": ("text", FOUR, 0, 0, -1.0), "TypeError: None": (FOUR, None, 0, 0, -1.0),
+    "TypeError: too few": (FOUR, FOUR), "TypeError: limit": (FOUR, FOUR, 0, 0, "1"),
+    "TypeError: seven totals": (FOUR, FOUR, 0, 0, -1.0, (0.0,) * 7),
 }  # fmt: skip
+
+
+def measure_raw(*request: Any, threads: int = 1, rows: int = 1) -> None:
+    """Measure one pair by the kernel itself."""
+    kernel_measure([request], threads, np.empty((rows, len(Tally._fields))))
+
+
+@pytest.mark.parametrize("rows", [0, 2])
+def test_a_table_of_another_size_is_refused(rows: int) -> None:
+    with pytest.raises(ValueError, match="25 numbers"):
+        measure_raw(FOUR, FOUR, 0, 0, -1.0, rows=rows)
 
 
 @every("case", REFUSED)
@@ -404,18 +415,18 @@ def test_refused(case: str) -> None:
 def test_buffers_are_let_go() -> None:
     """Of a refused pair as of a measured one: a bytearray that is in use cannot grow."""
     target, golden = bytearray(FOUR.tobytes()), bytearray(FOUR.tobytes())
-    measure_raw(target, golden, 0, 0, -1.0, 1)
+    measure_raw(target, golden, 0, 0, -1.0)
     for codes in ((99, 0), (0, 1)):
         with pytest.raises(ValueError):
-            measure_raw(target, golden, *codes, -1.0, 1)
+            measure_raw(target, golden, *codes, -1.0)
     target += b"x"
     golden += b"x"
 
 
 @pytest.mark.parametrize("threads", [0, -2])
 def test_no_threads(threads: int) -> None:
-    large = "bytes(1 << 24)"
-    script = f"from probe_metrics._kernel import measure; measure({large}, {large}, 8, 8, -1.0, {threads})"
+    request = "(bytes(1 << 24), bytes(1 << 24), 8, 8, -1.0)"
+    script = f"from probe_metrics._kernel import measure; measure([{request}], {threads}, bytearray(25 * 8))"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0 or "ValueError" in done.stderr
 

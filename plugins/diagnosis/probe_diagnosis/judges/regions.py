@@ -8,7 +8,7 @@ import numpy as np
 
 from probe_core.model import How, Level, Reason, Ruling
 from probe_core.model.batches import HOWS, RowBatch
-from probe_core.model.single import BatchJudge
+from probe_diagnosis.judges.batch_judge import BatchJudge
 
 REGION = Reason("region")
 

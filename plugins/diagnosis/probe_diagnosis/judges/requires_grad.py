@@ -8,7 +8,7 @@ import numpy as np
 
 from probe_core.model import GRAVITY, Level, Reason, Ruling
 from probe_core.model.batches import RowBatch
-from probe_core.model.single import BatchJudge
+from probe_diagnosis.judges.batch_judge import BatchJudge
 
 REQUIRES_GRAD = Reason("requires_grad")
 

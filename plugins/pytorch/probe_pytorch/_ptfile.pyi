@@ -1,0 +1,3 @@
+import os
+
+def read_small(path: str | os.PathLike[str], limit: int, /) -> tuple[bytes, bytes, str, int, int] | None: ...
