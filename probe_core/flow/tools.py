@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -148,7 +147,7 @@ class Tools:
         for tool in self._tools:
             columns = [MeasurementColumn(count) for _ in tool.names]
             if tool.is_columnar:
-                columns = self._found(tool, count, partial(tool.metric.measure_batch, batch))  # type: ignore[attr-defined]
+                columns = self._found(tool, tool.metric.measure_batch, batch)  # type: ignore[attr-defined]
                 for code, obstacle in enumerate(OBSTACLES[1:], 1):
                     lines = np.flatnonzero(batch.obstacles == code)
                     for column in columns if len(lines) else ():
@@ -174,8 +173,7 @@ class Tools:
             singles: Sequence[int] = range(len(group))
             measure = getattr(tool.metric, "measure_group", None)
             if measure is not None and len(measured):
-                found = self._found(tool, len(measured), partial(measure, measured))
-                for column, own in zip(columns, found):
+                for column, own in zip(columns, self._found(tool, measure, measured)):
                     column.put(lines[are_measurable], own)
                 singles = rest
             for place in singles:
@@ -190,7 +188,7 @@ class Tools:
                 taken = {name: column.of(lines[are_measurable]) for name, column in measurements.items()}
                 with blamed(judging.spec.title, judging.spec.origin):
                     found = judging.policy.judge_group(measured, taken)  # type: ignore[attr-defined]
-                    judged.put(lines[are_measurable], _checked(found, len(measured)))
+                    judged.put(lines[are_measurable], _checked(found, len(measured), "judge_group"))
                 singles = rest
             for place in singles:
                 line = lines.item(place)
@@ -219,15 +217,18 @@ class Tools:
 
     def _judge_batch(self, judging: _Judging, batch: RowBatch) -> VerdictColumn:
         with blamed(judging.spec.title, judging.spec.origin):
-            return _checked(judging.policy.judge_batch(batch), len(batch))  # type: ignore[attr-defined]
+            verdicts = judging.policy.judge_batch(batch)  # type: ignore[attr-defined]
+            return _checked(verdicts, len(batch), "judge_batch")
 
     def _found(
-        self, tool: _Tool, count: int, measure: Callable[[], list[MeasurementColumn]]
+        self, tool: _Tool, method: Callable[[Any], list[MeasurementColumn]], items: RowBatch | PairGroup
     ) -> list[MeasurementColumn]:
+        """Return the columns that a metric's method gives a batch or a group."""
+        count = len(items)
         try:
-            columns = measure()
+            columns = method(items)
             if [len(column.codes) for column in columns] != [count] * len(tool.names):
-                raise TypeError(f"a batch or group must have {len(tool.names)} columns with all rows")
+                raise TypeError(f"{method.__name__} must return {len(tool.names)} columns with all rows")
         except BaseException as error:  # a third party's metric may raise SystemExit
             if isinstance(error, KeyboardInterrupt) or not tool.is_third_party:
                 raise
@@ -315,10 +316,10 @@ def _tool(asked: str, manager: Manager, mode: Mode) -> _Tool:
     return _Tool(asked, spec, metric, names, not spec.origin.is_of_probe)
 
 
-def _checked(verdicts: Any, count: int) -> VerdictColumn:
-    """Return the verdicts of a policy on a batch or group; raise TypeError if they are not valid."""
+def _checked(verdicts: Any, count: int, method: str) -> VerdictColumn:
+    """Return what a policy's ``method`` gives a batch or group; raise TypeError if it is not valid."""
     if not isinstance(verdicts, VerdictColumn) or len(verdicts.codes) != count:
-        raise TypeError("a policy must return a VerdictColumn with a verdict for each row")
+        raise TypeError(f"{method} must return a VerdictColumn with a verdict for each row")
     return verdicts
 
 

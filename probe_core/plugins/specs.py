@@ -98,8 +98,8 @@ class MetricSpec(Spec):
     Attributes:
         columns: The names of its columns.
         needs: The kind of data that it reads.
-        ahead: The address of a function that may be called on another thread with several large pairs
-            before they are measured, to ``pair.share`` results that the metric gets from ``pair.once``.
+        ahead: The address of a function that may be called on another thread with the open pairs before they
+            are measured, to ``pair.share`` results that the metric gets from ``pair.once``.
     """
 
     columns: tuple[str, ...] = ()

@@ -10,7 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from probe_core.model import Measurement
+from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.messages import REASONS
+from probe_core.model.results import MeasurementColumn
+from probe_core.model.single import batch_of
 from probe_core.plugins.protocols import Metric
 from probe_core.plugins.specs import MetricSpec, Needs
 from probe_core.testing.arrays import EDGES, edge_pairs
@@ -79,6 +82,21 @@ class MetricConformance:
         first = [list(metric.measure(pair)) for pair in pairs]
         again = [list(metric.measure(pair)) for pair in reversed(pairs)]
         assert first == again[::-1]
+
+    def test_groups_and_batches_give_what_pairs_give(self) -> None:
+        """Check that a pair has the same measurements whatever pairs are measured with it."""
+        metric: Any = self.metric()
+        pairs = [pair_of(target, golden) for _, target, golden in edge_pairs()]
+        found: list[tuple[list[OpenPair], Sequence[MeasurementColumn]]] = []
+        if hasattr(metric, "measure_group"):
+            group = PairGroup(pairs).measurable
+            found.append(([*group], metric.measure_group(group)))
+        if hasattr(metric, "measure_batch"):
+            usable = [pair for pair in pairs if pair.recorded_obstacle is None]
+            found.append((usable, metric.measure_batch(batch_of([pair.pair for pair in usable]))))
+        for members, columns in found:
+            for place, pair in enumerate(members):
+                assert [column[place] for column in columns] == [*metric.measure(pair)], pair.pair
 
     def test_layout_does_not_matter(self) -> None:
         """Check that a transposed or strided tensor measures like its contiguous copy."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import MappingProxyType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from probe_core.model import Level, Mark, Measurement, Measurements, Mode, Reason, Row, Verdict
-from probe_core.model.measure import OpenPair
+from probe_core.model.measure import OpenPair, PairGroup
+from probe_core.model.results import MeasurementColumn
 from probe_core.plugins.protocols import Highlighter, Policy
 from probe_core.plugins.specs import HighlightSpec, MetricSpec, Needs, PolicySpec
 from probe_core.testing.arrays import EDGES, edge_pairs
@@ -90,6 +91,20 @@ class PolicyConformance(_Measuring):
         cases = [(pair, measurements) for _, pair, measurements in self.cases()]
         first = [policy.judge(*case) for case in cases]
         assert first == [policy.judge(*case) for case in reversed(cases)][::-1]
+
+    def test_groups_give_what_pairs_give(self) -> None:
+        """Check that a pair of tensors has the same verdict whatever pairs are judged with it."""
+        policy: Any = self.policy()
+        if not hasattr(policy, "judge_group"):
+            return
+        cases = [(pair, measurements) for _, pair, measurements in self.cases() if pair.measurable]
+        columns = {name: MeasurementColumn(len(cases)) for name in cases[0][1]}
+        for line, (_, measurements) in enumerate(cases):
+            for name, measurement in measurements.items():
+                columns[name][line] = measurement
+        verdicts = policy.judge_group(PairGroup([pair for pair, _ in cases]), columns)
+        for line, (pair, measurements) in enumerate(cases):
+            assert verdicts[line] == policy.judge(pair, measurements), pair.pair
 
 
 class HighlighterConformance(_Measuring):

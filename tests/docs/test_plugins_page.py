@@ -203,7 +203,7 @@ def test_the_plugin_of_the_page(tmp_path: Path) -> None:
 
     tested = call(blocks(PAGE, "bash")[1].splitlines()[1])
     assert tested.returncode == 0, tested.stdout
-    assert re.search(r"47 passed", tested.stdout), tested.stdout
+    assert re.search(r"49 passed", tested.stdout), tested.stdout
 
 
 def members(kind: type) -> set[str]:

@@ -25,18 +25,13 @@ import ml_dtypes
 import numpy as np
 from probe_recording import SMALL_FILE, Memory, check_unchanged, memory_of
 
+from probe_core import engine
 from probe_core.errors import UnreadableTensor
 from probe_core.files.mapped import Mapped
 from probe_pytorch.pickle_data import Call, Global, PickleError, Storage, interpret
 from probe_pytorch.zipmembers import members
 
-try:
-    from probe_pytorch import _ptfile
-except ImportError:  # there was no C compiler at installation
-    _read_small: Any = None
-else:
-    _read_small = _ptfile.read_small
-
+_compiled = engine.compiled("probe_pytorch._ptfile")
 USUAL_PICKLE = 4096
 LARGEST_PICKLE = 4 << 20
 LITTLE_ENDIAN = sys.byteorder == "little"
@@ -78,7 +73,7 @@ def load_pt(path: str | os.PathLike[str]) -> np.ndarray[Any, Any]:
     """
     memory: Memory = b""
     try:
-        small = None if _read_small is None else _read_small(path, SMALL_FILE)
+        small = None if _compiled is None else _compiled.read_small(path, SMALL_FILE)
         if small is not None:
             memory, program, key, start, size = small
             outline = _usual_outline(program)

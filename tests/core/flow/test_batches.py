@@ -11,7 +11,7 @@ import pytest
 from support.runs.many_ranks import files
 from support.runs.recorded import forward, scalar, tensor, write_run, write_tensor_run
 
-from probe_core.flow import comparison
+from probe_core.flow import ahead, comparison
 
 SIZES = (1, 2, 7, 4096)
 VALUES = (0.5, -0.0, float("nan"), float("inf"), 3, 2**60, True, None, "text", 1e-300)
@@ -52,18 +52,41 @@ def test_the_size_of_a_batch_changes_no_byte(seed: int, probe: Any, tmp_path: Pa
         assert all(result == results[0] for result in results)
 
 
-def test_the_size_of_a_batch_of_tensors_changes_no_byte(probe: Any, tmp_path: Path, monkeypatch: Any) -> None:
-    source = np.random.default_rng(0)
-    calls = {f"Torch.add.{n}.forward": ([source.random(3)], [source.random((2, n % 3))]) for n in range(9)}
-    other = {key: ([value + 1e-3 for value in ins], outs) for key, (ins, outs) in calls.items()}
-    sides = [
-        write_tensor_run(tmp_path / side, data).parent
-        for side, data in (("target", other), ("golden", calls))
-    ]
+def random_tensors(source: np.random.Generator) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Two arrays of one shape: equal, close or apart, of any dtype, with odd numbers and masks among them."""
+    dtype = source.choice([np.float32, np.float64, np.float16, np.int64, np.int32, np.bool_, np.complex64])
+    golden = (source.standard_normal(tuple(source.integers(0, 4, source.integers(0, 3)))) * 9).astype(dtype)
+    target = golden.copy()
+    kind = source.integers(0, 6)
+    if kind and target.size:
+        target.flat[0] = source.choice([0, 1, 100, 2**53 + 1 if dtype is np.int64 else 7])
+    if kind > 2 and dtype in (np.float32, np.float64):
+        for side in (golden, target):
+            side.flat[side.size // 2 :] = source.choice([-1e9, -np.inf, np.nan, 0.0])
+    return target, golden
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_size_of_a_batch_of_tensors_changes_no_byte(
+    seed: int, probe: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    source = np.random.default_rng(seed)
+    calls: list[dict[str, Any]] = [{}, {}]
+    for number in range(12):
+        pairs = [random_tensors(source) for _ in range(source.integers(1, 5))]
+        for side, data in enumerate(calls):
+            values = [pair[side] for pair in pairs]
+            data[f"Torch.add.{number}.forward"] = values[1:], values[:1]
+    target, golden = (write_tensor_run(tmp_path / name, data).parent for name, data in zip("tg", calls))
+    (target / "dump_tensor_data" / "Torch.add.3.forward.output.0.npy").unlink(missing_ok=True)
+    policies = "accuracy,first_difference"
     results = []
-    for cost in (1, comparison.ROW_COST * 3, comparison.BATCH_COST):
+    for cost, size in ((1, 1), (comparison.ROW_COST * 3, 40), (comparison.BATCH_COST, ahead.BYTES)):
         monkeypatch.setattr(comparison, "BATCH_COST", cost)
-        out = tmp_path / f"out{cost}"
-        assert probe("compare", *sides, "-o", out, "--format", "csv,jsonl", "-hl", "-j", "1") == 0, probe.err
-        results.append(files(out))
+        monkeypatch.setattr(ahead, "BYTES", size)
+        for jobs in ("1", "4"):
+            out = tmp_path / f"out{cost}-{jobs}"
+            options = ("--format", "csv,jsonl", "-hl", "-j", jobs, "--policy", policies, "--metric", "ulp")
+            assert probe("compare", target, golden, "-o", out, *options) in (0, 1), probe.err
+            results.append(files(out))
     assert all(result == results[0] for result in results)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import io
 import os
 import random
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,6 +27,8 @@ from probe_core.errors import UnreadableTensor
 
 if importlib.util.find_spec("probe_pytorch._ptfile") is None and "CI" not in os.environ:
     pytest.skip("probe_pytorch._ptfile is not built: there was no C compiler", allow_module_level=True)
+compiled: Any = importlib.import_module("probe_pytorch._ptfile")
+read_small = compiled.read_small
 
 
 def saved(value: object) -> bytes:
@@ -38,7 +42,7 @@ BY_TORCH = saved(torch.arange(12.0).reshape(3, 4).t())
 
 
 def outcome(path: Path) -> tuple[object, ...]:
-    """What reading a file gives: the array, or the message."""
+    """The array that a file holds, or the message of its refusal."""
     try:
         array = load_pt(path)
     except UnreadableTensor as error:
@@ -49,11 +53,13 @@ def outcome(path: Path) -> tuple[object, ...]:
 def check(path: Path, content: bytes) -> bool:
     """Assert that a file gives the same with and without the compiled reader; return True if that reads it."""
     path.write_bytes(content)
-    found = outcome(path)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ptfile, "_read_small", None)
-        assert outcome(path) == found
-    return ptfile._read_small(path, SMALL_FILE) is not None
+    found = []
+    for engine in (compiled, None):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ptfile, "_compiled", engine)
+            found.append(outcome(path))
+    assert found[0] == found[1]
+    return read_small(path, SMALL_FILE) is not None
 
 
 def test_files_of_torch_are_read(tmp_path: Path) -> None:
@@ -114,11 +120,11 @@ def test_neither_links_nor_pipes_are_followed(tmp_path: Path) -> None:
     (tmp_path / "link.pt").symlink_to("x.pt")
     os.mkfifo(tmp_path / "pipe.pt")
     for name in ("link.pt", "pipe.pt", "none.pt", "."):
-        assert ptfile._read_small(tmp_path / name, SMALL_FILE) is None
+        assert read_small(tmp_path / name, SMALL_FILE) is None
     assert np.array_equal(load_pt(tmp_path / "link.pt"), load_pt(tmp_path / "x.pt"))
 
 
 @pytest.mark.parametrize("arguments", [(), ("x",), (1, 2), ("a\0b", 10), ("x", "y")])
 def test_wrong_arguments_are_refused(arguments: tuple[object, ...]) -> None:
     with pytest.raises((TypeError, ValueError)):
-        ptfile._read_small(*arguments)
+        read_small(*arguments)
