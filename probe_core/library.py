@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import fields, replace
 from html import escape
-from importlib import import_module
+from inspect import Parameter, signature
 from itertools import islice
 from pathlib import Path
 from shutil import copyfile, rmtree
@@ -24,7 +24,9 @@ from probe_core.model.plan import DEFAULT_FORMATS, Plan, StackMode
 from probe_core.plugins.specs import Option, OptionSpec, ReporterSpec
 
 if TYPE_CHECKING:
+    from probe_core.flow.table import Table
     from probe_core.model.answers import Answer
+    from probe_core.model.batches import RowBatch
     from probe_core.model.report import Report
     from probe_core.plugins.manager import Manager
     from probe_core.plugins.protocols import Conclusion, Finished
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 OUTPUT = "./output"
 """The directory of the result files if none is given."""
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Plan)} | {"fuzzy": False}
+FRAMES = "parquet"
+"""The name of the reporter that makes data frames (docs/python.md#data-frames)."""
 OPTIONS = sorted(_DEFAULTS.keys() - {"target", "golden", "time_stamp", "across", "answers", "baseline"})
 """The names of the core's options of ``compare`` (docs/python.md#options)."""
 _FILES = ("output", "mapping", "api_mapping", "cell_mapping", "layer_mapping", "stack_path")
@@ -45,7 +49,8 @@ def compare(target: str | os.PathLike[str], golden: str | os.PathLike[str], **op
         target: The run under test: a dump.json, or a rank, step or dump directory; a path
             (made absolute, like all that are given here), or a URL.
         golden: The reference run.
-        **options: The options of ``probe compare`` by the names in docs/python.md#options.
+        **options: The options of ``probe compare`` by the names in docs/python.md#options; None stands for
+            the default.
 
     Raises:
         UserError: A path does not hold a run, or an option is not valid.
@@ -62,6 +67,13 @@ def compare(target: str | os.PathLike[str], golden: str | os.PathLike[str], **op
     for problem in comparison.problems:
         warnings.warn(problem, stacklevel=2)
     return comparison
+
+
+_target, _golden, _further = (_signature := signature(compare)).parameters.values()
+_options = [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in OPTIONS]
+compare.__signature__ = _signature.replace(  # type: ignore[attr-defined]
+    parameters=[_target, _golden, *_options, _further]
+)
 
 
 def planned(manager: Manager, target: Path, golden: Path, options: Mapping[str, Any]) -> Plan:
@@ -202,6 +214,17 @@ class Comparison:
 
         Each holds ``step``, ``rank``, ``op`` and ``level``, then a cell for each column of the table.
         """
+        with closing(self._batches()) as batches:
+            for pair, table, batch in batches:
+                levels = [[*Level][level].value for level in batch.verdicts.levels.tolist()]
+                rows = zip(levels, table.rows(batch, all_digits=True))
+                for number, op in enumerate(batch.ops):
+                    place: dict[str, Cell] = {"step": pair.part, "rank": pair.rank, "op": op}
+                    for level, cells in islice(rows, len(batch.lines(number))):
+                        yield {**place, "level": level, **dict(zip(table.headers, cells))}
+
+    def _batches(self) -> Generator[tuple[RunPair, Table, RowBatch], None, None]:
+        """Yield the judged batches of each pair."""
         from probe_core import engine
         from probe_core.flow.comparison import Comparison as Opened
         from probe_core.flow.judging import Judging
@@ -220,28 +243,17 @@ class Comparison:
                 for batch in opened.batches(pair.rank):
                     judging.apply(batch)
                     watch.look(batch)
-                    levels = [[*Level][level].value for level in batch.verdicts.levels.tolist()]
-                    rows = zip(levels, opened.table.rows(batch, all_digits=True))
-                    for number, op in enumerate(batch.ops):
-                        place: dict[str, Cell] = {"step": pair.part, "rank": pair.rank, "op": op}
-                        for level, cells in islice(rows, len(batch.lines(number))):
-                            yield {**place, "level": level, **dict(zip(opened.table.headers, cells))}
+                    yield pair, opened.table, batch
                 for problem in watch.problems(opened.row_count):
-                    warnings.warn(problem, stacklevel=2)
+                    warnings.warn(problem, stacklevel=3)
 
     def to_dataframe(self) -> Any:
         """Return all rows as a data frame of pandas or, if that is not installed, of polars."""
-        further = {"pandas": {}, "polars": {"infer_schema_length": None, "strict": False}}
-        for name, options in further.items():
-            try:
-                library = import_module(name)
-            except ImportError:
-                continue
-            return library.DataFrame(list(self.rows()), **options)
-        raise UserError(
-            "A data frame needs pandas or polars, and neither is installed.",
-            "Install one (pip install pandas), or iterate over rows(), which needs neither.",
-        )
+        return self._manager.find("reporters", FRAMES, ReporterSpec).make().data_frame(self._batches())
+
+    def to_arrow(self) -> Any:
+        """Return all rows as a ``pyarrow.Table``."""
+        return self._manager.find("reporters", FRAMES, ReporterSpec).make().arrow_table(self._batches())
 
     def write(self, format: str, path: str | os.PathLike[str]) -> list[Path]:
         """Write the table of each pair in a format such as ``csv``, and return the files.

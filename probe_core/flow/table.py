@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from probe_core.model import Cell, Column, Measurement, Mode, Percent, Row, Slot, Statistic
+from probe_core.model import Cell, Column, Measurement, Mode, Percent, Slot, Statistic
 from probe_core.model.batches import PairSide, RowBatch
 from probe_core.model.columns import FLOAT, INTEGER, MAX_EXACT, NULL, Array, Interned
 from probe_core.model.messages import NAN, NOT_AVAILABLE, absent, join, message
@@ -40,7 +40,7 @@ def metrics_of(columns: Sequence[Column]) -> tuple[str, ...]:
 
 
 class Table:
-    """A converter from rows to cells, for the columns of one comparison."""
+    """A converter from rows to cells; ``sources`` are the source and style of the column of each header."""
 
     def __init__(
         self,
@@ -69,11 +69,11 @@ class Table:
             columns.append(Column(name if named[name] == 1 else f"policy: {name}", f"row.policy.{name}"))
         self.mode = mode
         self.headers = tuple(column.header for column in columns)
-        self._sources = [(column.source, column.style) for column in columns]
+        self.sources = [(column.source, column.style) for column in columns]
 
     def columns(self, batch: RowBatch, *, all_digits: bool = False) -> list[CellColumn]:
         """Return the cells of a batch; numbers rounded as in docs/tables.md#digits, or with all digits."""
-        return [self._column(batch, *source, all_digits=all_digits) for source in self._sources]
+        return [self._column(batch, *source, all_digits=all_digits) for source in self.sources]
 
     def rows(self, batch: RowBatch, *, all_digits: bool = False) -> Iterator[Sequence[Cell]]:
         """Yield the cells of each row of a batch."""
@@ -87,16 +87,15 @@ class Table:
             return _of_side(batch.target if part == "target" else batch.golden, name)
         measured = batch.results.measurements[source]
         style = _EXACT.get(style, style) if all_digits else style
-        cells = [_show(item, style, self.mode) for item in measured.others]
-        kind = {"plain": NUMBER, "percent": PERCENT}.get(style)
-        numbers = measured.numbers
+        cells = [_show(item, style, self.mode) for item in measured.others[1:]]
+        kind = {"plain": NUMBER, "percent": PERCENT}.get(style, 0)
+        numbers, are_floats = measured.numbers, measured.codes == 0
         is_shown = np.isfinite(numbers) if kind == NUMBER else (numbers >= 0) & (numbers < LARGEST_RATIO)
-        if kind is not None and is_shown.all():
-            return CellColumn(np.where(measured.codes == 0, kind, measured.codes - 1), cells[1:], numbers)
-        items = zip(measured.codes.tolist(), measured.numbers.tolist())
-        return CellColumn.of(
-            [cells[code] if code else _show(Measurement(number), style, self.mode) for code, number in items]
-        )
+        codes = np.where(are_floats, kind, measured.codes - 1)
+        others = np.flatnonzero(are_floats & ~is_shown if kind else are_floats)
+        codes[others] = np.arange(len(cells), len(cells) + len(others))
+        cells += [_show(Measurement(number), style, self.mode) for number in numbers[others].tolist()]
+        return CellColumn(codes, cells, numbers if kind else None)
 
 
 @dataclass(frozen=True)
@@ -161,14 +160,14 @@ def spell(value: Statistic) -> Cell:
     return value
 
 
-_STATISTICS = ("max", "min", "mean", "l2norm")
+STATISTICS = ("max", "min", "mean", "l2norm")
 
 
 def _of_side(side: PairSide, name: str) -> CellColumn:
     """Return a column that shows a field of the values of one side."""
     columns, present = side.columns, side.is_present
-    if name in _STATISTICS:
-        return _of_statistic(side, _STATISTICS.index(name))
+    if name in STATISTICS:
+        return _of_statistic(side, STATISTICS.index(name))
     if name in ("dtype", "shape", "requires_grad"):
         codes, texts = {
             "dtype": (side.column("dtype"), columns.dtypes),
@@ -200,11 +199,6 @@ def _of_statistic(side: PairSide, place: int) -> CellColumn:
         codes[line] = texts.code(spell(value))
     codes[~side.is_present] = texts.code(NOT_AVAILABLE)
     return CellColumn(codes, texts, numbers)
-
-
-def consistent(row: Row) -> bool | None:
-    """Return True if both sides agree on requires_grad; None for a row without partner."""
-    return not row.pair.requires_grad_differs if row.pair.matched else None
 
 
 def _of_row(batch: RowBatch, name: str) -> CellColumn:

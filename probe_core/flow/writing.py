@@ -95,7 +95,10 @@ class Output:
                 try:
                     reporter: Reporter = spec.make()
                     file = AtomicFile(self._directory / f"{stem}{spec.suffix}")
-                    writer = reporter.open(file.temporary, table.headers, report.row_count)
+                    if hasattr(reporter, "open_table"):
+                        writer = reporter.open_table(file.temporary, table, pair)
+                    else:
+                        writer = reporter.open(file.temporary, table.headers, report.row_count)
                 except BaseException as error:
                     if file is not None:
                         file.discard()

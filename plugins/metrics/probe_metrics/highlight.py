@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from probe_core.flow.table import consistent
 from probe_core.model import Colour, Mark, Mode, Reason, Row, Side
 from probe_metrics.statistics import as_float, is_number
 from probe_metrics.thresholds import thresholds
@@ -75,7 +74,7 @@ class Highlight:
             for code, fires in pairs:
                 if any(fires(source, view) for source in sources):
                     yield code
-        if consistent(view.row) is False:
+        if view.row.pair.requires_grad_differs:
             yield "mark_requires_grad"
 
     def _larger_by_an_order(self, source: _View, output: _View) -> bool:

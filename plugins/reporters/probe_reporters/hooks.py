@@ -19,7 +19,7 @@ def probe_answers() -> list[AnswerSpec]:
 
 @hookimpl
 def probe_reporters() -> list[ReporterSpec]:
-    """Return the reporters for Excel, csv and JSON lines."""
+    """Return the reporters for Excel, csv, JSON lines and Parquet."""
     return [
         ReporterSpec("xlsx", "Excel workbook", "probe_reporters.xlsx:XlsxReporter", ".xlsx", answers=True),
         ReporterSpec(
@@ -27,6 +27,13 @@ def probe_reporters() -> list[ReporterSpec]:
         ),
         ReporterSpec(
             "jsonl", "a JSON object per row", "probe_reporters.jsonl:JsonlReporter", ".jsonl", all_digits=True
+        ),
+        ReporterSpec(
+            "parquet",
+            "Parquet file with typed columns; needs pyarrow",
+            "probe_reporters.parquet:ParquetReporter",
+            ".parquet",
+            all_digits=True,
         ),
     ]
 

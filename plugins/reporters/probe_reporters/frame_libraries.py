@@ -1,0 +1,80 @@
+"""Data frames of pandas, polars and Arrow from columns; none of these packages is needed for the import."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from probe_core.errors import UserError
+from probe_core.model.columns import Array
+from probe_reporters.frame import Kind
+
+_ARROW = {Kind.TEXT: "string", Kind.NUMBER: "float64", Kind.INTEGER: "int64", Kind.BOOLEAN: "bool_"}
+_POLARS = {Kind.TEXT: "String", Kind.NUMBER: "Float64", Kind.INTEGER: "Int64", Kind.BOOLEAN: "Boolean"}
+
+
+def import_frame_library() -> Any:
+    """Return the package pandas or, if that is not installed, polars.
+
+    Raises:
+        UserError: Neither of them is installed.
+    """
+    for name in ("pandas", "polars"):
+        try:
+            return import_module(name)
+        except ImportError:
+            continue
+    raise UserError(
+        "A data frame needs pandas or polars, and neither is installed.",
+        "Install one (pip install pandas), or iterate over rows(), which needs neither.",
+    )
+
+
+def import_pyarrow(name: str = "pyarrow") -> Any:
+    """Return pyarrow or one of its modules.
+
+    Raises:
+        UserError: pyarrow is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError:
+        raise UserError(
+            "Parquet files and Arrow tables need pyarrow, which is not installed.",
+            "Install it: pip install pyarrow",
+        ) from None
+
+
+def data_frame(library: Any, columns: Mapping[str, Array], kinds: Mapping[str, Kind]) -> Any:
+    """Return a data frame of pandas or polars.
+
+    Args:
+        library: The package.
+        columns: The columns by their headers.
+        kinds: Their kinds; polars and pandas hold missing texts and booleans, and polars missing numbers, as
+            null.
+    """
+    if library.__name__ == "pandas":
+        booleans = {header: "boolean" for header in columns if kinds[header] is Kind.BOOLEAN}
+        return library.DataFrame(dict(columns)).astype(booleans)
+    schema = {header: getattr(library, _POLARS[kinds[header]]) for header in columns}
+    data = {
+        header: column.tolist() if column.dtype == object else column for header, column in columns.items()
+    }
+    return library.DataFrame(data, schema=schema, nan_to_null=True)
+
+
+def arrow_schema(kinds: Mapping[str, Kind]) -> Any:
+    """Return the ``pyarrow.Schema`` of columns."""
+    arrow = import_pyarrow()
+    return arrow.schema([(header, getattr(arrow, _ARROW[kind])()) for header, kind in kinds.items()])
+
+
+def arrow_table(columns: Mapping[str, Array], kinds: Mapping[str, Kind]) -> Any:
+    """Return a ``pyarrow.Table``, whose missing values are null."""
+    arrow, schema = import_pyarrow(), arrow_schema({header: kinds[header] for header in columns})
+    arrays = [
+        arrow.array(column, field.type, from_pandas=True) for column, field in zip(columns.values(), schema)
+    ]
+    return arrow.Table.from_arrays(arrays, schema=schema)
