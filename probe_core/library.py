@@ -49,8 +49,7 @@ def compare(target: str | os.PathLike[str], golden: str | os.PathLike[str], **op
         target: The run under test: a dump.json, or a rank, step or dump directory; a path
             (made absolute, like all that are given here), or a URL.
         golden: The reference run.
-        **options: The options of ``probe compare`` by the names in docs/python.md#options; None stands for
-            the default.
+        **options: Options of ``probe compare`` (docs/python.md#options); None stands for the default.
 
     Raises:
         UserError: A path does not hold a run, or an option is not valid.
@@ -71,9 +70,7 @@ def compare(target: str | os.PathLike[str], golden: str | os.PathLike[str], **op
 
 _target, _golden, _further = (_signature := signature(compare)).parameters.values()
 _options = [Parameter(name, Parameter.KEYWORD_ONLY, default=None) for name in OPTIONS]
-compare.__signature__ = _signature.replace(  # type: ignore[attr-defined]
-    parameters=[_target, _golden, *_options, _further]
-)
+vars(compare)["__signature__"] = _signature.replace(parameters=[_target, _golden, *_options, _further])
 
 
 def planned(manager: Manager, target: Path, golden: Path, options: Mapping[str, Any]) -> Plan:

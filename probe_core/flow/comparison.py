@@ -38,6 +38,7 @@ from probe_core.plugins.specs import (
     PolicySpec,
     ReporterSpec,
     TableSpec,
+    address,
 )
 from probe_core.store.layout import RunPair
 from probe_core.store.names import is_gradient, without_count
@@ -56,7 +57,7 @@ def check_plan(plan: Plan, manager: Manager) -> None:
     """Check the names and files in a plan before any run is opened.
 
     Raises:
-        UserError: A mapping file cannot be read, or a format, matcher, metric or policy does not exist.
+        UserError: A mapping file cannot be read, a format cannot be written, or a name does not exist.
     """
     matchers = [plan.matcher, None if plan.mapping is None else BY_FILE]
     for kind, names, spec in (
@@ -66,7 +67,10 @@ def check_plan(plan: Plan, manager: Manager) -> None:
         ("policies", plan.policies, PolicySpec),
     ):
         for name in names:
-            manager.find(kind, name, spec)
+            found = manager.find(kind, name, spec)
+            if isinstance(found, ReporterSpec) and found.check:
+                with blamed(found.title, found.origin):
+                    address(found.check)()
     check_views(plan, manager)
 
 

@@ -112,11 +112,6 @@ class CellColumn:
     texts: Sequence[Cell]
     numbers: Array | None = None
 
-    @classmethod
-    def of(cls, cells: Sequence[Cell]) -> CellColumn:
-        """Return a column of cells that have nothing in common."""
-        return cls(np.arange(len(cells)), cells)
-
     def cells(self) -> list[Cell]:
         """Return the cell of each row."""
         texts, codes = self.texts, self.codes.tolist()
@@ -223,7 +218,8 @@ def _of_row(batch: RowBatch, name: str) -> CellColumn:
             codes[line] = texts.code(_message(batch, line))
         return CellColumn(codes, texts)
     if name == "data_name":
-        return CellColumn.of([str([*map(_file, pair[:2])]) for pair in batch.pairs(0, len(batch))])
+        files = [str([*map(_file, pair[:2])]) for pair in batch.pairs(0, len(batch))]
+        return CellColumn(np.arange(len(batch)), files)
     raise LookupError(f"a row has no field {name!r:.40}")
 
 

@@ -291,12 +291,14 @@ class ReporterSpec(Spec):
         all_digits: True for files that programs read, whose numbers are not rounded to 6 or 12 decimals.
         answers: True if its writers are ``protocols.AnswerWriter``.
         page: True for a page: it makes ``PageWriter``, and ``head(comparison)``, the verdict as HTML.
+        check: The address of a function that raises UserError if the format cannot be written here.
     """
 
     suffix: str = ""
     all_digits: bool = False
     answers: bool = False
     page: bool = False
+    check: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -141,6 +142,13 @@ def test_every_option_reaches_the_plan() -> None:
     assert plan["policies"] == ["accuracy"] and plan["formats"] == ["csv"] and plan["mapping"] == {"a": "b"}
     assert plan["stack"] == "show" and plan["stack_path"] == "stack.json" and plan["output"] == "there"
     assert planned(Manager(), Path("t"), Path("g"), {"fuzzy": True, "metrics": None}).matcher == "fuzzy"
+
+
+def test_the_signature_shows_every_option() -> None:
+    first, second, *options, further = inspect.signature(probe_core.compare).parameters.values()
+    assert [first.name, second.name, further.name] == ["target", "golden", "options"]
+    assert [option.name for option in options] == OPTIONS and further.kind is further.VAR_KEYWORD
+    assert {option.kind for option in options} == {inspect.Parameter.KEYWORD_ONLY}
 
 
 def test_the_plan_of_the_command_line(pair: Any, probe: Any) -> None:
@@ -391,8 +399,11 @@ def test_a_table_that_cannot_be_written(pair: Any, tmp_path: Path) -> None:
 class Frame:
     """A stand-in for a data frame, which keeps what it is made of."""
 
-    def __init__(self, rows: Any, **options: Any) -> None:
-        self.rows, self.options = rows, options
+    def __init__(self, columns: Any, **options: Any) -> None:
+        self.columns, self.options = columns, options
+
+    def astype(self, dtypes: Any) -> Frame:
+        return self
 
 
 @pytest.fixture
@@ -409,17 +420,19 @@ def test_without_pandas_and_polars(without_frames: Any, pair: Any, measured: lis
     assert "pip install pandas" in caught.value.fix and "rows()" in caught.value.fix and not measured
 
 
-@pytest.mark.parametrize(
-    "name, options", [("pandas", {}), ("polars", {"infer_schema_length": None, "strict": False})]
-)
-def test_a_frame_gets_all_rows(name: str, options: dict[str, Any], without_frames: Any, pair: Any) -> None:
+@pytest.mark.parametrize("name", ["pandas", "polars"])
+def test_a_frame_gets_typed_columns_of_all_rows(name: str, without_frames: Any, pair: Any) -> None:
     """By a stand-in, because neither package is needed to develop probe."""
     library = types.ModuleType(name)
-    library.DataFrame = Frame  # type: ignore[attr-defined]
+    vars(library).update(DataFrame=Frame, Float64=0, Int64=1, String=2, Boolean=3)
     without_frames.setitem(sys.modules, name, library)
     comparison = probe_core.compare(*pair)
-    frame = comparison.to_dataframe()
-    assert frame.rows == list(comparison.rows()) and frame.options == options
+    columns, rows = comparison.to_dataframe().columns, list(comparison.rows())
+    assert [header for header in columns if header in rows[0]] == list(rows[0])
+    assert {"distance", "rounding bound", "module", "source line"} < {*columns}
+    for header in ("op", "level", "rank", "Max diff"):
+        assert list(columns[header]) == [row[header] for row in rows]
+    assert list(columns["MaxRelativeErr"]) == [row["MaxRelativeErr"].ratio for row in rows]  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("name", ["pandas", "polars"])
@@ -429,6 +442,20 @@ def test_a_real_frame(name: str, pair: Any, monkeypatch: pytest.MonkeyPatch) -> 
     frame = probe_core.compare(*pair).to_dataframe()
     assert type(frame).__module__.startswith(name) and frame.shape[0] == 100
     assert list(frame.columns)[:5] == ["step", "rank", "op", "level", "NPU Name"]
+
+
+def test_an_arrow_table(pair: Any) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    table = probe_core.compare(*pair).to_arrow()
+    assert isinstance(table, arrow.Table) and table.num_rows == 100
+    assert table.schema.field("MaxRelativeErr").type == arrow.float64()
+
+
+def test_without_pyarrow(pair: Any, monkeypatch: pytest.MonkeyPatch, measured: list[str]) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UserError, match="need pyarrow") as caught:
+        probe_core.compare(*pair).to_arrow()
+    assert "pip install pyarrow" in caught.value.fix and not measured
 
 
 # -- notebooks -------------------------------------------------------------------------------------

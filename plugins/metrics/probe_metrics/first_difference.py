@@ -257,7 +257,7 @@ class FirstDifference(GroupPolicy):
             if (
                 type(value) is type(reference) is int
                 and value != reference
-                and float(value) == float(reference)
+                and as_float(value) == as_float(reference)
             ):
                 return _differs(f"{name} {value} against {reference}")
             if isinstance(value, (bool, str)) and isinstance(reference, (bool, str)) and value != reference:

@@ -34,6 +34,7 @@ def probe_reporters() -> list[ReporterSpec]:
             "probe_reporters.parquet:ParquetReporter",
             ".parquet",
             all_digits=True,
+            check="probe_reporters.frame_libraries:import_pyarrow",
         ),
     ]
 

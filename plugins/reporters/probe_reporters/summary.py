@@ -264,6 +264,9 @@ def write_summary(compared: Compared) -> list[Path]:
         except OSError as error:
             file.discard()
             raise not_written("The summary", plan.output, error) from None
+        except BaseException:
+            file.discard()
+            raise
         files.append(file.commit())
     return files
 

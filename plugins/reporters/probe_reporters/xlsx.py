@@ -19,6 +19,7 @@ from math import isfinite
 from pathlib import Path
 from typing import IO, Any
 
+import numpy as np
 import xlsxwriter
 from xlsxwriter.utility import xl_rowcol_to_cell
 
@@ -198,7 +199,7 @@ class XlsxWriter:
 def _for_sheet(column: CellColumn, *, in_percent: bool) -> CellColumn:
     """Return a column with ratios in place of percentages; with texts if no column has their format."""
     if not in_percent:
-        return CellColumn.of(column.cells()) if (column.codes == PERCENTAGE).any() else column
+        return CellColumn(np.arange(len(column.codes)), column.cells()) if (column.codes == PERCENTAGE).any() else column
     has_percentage = any(type(text) is Percent for text in column.texts)
     return replace(column, texts=with_ratios(column.texts)) if has_percentage else column
 
