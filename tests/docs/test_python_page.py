@@ -25,6 +25,8 @@ def test_an_example_runs(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
+    if "to_dataframe()" in EXAMPLES[number]:
+        pytest.importorskip("pandas")
     base = runs("tensor_L1_dist2")
     for name, side in (("npu_dump", "npu_dump"), ("gpu_dump", "bench_dump")):
         (tmp_path / name).mkdir()
