@@ -200,7 +200,7 @@ class Scanner {
         auto done = std::from_chars(data_ + start, data_ + at_, found.number);
         if (done.ec != std::errc() || done.ptr != data_ + at_) return false;
         found.type = is_whole ? INTEGER : FLOAT;
-        if (is_whole && (found.number > MAX_EXACT || found.number < -MAX_EXACT)) return false;
+        if (is_whole && (found.number >= MAX_EXACT || found.number <= -MAX_EXACT)) return false;
         if (is_whole) found.number += 0.0;  // -0 is the integer 0
         return true;
     }

@@ -155,6 +155,14 @@ def test_records_that_cross_parts_of_the_file_are_read(
         assert compiled == plain == wanted
 
 
+def test_integers_that_float64_does_not_hold_keep_all_digits(tmp_path: Path) -> None:
+    """2**53 + 1 as float64 is 2**53, which float64 holds."""
+    values = [sign * (2**53 + offset) for sign in (1, -1) for offset in (-1, 0, 1, 2, 3)]
+    data = {f"Torch.add.{n}.forward": {"output": [{"type": "int", "value": v}]} for n, v in enumerate(values)}
+    compiled, plain = by_both(written(tmp_path, as_dump(data)))
+    assert compiled == plain
+
+
 def test_a_name_that_appears_twice_is_refused(tmp_path: Path) -> None:
     record = '{"output": [null]}'
     text = f'{{"task": "statistics", "level": "L1", "data": {{"a": {record}, "b": {record}, "a": {record}, "c": {record}}}}}'
