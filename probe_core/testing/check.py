@@ -114,7 +114,7 @@ def _raised(manager: Manager, kind: str, spec: Spec) -> BaseException | None:
 
 def _lacks(error: BaseException | None, spec: Spec) -> str:
     """Return the missing package that the distribution does not require; empty for other errors."""
-    cause = error.__cause__ if isinstance(error, PluginError) else error
+    cause = error.__cause__ if isinstance(error, UserError) else error
     if not isinstance(cause, ModuleNotFoundError) or not cause.name:
         return ""
     package = cause.name.partition(".")[0]
@@ -123,6 +123,7 @@ def _lacks(error: BaseException | None, spec: Spec) -> str:
         required = metadata.requires(spec.origin.distribution) or []
     except (metadata.PackageNotFoundError, ValueError):
         required = []
+    required = [name for name in required if "extra ==" not in name]
     is_required = any(re.match(rf"{re.escape(package)}(?![\w.-])", name) for name in required)
     return "" if package == own or is_required else package
 

@@ -39,11 +39,11 @@ def import_pyarrow(name: str = "pyarrow") -> Any:
     """
     try:
         return import_module(name)
-    except ImportError:
+    except ImportError as error:
         raise UserError(
             "Parquet files and Arrow tables need pyarrow, which is not installed.",
             "Install it: pip install pyarrow",
-        ) from None
+        ) from error
 
 
 def data_frame(library: Any, columns: Mapping[str, Array], kinds: Mapping[str, Kind]) -> Any:

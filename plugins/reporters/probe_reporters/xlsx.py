@@ -199,7 +199,9 @@ class XlsxWriter:
 def _for_sheet(column: CellColumn, *, in_percent: bool) -> CellColumn:
     """Return a column with ratios in place of percentages; with texts if no column has their format."""
     if not in_percent:
-        return CellColumn(np.arange(len(column.codes)), column.cells()) if (column.codes == PERCENTAGE).any() else column
+        if not (column.codes == PERCENTAGE).any():
+            return column
+        return CellColumn(np.arange(len(column.codes)), column.cells())
     has_percentage = any(type(text) is Percent for text in column.texts)
     return replace(column, texts=with_ratios(column.texts)) if has_percentage else column
 

@@ -137,6 +137,19 @@ def test_what_its_distribution_does_without_is_lacking(
     assert cli.main(["plugins", "--check"], standalone_mode=False, obj=sound) == 0
 
 
+def test_a_package_of_an_extra_that_a_user_error_names_is_lacking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.metadata.requires", lambda name: ['absent_extra>=2; extra == "files"'])
+
+    def factory() -> None:
+        try:
+            importlib.import_module("absent_extra")
+        except ImportError as error:
+            raise UserError("It needs absent_extra.", "Install it.") from error
+
+    found = check(manager_of(mine=hooks("extra_hooks", "metrics", metric("files", factory))))
+    assert not found.failed and [one.name for one in found.lacking] == ["files"]
+
+
 def test_an_interruption_is_none() -> None:
     with pytest.raises(KeyboardInterrupt):
         check(manager_of(stop=hooks("stop_hooks", "metrics", metric("stop", raising(KeyboardInterrupt())))))
