@@ -46,7 +46,7 @@ TORCH_PARTS = ("tests/plugins/pytorch", "tests/plugins/explain")
 """The tests that ``make.py torch`` runs: the recorder, ``compat.py``, the pre-check and the replay."""
 TESTS_WITHOUT = (
     "numpy", "ml_dtypes", "torch", "transformers", "playwright", "mypy", "ruff", "import-linter", "uv",
-    "Pillow", "dask", "distributed", "fsspec", "universal_pathlib", "prompt_toolkit",
+    "Pillow", "dask", "distributed", "fsspec", "universal_pathlib", "prompt_toolkit", "pandas", "pyarrow",
 )  # fmt: skip
 """The packages of requirements-dev.txt that ``make.py torch`` does not install with it."""
 FIRST_TORCH_FOR_NUMPY_2 = (2, 3)

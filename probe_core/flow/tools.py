@@ -179,8 +179,7 @@ class Tools:
             for place in singles:
                 for column, measurement in zip(columns, self._measure(tool, group[place])):
                     column[lines.item(place)] = measurement
-        verdicts = [batch.verdicts, *batch.results.further.values()]
-        for judging, judged in zip(self._judgings, verdicts):
+        for judging, judged in zip(self._judgings, [batch.verdicts, *batch.results.further.values()]):
             if judging.is_columnar:
                 continue
             singles = range(len(group))
