@@ -88,14 +88,15 @@ class Table:
         measured = batch.results.measurements[source]
         style = _EXACT.get(style, style) if all_digits else style
         cells = [_show(item, style, self.mode) for item in measured.others[1:]]
-        kind = {"plain": NUMBER, "percent": PERCENT}.get(style, 0)
-        numbers, are_floats = measured.numbers, measured.codes == 0
+        kind, numbers = PERCENT if style == "percent" else NUMBER, measured.numbers
+        if style in _EXACT:
+            numbers = np.array([_STYLES[style](number) for number in numbers.tolist()], float)
         is_shown = np.isfinite(numbers) if kind == NUMBER else (numbers >= 0) & (numbers < LARGEST_RATIO)
-        codes = np.where(are_floats, kind, measured.codes - 1)
-        others = np.flatnonzero(are_floats & ~is_shown if kind else are_floats)
+        codes = np.where(measured.codes == 0, kind, measured.codes - 1)
+        others = np.flatnonzero((measured.codes == 0) & ~is_shown)
         codes[others] = np.arange(len(cells), len(cells) + len(others))
         cells += [_show(Measurement(number), style, self.mode) for number in numbers[others].tolist()]
-        return CellColumn(codes, cells, numbers if kind else None)
+        return CellColumn(codes, cells, numbers)
 
 
 @dataclass(frozen=True)
@@ -250,7 +251,6 @@ def _cosine(value: float) -> Cell:
 _EXACT = {"decimals": "plain", "cosine": "plain"}
 """Replacements for styles that round, for files with all digits."""
 _STYLES: dict[str, Callable[[float], Cell]] = {
-    "plain": lambda value: value,
     "decimals": lambda value: round(value, 12),
     "cosine": _cosine,
     "percent": Percent,
