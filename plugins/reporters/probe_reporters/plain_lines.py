@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import io
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from itertools import islice
 
-from probe_core.flow.table import CellColumn
+from probe_core.flow.table import NUMBER, PERCENT, WHOLE, CellColumn
 from probe_core.model import Cell, Percent
 from probe_core.model.columns import Array
 
@@ -47,13 +46,29 @@ def csv_rows(
         count: The number of rows.
         prepare: Function applied to each text before it is quoted.
     """
-    lines = io.StringIO(newline="")
-    prepared = [
-        CellColumn(codes, [prepare(text) if isinstance(text, str) else text for text in texts], numbers)
-        for codes, texts, numbers in columns
+    fields = [_fields(CellColumn(*column), prepare) for column in columns]
+    lines = [",".join(row) or '""' for row in zip(*fields)]  # csv quotes a lone empty field
+    return "".join([f"{line}\r\n" for line in lines]).encode()
+
+
+def _fields(column: CellColumn, prepare: Prepare) -> Iterable[str]:
+    """Return the cells of a column as csv has them; only texts can need quotes."""
+    texts = [csv_line([text, None], prepare).decode()[:-3] for text in column.texts]
+    if column.numbers is None:
+        return map(texts.__getitem__, column.codes.tolist())
+    numbers = column.numbers.tolist()
+    if (column.codes == NUMBER).all():
+        return map(repr, numbers)
+    return [
+        texts[code] if code >= 0 else repr(number) if code == NUMBER else _FIELDS[code](number)
+        for code, number in zip(column.codes.tolist(), numbers)
     ]
-    csv.writer(lines).writerows(zip(*(column.cells() for column in prepared)))
-    return lines.getvalue().encode()
+
+
+_FIELDS: dict[int, Callable[[float], str]] = {
+    WHOLE: lambda number: str(int(number)),
+    PERCENT: lambda ratio: f"{ratio * 100}%",
+}
 
 
 def sheet_rows(
