@@ -138,7 +138,10 @@ class Client:
     def _read(self, size: int) -> bytes:
         data = b""
         while len(data) < size:
-            part = self.socket.recv(size - len(data))
+            try:
+                part = self.socket.recv(size - len(data))
+            except ConnectionResetError:  # the receiver ended and had not read everything
+                part = b""
             if not part:
                 raise EOFError
             data += part
