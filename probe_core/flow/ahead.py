@@ -9,36 +9,36 @@ from __future__ import annotations
 import mmap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from probe_core import engine
-from probe_core.files.mapped import owner_of
-from probe_core.model.measure import NOTHING_MAPPED, OpenPair, PairGroup
+from probe_core.files.mapped import Mapped, owner_of
+from probe_core.model.measure import Array, OpenPair, PairGroup
 
 T = TypeVar("T")
-Array = np.ndarray[Any, Any]
 Ahead = Callable[[PairGroup], None]
 
 LARGE = 512 << 10
 """Smallest size in bytes of a group's tensors that is worth another thread."""
-MAPPED, BYTES = 24, 32 << 20
-"""Limits of a group: pairs of mapped files, and bytes of tensors. Mapped files stay open: 96 in two groups,
-and some systems allow 256 in all."""
+MAPPED, BYTES = 48, 32 << 20
+"""Limits of a group: mapped files, and bytes of tensors. Mapped files stay open: 96 in two groups, and some
+systems allow 256 in all."""
 
 
 def grouped(pairs: Iterable[OpenPair]) -> Iterator[PairGroup]:
     """Yield pairs in groups, in order; without pairs, an empty group."""
     group: list[OpenPair] = []
-    mapped = size = first = 0
+    mapped: set[Mapped | None] = set()
+    size = first = 0
     for number, pair in enumerate(pairs, 1):
         group.append(pair)
         size += pair.nbytes
-        mapped += pair.mappings != NOTHING_MAPPED
-        if mapped == MAPPED or size >= BYTES:
+        mapped.update(pair.mappings)
+        if len(mapped - {None}) >= MAPPED or size >= BYTES:
             yield PairGroup(group)
-            group, mapped, size, first = [], 0, 0, number
+            group, mapped, size, first = [], set(), 0, number
     if group or not first:
         yield PairGroup(group)
 

@@ -52,12 +52,16 @@ def test_groups_hold_all_pairs_in_order(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(groups[0]) > 10 and [len(group) for group in grouped([])] == [0]
 
 
-def test_mapped_files_of_a_group_are_few(tmp_path: Path) -> None:
-    """They stay open until the group is measured."""
+def test_mapped_files_of_a_group_are_few() -> None:
+    """They stay open until the group is measured; pairs in one packed file open it once."""
+    files: list[Any] = [f"file {number}" for number in range(ahead.MAPPED)]
     pairs = [pair(3) for _ in range(ahead.MAPPED * 2)]
-    for each in pairs:
-        each.mappings = each, None  # type: ignore[assignment]
+    for place, each in enumerate(pairs):
+        each.mappings = files[place % ahead.MAPPED], None
     assert [len(group) for group in grouped(pairs)] == [ahead.MAPPED] * 2
+    for each in pairs:
+        each.mappings = files[0], files[1]
+    assert [len(group) for group in grouped(pairs)] == [len(pairs)]
 
 
 def test_labels_come_as_they_went_in() -> None:
