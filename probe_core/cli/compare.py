@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from probe_core import engine
 from probe_core.cli import console
 from probe_core.cli.extending import asked, given
 from probe_core.cli.main import FINISHED
@@ -18,7 +19,6 @@ from probe_core.library import OUTPUT, planned
 from probe_core.model.plan import DEFAULT_FORMATS
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.specs import ReporterSpec
-from probe_core.ranks.executors import tune_process
 from probe_core.store.layout import PAIR_RANKS
 
 BARE = Path()
@@ -138,7 +138,7 @@ def compare(
     if print_plan:
         console.show_json(plan.describe())
         return FINISHED
-    tune_process()
+    engine.tune_process()
     return run_plan(plan, manager, fail_on, brief=not runs.print_log, is_drop_in=is_drop_in)
 
 

@@ -6,7 +6,6 @@ import errno
 import os
 import platform
 import re
-import secrets
 import shutil
 import stat
 import tempfile
@@ -165,7 +164,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 def _begin(path: Path) -> tuple[Path, int]:
     """Create the temporary file of ``path``; return its path and descriptor."""
-    token = f"{_place()}.{os.getpid()}.{secrets.token_hex(4)}"
+    token = f"{_place()}.{os.getpid()}.{os.urandom(4).hex()}"
     temporary = path.with_name(f".{path.name[-LONGEST_STEM:]}.{token}.part")
     try:
         return temporary, create(temporary)

@@ -6,9 +6,7 @@ An executor opens a pool with the interface of ``concurrent.futures``, which clu
 from __future__ import annotations
 
 import contextlib
-import gc
 import multiprocessing
-import os
 import signal
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -75,16 +73,6 @@ def _refuse(scheduler: str | None, name: str) -> None:
         )
 
 
-def tune_process() -> None:
-    """Tune the garbage collector and OpenBLAS of a process that only compares.
-
-    Rows form few reference cycles, so the collector may run rarely. Probe's metrics multiply no matrices, so
-    OpenBLAS need not start threads, which would use CPU time while idle.
-    """
-    gc.set_threshold(200_000, 20, 100)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-
 # -- in a process of a pool ------------------------------------------------------------------------
 
 
@@ -107,7 +95,7 @@ def prepare_process(variables: Mapping[str, str]) -> None:
     processes.take_variables(variables)
     processes.end_with_parent()
     warnings.simplefilter("ignore", PluginWarning)  # the parent process has warned already
-    tune_process()
+    engine.tune_process()
     engine.use_threads(1)
     processes.let_interrupts_in()
 
