@@ -115,15 +115,12 @@ def tallies(group: PairGroup, units_of: Callable[[OpenPair], Units | None]) -> T
     for place, pair in enumerate(group):
         units = units_of(pair)
         target, golden = next(pair.flat())
-        if (
-            _compiled is None
-            or target.size < pair.target.size
-            or not _compiled.supports(target, golden, units)
-        ):
+        is_whole = target.size == pair.target.size
+        if is_whole and _engine_for(target, golden, units) is not blocked.measure:
+            places.append(place)
+            requests.append((target, golden, units))
+        else:
             table[place] = measure(pair, units)
-            continue
-        places.append(place)
-        requests.append((target, golden, units))
     if requests:
         table[places] = _compiled.measure_many(requests)  # type: ignore[union-attr]
     return Tallies(table)
@@ -141,14 +138,14 @@ def measure(pair: OpenPair, units: Units | None) -> Tally:
     tally: Tally | None = None
     totals = NO_TOTALS
     for target, golden in pair.flat():
-        piece = _compiledfor(target, golden, units)(target, golden, units, totals)
+        piece = _engine_for(target, golden, units)(target, golden, units, totals)
         tally = piece if tally is None else tally.then(piece)
         totals = tally.totals
     assert tally is not None, "tensors without elements are not measured"
     return tally
 
 
-def _compiledfor(
+def _engine_for(
     target: Array, golden: Array, units: Units | None
 ) -> Callable[[Array, Array, Units | None, Totals], Tally]:
     if _compiled is not None and _compiled.supports(target, golden, units):
