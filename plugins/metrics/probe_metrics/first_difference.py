@@ -175,10 +175,7 @@ class FirstDifference(GroupPolicy):
         return _differs(f"checksum {target.checksum} against {golden.checksum}")
 
     def _judge_floats(self, batch: RowBatch, is_tensor: Array, verdicts: VerdictColumn) -> Array:
-        """Judge tensors by finite floats without a mask among them; return True for their rows.
-
-        The rule is that of ``_by_statistics``.
-        """
+        """Judge tensors by finite floats without a mask among them; return True for their rows."""
         numbers, references = (side.column("numbers") for side in (batch.target, batch.golden))
         types, ref_types = (side.column("types") for side in (batch.target, batch.golden))
         lacks_norm = (types[:, 3] == NONE) & (ref_types[:, 3] == NONE)  # as in dumps of older tools
@@ -192,15 +189,8 @@ class FirstDifference(GroupPolicy):
             pairs = zip(batch.target.lines[lines].tolist(), batch.golden.lines[lines].tolist())
             lines = lines[[checksums[0][n] is None or checksums[1][m] is None for n, m in pairs]]
             are_plain = np.isin(np.arange(len(batch)), lines)
-        numbers, references = numbers[lines], references[lines]
-        scale = abs(references[:, :2]).max(axis=1)
-        norm = abs(references[:, 3])
-        with np.errstate(all="ignore"):
-            differences = abs(numbers - references)
-            differences[:, 3] *= np.where((norm > 0) & (scale > 0), scale / norm, 1.0)
-        largest = differences.max(axis=1)
+        largest, scale, names = _distances(numbers[lines], references[lines])
         noise, floor = self._limits_of(batch, lines)
-        names = differences.argmax(axis=1)
         is_sum = (noise == 0) & (names >= 2)  # of whole numbers, computed in floating point
         noise = np.where(is_sum, self._noise["float32"], noise)
         verdicts.drifts = np.full((len(batch), 4), np.nan)
@@ -280,16 +270,12 @@ class FirstDifference(GroupPolicy):
                 not math.isfinite(number) and repr(number) != repr(reference)
             ):
                 return _differs(f"{name} {number!r:.24} against {reference!r:.24}")
-        finite = [item for item in numbers if math.isfinite(item[1])]
-        scale = max((abs(reference) for name, _, reference in finite if name in ("max", "min")), default=0.0)
-        largest, largest_name = 0.0, "max"
-        for name, number, reference in finite:
-            difference = abs(number - reference)
-            if name == "norm" and reference and scale:
-                difference *= scale / abs(reference)
-            if difference > largest:
-                largest, largest_name = difference, name
-        verdict = self._by_distance(largest, scale, target, golden, largest_name)
+        rows = np.full((2, 1, 4), np.nan)
+        for name, number, reference in numbers:
+            if math.isfinite(number):
+                rows[:, 0, NAMES.index(name)] = number, reference
+        largest, scale, names = (column.item() for column in _distances(*rows))
+        verdict = self._by_distance(largest, scale, target, golden, NAMES[names])
         return verdict._replace(reasons=(*verdict.reasons, MASKED)) if is_other else verdict
 
     def _by_distance(self, distance: float, scale: float, target: Value, golden: Value, what: str) -> Verdict:
@@ -341,6 +327,22 @@ def _name(dtype: str) -> str:
     """Return the name of a recorded dtype without its framework; for a complex dtype that of its parts."""
     name = dtype.rpartition(".")[2].lower()
     return {"complex64": "float32", "complex128": "float64"}.get(name, name)
+
+
+def _distances(numbers: Array, references: Array) -> tuple[Array, Array, Array]:
+    """Return the largest difference of each row's statistics, its scale, and its place in ``NAMES``.
+
+    Args:
+        numbers: The target's maximum, minimum, mean and norm, of shape (rows, 4); nan for those not compared.
+        references: The golden's.
+    """
+    scale = np.fmax(np.fmax.reduce(abs(references[:, :2]), axis=1), 0.0)
+    norm = abs(references[:, 3])
+    with np.errstate(all="ignore"):
+        differences = abs(numbers - references)
+        differences[:, 3] *= np.where((norm > 0) & (scale > 0), scale / norm, 1.0)
+    differences = np.fmax(differences, 0.0)
+    return differences.max(axis=1), scale, differences.argmax(axis=1)
 
 
 def _rms(norm: Array, size: Array, largest: Array) -> Array:
