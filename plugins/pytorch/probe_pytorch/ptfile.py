@@ -17,8 +17,9 @@ import struct
 import sys
 import zipfile
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import ml_dtypes
@@ -31,7 +32,6 @@ from probe_core.files.mapped import Mapped
 from probe_pytorch.pickle_data import Call, Global, PickleError, Storage, interpret
 from probe_pytorch.zipmembers import members
 
-_compiled = engine.compiled("probe_pytorch._ptfile")
 USUAL_PICKLE = 4096
 LARGEST_PICKLE = 4 << 20
 LITTLE_ENDIAN = sys.byteorder == "little"
@@ -62,6 +62,12 @@ _STORAGES = {
 }  # fmt: skip
 
 
+@cache
+def _compiled() -> ModuleType | None:
+    """Return the compiled reader of small files, if it is to be used."""
+    return engine.compiled("probe_pytorch._ptfile")
+
+
 def load_pt(path: str | os.PathLike[str]) -> np.ndarray[Any, Any]:
     """Return the tensor in ``path``, if possible as a read-only view of the mapped file.
 
@@ -73,7 +79,8 @@ def load_pt(path: str | os.PathLike[str]) -> np.ndarray[Any, Any]:
     """
     memory: Memory = b""
     try:
-        small = None if _compiled is None else _compiled.read_small(path, SMALL_FILE)
+        compiled = _compiled()
+        small = None if compiled is None else compiled.read_small(path, SMALL_FILE)
         if small is not None:
             memory, program, key, start, size = small
             outline = _usual_outline(program)

@@ -56,7 +56,7 @@ def check(path: Path, content: bytes) -> bool:
     found = []
     for engine in (compiled, None):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(ptfile, "_compiled", engine)
+            patch.setattr(ptfile, "_compiled", lambda engine=engine: engine)
             found.append(outcome(path))
     assert found[0] == found[1]
     return read_small(path, SMALL_FILE) is not None
