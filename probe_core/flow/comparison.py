@@ -67,10 +67,10 @@ def check_plan(plan: Plan, manager: Manager) -> None:
         ("policies", plan.policies, PolicySpec),
     ):
         for name in names:
-            found = manager.find(kind, name, spec)
-            if isinstance(found, ReporterSpec) and found.check:
-                with blamed(found.title, found.origin):
-                    address(found.check)()
+            chosen = manager.find(kind, name, spec)
+            if isinstance(chosen, ReporterSpec) and chosen.check:
+                with blamed(chosen.title, chosen.origin):
+                    address(chosen.check)()
     check_views(plan, manager)
 
 

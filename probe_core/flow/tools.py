@@ -186,8 +186,8 @@ class Tools:
             if judging.is_grouped and len(measured):
                 taken = {name: column.of(lines[are_measurable]) for name, column in measurements.items()}
                 with blamed(judging.spec.title, judging.spec.origin):
-                    found = judging.policy.judge_group(measured, taken)  # type: ignore[attr-defined]
-                    judged.put(lines[are_measurable], _checked(found, len(measured), "judge_group"))
+                    column = judging.policy.judge_group(measured, taken)  # type: ignore[attr-defined]
+                    judged.put(lines[are_measurable], _checked(column, len(measured), "judge_group"))
                 singles = rest
             for place in singles:
                 line = lines.item(place)

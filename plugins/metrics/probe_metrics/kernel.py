@@ -160,14 +160,14 @@ def column(numbers: Array, *absent: tuple[Array, Measurement]) -> MeasurementCol
         numbers: The numbers.
         absent: Truth values, one a pair, and the measurement where they are true; the first one counts.
     """
-    found = MeasurementColumn(len(numbers), [measurement for _, measurement in absent])
-    found.numbers[:] = numbers
+    result = MeasurementColumn(len(numbers), [measurement for _, measurement in absent])
+    result.numbers[:] = numbers
     for code, (wanted, measurement) in reversed([*enumerate(absent, 1)]):
         is_float = isinstance(measurement.value, float)
-        found.codes[wanted] = 0 if is_float else code
+        result.codes[wanted] = 0 if is_float else code
         if is_float:
-            found.numbers[wanted] = measurement.value
-    return found
+            result.numbers[wanted] = measurement.value
+    return result
 
 
 MISALIGNED = Measurement.absent("positions")

@@ -78,7 +78,7 @@ def test_the_size_of_a_batch_of_tensors_changes_no_byte(
             values = [pair[side] for pair in pairs]
             data[f"Torch.add.{number}.forward"] = values[1:], values[:1]
     target, golden = (write_tensor_run(tmp_path / name, data).parent for name, data in zip("tg", calls))
-    (target / "dump_tensor_data" / "Torch.add.3.forward.output.0.npy").unlink(missing_ok=True)
+    (target / "dump_tensor_data" / "Torch.add.3.forward.output.0.npy").unlink()
     policies = "accuracy,first_difference"
     results = []
     for cost, size in ((1, 1), (comparison.ROW_COST * 3, 40), (comparison.BATCH_COST, ahead.BYTES)):
