@@ -16,7 +16,7 @@ __getattr__ = exporter(
     {
         "answers": "Answer Coverage Finding Outcome",
         "rows": "GRAVITY Advice Cell Changed Colour Column Counts Drift How Level Mark Measurement "
-        "Measurements Op Pair Percent Reason Row Ruling Suspect Verdict",
+        "Measurements Op Pair Percent Quantity Reason Row Ruling Suspect Verdict",
         "values": "Kind Mode Record Side Slot Statistic Statistics Transfer Value",
     },
 )

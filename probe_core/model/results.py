@@ -89,7 +89,7 @@ class VerdictColumn:
     Attributes:
         table: Distinct verdicts without their distances.
         codes: The code of each row's verdict.
-        drifts: The fields of ``Drift``, of shape (rows, 4); nan in rows without one. None if no row has any.
+        drifts: The fields of ``Drift``, of shape (rows, 5); nan in rows without one. None if no row has any.
     """
 
     def __init__(self, table: Sequence[Verdict], codes: Array, drifts: Array | None = None) -> None:
@@ -112,7 +112,7 @@ class VerdictColumn:
 
     def __setitem__(self, line: int, verdict: Verdict) -> None:
         if verdict.drift is not None and self.drifts is None:
-            self.drifts = np.full((len(self.codes), 4), np.nan)
+            self.drifts = np.full((len(self.codes), len(Drift._fields)), np.nan)
         if self.drifts is not None:
             self.drifts[line] = verdict.drift or np.nan
         self.codes[line] = self._code(verdict if verdict.drift is None else verdict._replace(drift=None))
@@ -120,7 +120,7 @@ class VerdictColumn:
     def put(self, lines: Array, column: VerdictColumn) -> None:
         """Set the verdicts on some rows to those of another column."""
         if self.drifts is None and column.drifts is not None:
-            self.drifts = np.full((len(self.codes), 4), np.nan)
+            self.drifts = np.full((len(self.codes), len(Drift._fields)), np.nan)
         if self.drifts is not None:
             self.drifts[lines] = np.nan if column.drifts is None else column.drifts
         self.codes[lines] = np.array([*map(self._code, column.table)], np.int32)[column.codes]
@@ -132,11 +132,6 @@ class VerdictColumn:
                 return code
         self.table.append(bare)
         return len(self.table) - 1
-
-    def append(self, line: int, verdict: Verdict) -> None:
-        """Set the verdict on a row, which no other row shares; its distance is known."""
-        self.codes[line] = len(self.table)
-        self.table.append(verdict._replace(drift=None))
 
     def of_each(self, field: Callable[[Verdict], Any]) -> Array:
         """Return a property of each row's verdict."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field
-from enum import Enum
+from enum import Enum, IntEnum
 from operator import add
 from typing import NamedTuple, Union
 
@@ -173,20 +173,33 @@ class Mark(NamedTuple):
     reasons: tuple[Reason, ...]
 
 
+class Quantity(IntEnum):
+    """The quantities that a distance is measured by."""
+
+    RMS = 0
+    UNMASKED_RMS = 1
+    MAX = 2
+    MIN = 3
+    MEAN = 4
+    NORM = 5
+
+
 class Drift(NamedTuple):
-    """The distance of two floating-point tensors, used if no row fails by the rule of its table.
+    """The distance of two floating-point tensors.
 
     Attributes:
-        difference: Root mean square of the difference.
-        scale: Root mean square of the golden.
+        difference: Difference of ``quantity``.
+        scale: Magnitude of the golden: its root mean square, or the larger magnitude of its extrema.
         noise: Relative distance that rounding in the coarser of both dtypes explains.
-        jump: Ratio of an output's relative distance to its inputs' from which on it is reported.
+        jump: Minimum ratio of an output's relative distance to its inputs' for a report.
+        quantity: A number of ``Quantity``.
     """
 
     difference: float
     scale: float
     noise: float
     jump: float
+    quantity: float = Quantity.RMS
 
     def relative_to(self, scale: float) -> float:
         """Return the difference relative to ``scale``: 0 if there is none, inf if only the scale is 0."""

@@ -9,7 +9,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from probe_core.model import Drift, Level, Measurement, Measurements, Reason, Verdict
+from probe_core.model import Drift, Level, Measurement, Measurements, Quantity, Reason, Verdict
 from probe_core.model.columns import Array
 from probe_core.model.measure import OpenPair, PairGroup
 from probe_core.model.results import MeasurementColumn, VerdictColumn
@@ -135,13 +135,14 @@ class Accuracy(GroupPolicy):
         return failed if self._is_far(cosine, absolute) else failed._replace(drift=drift)
 
     def _drifts(self, group: PairGroup) -> Array:
-        """Return the fields of ``Drift`` of each pair, of shape (pairs, 4); nan for integers and booleans."""
+        """Return the fields of ``Drift`` of each pair, of shape (pairs, 5); nan for integers and booleans."""
         noise = np.array(
             [[self._noise_of(side.dtype) for side in (pair.target, pair.golden)] for pair in group]
         ).reshape(-1, 2)
         pair_sums = group.once(group_sums)
         root = np.sqrt(np.maximum(pair_sums.tally.finite, 1))
-        fields = pair_sums.distance / root, pair_sums.golden_norm / root, noise.max(axis=1), self._jump
+        distance, scale = pair_sums.distance / root, pair_sums.golden_norm / root
+        fields = distance, scale, noise.max(axis=1), self._jump, Quantity.RMS
         drifts = np.stack(np.broadcast_arrays(*fields), axis=1)
         drifts[(noise == 0).any(axis=1)] = np.nan
         return drifts

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
-from probe_core.model import Drift, Kind, Level, Measurements, Mode, Reason, Slot, Value, Verdict
+from probe_core.model import Drift, Kind, Level, Measurements, Mode, Quantity, Reason, Slot, Value, Verdict
 from probe_core.model.batches import RowBatch
 from probe_core.model.columns import FLOAT, NONE, TENSOR, Array
 from probe_core.model.dtypes import same
@@ -26,6 +26,9 @@ DIFFERS, AGREES = "differs", "agrees"
 """Labels, which a table shows for ``--policy`` (docs/tables.md#beyond-rounding)."""
 
 NAMES = ("max", "min", "mean", "norm")
+STATISTICS = (Quantity.MAX, Quantity.MIN, Quantity.MEAN, Quantity.NORM)
+FAR = Verdict(Level.ERROR, DIFFERS, (Reason("drift"),))
+"""Verdict on values that differ by more than rounding; its distance is the evidence."""
 MASKED = Reason("masked", "masked by another constant")
 """Reason of a tensor whose masked elements hold another large negative number on each side."""
 
@@ -68,7 +71,6 @@ class FirstDifference(GroupPolicy):
         self._mask = float(limits["mask"]["least"])
         self._mask_share = float(limits["mask"]["share"])
         self._by_dtypes: dict[tuple[str, str], tuple[float, float]] = {}
-        self._explained: dict[float, str] = {}
 
     batch_modes = frozenset({Mode.STATISTICS, Mode.MD5})
     """Modes in which no tensors are read, so that batches can be judged."""
@@ -118,7 +120,8 @@ class FirstDifference(GroupPolicy):
         agreeing = [Verdict(Level.PASS, AGREES), Verdict(Level.PASS, AGREES, EQUAL)]
         verdicts = VerdictColumn(agreeing, tally.equal.astype(np.int32))
         lines = np.arange(len(group))
-        self._judge_distances(verdicts, lines, distance, scale, noise, floor, ["rms"] * len(group))
+        quantity = np.full(len(group), Quantity.RMS)
+        self._judge_distances(verdicts, lines, distance, scale, noise, floor, quantity)
         are_odd = ~pair_sums.aligned | are_masked(tally.golden_min, tally.golden_max) | (noise == 0)
         for place in np.flatnonzero((tally.equal == 0) & are_odd).tolist():
             verdict = self._by_elements(group[place], pair_sums.row(place))
@@ -137,7 +140,7 @@ class FirstDifference(GroupPolicy):
             parts = unmasked(pair)
             if parts is None:
                 return _differs("nan or inf stand at different places")
-            verdict = self._by_distance(*parts, target, golden, "unmasked rms")
+            verdict = self._by_distance(*parts, target, golden, Quantity.UNMASKED_RMS)
             return verdict._replace(reasons=(*verdict.reasons, MASKED))
         are_whole = pair.target.dtype == pair.golden.dtype and pair.golden.dtype.kind in "iu"
         if are_whole and not pair_sums.distance:
@@ -146,7 +149,7 @@ class FirstDifference(GroupPolicy):
             return None
         apart = abs(tally.target_min - tally.golden_min)
         is_other = apart > self._mask_share * abs(tally.golden_min)  # nan where both are -inf
-        verdict = self._by_distance(*parts, target, golden, "unmasked rms")
+        verdict = self._by_distance(*parts, target, golden, Quantity.UNMASKED_RMS)
         return verdict._replace(reasons=(*verdict.reasons, MASKED)) if is_other else verdict
 
     def _by_scalar(self, target: Value, golden: Value) -> Verdict:
@@ -193,14 +196,13 @@ class FirstDifference(GroupPolicy):
         noise, floor = self._limits_of(batch, lines)
         is_sum = (noise == 0) & (names >= 2)  # of whole numbers, computed in floating point
         noise = np.where(is_sum, self._noise["float32"], noise)
-        verdicts.drifts = np.full((len(batch), 4), np.nan)
-        found = [NAMES[name] for name in names.tolist()]
-        self._judge_distances(verdicts, lines, largest, scale, noise, floor, found)
+        quantity = np.array(STATISTICS)[names]
+        self._judge_distances(verdicts, lines, largest, scale, noise, floor, quantity)
         return are_plain
 
     def _judge_distances(
         self, verdicts: VerdictColumn, lines: Array, distance: Array, scale: Array, noise: Array,
-        floor: Array, names: Sequence[str],
+        floor: Array, quantity: Array,
     ) -> None:  # fmt: skip
         """Set the distances of rows, and the verdicts on those that differ by more than rounding.
 
@@ -211,18 +213,19 @@ class FirstDifference(GroupPolicy):
             scale: The magnitude that it is relative to.
             noise: The relative difference that rounding explains.
             floor: The difference that rounding explains however small the magnitude is.
-            names: What each difference is of.
+            quantity: Numbers of ``Quantity``.
         """
         distance = np.where(distance <= floor, 0.0, distance)
         with np.errstate(all="ignore"):
             differs = ~(np.where(distance > 0, distance / scale, 0.0) <= noise)
-        if verdicts.drifts is None:
-            verdicts.drifts = np.full((len(verdicts.codes), 4), np.nan)
         jump = np.full(len(lines), self._jump)
-        verdicts.drifts[lines] = np.stack((distance, scale, noise, jump), axis=1)
-        for place in np.flatnonzero(differs).tolist():
-            drift = Drift(*(column.item(place) for column in (distance, scale, noise, jump)))
-            verdicts.append(lines.item(place), self._differs_by(drift, names[place]))
+        drifts = np.stack((distance, scale, noise, jump, quantity), axis=1)
+        verdicts.put(
+            lines,
+            VerdictColumn(
+                [*verdicts.table, FAR], np.where(differs, len(verdicts.table), verdicts.codes[lines]), drifts
+            ),
+        )
 
     def _limits_of(self, batch: RowBatch, lines: Array) -> tuple[Array, Array]:
         """Return ``_limits`` of the dtypes of rows."""
@@ -275,36 +278,24 @@ class FirstDifference(GroupPolicy):
             if math.isfinite(number):
                 rows[:, 0, NAMES.index(name)] = number, reference
         largest, scale, names = (column.item() for column in _distances(*rows))
-        verdict = self._by_distance(largest, scale, target, golden, NAMES[names])
+        verdict = self._by_distance(largest, scale, target, golden, STATISTICS[names])
         return verdict._replace(reasons=(*verdict.reasons, MASKED)) if is_other else verdict
 
-    def _by_distance(self, distance: float, scale: float, target: Value, golden: Value, what: str) -> Verdict:
+    def _by_distance(
+        self, distance: float, scale: float, target: Value, golden: Value, quantity: Quantity
+    ) -> Verdict:
         noise, least = self._limits(target.dtype, golden.dtype)
-        if not noise and what in ("mean", "norm"):  # of whole numbers, computed in floating point
+        if not noise and quantity in (
+            Quantity.MEAN,
+            Quantity.NORM,
+        ):  # of whole numbers, computed in floating point
             noise = self._noise["float32"]
         if distance <= least:
             distance = 0.0
-        drift = Drift(distance, scale, noise, self._jump)
+        drift = Drift(distance, scale, noise, self._jump, quantity)
         if drift.relative_to(scale) <= noise:
             return Verdict(Level.PASS, AGREES, drift=drift)
-        return self._differs_by(drift, what)
-
-    def _differs_by(self, drift: Drift, what: str) -> Verdict:
-        """Return the verdict on a difference that rounding does not explain."""
-        distance, scale, noise, _ = drift
-        relative = drift.relative_to(scale)
-        explained = self._explained.get(noise)
-        if explained is None:
-            explained = f"rounding explains at most {noise:.2g}" if noise else "nothing is rounded"
-            self._explained[noise] = explained
-        shown = "" if what == "rms" else f"{what} "
-        if scale:
-            unit = "root mean square" if what.endswith("rms") else "largest magnitude"
-            detail = f"{shown}off by {relative:.3g} times the golden's {unit}; {explained}"
-        else:
-            exactly = "" if noise else f"; {explained}"  # rounding is relative, and has no limit beside zero
-            detail = f"{shown}off by {distance:.3g}, where the golden is zero{exactly}"
-        return Verdict(Level.ERROR, DIFFERS, (Reason("evidence", detail),), False, drift)
+        return FAR._replace(drift=drift)
 
     def _limits(self, target: str, golden: str) -> tuple[float, float]:
         """Return the differences that rounding explains in the coarser of two dtypes.

@@ -8,6 +8,7 @@ from itertools import compress
 from typing import NamedTuple
 
 from probe_core.model import Cell, Changed, How, Level, Row, Slot, Verdict
+from probe_core.model.messages import evidence_of
 from probe_core.model.values import Kind
 
 POLICY = "first_difference"
@@ -26,7 +27,6 @@ PAIR, TARGET_ONLY, GOLDEN_ONLY, REGION = 0, 1, 2, 4
 """Matches of rows: a pair, a value of the target alone, one of the golden alone; the last is added to them
 for values of calls that do not line up. The state of a row is its level plus 8 times its match."""
 _NUMBERS = {level: LEVELS.index(level.value) for level in Level}
-_TABLE_EVIDENCE = "evidence"
 NOTHING_TO_COMPARE = "nothing to compare: no value but None was recorded"
 """Evidence of rows without a value. They do not count as passed."""
 
@@ -72,7 +72,7 @@ def looked_at(rows: Sequence[Row]) -> Looked:
             noises.append(None)
             whys.append(_why(verdict, judged, was) if verdict.reasons or was or judged.reasons else "")
         else:
-            difference, scale, noise, _ = drift
+            difference, scale, noise = drift[:3]
             errors.append((difference / scale if scale else math.inf) if difference else 0.0)
             noises.append(noise)
             whys.append(_why(verdict, judged, was) if verdict.reasons or was else "")
@@ -113,10 +113,9 @@ def cell_of(error: float | None) -> Cell:
 
 
 def _why(verdict: Verdict, judged: Verdict, was: Sequence[Changed]) -> str:
-    reasons = verdict.reasons
+    texts = evidence_of(verdict)
     if judged is not verdict and judged.drift is None:  # a distance is shown as a number
-        reasons = (*reasons, *judged.reasons)
-    texts = [reason.detail for reason in reasons if reason.code == _TABLE_EVIDENCE]
+        texts += evidence_of(judged)
     texts += [f"{changed.judge}: {changed.reason.detail}" for changed in was]
     return "\n".join(dict.fromkeys(text for text in texts if text))
 

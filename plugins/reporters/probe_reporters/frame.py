@@ -128,7 +128,7 @@ def _columns_of(
     """Return the columns of the rows of a batch; columns of texts only if a row has one."""
     sizes = np.diff(batch.starts)
     verdicts = batch.results.further.get(DISTANCE_POLICY, batch.verdicts)
-    drifts = np.full((len(batch), 4), np.nan) if verdicts.drifts is None else verdicts.drifts
+    drifts = np.full((len(batch), 3), np.nan) if verdicts.drifts is None else verdicts.drifts
     difference, scale, bound = drifts[:, 0], drifts[:, 1], drifts[:, 2]
     with np.errstate(divide="ignore", invalid="ignore"):
         distance = np.where(difference == 0, 0.0, difference / scale)

@@ -9,6 +9,7 @@ import numpy as np
 from probe_metrics.thresholds import thresholds
 
 from probe_core.model import Verdict
+from probe_core.model.messages import evidence_of
 
 nan, inf = math.nan, math.inf
 NOISE = {
@@ -19,9 +20,8 @@ ROUNDED_AS = {"complex64": "float32", "complex128": "float64"}
 
 
 def evidence(verdict: Verdict) -> str:
-    (reason,) = verdict.reasons
-    assert reason.code == "evidence"
-    return reason.detail
+    (text,) = evidence_of(verdict)
+    return text
 
 
 def noise_of(name: str) -> float:

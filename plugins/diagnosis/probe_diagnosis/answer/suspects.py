@@ -9,7 +9,7 @@ from typing import Any
 from probe_core.model import How, Kind, Level, Op, Record, Row, Side, Suspect
 from probe_core.model.answers import Answer, Finding
 from probe_core.model.dtypes import kind
-from probe_core.model.messages import reasons_of
+from probe_core.model.messages import evidence_of
 from probe_core.model.report import Report
 from probe_core.model.run import Run
 from probe_core.plugins.protocols import Opened
@@ -161,11 +161,11 @@ class Suspects:
     def _look_for_failure(self, op: Op, rows: Sequence[Row], values: Sequence[Apart]) -> None:
         for row, value in zip(rows, values):
             if row.verdict.failed and not _follows_from_rounding(rows, values, row):
-                evidence = [reason.detail for reason in reasons_of(row) if reason.code == "evidence"]
                 module = op.ancestors[0] if op.ancestors else ""
                 where = own_frame(next((other.stack for other in rows if other.stack), ()))
                 self.first_failure = Suspect(
-                    op.key, row.pair.name, row.pair.side, value.line, row.verdict.level, "; ".join(evidence),
+                    op.key, row.pair.name, row.pair.side, value.line, row.verdict.level,
+                    "; ".join(evidence_of(row.verdict)),
                     module, where,
                 )  # fmt: skip
                 return

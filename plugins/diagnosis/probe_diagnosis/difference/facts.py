@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from probe_core.model import How, Kind, Level, Row, Side, Slot, Statistics, Value
 from probe_core.model.dtypes import kind, same
+from probe_core.model.messages import evidence_of
 from probe_diagnosis.collectives.calls import Call
 
 SAME, DIFFERS, UNJUDGED = "same", "differs", "unjudged"
@@ -164,12 +165,8 @@ def apart(row: Row, line: str = "", *, by_tensor: bool = True) -> Apart:
     is_scalar = slot.value.kind is not Kind.TENSOR
     if verdict is None:
         return Apart(slot.name, slot.side, UNJUDGED, is_scalar=is_scalar, line=line)
-    why, masked, equal = "", False, False
-    for reason in verdict.reasons:
-        if reason.code == "evidence":
-            why = f"{why}; {reason.detail}" if why else reason.detail
-        masked = masked or reason.code == "masked"
-        equal = equal or reason.code == "equal"
+    codes = [reason.code for reason in verdict.reasons]
+    why, masked, equal = "; ".join(evidence_of(verdict)), "masked" in codes, "equal" in codes
     is_skipped = verdict.level is Level.SKIP
     if row.was and row.verdict.level is Level.SKIP:  # a judge knows that there is nothing to judge
         is_skipped, why = True, row.was[-1].reason.detail
@@ -185,7 +182,7 @@ def apart(row: Row, line: str = "", *, by_tensor: bool = True) -> Apart:
     if drift is None:
         distance, scale, noise, jump = math.inf if state == DIFFERS else 0.0, 1.0, 0.0, 0.0
     else:
-        distance, scale, noise, jump = drift
+        distance, scale, noise, jump, _ = drift
     if is_scalar:
         return Apart(
             slot.name, slot.side, state, distance, scale, noise, jump, True, why, "scalar", line=line,
