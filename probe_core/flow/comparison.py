@@ -21,7 +21,7 @@ from probe_core.flow.tools import Tools
 from probe_core.flow.viewing import check_views, views
 from probe_core.matching.captured import comparable
 from probe_core.matching.matching import ROW_COST, Matching, Region, RowOrder
-from probe_core.model import Advice, Column, Mode, Op, Row, Suspect
+from probe_core.model import Advice, Column, Mode, Op, Suspect
 from probe_core.model.batches import RowBatch
 from probe_core.model.measure import Array, OpenPair, PairGroup
 from probe_core.model.plan import Plan, StackMode
@@ -122,14 +122,13 @@ class Comparison:
         self.table = self._tools.table(self.has_stacks)
         self.shown: Sequence[tuple[str, str]] = self._tools.shown
 
-    def again(self, plan: Plan, target: Path, golden: Path, rank: int) -> Iterator[tuple[Op, list[Row]]]:
-        """Yield each op of a further comparison with its rows, judged by the same judges."""
+    def again(self, plan: Plan, target: Path, golden: Path, rank: int) -> Iterator[RowBatch]:
+        """Yield the batches of a further comparison, judged by the same judges."""
         with closing(Comparison(plan, self._manager, target, golden)) as further:
             judging = Judging(self._manager, False, self.blame)
             for batch in further.batches(rank):
                 judging.apply(batch)
-                for number, (_, rows) in enumerate(batch.all_rows()):
-                    yield batch.op(number), rows
+                yield batch
 
     def write_pairs(self, pair: RunPair) -> Sequence[Path]:
         """Write the list of pairs if the plan asks for it, and return the files."""
@@ -189,7 +188,8 @@ class Comparison:
 
     def describe(self, op: str, rank: int) -> Op:
         """Return the context of an op for judges and the report."""
-        ancestors, is_shifted = self.target.construct.ancestors(op), without_count(op) in self._shifted
+        ancestors = self.target.construct.ancestors(op)
+        is_shifted = bool(self._shifted) and without_count(op) in self._shifted
         return Op(op, ancestors, is_shifted, rank, self.mode is Mode.TENSOR)
 
     def close(self) -> None:

@@ -277,6 +277,10 @@ class RowBatch:
         """Return the context of an op of the batch."""
         return self._describe(self.ops[number])
 
+    def key_of(self, line: int) -> str:
+        """Return the name of the op of a row."""
+        return self.ops[int(np.searchsorted(self.starts, line, "right")) - 1]
+
     def lines(self, number: int) -> range:
         """Return the rows of an op of the batch."""
         return range(self.starts[number], self.starts[number + 1])

@@ -116,6 +116,11 @@ class ValueColumns:
         """Codes in ``SIDES``."""
         return np.array([SIDES.index(side) for _, side, _ in self.places] or [0], np.uint8)[self.place]
 
+    @cached_property
+    def has_checksum(self) -> Array:
+        """True for lines with a checksum."""
+        return np.array([checksum is not None for checksum in self.checksums], bool)
+
     def row_names(self, lines: Array) -> list[str]:
         """Return the names of the rows of lines."""
         keys, suffixes = self.keys, [suffix for suffix, _, _ in self.places]

@@ -18,18 +18,17 @@ from probe_core.model.watched import Watch
 class LineNumbers(Sequence[str]):
     """Positions of rows in the result files, each computed when it is read.
 
-    Args:
+    Attributes:
         line: Function that returns the position of a row of the table.
         first: The first row.
-        count: The number of rows.
     """
 
     def __init__(self, line: Callable[[int], str], first: int, count: int = 0) -> None:
-        self._line, self._first, self._count = line, first, count
+        self.line, self.first, self._count = line, first, count
 
     def of(self, lines: range) -> LineNumbers:
         """Return the positions of a range of these rows."""
-        return LineNumbers(self._line, self._first + lines.start, len(lines))
+        return LineNumbers(self.line, self.first + lines.start, len(lines))
 
     def __len__(self) -> int:
         return self._count
@@ -37,11 +36,14 @@ class LineNumbers(Sequence[str]):
     def __getitem__(self, place: Any) -> Any:
         if not 0 <= place < self._count:
             raise IndexError(place)
-        return self._line(self._first + place)
+        return self.line(self.first + place)
 
 
 class Finder(Protocol):
-    """A search for the suspects that sees the rows of each op in order."""
+    """A search for the suspects that sees the rows of each op in order.
+
+    A finder with a method ``add_batch(batch, lines)`` gets batches of rows instead.
+    """
 
     @property
     def found(self) -> list[Suspect]:
@@ -153,7 +155,10 @@ class Report:
         counts.matched += int(batch.is_matched.sum())
         counts.target_only += int((~batch.golden.is_present).sum())
         counts.golden_only += int((~batch.target.is_present).sum())
-        if type(self.finder) is not Kept:
+        add_batch = getattr(self.finder, "add_batch", None)
+        if add_batch is not None:
+            add_batch(batch, lines)
+        elif type(self.finder) is not Kept:
             for number, (_, rows) in enumerate(batch.all_rows()):
                 self.finder.add(batch.op(number), rows, lines.of(batch.lines(number)))
 

@@ -46,6 +46,7 @@ class Construct:
 
     def __init__(self, parents: Mapping[str, str]) -> None:
         self._parents = parents
+        self._around: dict[str, tuple[str, ...]] = {}
 
     def renamed(self, rename: Callable[[str], str]) -> Construct:
         """Return a copy with all names passed through ``rename``."""
@@ -55,13 +56,18 @@ class Construct:
         """Return all modules that contain a record."""
         return set(self._parents.values())
 
-    def ancestors(self, key: str) -> list[str]:
-        """Return the modules around ``key``, innermost first."""
-        ancestors: list[str] = []
-        while (parent := self._parents.get(key)) and len(ancestors) < DEEPEST:
-            ancestors.append(parent)
-            key = parent
-        return ancestors
+    def ancestors(self, key: str) -> tuple[str, ...]:
+        """Return the modules around ``key``, innermost first; calls of one module share the same tuple."""
+        parent = self._parents.get(key)
+        if not parent:
+            return ()
+        if parent not in self._around:
+            ancestors = [parent]
+            while (parent := self._parents.get(ancestors[-1])) and len(ancestors) < DEEPEST:
+                ancestors.append(parent)
+            self._around[ancestors[0]] = tuple(ancestors)
+            return self._around[ancestors[0]]
+        return self._around[parent]
 
 
 class Run(Protocol):

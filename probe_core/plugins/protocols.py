@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Verdict,
     )
     from probe_core.model.answers import Answer
+    from probe_core.model.batches import RowBatch
     from probe_core.model.measure import OpenPair
     from probe_core.model.plan import Plan
     from probe_core.model.report import Report
@@ -113,8 +114,8 @@ class Opened(Protocol):
     def columns(self, mode: Mode) -> Sequence[Column]:
         """Return the columns of the table of ``mode``."""
 
-    def again(self, plan: Plan, target: Path, golden: Path, rank: int) -> Iterator[tuple[Op, list[Row]]]:
-        """Yield each op of a further comparison with its rows, judged by the same judges."""
+    def again(self, plan: Plan, target: Path, golden: Path, rank: int) -> Iterator[RowBatch]:
+        """Yield the batches of a further comparison, judged by the same judges."""
 
 
 class Witness(Protocol):

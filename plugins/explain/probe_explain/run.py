@@ -222,7 +222,7 @@ def _beyond(run: Run, result: RankResult) -> Iterator[Beyond]:
                 f"{call.name}.{direction}",
                 worst,
                 own_frame(run.stack_of(forward) or ()),
-                tuple(run.construct.ancestors(forward)),
+                run.construct.ancestors(forward),
                 result.step,
                 result.rank,
             )

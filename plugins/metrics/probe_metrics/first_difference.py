@@ -186,12 +186,8 @@ class FirstDifference(GroupPolicy):
         are_plain: Array = is_tensor & are_floats[:, :3].all(axis=1) & (are_floats[:, 3] | lacks_norm)
         are_plain &= np.isfinite(numbers).all(axis=1) & np.isfinite(references).all(axis=1)
         are_plain &= np.minimum(numbers[:, 1], references[:, 1]) > -self._mask
-        checksums = (batch.target.columns.checksums, batch.golden.columns.checksums)
+        are_plain &= ~(batch.target.column("has_checksum") & batch.golden.column("has_checksum"))
         lines = np.flatnonzero(are_plain)
-        if any(any(column) for column in checksums):
-            pairs = zip(batch.target.lines[lines].tolist(), batch.golden.lines[lines].tolist())
-            lines = lines[[checksums[0][n] is None or checksums[1][m] is None for n, m in pairs]]
-            are_plain = np.isin(np.arange(len(batch)), lines)
         largest, scale, names = _distances(numbers[lines], references[lines])
         noise, floor = self._limits_of(batch, lines)
         is_sum = (noise == 0) & (names >= 2)  # of whole numbers, computed in floating point
@@ -231,12 +227,12 @@ class FirstDifference(GroupPolicy):
         """Return ``_limits`` of the dtypes of rows."""
         tables = batch.target.columns.dtypes, batch.golden.columns.dtypes
         codes = [side.column("dtype")[lines] for side in (batch.target, batch.golden)]
-        pairs, places = np.unique(codes[0] * len(tables[1]) + codes[1], return_inverse=True)
-        limits = [
-            self._limits(*(table[n] for table, n in zip(tables, divmod(int(pair), len(tables[1])))))
-            for pair in pairs
-        ]
-        noise, floor = np.array(limits or [(0.0, 0.0)])[places].T
+        pairs = codes[0] * len(tables[1]) + codes[1]
+        limits = np.zeros((len(tables[0]) * len(tables[1]), 2))
+        for pair in np.flatnonzero(np.bincount(pairs)).tolist():
+            first, second = divmod(pair, len(tables[1]))
+            limits[pair] = self._limits(tables[0][first], tables[1][second])
+        noise, floor = limits[pairs].T
         return noise, floor
 
     def _by_statistics(self, target: Value, golden: Value) -> Verdict:

@@ -1,29 +1,19 @@
-"""Further passes over the runs of a comparison, whose rows are read by a finder of their own."""
+"""Further passes over the runs of a comparison, with other pairs of calls or another run."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Protocol
 
 from probe_core.errors import UserError
-from probe_core.model import Op, Row
+from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Opened
 from probe_core.store.names import without_count
-from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.difference.facts import is_module
-
-
-class Collector(Protocol):
-    """A finder that collects facts from rows."""
-
-    facts: RankFacts
-
-    def add(self, op: Op, rows: Sequence[Row], lines: Sequence[str]) -> None:
-        """Take in the rows of one op; ``lines`` are their places in the table, empty without one."""
-
+from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.value_table import ValueTable
 
 ALIGN, FUZZY = "align", "fuzzy"
 """Names of the matchers that pair calls by what they do, and in their order."""
@@ -45,35 +35,27 @@ def is_out_of_step(opened: Opened) -> bool:
     return any(target[name] != golden[name] for name in target.keys() & golden.keys())
 
 
-def aligned(opened: Opened, rank: int, finder: Collector) -> RankFacts | None:
-    """Return the facts about a comparison whose calls are aligned; None if none can be.
-
-    Args:
-        opened: The comparison by numbers.
-        rank: The number of the rank.
-        finder: A new finder, which reads the rows.
-    """
+def align(opened: Opened, rank: int) -> RankFacts | None:
+    """Return the facts about a comparison whose calls are aligned; None if none can be."""
     plan = replace(plain_plan(opened.plan), matcher=ALIGN)
     try:
-        return seen(opened.again(plan, opened.target.path, opened.golden.path, rank), finder)
+        return facts_of(opened.again(plan, opened.target.path, opened.golden.path, rank))
     except UserError:  # nothing lines up, or no such matcher is installed
         return None
 
 
-def seen(
-    ops: Iterator[tuple[Op, list[Row]]],
-    finder: Collector,
-    also: Callable[[Op, Sequence[Row]], None] | None = None,
+def facts_of(
+    batches: Iterable[RowBatch], look: Callable[[RowBatch, ValueTable], None] | None = None
 ) -> RankFacts:
-    """Return the facts about the rows of a further pass.
+    """Return the facts about the batches of a further pass.
 
     Args:
-        ops: The ops with their rows.
-        finder: A new finder, which reads them.
-        also: A function that is called with them as well.
+        batches: The batches.
+        look: A function that is called with each batch and the differences of its rows.
     """
-    for op, rows in ops:
-        finder.add(op, rows, [""] * len(rows))
-        if also is not None:
-            also(op, rows)
-    return finder.facts
+    facts = RankFacts()
+    for batch in batches:
+        table = facts.add(batch)
+        if look is not None:
+            look(batch, table)
+    return facts

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from probe_core.errors import UserError, counted
-from probe_core.model import Op, Row
+from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair, pair_runs
-from probe_diagnosis.answer.again import ALIGN, FUZZY, Collector, plain_plan, seen
-from probe_diagnosis.answer.kept import RankFacts
+from probe_diagnosis.answer.again import ALIGN, FUZZY, facts_of, plain_plan
 from probe_diagnosis.answer.same_files import is_same_file
 from probe_diagnosis.difference.asking import NAME, both_asked
-from probe_diagnosis.difference.facts import DIFFERS, SAME, UNJUDGED, OpFacts, apart
+from probe_diagnosis.difference.facts import BASES, DIFFERS, SAME, UNJUDGED, Apart, OpFacts
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.limits import limits
+from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.value_table import BASIS_CODES, UNJUDGED_CODE, ValueTable
 
 
 def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
@@ -69,14 +72,20 @@ class Baseline:
     raised: int = 0
     floors: dict[str, Floor] = field(default_factory=dict)
 
-    def look(self, op: Op, rows: Sequence[Row]) -> None:
-        """Take in the rows of an op of the baseline, compared with the golden."""
-        values = [] if op.shifted else [(row.pair.golden, apart(row, by_tensor=op.by_tensor)) for row in rows]
-        self.covered += any(value.state != UNJUDGED and not value.is_scalar for _, value in values)
-        for golden, value in values:
-            has_size = math.isfinite(value.distance) or value.by.endswith("checksum") or value.is_scalar
-            if golden is not None and value.state != UNJUDGED and value.distance and has_size:
-                self.floors[golden.name] = Floor(value.distance, value.by)
+    def look(self, batch: RowBatch, table: ValueTable) -> None:
+        """Record the differences of a batch of the baseline, compared with the golden."""
+        lines = table.lines
+        is_judged = lines["state"] != UNJUDGED_CODE
+        self.covered += len(batch.ops_of(is_judged & table.is_tensor))
+        is_checksum = np.isin(lines["basis"], [BASIS_CODES["checksum"], BASIS_CODES["exact checksum"]])
+        has_size = np.isfinite(lines["distance"]) | is_checksum | ~table.is_tensor
+        is_floor = is_judged & batch.golden.is_present & (lines["distance"] != 0) & has_size
+        wanted = np.flatnonzero(is_floor)
+        names = batch.golden.columns.row_names(batch.golden.lines[wanted])
+        for name, distance, basis in zip(
+            names, lines["distance"][wanted].tolist(), lines["basis"][wanted].tolist()
+        ):
+            self.floors[name] = Floor(distance, BASES[basis])
 
     def plain(self) -> dict[str, Any]:
         """Return the counts as JSON data."""
@@ -91,20 +100,19 @@ class Baseline:
         }
 
 
-def measured(opened: Opened, pair: RunPair, finder: Callable[[], Collector]) -> Baseline | None:
+def measured(opened: Opened, pair: RunPair) -> Baseline | None:
     """Return the differences between both golden runs; None if the plan names no baseline.
 
     Args:
         opened: The comparison.
         pair: The step and the rank.
-        finder: A function that returns a new finder.
     """
     path = opened.plan.baseline
     if path is None:
         return None
     found = Baseline(str(path), calls=len(opened.golden))
     try:
-        facts = _compared(opened, pair, path, found, finder)
+        facts = _compared(opened, pair, path, found)
     except UserError as error:
         found.unused = error.what.rstrip(".")
     else:
@@ -114,9 +122,7 @@ def measured(opened: Opened, pair: RunPair, finder: Callable[[], Collector]) -> 
     return found
 
 
-def _compared(
-    opened: Opened, pair: RunPair, path: Path, found: Baseline, finder: Callable[[], Collector]
-) -> RankFacts:
+def _compared(opened: Opened, pair: RunPair, path: Path, found: Baseline) -> RankFacts:
     """Compare the baseline of a rank with its golden, and return the facts.
 
     Names are not mapped, for both are golden runs, and calls whose counts differ are aligned.
@@ -130,19 +136,12 @@ def _compared(
         plain_plan(opened.plan), matcher=matcher, mapping=None, across=False, api_mapping=None,
         cell_mapping=None, layer_mapping=None, policies=(),
     )  # fmt: skip
-    is_shifted = False
-
-    def look(op: Op, rows: Sequence[Row]) -> None:
-        nonlocal is_shifted
-        is_shifted = is_shifted or op.shifted
-        found.look(op, rows)
-
-    facts = seen(opened.again(plan, record, pair.golden, pair.rank), finder(), look)
-    if is_shifted:
+    facts = facts_of(opened.again(plan, record, pair.golden, pair.rank), found.look)
+    if facts.is_shifted:
         found.covered = 0
         found.floors.clear()
         plan = replace(plan, matcher=ALIGN)
-        facts = seen(opened.again(plan, record, pair.golden, pair.rank), finder(), found.look)
+        facts = facts_of(opened.again(plan, record, pair.golden, pair.rank), found.look)
     return facts
 
 
@@ -186,7 +185,11 @@ def raise_limits(facts: RankFacts, baseline: Baseline) -> None:
     if not baseline.floors:
         return
     before = len(facts.tally.failing_at)
-    facts.ops = [_raised(op, baseline) for op in facts.ops]
+    calls, names = facts.ops, baseline.floors
+    for number, key in enumerate(calls.keys):
+        golden = calls.goldens.get(number, key)
+        if any(golden + calls.table.name(n, key).removeprefix(key) in names for n in calls.lines(number)):
+            calls.replace_values(number, _raised(calls[number], baseline))
     facts.tally.excuse({
         name
         for name, distance in facts.tally.failing_at.items()
@@ -195,10 +198,10 @@ def raise_limits(facts: RankFacts, baseline: Baseline) -> None:
     baseline.raised += before - len(facts.tally.failing_at)
 
 
-def _raised(op: OpFacts, baseline: Baseline) -> OpFacts:
-    """Return the facts about an op with what the baseline explains of its values."""
+def _raised(op: OpFacts, baseline: Baseline) -> list[Apart]:
+    """Return the values of a call with the differences that the baseline explains of them."""
     factor = limits().baseline.factor
-    golden, is_other, is_raised = op.golden or op.op, False, False
+    golden, is_raised = op.golden or op.op, False
     values = []
     for value in op.values:
         floor = baseline.floors.get(golden + value.row.removeprefix(op.op)) if value.row else None
@@ -207,17 +210,12 @@ def _raised(op: OpFacts, baseline: Baseline) -> OpFacts:
             if value.state == DIFFERS and value.distance <= explained:
                 is_raised = True
                 value = value._replace(state=SAME)
-            is_other = True
             value = value._replace(floor=explained)
             if math.isinf(explained):
                 value = value._replace(distance=0.0)
         values.append(value)
-    if not is_other:
-        return op
     baseline.raised += is_raised
-    outputs = [value for value in values if not value.side.is_source and not value.is_scalar]
-    agrees = all(one.state == SAME for one in outputs) and any(one.noise > 0 for one in outputs)
-    return replace(op, values=tuple(values), agrees=agrees)
+    return values
 
 
 def sentence(baseline: Mapping[str, Any]) -> str:

@@ -7,13 +7,24 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from probe_core.errors import counted
-from probe_core.model import How, Kind, Level, Row
+from probe_core.model import GRAVITY, How, Level
 from probe_core.model.answers import Coverage
+from probe_core.model.batches import HOWS, RowBatch
+from probe_core.model.columns import NULL, TENSOR, Array
 from probe_core.model.dtypes import kind
-from probe_core.model.messages import REASONS, reasons_of
-from probe_diagnosis.difference.facts import SAME, UNJUDGED, Apart
+from probe_core.model.messages import REASONS
 from probe_diagnosis.judges.uninitialised import NOT_COMPUTED
+from probe_diagnosis.timeline.value_table import (
+    BASIS_CODES,
+    IS_EQUAL,
+    IS_MASKED,
+    SAME_CODE,
+    UNJUDGED_CODE,
+    ValueTable,
+)
 
 TARGET_ONLY, GOLDEN_ONLY, SHIFTED = "target_only", "golden_only", "shifted"
 REGION = "region"
@@ -53,7 +64,7 @@ ONE_SIDED = frozenset({TARGET_ONLY, GOLDEN_ONLY, ONE_NONE, REGION})
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of values, row by row.
+    """Counts of values.
 
     Attributes:
         both: Number of values that both runs recorded.
@@ -86,48 +97,49 @@ class Tally:
     tensors: int = 0
     tensors_compared: int = 0
 
-    def add(self, row: Row, value: Apart, *, shifted: bool) -> None:
-        """Count a row, whose values are ``value`` apart."""
-        target, golden = row.pair.target, row.pair.golden
-        verdict = row.verdict
-        is_tensor = value.by and not value.is_scalar and value.state != UNJUDGED  # as nearly all are
-        if is_tensor and verdict.measured and not (shifted or row.was):
-            assert target is not None and golden is not None
-            self.both += 1
-            self.compared += 1
-            self.equal += value.is_equal
-            self.tensors += 1
-            self.tensors_compared += 1
-            if verdict.level is Level.ERROR and value.state == SAME and not value.masked:
-                self.failing_at[value.row] = value.distance
-            for number, dtype in enumerate((target.value.dtype, golden.value.dtype)):
-                if kind(dtype) == "float":
-                    self.floats[number] += 1
-                    self.floats_compared[number] += 1
-            return
-        kinds = [slot.value.kind for slot in (target, golden) if slot is not None]
-        if kinds.count(Kind.NULL) == len(kinds):
-            return
-        code = _reason(row, value, shifted)
-        if code:
-            self.lacking[code] += 1
-            self.first.setdefault(code, row.pair.name)
-            if code in WITHOUT_TENSOR and value.by == "statistics" and value.state != UNJUDGED:
-                self.by_statistics[code] += 1
-        else:
-            self.compared += 1
-            self.equal += value.is_equal
-            if verdict.level is Level.ERROR and value.state == SAME and not (value.is_scalar or value.masked):
-                self.failing_at[value.row] = value.distance
-        self.both += len(kinds) == 2
-        if code in HARMLESS or Kind.TENSOR not in kinds:
-            return
-        self.tensors += 1
-        self.tensors_compared += not code
-        for number, slot in enumerate((target, golden)):
-            if slot is not None and slot.value.kind is Kind.TENSOR and kind(slot.value.dtype) == "float":
-                self.floats[number] += 1
-                self.floats_compared[number] += not code
+    def add(self, batch: RowBatch, table: ValueTable, is_shifted: Array) -> None:
+        """Count the rows of a batch.
+
+        Args:
+            batch: The rows, after all judges.
+            table: Their differences, one line per row.
+            is_shifted: True for rows of calls that one run makes more often.
+        """
+        sides = batch.target, batch.golden
+        kinds = [np.where(side.is_present, side.column("kind"), NULL) for side in sides]
+        is_counted = (kinds[0] != NULL) | (kinds[1] != NULL)
+        codes, reasons = _reasons(batch, table, is_shifted)
+        is_compared = is_counted & (codes == 0)
+        self.both += int((is_counted & batch.is_matched).sum())
+        self.compared += int(is_compared.sum())
+        self.equal += int((is_compared & (table.lines["flags"] & IS_EQUAL > 0)).sum())
+        lacking = np.flatnonzero(is_counted & (codes > 0))
+        is_harmless = np.isin(codes, [reasons.index(code) for code in HARMLESS])
+        for code in dict.fromkeys(codes[lacking].tolist()):
+            self._lack(batch, table, reasons[code], lacking[codes[lacking] == code])
+        is_tensor = is_counted & ~is_harmless & ((kinds[0] == TENSOR) | (kinds[1] == TENSOR))
+        self.tensors += int(is_tensor.sum())
+        self.tensors_compared += int((is_tensor & is_compared).sum())
+        for number, side in enumerate(sides):
+            is_float = np.array([kind(dtype) == "float" for dtype in side.columns.dtypes] or [False])
+            wanted = is_tensor & (kinds[number] == TENSOR) & is_float[side.column("dtype")]
+            self.floats[number] += int(wanted.sum())
+            self.floats_compared[number] += int((wanted & is_compared).sum())
+        is_failing = is_compared & (batch.verdicts.levels == GRAVITY[Level.ERROR])
+        is_failing &= (table.lines["state"] == SAME_CODE) & table.is_tensor
+        for line in np.flatnonzero(is_failing & (table.lines["flags"] & IS_MASKED == 0)).tolist():
+            self.failing_at[table.name(line, batch.key_of(line))] = table.lines["distance"].item(line)
+
+    def _lack(self, batch: RowBatch, table: ValueTable, code: str, lines: Array) -> None:
+        """Count the rows that were not compared for one reason."""
+        self.lacking[code] += len(lines)
+        first = lines.item(0)
+        self.first.setdefault(code, table.name(first, batch.key_of(first)))
+        if code in WITHOUT_TENSOR:
+            own = table.lines[lines]
+            is_judged = (own["basis"] == BASIS_CODES["statistics"]) & (own["state"] != UNJUDGED_CODE)
+            if is_judged.any():
+                self.by_statistics[code] += int(is_judged.sum())
 
     def excuse(self, rows: Iterable[str]) -> None:
         """Forget rows whose verdict in the table is an error, though they agree."""
@@ -202,30 +214,44 @@ def words_of(code: str) -> str:
     return WORDS.get(code) or f"not compared ({code.replace('_', ' ')})"
 
 
-def _reason(row: Row, value: Apart, shifted: bool) -> str:
-    """Return the code of the reason why a row was not compared; empty if it was."""
-    target, golden = row.pair.target, row.pair.golden
-    if golden is None:
-        return TARGET_ONLY
-    if target is None:
-        return GOLDEN_ONLY
-    if (target.value.kind is Kind.NULL) != (golden.value.kind is Kind.NULL):
-        return ONE_NONE
-    if shifted:
-        return SHIFTED
-    if row.was and any(changed.reason == NOT_COMPUTED for changed in row.was):
-        return UNINITIALISED
-    if row.was and row.verdict.level is Level.SKIP and row.pair.how is not How.REGION:
-        return LEFT_OUT
-    if value.state == UNJUDGED:
-        if target.value.is_empty and golden.value.is_empty:
-            return EMPTY
-        return REGION if row.pair.how is How.REGION else NOT_RECORDED
-    if not row.verdict.measured:
-        if value.by == "statistics" and not (target.value.data_name or golden.value.data_name):
-            return ""  # recorders store no tensor of such a value
-        codes = [reason.code for reason in reasons_of(row)]
-        return next(
-            (code for code in codes if code in WORDS), next(iter(set(codes) & set(REASONS)), NOT_RECORDED)
-        )
-    return ""
+def _reasons(batch: RowBatch, table: ValueTable, is_shifted: Array) -> tuple[Array, list[str]]:
+    """Return the number of the reason why each row was not compared, 0 for none, and the reasons."""
+    sides = batch.target, batch.golden
+    is_null = [side.column("kind") == NULL for side in sides]
+    is_empty = [
+        np.array([bool(shape is not None and 0 in shape) for _, shape in side.columns.extents] or [False])
+        for side in sides
+    ]
+    are_empty = is_empty[0][sides[0].column("extent")] & is_empty[1][sides[1].column("extent")]
+    is_uninitialised, is_left_out = np.zeros((2, len(batch)), bool)
+    for line, changes in batch.changes.items():
+        is_uninitialised[line] = any(changed.reason == NOT_COMPUTED for changed in changes)
+        is_left_out[line] = batch.verdicts[line].level is Level.SKIP
+    is_region = batch.how == HOWS.index(How.REGION)
+    is_unjudged = table.lines["state"] == UNJUDGED_CODE
+    conditions = [
+        (TARGET_ONLY, ~batch.golden.is_present),
+        (GOLDEN_ONLY, ~batch.target.is_present),
+        (ONE_NONE, is_null[0] != is_null[1]),
+        (SHIFTED, is_shifted),
+        (UNINITIALISED, is_uninitialised),
+        (LEFT_OUT, is_left_out & ~is_region),
+        (EMPTY, is_unjudged & are_empty),
+        (REGION, is_unjudged & is_region),
+        (NOT_RECORDED, is_unjudged),
+    ]
+    reasons = ["", *WORDS]
+    numbers = [reasons.index(code) for code, _ in conditions]
+    codes: Array = np.select([wanted for _, wanted in conditions], numbers, 0)
+    is_unmeasured = ~batch.verdicts.of_each(lambda verdict: verdict.measured) & (codes == 0)
+    # recorders store no tensor of a value without a data name on either side
+    has_data = (sides[0].column("data") >= 0) | (sides[1].column("data") >= 0)
+    is_unmeasured &= has_data | (table.lines["basis"] != BASIS_CODES["statistics"])
+    for line in np.flatnonzero(is_unmeasured).tolist():
+        own = [reason.code for reason in batch.reasons(line)]
+        known = next(iter(set(own) & set(REASONS)), NOT_RECORDED)
+        first = next((code for code in own if code in WORDS), known)
+        if first not in reasons:
+            reasons.append(first)
+        codes[line] = reasons.index(first)
+    return codes, reasons

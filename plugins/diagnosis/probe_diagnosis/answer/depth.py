@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import NamedTuple
+
+import numpy as np
 
 from probe_core.model.report import Report
 from probe_diagnosis.answer.suspects import Suspects
 from probe_diagnosis.collectives.calls import Call, Flow
-from probe_diagnosis.difference.facts import UNJUDGED, Apart, OpFacts
-from probe_diagnosis.difference.search import in_time
+from probe_diagnosis.difference.order import in_time
+from probe_diagnosis.timeline.value_table import UNJUDGED_CODE
 
 
 class CallDepth(NamedTuple):
@@ -42,26 +43,33 @@ def depths(report: Report, rank: int) -> list[CallDepth]:
     """Return the calls of a rank in the order of time; none if this kit did not look for suspects."""
     if not isinstance(report.finder, Suspects):
         return []
-    return [_depth(facts, rank) for facts in in_time(report.finder.facts.ops)]
+    calls = report.finder.facts.ops
+    lines, is_judged = calls.table.lines, calls.table.lines["state"] != UNJUDGED_CODE
+    is_judged &= ~calls.table.is_source
+    with np.errstate(all="ignore"):
+        relative = np.where(lines["distance"] == 0, 0.0, lines["distance"] / lines["scale"])
+    is_known = calls.has_any(is_judged).tolist()
+    distances = calls.largest(np.where(is_judged, relative, 0.0)).tolist()
+    noises = calls.largest(np.where(is_judged, lines["noise"], 0.0)).tolist()
+    return [
+        _depth(
+            calls.keys[number],
+            distances[number] if is_known[number] else None,
+            noises[number],
+            calls.communication.get(number),
+            rank,
+        )
+        for number in in_time(calls)
+    ]
 
 
-def _depth(facts: OpFacts, rank: int) -> CallDepth:
-    judged = [value for value in facts.outputs() if value.state != UNJUDGED]
-    distance = max(map(_relative, judged), default=None)
-    noise = max((value.noise for value in judged), default=0.0)
-    call = facts.call
+def _depth(op: str, distance: float | None, noise: float, call: Call | None, rank: int) -> CallDepth:
     if call is None or call.api.flow is Flow.NONE:
-        return CallDepth(facts.op, distance, noise)
+        return CallDepth(op, distance, noise)
     sends, receives = tuple(_ends(call, rank, True)), tuple(_ends(call, rank, False))
     return CallDepth(
-        facts.op, distance, noise, call.api.name, sends, receives, call.group, call.api.flow is Flow.ALL
+        op, distance, noise, call.api.name, sends, receives, call.group, call.api.flow is Flow.ALL
     )
-
-
-def _relative(value: Apart) -> float:
-    if not value.distance:
-        return 0.0
-    return value.distance / value.scale if value.scale else math.inf
 
 
 def _ends(call: Call, rank: int, sends: bool) -> Iterator[int]:

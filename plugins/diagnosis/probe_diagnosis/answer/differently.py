@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import dropwhile, islice
+
+import numpy as np
 
 from probe_core.model import Reason, Side
 from probe_core.model.answers import Finding
 from probe_core.model.dtypes import kind, same
 from probe_diagnosis.answer.arguments import Argument, api, differing, evidence_of, said
-from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.producers import output_dtypes, takes_in
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.facts import DIFFERS as APART
 from probe_diagnosis.difference.facts import PARAMETER, UNJUDGED, Apart, OpFacts, is_module
+from probe_diagnosis.difference.order import is_backward
 from probe_diagnosis.difference.reasons import (
     AGREES,
     AGREES_IN_STATISTICS,
@@ -25,41 +26,49 @@ from probe_diagnosis.difference.reasons import (
     Because,
     Cause,
 )
-from probe_diagnosis.difference.search import is_backward, other_argument
+from probe_diagnosis.difference.search import other_argument
 from probe_diagnosis.difference.walking import Node
+from probe_diagnosis.timeline.rank_facts import RankFacts
 
 _AXES = re.compile(r"(-?\d+) against (-?\d+)")
 
 
 def made_differently(facts: RankFacts, limit: OpFacts | None) -> Iterator[Node]:
     """Yield calls before the op ``limit`` with another argument or dtype, whose values agree."""
-    told = agreed = False
-    for place, op in enumerate(facts.ops):
-        if op is limit:
+    calls, table = facts.ops, facts.ops.table
+    is_recast = np.zeros(len(table), bool)
+    is_recast[[*table.dtypes]] = True
+    recasts = calls.has_any(is_recast)
+    computes = ~recasts & calls.has_any(table.lines["noise"] > 0)
+    first = int(computes.argmax()) if computes.any() else len(calls)
+    told = False
+    for place in np.flatnonzero(calls.has_other_argument | recasts).tolist():
+        if limit is not None and place >= calls.numbers[limit.op]:
             return
+        op = calls[place]
         outputs = list(op.outputs())
         returned = _returned(outputs)
         argument = other_argument(op)
-        recast = next((value for value in op.values if value.dtypes), None)
         if argument is not None:
             value = next(iter(outputs), argument)
             because = Because(Cause.DIFFERENTLY, value, argument=argument, returned=returned)
             yield Node(facts.rank, op, because, 0, place)
-        elif recast is not None and not told:
+        elif recasts[place] and not told:
             told = True  # in a run of another dtype from its beginning, no call is the one that changed it
-            if agreed:
+            if first < place:
+                recast = next(value for value in op.values if value.dtypes)
                 because = Because(Cause.DIFFERENTLY, recast, returned=returned)
                 yield Node(facts.rank, op, because, 0, place)
-        agreed = agreed or (recast is None and any(value.is_float for value in op.values))
 
 
 def called_differently_behind(facts: RankFacts, first: OpFacts) -> Iterator[Node]:
     """Yield calls behind the op ``first`` with another argument, whatever their values."""
-    behind = dropwhile(lambda found: found[1] is not first, enumerate(facts.ops))
-    for place, op in islice(behind, 1, None):
-        argument = other_argument(op)
+    calls = facts.ops
+    for place in np.flatnonzero(calls.has_other_argument).tolist():
+        argument = other_argument(calls[place]) if place > calls.numbers[first.op] else None
         if argument is not None:
-            yield Node(facts.rank, op, Because(Cause.DIFFERENTLY, argument, argument=argument), 0, place)
+            because = Because(Cause.DIFFERENTLY, argument, argument=argument)
+            yield Node(facts.rank, calls[place], because, 0, place)
 
 
 def _returned(outputs: Sequence[Apart]) -> str:
@@ -133,7 +142,7 @@ def with_the_same(facts: RankFacts, causes: Sequence[Finding], nodes: Sequence[N
             wanted = api(node.facts.op), argument.row.removeprefix(node.facts.op), argument.why
             same = tuple(
                 op.op
-                for op in facts.ops
+                for op in facts.ops.with_other_argument()
                 if op.op != node.facts.op and api(op.op) == wanted[0]
                 for value in op.arguments()
                 if (value.row.removeprefix(op.op), value.why) == wanted[1:]

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 
+import numpy as np
+
 from probe_core.store.names import is_gradient
-from probe_diagnosis.difference.facts import DIFFERS, SAME, UNJUDGED, OpFacts
+from probe_diagnosis.difference.facts import DIFFERS, SAME, OpFacts
+from probe_diagnosis.difference.order import in_time, is_backward
 from probe_diagnosis.difference.reasons import Cause
-from probe_diagnosis.difference.search import in_time, is_backward
 from probe_diagnosis.difference.walking import Node, is_large
 from probe_diagnosis.limits import limits
+from probe_diagnosis.timeline.call_columns import CallColumns
 
 
 class Effect:
@@ -19,23 +22,33 @@ class Effect:
     Without a backward pass the last call is that of the model itself.
 
     Args:
-        ops: The facts about all ops of the rank.
+        calls: The calls of the rank.
     """
 
-    def __init__(self, ops: Sequence[OpFacts]) -> None:
-        self._recorded = ops
+    def __init__(self, calls: CallColumns) -> None:
+        self._calls = calls
 
     @cached_property
-    def _ops(self) -> list[OpFacts]:
-        """The ops in the order of their effects."""
-        return in_time(self._recorded)
+    def _order(self) -> list[int]:
+        """The numbers of the calls in the order of their effects."""
+        return in_time(self._calls)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        """The places of the calls in the order of their effects."""
+        keys = self._calls.keys
+        return {keys[number]: place for place, number in reversed([*enumerate(self._order)])}
 
     @cached_property
     def _ends(self) -> list[int]:
-        """The places of the ends among the ops."""
-        marks = [is_backward(op.op) or is_gradient(op.op) for op in self._ops]
+        """The places of the ends in the order of the effects."""
+        keys = [self._calls.keys[number] for number in self._order]
+        marks = [is_backward(key) or is_gradient(key) for key in keys]
         last = (marks.index(True) if True in marks else len(marks)) - 1
-        return [n for n, op in enumerate(self._ops) if n == last or is_gradient(op.op)]
+        return [place for place, key in enumerate(keys) if place == last or is_gradient(key)]
+
+    def _at(self, place: int) -> OpFacts:
+        return self._calls[self._order[place]]
 
     def is_rounding(self, node: Node) -> bool:
         """Return True if a difference of a few roundings is shown to be rounding by what it leads to.
@@ -48,8 +61,8 @@ class Effect:
             return False
         if because.value.by != "tensor" or not because.value.is_float or because.times > limits().grown:
             return False
-        place = next((n for n, op in enumerate(self._ops) if op.op == node.facts.op), len(self._ops))
-        behind = [self._ops[n] for n in self._ends if n > place]
+        place = self._place(node)
+        behind = [self._at(end) for end in self._ends if end > place]
         return bool(behind) and all(op.agrees for op in behind) and self._largest() <= limits().grown
 
     def traceless(
@@ -81,7 +94,7 @@ class Effect:
 
     def are_ends_same(self) -> bool:
         """Return True if the loss and all gradients of parameters were compared and agree."""
-        ends = [self._ops[n] for n in self._ends]
+        ends = [self._at(end) for end in self._ends]
         outputs = [value for op in ends for value in op.outputs()]
         if not any(is_gradient(op.op) for op in ends):
             return False
@@ -101,21 +114,24 @@ class Effect:
         return is_rounding_before or value.is_exact or is_large(value)
 
     def _place(self, node: Node) -> int:
-        return next((n for n, op in enumerate(self._ops) if op.op == node.facts.op), len(self._ops))
+        return self._places.get(node.facts.op, len(self._order))
 
     def behind(self) -> tuple[list[OpFacts], set[tuple[float, float]]]:
         """Return the calls behind the ends, and the distance and scale of all that differs before them."""
         last = max(self._ends)
-        before = self._ops[: last + 1]
-        known = {(v.distance, v.scale) for op in before for v in op.values if v.state == DIFFERS}
-        return self._ops[last + 1 :], known
+        table = self._calls.table
+        before = np.zeros(len(self._calls), bool)
+        before[self._order[: last + 1]] = True
+        lines = table.lines[table.differs & before[self._calls.call_of]]
+        known = {*zip(lines["distance"].tolist(), lines["scale"].tolist())}
+        return [self._calls[number] for number in self._order[last + 1 :]], known
 
     def reaches(self) -> tuple[float, str]:
         """Return the largest difference of an end, as a multiple of rounding, with its row; 0 for none.
 
         A gradient is measured against the largest of all, for one that is zero in theory is all rounding.
         """
-        ends = [self._ops[n] for n in self._ends]
+        ends = [self._at(end) for end in self._ends]
         largest = max((v.scale for op in ends if is_gradient(op.op) for v in op.values), default=0.0)
         found = [
             (value.times(max(value.scale, largest if is_gradient(op.op) else 0.0), value.noise), value.row)
@@ -127,5 +143,4 @@ class Effect:
 
     def _largest(self) -> float:
         """Return the largest difference of any value, as a multiple of rounding; 0 if none differs."""
-        values = (value for op in self._ops for value in op.values if value.state != UNJUDGED)
-        return max((value.times(value.scale, value.noise) for value in values), default=0.0)
+        return float(self._calls.table.times(0.0, 0.0).max(initial=0.0))

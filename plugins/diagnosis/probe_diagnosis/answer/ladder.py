@@ -12,15 +12,15 @@ from dataclasses import replace
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_core.store.names import is_gradient
-from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.ladder_file import read_ladder
 from probe_diagnosis.answer.ladder_search import BEFORE, BEHIND, Search, Step
 from probe_diagnosis.answer.replaced import uncompared
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.facts import OpFacts
+from probe_diagnosis.difference.order import is_backward
 from probe_diagnosis.difference.reasons import PHASES, Cause
-from probe_diagnosis.difference.search import is_backward
 from probe_diagnosis.difference.walking import Node
+from probe_diagnosis.timeline.rank_facts import RankFacts
 
 KIND = "ladder"
 """Kind of a cause that the ladder alone shows."""
@@ -40,12 +40,11 @@ class Ladders:
     def __init__(self, facts: RankFacts, runs: Runs) -> None:
         self._facts = facts
         target, golden = [read_ladder(run.shown.path.parent) for run in runs.both]
-        self._places = {op.op: place for place, op in enumerate(facts.ops)}
-        backward = [place for place, op in enumerate(facts.ops) if is_backward(op.op)]
+        self._places = facts.ops.numbers
+        backward = [place for place, key in enumerate(facts.ops.keys) if is_backward(key)]
         self._last = max(backward, default=len(facts.ops))
         self._both = None if target is None or golden is None else (target, golden)
-        noise = max((value.noise for op in facts.ops for value in op.values), default=0.0)
-        self._search = Search(target, golden, noise) if target and golden else None
+        self._search = Search(target, golden, facts.ops.noise) if target and golden else None
         self._steps = list(self._search.steps()) if self._search is not None else []
         self._runs = runs
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from probe_core.model import Reason
 from probe_core.model.answers import Answer, Finding, Outcome
 from probe_diagnosis.answer.coverage import SHIFTED
@@ -19,7 +21,6 @@ from probe_diagnosis.answer.differently import (
 )
 from probe_diagnosis.answer.effect import Effect
 from probe_diagnosis.answer.findings import finding, folded, with_producers
-from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.ladder import Ladders
 from probe_diagnosis.answer.parts import Parts, in_parts
 from probe_diagnosis.answer.producers import producers
@@ -27,11 +28,14 @@ from probe_diagnosis.answer.replaced import floats_in, replaced
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.tracing import Tracing
 from probe_diagnosis.answer.verdict import GONE, NO_TRACE, answer_of
-from probe_diagnosis.difference.facts import DIFFERS, OpFacts, is_module
+from probe_diagnosis.difference.facts import is_module
+from probe_diagnosis.difference.order import is_arranging
 from probe_diagnosis.difference.reasons import Cause
-from probe_diagnosis.difference.search import Searched, is_arranging, search
+from probe_diagnosis.difference.search import Searched, search
 from probe_diagnosis.difference.walking import Node, can_show_gone
 from probe_diagnosis.limits import limits
+from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.rank_facts import RankFacts
 
 ROUNDED = ", but the loss and the gradients of parameters that follow agree within rounding"
 """End of a note on a difference that is rounding, as its effect shows."""
@@ -216,8 +220,7 @@ class Found:
             return None
         if ladders.is_effective:
             return None
-        noise = max((value.noise for op in self._facts.ops for value in op.values), default=0.0)
-        return in_parts(self._runs, noise, are_sums_known=ladders.are_gradients_same())
+        return in_parts(self._runs, self._facts.ops.noise, are_sums_known=ladders.are_gradients_same())
 
 
 def _of_call(node: Node, forward: Mapping[str, Node]) -> Node:
@@ -250,18 +253,15 @@ def _has_no_effect(node: Node) -> bool:
     return node.because.cause is Cause.TAKEN_IN and node.facts.agrees
 
 
-def _has_gone(node: Node, ops: Sequence[OpFacts]) -> bool:
+def _has_gone(node: Node, calls: CallColumns) -> bool:
     """Return True if statistics show that a difference had no effect: many later calls agree in theirs."""
     if not can_show_gone(node):
         return False
-    differing = (
-        place
-        for place, op in enumerate(ops)
-        if any(one.state == DIFFERS and not one.is_scalar for one in op.values)
-    )
-    behind = ops[max(differing, default=-1) + 1 :]
-    agreeing = (op.agrees and not is_module(op.op) and not is_arranging(op.op) for op in behind)
-    return sum(agreeing) >= limits().confirming
+    differing = np.flatnonzero(calls.has_any(calls.table.differs & calls.table.is_tensor))
+    first = differing.max(initial=-1) + 1
+    agreeing = (calls.keys[number] for number in np.flatnonzero(calls.agrees).tolist() if number >= first)
+    confirming = sum(not (is_module(key) or is_arranging(key)) for key in agreeing)
+    return confirming >= limits().confirming
 
 
 def _doubt(nodes: Sequence[Node], is_doubtful: bool, reach: float) -> str:

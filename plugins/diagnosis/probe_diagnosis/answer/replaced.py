@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from probe_core.model import Kind
 from probe_core.model.dtypes import kind
 from probe_core.model.run import Run
-from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.facts import UNJUDGED, is_module
+from probe_diagnosis.difference.facts import is_module
+from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.value_table import UNJUDGED_CODE
 
 MODEL = "the model"
 """Stands for the model as a whole, whose loss and gradients are its outputs."""
@@ -32,11 +35,12 @@ def floats_in(run: Run, ops: Iterable[str]) -> int:
 
 def uncompared(facts: RankFacts) -> tuple[set[str], set[str]]:
     """Return for both runs the calls of that run only of which no tensor was compared."""
+    calls, table = facts.ops, facts.ops.table
+    is_compared = calls.has_any((table.lines["state"] != UNJUDGED_CODE) & table.is_tensor)
     compared = {
         key
-        for op in facts.ops
-        if any(value.state != UNJUDGED and not value.is_scalar for value in op.values)
-        for key in (op.op, op.golden)
+        for number in np.flatnonzero(is_compared).tolist()
+        for key in (calls.keys[number], calls.goldens.get(number, ""))
     }
     return set(facts.target_only) - compared, set(facts.golden_only) - compared
 
@@ -49,8 +53,11 @@ def replaced(facts: RankFacts, runs: Runs, *, is_same: bool) -> tuple[set[str], 
         runs: Both runs.
         is_same: True if the loss and the gradients of parameters agree.
     """
-    agreeing = [op for op in facts.ops if op.agrees and is_module(op.op)]
-    names = {op.op: op.op for op in agreeing}, {op.golden or op.op: op.op for op in agreeing}
+    calls = facts.ops
+    agreeing = [number for number in np.flatnonzero(calls.agrees).tolist() if is_module(calls.keys[number])]
+    keys = [calls.keys[number] for number in agreeing]
+    goldens = [calls.goldens.get(number, key) for number, key in zip(agreeing, keys)]
+    names = dict(zip(keys, keys)), dict(zip(goldens, keys))
     groups: dict[str, tuple[set[str], set[str]]] = {}
     left = uncompared(facts)
     for side, alone in enumerate((facts.target_only, facts.golden_only)):

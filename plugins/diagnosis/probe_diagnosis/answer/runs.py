@@ -53,7 +53,7 @@ class Runs:
 
     def modules(self, op: str, side: int = 0) -> tuple[str, ...]:
         """Return the modules around an op, innermost first."""
-        return tuple(self.both[side].construct.ancestors(op))
+        return self.both[side].construct.ancestors(op)
 
     def argument_name(self, op: str, argument: str, side: int = 0) -> str:
         """Return the name of an argument, such as ``eps`` for ``input.7``; empty if it is not known."""

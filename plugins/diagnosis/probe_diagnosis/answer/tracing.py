@@ -10,14 +10,14 @@ from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_diagnosis.answer.arguments import Argument, api, differing, evidence_of, said
 from probe_diagnosis.answer.findings import kind_of
-from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.producers import hides, producer, producers, slot_value, takes_in
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.facts import UNJUDGED, Apart, OpFacts, is_module
+from probe_diagnosis.difference.order import is_arranging, is_backward, is_move, is_storage
 from probe_diagnosis.difference.reasons import Cause, first_differing, shown_value
-from probe_diagnosis.difference.search import is_arranging, is_backward, is_move, is_storage
 from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.limits import limits
+from probe_diagnosis.timeline.rank_facts import RankFacts
 
 NAMED = 6
 """Number of calls in one run only that a finding names."""
@@ -174,8 +174,9 @@ class Tracing:
     def _arranged_otherwise(self, facts: OpFacts, near: Sequence[str]) -> dict[str, Apart]:
         """Return the differing argument of each call before an op that arranges values or is ``near`` it."""
         found: dict[str, Apart] = {}
-        for one in self._facts.ops:
-            if one is facts:
+        end = self._facts.ops.numbers[facts.op]
+        for one in self._facts.ops.with_other_argument():
+            if self._facts.ops.numbers[one.op] >= end:
                 break
             if one.op in near or is_arranging(one.op):
                 argument = None if one.is_shifted else first_differing(one.arguments(), 0.0)
@@ -273,7 +274,8 @@ class Tracing:
         op = producer(self._runs.both[0], node.facts.op, inputs[0].row) if inputs else ""
         if not op or op in self._facts.target_only or node.because.inputs.worst > 1:
             return None
-        golden = next((one.golden for one in self._facts.ops if one.op == op), "")
+        calls = self._facts.ops
+        golden = calls.goldens.get(calls.numbers[op], "") if op in calls.numbers else ""
         evidence = {"golden_op": golden} if golden else {}
         detail = (
             f"returns values that agree in their statistics, but not element by element: {node.facts.op}, "

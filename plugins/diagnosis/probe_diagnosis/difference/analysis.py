@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,10 +13,11 @@ from probe_core.model import Side
 from probe_core.model.messages import NOT_AVAILABLE
 from probe_core.model.plan import Plan
 from probe_core.store.layout import RunPair
-from probe_diagnosis.difference.facts import UNJUDGED
 from probe_diagnosis.difference.rank_file import Item, items_at, read
 from probe_diagnosis.difference.search import first_differences
 from probe_diagnosis.difference.walking import Node
+from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.value_table import UNJUDGED_CODE
 
 SHOWN = (
     "NPU max", "NPU min", "NPU mean", "NPU l2norm", "Bench max", "Bench min", "Bench mean", "Bench l2norm",
@@ -88,14 +88,15 @@ def analyze(plan: Plan, pairs: Sequence[RunPair]) -> list[Analysis]:
 
 def _analyze(plan: Plan, part: str, ranks: Mapping[int, Path]) -> Analysis:
     """Search one step, whose ranks have these files."""
-    ops = {rank: list(read(path)) for rank, path in ranks.items()}
-    nodes = first_differences(ops)
-    unjudged = Counter(value.state == UNJUDGED for rank in ops.values() for op in rank for value in op.values)
+    calls = {rank: CallColumns.of(read(path)) for rank, path in ranks.items()}
+    nodes = first_differences(calls)
+    states = [columns.table.lines["state"] for columns in calls.values()]
+    unjudged = sum(int((state == UNJUDGED_CODE).sum()) for state in states)
     differences = tuple(Found(node, items_at(ranks[node.rank], node.facts.place)) for node in nodes)
     file = plan.output / part / f"diff_analyze_{plan.time_stamp}.json" if differences else None
     if file is not None:
         write_text(file, json.dumps(_content(differences), indent=2) + "\n")
-    return Analysis(part, tuple(ranks), differences, unjudged[False], unjudged[True], file)
+    return Analysis(part, tuple(ranks), differences, sum(map(len, states)) - unjudged, unjudged, file)
 
 
 def _content(differences: Sequence[Found]) -> dict[str, list[dict[str, Any]]]:

@@ -8,12 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from probe_core.model import How, Kind, Level, Row, Side, Slot, Statistics, Value
-from probe_core.model.dtypes import kind, same
-from probe_core.model.messages import evidence_of
+from probe_core.model import Side, Value
 from probe_diagnosis.collectives.calls import Call
 
-SAME, DIFFERS, UNJUDGED = "same", "differs", "unjudged"
+SAME, DIFFERS, UNJUDGED = STATES = ("same", "differs", "unjudged")
 """States of a value, as the file of a rank spells them."""
 
 IN_REGION = "paired within calls that do not line up"
@@ -21,6 +19,9 @@ IN_REGION = "paired within calls that do not line up"
 
 PARAMETER = "parameter"
 """Mark in place of the data that a value was judged by: one run has None, the other a trained tensor."""
+
+BASES = ("", "tensor", "statistics", "scalar", "checksum", "exact checksum", PARAMETER)
+"""Data that a value is judged by; empty for an unjudged value."""
 
 POLICY = "first_difference"
 """Name of the policy that decides if two values differ."""
@@ -121,7 +122,6 @@ class OpFacts:
         place: Place of its entry in the rank's file: offset of its first byte, and of the byte after it.
         where: The line of code that made the call; empty if not recorded.
         is_shifted: True if its values are paired by the number of a call that one run makes more often.
-        lacking: Number of tensors that were not compared, besides those in ``values``.
         agrees: True if it returns tensors of floating point, all of which were compared and agree.
         golden: The key of the golden's op, where it is another one.
     """
@@ -133,7 +133,6 @@ class OpFacts:
     place: tuple[int, int] = (0, 0)
     where: str = ""
     is_shifted: bool = False
-    lacking: int = 0
     golden: str = ""
     agrees: bool = False
 
@@ -150,54 +149,6 @@ class OpFacts:
         return (value for value in self.values if value.side.is_source and value.is_scalar)
 
 
-def apart(row: Row, line: str = "", *, by_tensor: bool = True) -> Apart:
-    """Return the distance between both sides of a row, by the verdict of ``POLICY``.
-
-    Args:
-        row: The row, after all judges.
-        line: Its place in the result file.
-        by_tensor: False if statistics or checksums were measured, whatever the runs hold.
-    """
-    target, golden = row.pair.target, row.pair.golden
-    slot = target or golden
-    assert slot is not None
-    verdict = row.further.get(POLICY)
-    is_scalar = slot.value.kind is not Kind.TENSOR
-    if verdict is None:
-        return Apart(slot.name, slot.side, UNJUDGED, is_scalar=is_scalar, line=line)
-    codes = [reason.code for reason in verdict.reasons]
-    why, masked, equal = "; ".join(evidence_of(verdict)), "masked" in codes, "equal" in codes
-    is_skipped = verdict.level is Level.SKIP
-    if row.was and row.verdict.level is Level.SKIP:  # a judge knows that there is nothing to judge
-        is_skipped, why = True, row.was[-1].reason.detail
-    if target is None or golden is None or is_skipped:
-        return Apart(slot.name, slot.side, UNJUDGED, is_scalar=is_scalar, why=why, line=line)
-    of_target, of_golden = target.value, golden.value
-    if (of_target.kind is Kind.NULL) != (of_golden.kind is Kind.NULL):
-        return _one_null(slot, of_target, of_golden, line)
-    state = DIFFERS if verdict.level is Level.ERROR else SAME
-    if row.pair.how is How.REGION and state == DIFFERS:
-        state, why = UNJUDGED, f"{why}; {IN_REGION}" if why else IN_REGION
-    drift = verdict.drift
-    if drift is None:
-        distance, scale, noise, jump = math.inf if state == DIFFERS else 0.0, 1.0, 0.0, 0.0
-    else:
-        distance, scale, noise, jump, _ = drift
-    if is_scalar:
-        return Apart(
-            slot.name, slot.side, state, distance, scale, noise, jump, True, why, "scalar", line=line,
-            is_equal=drift is None and state == SAME,
-        )  # fmt: skip
-    dtypes = "" if of_target.dtype == of_golden.dtype else _recast(of_target.dtype, of_golden.dtype)
-    ours, theirs = _is_rare(of_target.statistics), _is_rare(of_golden.statistics)
-    by = _judged_by(row, of_target, of_golden, by_tensor=by_tensor)
-    breaks, is_rare = ours and not theirs, ours or theirs
-    return Apart(
-        slot.name, slot.side, state, distance, scale, noise, jump, False, why, by, breaks, is_rare, line,
-        dtypes, masked, 0.0, equal,
-    )  # fmt: skip
-
-
 def is_module(key: str) -> bool:
     """Return True for a call of a module of any framework, and for the gradients of its parameters."""
     return _MODULE.search(key) is not None
@@ -207,35 +158,3 @@ def shown_scalar(value: Value) -> str:
     """Return the value of a scalar, a text in quotes; dumps hold a truth value as its text."""
     text = value.statistics.max
     return str(text) if value.dtype == TRUTH and text in ("True", "False") else f"{text!r:.40}"
-
-
-def _one_null(slot: Slot, target: Value, golden: Value, line: str) -> Apart:
-    """Return the distance of a value that one run recorded as None: that of an argument if taken in."""
-    state = DIFFERS if slot.side.is_source else UNJUDGED
-    why = "None against a value" if target.kind is Kind.NULL else "a value against None"
-    by = PARAMETER if target.requires_grad or golden.requires_grad else ""
-    return Apart(slot.name, slot.side, state, math.inf, 1.0, is_scalar=True, why=why, by=by, line=line)
-
-
-def _recast(target: str, golden: str) -> str:
-    """Return two dtypes of floating point that differ, as text; empty for others."""
-    if same(target, golden) or not kind(target) == kind(golden) == "float":
-        return ""
-    return f"{target} against {golden}"
-
-
-def _judged_by(row: Row, target: Value, golden: Value, *, by_tensor: bool) -> str:
-    """Return the kind of data that two tensors were judged by."""
-    if by_tensor and row.verdict.measured and target.data_name is not None and golden.data_name is not None:
-        return "tensor"
-    if target.checksum is not None and golden.checksum is not None and same(target.dtype, golden.dtype):
-        return "exact checksum" if kind(target.dtype) in ("int", "bool") else "checksum"
-    return "statistics"
-
-
-def _is_rare(statistics: Statistics) -> bool:
-    """Return True if the recorded maximum or minimum of a tensor is nan or inf; its mean is then as well."""
-    mean = statistics.mean
-    if type(mean) is float and mean - mean == 0:
-        return False
-    return any(isinstance(end, float) and not math.isfinite(end) for end in statistics[:2])

@@ -50,7 +50,7 @@ class Meetings:
         for peer in op.call.peers:
             if not peer.sends and not self._sent.get((peer.rank, walker.rank)) and peer.rank in self._walkers:
                 other = self._walkers[peer.rank]
-                rest = (later.call for later in other.ops[other.at :] if later.call is not None)
+                rest = other.communication_ahead()
                 if not any(p.sends and p.rank == walker.rank for call in rest for p in call.peers):
                     return True
         return False
@@ -185,8 +185,8 @@ def _look_at_inputs(walker: Walker, op: OpFacts) -> float:
     past = walker.past
     past.noise = max([past.noise, *(value.noise for value in op.values)])
     taken, worst = worst_of(op.inputs(), past.noise)
-    if worst is not None and taken > 1 and taken > worst.jump * past.worst and walker.may_name(op):
-        walker.name(op, taken_in(worst, taken, past))
+    if worst is not None and taken > 1 and taken > worst.jump * past.worst and walker.may_name(walker.number):
+        walker.name(walker.number, taken_in(worst, taken, past))
     past.worst = max(past.worst, taken)
     return taken
 
@@ -203,14 +203,21 @@ def _deliver(walker: Walker, op: OpFacts, given: float, unknown: Sequence[int], 
     """
     past = walker.past
     got, worst = worst_of(op.outputs(), past.noise, scale)
-    if worst is not None and got > 1 and got > worst.jump * max(given, past.worst) and walker.may_name(op):
+    if (
+        worst is not None
+        and got > 1
+        and got > worst.jump * max(given, past.worst)
+        and walker.may_name(walker.number)
+    ):
         argument = None if unknown else first_differing(op.arguments(), worst.jump * max(given, past.worst))
         reason = Because(
             Cause.DELIVERED, worst, argument=argument, earlier=past.lacking, given=given,
             absent=tuple(unknown), times=got,
         )  # fmt: skip
-        walker.name(op, reason)
+        walker.name(walker.number, reason)
     if walker.grown is None and got > 1 and worst is not None:
-        walker.grown = walker.node(op, Because(Cause.GROWN, worst, earlier=past.lacking, times=got))
+        walker.grown = walker.node(
+            walker.number, Because(Cause.GROWN, worst, earlier=past.lacking, times=got)
+        )
     past.worst = max(past.worst, got, worst_of(op.outputs(), past.noise)[0])
     past.lacking += sum(value.state == UNJUDGED and not value.is_scalar for value in op.values)

@@ -18,17 +18,22 @@ from typing import Any, BinaryIO, TextIO
 from probe_core.errors import UserError
 from probe_core.files.atomic import AtomicFile, not_written
 from probe_core.flow.table import Table
-from probe_core.model import Cell, Level, Reason, Record, Row, Side, Slot, Verdict
+from probe_core.model import Cell, Record, Row, Side, Slot
 from probe_core.model.batches import RowBatch
 from probe_diagnosis.collectives.calls import Call, Peer, api_of, apis, call_of
-from probe_diagnosis.difference.facts import DIFFERS, POLICY, SAME, Apart, OpFacts, apart
-from probe_diagnosis.difference.yardstick import with_floors
+from probe_diagnosis.difference.facts import DIFFERS, UNJUDGED, Apart, OpFacts
+from probe_diagnosis.difference.yardstick import apply_floors
+from probe_diagnosis.timeline.batch_values import values_of
+from probe_diagnosis.timeline.rank_facts import MISPAIRED
 
 NONE = "None"
 """Text for a value that is no transfer between two ranks."""
 
 INDENT = "    "
 """Indentation of msprobe's file; but a row is on one line, which takes a third of the bytes and the time."""
+
+_Shown = tuple[Row, "Sequence[Cell]", Apart]
+"""A row, its cells and its difference."""
 
 _OP = re.compile(r"(.+?\.(?:forward|backward)(?:\.\d+)?)\.(?:input|output|parameters|kwargs)\b")
 
@@ -77,15 +82,17 @@ class RankFile:
     def write_batch(self, batch: RowBatch) -> None:
         """Append the ops of a batch; they are not judged if their calls may be paired wrongly."""
         cells = self._table.rows(batch)
+        table = values_of(batch)
+        apply_floors(batch, table)
         for number, (_, rows) in enumerate(batch.all_rows()):
-            described = batch.op(number)
-            ops: dict[str, list[tuple[Row, Sequence[Cell]]]] = {}
-            for row in rows:
-                shown = _mispaired(row) if described.shifted else row
-                ops.setdefault(self._own_op(row, described.key), []).append((shown, next(cells)))
+            described, lines = batch.op(number), batch.lines(number)
+            values = table.views(lines.start, lines.stop, described.key)
+            ops: dict[str, list[_Shown]] = {}
+            for row, value in zip(rows, values):
+                shown = _mispaired(value) if described.shifted else value
+                ops.setdefault(self._own_op(row, described.key), []).append((row, next(cells), shown))
             for op, own_rows in ops.items():
-                within = described.ancestors if op == described.key else ()
-                self._write(op, own_rows, within, by_tensor=described.by_tensor)
+                self._write(op, own_rows, described.ancestors if op == described.key else ())
 
     def _own_op(self, row: Row, op: str) -> str:
         """Return the op key of a row; rows of the golden alone use the golden's key."""
@@ -94,20 +101,16 @@ class RankFile:
         match = _OP.match(row.pair.golden.name)
         return op if match is None or self._is_known(match[1]) else match[1]
 
-    def _write(
-        self, op: str, shown: Sequence[tuple[Row, Sequence[Cell]]], within: Sequence[str], *, by_tensor: bool
-    ) -> None:
+    def _write(self, op: str, shown: Sequence[_Shown], within: Sequence[str]) -> None:
         """Append the entry of one op, which is within these modules."""
-        rows = [row for row, _ in shown]
-        values = with_floors(op, rows, [apart(row, by_tensor=by_tensor) for row in rows])
-        head: dict[str, Any] = {"is_same": all(value.state != DIFFERS for value in values)}
-        call = _call(op, rows)
+        head: dict[str, Any] = {"is_same": all(value.state != DIFFERS for _, _, value in shown)}
+        call = _call(op, [row for row, _, _ in shown])
         if call is not None:
             head["communication"] = _plain_call(call)
         if within:
             head["module"] = list(within)
         lines = [f"{INDENT}{INDENT}{json.dumps(name)}: {json.dumps(part)}," for name, part in head.items()]
-        items = (self._item(op, row, cells, value) for (row, cells), value in zip(shown, values))
+        items = (self._item(op, *one) for one in shown)
         texts = f",\n{INDENT * 3}".join(json.dumps(item, allow_nan=False) for item in items)
         lines.append(f'{INDENT}{INDENT}"op_items": [\n{INDENT * 3}{texts}\n{INDENT}{INDENT}]')
         text = "{\n" + "\n".join(lines) + f"\n{INDENT}}}"
@@ -163,10 +166,10 @@ class RankFile:
         return item
 
 
-def _mispaired(row: Row) -> Row:
-    """Return a row that is not judged, because its call may be paired with the wrong one."""
-    reason = Reason("evidence", "this call may be paired with the wrong one; compare with --match align")
-    return row._replace(further={**row.further, POLICY: Verdict(Level.SKIP, "", (reason,))})
+def _mispaired(value: Apart) -> Apart:
+    """Return an unjudged value, because its call may be paired with the wrong one."""
+    why = f"{MISPAIRED}; compare with --match align"
+    return Apart(value.row, value.side, UNJUDGED, is_scalar=value.is_scalar, why=why)
 
 
 def _finite(cell: Cell) -> Cell:
@@ -322,6 +325,4 @@ def _facts(op: str, entry: dict[str, Any], place: tuple[int, int]) -> OpFacts:
     if plain is not None:
         peers = tuple(Peer(int(rank), bool(sends)) for rank, sends in plain["peers"])
         call = Call(apis()[plain["api"]], tuple(plain["group"]), plain["root"], peers)
-    returned = [value for value in values if not value.side.is_source and not value.is_scalar]
-    agrees = any(value.is_float for value in returned) and all(value.state == SAME for value in returned)
-    return OpFacts(op, values, call, tuple(entry.get("module", ())), place, agrees=agrees)
+    return OpFacts(op, values, call, tuple(entry.get("module", ())), place)

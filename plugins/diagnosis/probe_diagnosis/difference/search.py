@@ -24,14 +24,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from math import isfinite
 
-from probe_core.files.packaged import load_yaml
 from probe_core.store.names import is_gradient
-from probe_diagnosis.difference.facts import DIFFERS, UNJUDGED, Apart, OpFacts, is_module
+from probe_diagnosis.difference.facts import Apart, OpFacts, is_module
 from probe_diagnosis.difference.meetings import Meetings
+from probe_diagnosis.difference.order import in_time, is_backward, is_storage, selects
 from probe_diagnosis.difference.reasons import Because, Cause, first_differing, inputs_of
-from probe_diagnosis.difference.walking import Node, Past, Walker, taken_in, worst_of
+from probe_diagnosis.difference.walking import Node, Past, Walker, taken_in
+from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.value_table import BASIS_CODES
 
 KEPT = 5
 """Largest number of further causes that are kept of a rank."""
@@ -73,18 +75,20 @@ def search(ranks: Mapping[int, Sequence[OpFacts]], known: Iterable[tuple[float, 
         ranks: The ops of each rank, in the order of its record.
         known: Distances and scales of values whose difference is known to be rounding.
     """
-    walkers = {rank: Walker(rank, in_time(ops), known=set(known)) for rank, ops in sorted(ranks.items())}
-    for walker in walkers.values():
-        walker.last = max(
-            (n for n, op in enumerate(walker.ops) if is_backward(op.op)), default=len(walker.ops)
-        )
-        if known:
+    columns = {
+        rank: calls if isinstance(calls, CallColumns) else CallColumns.of(calls)
+        for rank, calls in sorted(ranks.items())
+    }
+    walkers = {rank: Walker(rank, calls, in_time(calls), {*known}) for rank, calls in columns.items()}
+    if known:
+        for walker in walkers.values():
             walker.know_all()
     meetings = Meetings(walkers)
-    while any(walker.op is not None for walker in walkers.values()):
+    while any(walker.at < len(walker.order) for walker in walkers.values()):
         for walker in walkers.values():
-            while (op := walker.op) is not None and op.call is None:
-                _compute(walker, op)
+            order, communication = walker.order, walker.calls.communication
+            while walker.at < len(order) and (number := order[walker.at]) not in communication:
+                _compute(walker, number)
                 walker.step()
         meetings.settle()
     return Searched(
@@ -100,143 +104,66 @@ def _ordered(nodes: Iterable[Node]) -> list[Node]:
     return sorted(nodes, key=lambda node: (node.layer, node.place, node.rank))
 
 
-def in_time(ops: Iterable[OpFacts]) -> list[OpFacts]:
-    """Return the ops in the order of their effects; gradients of parameters are recorded too early.
-
-    They are complete after the last backward call, and before what an optimizer makes of them.
-    """
-    gradients: list[OpFacts] = []
-    others: list[OpFacts] = []
-    for op in _modules_last(list(ops)):
-        (gradients if is_gradient(op.op) else others).append(op)
-    end = len(others) - 1
-    last = next((n for n in range(end, -1, -1) if is_backward(others[n].op)), end)
-    return [*others[: last + 1], *gradients, *others[last + 1 :]]
-
-
-def is_backward(key: str) -> bool:
-    """Return True for a call of the backward pass."""
-    return "backward" in key.split(".")
-
-
-def _modules_last(ops: list[OpFacts]) -> list[OpFacts]:
-    """Return the ops with each module after the calls within it, and inner modules before outer ones."""
-    ends: dict[str, int] = {}
-    for place, op in enumerate(ops):
-        for module in op.within:
-            ends[module] = place
-    if not ends:
-        return ops
-
-    def order(place: int) -> tuple[int, int]:
-        end = ends.get(ops[place].op, place)
-        return (end, len(ops) - place) if end > place else (place, 0)
-
-    return [ops[place] for place in sorted(range(len(ops)), key=order)]
-
-
-@cache
-def _apis() -> dict[str, frozenset[str]]:
-    """Return the sections of ``scales.yaml``: names of APIs by what they do to values."""
-    return {section: frozenset(names) for section, names in load_yaml(__package__, "scales.yaml").items()}
-
-
-def _selects(key: str) -> bool:
-    """Return True for a call of an API that selects elements by their size."""
-    parts = key.split(".")
-    return len(parts) > 3 and parts[-3].strip("_") in _apis()["selects"]
-
-
-def is_move(key: str) -> bool:
-    """Return True for a call that returns what it takes in, in another arrangement or a part of it."""
-    parts = key.split(".")
-    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _apis()["moves"]
-
-
-def is_arranging(key: str) -> bool:
-    """Return True for a call that returns elements that it takes in, in another order or number."""
-    parts = key.split(".")
-    return is_move(key) or (len(parts) > 3 and parts[-3].strip("_") in _apis()["arranges"])
-
-
-def is_storage(row: str) -> bool:
-    """Return True for an argument that says where a result is stored, and changes none of its values."""
-    return row.rpartition(".")[2] in _apis()["storage"]
-
-
-def divides(key: str) -> bool:
-    """Return True for a call that divides element by element."""
-    parts = key.split(".")
-    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _apis()["divides"]
-
-
-def _has_own_scale(key: str) -> bool:
-    """Return True if the outputs of an op do not grow with its inputs."""
-    parts = key.split(".")
-    if is_module(key):
-        return not is_backward(key)
-    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _apis()["own_scale"]
-
-
-def _scale_of(op: OpFacts, is_of_parameters: bool) -> float:
-    """Return the scale that the outputs of an op are measured against besides their own; 0 for none.
-
-    The gradients of a module's parameters are measured against the largest of them. One that is zero in
-    theory, such as that of a bias in front of a normalisation, holds nothing but rounding. So does it where a
-    backward call returns it beside others. Integers among the inputs, such as positions, have no rounding
-    that they could pass on.
-    """
-    if is_of_parameters:
-        return max((value.scale for value in op.values), default=0.0)
-    if _has_own_scale(op.op):
-        return 0.0
-    if is_backward(op.op):
-        return max((value.scale for value in op.values if value.is_float), default=0.0)
-    return max((value.scale for value in op.inputs() if value.is_float), default=0.0)
-
-
-def _compute(walker: Walker, op: OpFacts) -> None:
-    """Examine an op that is no communication call, and report it if it is the first difference."""
-    past = walker.past
-    walker.forgive(op)
+def _compute(walker: Walker, number: int) -> None:
+    """Examine a call that is no communication, and report it if it is the first difference."""
+    past, calls = walker.past, walker.calls
+    walker.forgive(number)
     was_named = past.named
-    outputs = list(op.outputs())
-    past.noise = max([past.noise, *[value.noise for value in op.values if not value.is_scalar]])
-    is_of_parameters = is_gradient(op.op)
-    if not is_of_parameters and walker.is_of_optimizer(op) and walker.passes_known(op):
+    largest = walker.differences(number)
+    is_of_parameters = largest.is_of_parameters[number]
+    if not is_of_parameters and walker.is_of_optimizer(number) and walker.passes_known(number):
         return
-    scale = _scale_of(op, is_of_parameters)
-    taken, worst_input = worst_of(op.inputs(), past.noise)
-    own, worst_own = worst_of(outputs, past.noise)  # later ops take the outputs in, so far apart
-    if is_of_parameters:
-        outputs = [value for value in outputs if (value.distance, value.scale) not in walker.known]
-    given, worst_output = worst_of(outputs, past.noise, scale) if own else (own, worst_own)
-    saved = walker.saved_by(op.op, max(taken, own))
-    introduces = (
-        worst_output is not None
-        and given > (worst_output.jump if worst_output.by == "statistics" else 1)
-        and given > worst_output.jump * max(taken, saved)
-        and not (taken and worst_output.is_exact)
-        and not (saved and _selects(op.op))
-    )
-    if walker.may_name(op):
+    taken, own, given = largest.taken[number], largest.own[number], largest.given[number]
+    line = largest.given_lines[number]
+    if is_of_parameters and own and walker.known:
+        given, line = largest.without(number, walker.known)
+    saved = walker.saved_by(number, max(taken, own))
+    introduces = given > 1 and _introduces(walker, line, taken, saved, given)
+    if walker.may_name(number):
         if introduces:
-            assert worst_output is not None
-            walker.name(op, _reason_of(op, worst_output, taken, given, past))
-        elif worst_input is not None and taken > 1 and taken > worst_input.jump * past.worst:
-            walker.name(op, taken_in(worst_input, taken, past))
-    elif introduces and taken <= 1 and worst_output is not None and _is_witness_of_itself(op, worst_output):
-        walker.further.append(walker.node(op, _reason_of(op, worst_output, taken, given, past)))
+            walker.name(number, _reason_of(calls[number], walker.value(line), taken, given, past))
+        elif taken > 1:
+            worst_input = walker.value(largest.taken_lines[number])
+            if taken > worst_input.jump * past.worst:
+                walker.name(number, taken_in(worst_input, taken, past))
+    elif introduces and taken <= 1 and _is_witness_of_itself(calls[number], walker.value(line)):
+        reason = _reason_of(calls[number], walker.value(line), taken, given, past)
+        walker.further.append(walker.node(number, reason))
     if was_named and max(taken, given) > 1:
-        walker.behind.append(op.op)
-    walker.replaced += [
-        walker.node(op, _in_place_of(op, value, taken, past)) for value in op.outputs() if value.is_in_region
-    ]
-    _look_for_growth(walker, op, (own, worst_own), given)
+        walker.behind.append(calls.keys[number])
+    if largest.returns_in_region[number]:
+        op = calls[number]
+        walker.replaced += [
+            walker.node(number, _in_place_of(op, value, taken, past))
+            for value in op.outputs()
+            if value.is_in_region
+        ]
+    _look_for_growth(walker, number, given)
     past.worst = max(past.worst, taken, own)
-    if own and not past.made and other_argument(op) is not None:
-        past.made = op.op
-    past.lacking += op.lacking + sum([v.state == UNJUDGED and not v.is_scalar for v in op.values])
+    if own and not past.made and calls.has_other_argument[number]:
+        past.made = calls.keys[number] if other_argument(calls[number]) is not None else ""
+    past.lacking += largest.lacking[number]
+
+
+def _introduces(walker: Walker, line: int, taken: float, saved: float, given: float) -> bool:
+    """Return True if an output differs by far more than all that it is computed from.
+
+    Args:
+        walker: The rank.
+        line: The line of the output in the table of values.
+        taken: The largest difference of the inputs, as a multiple of rounding.
+        saved: The same of what the forward call of a backward call took in or returned.
+        given: The same of the outputs.
+    """
+    fields = walker.calls.table.lines[line]
+    is_by_statistics, jump = fields["basis"] == BASIS_CODES["statistics"], float(fields["jump"])
+    is_exact = not fields["noise"] and isfinite(fields["distance"])
+    return bool(
+        given > (jump if is_by_statistics else 1)
+        and given > jump * max(taken, saved)
+        and not (taken and is_exact)
+        and not (saved and selects(walker.calls.keys[walker.number]))
+    )
 
 
 def other_argument(op: OpFacts) -> Apart | None:
@@ -256,32 +183,33 @@ def _in_place_of(op: OpFacts, output: Apart, taken: float, past: Past) -> Becaus
     return Because(cause, output, inputs_of(op, taken), argument, past.lacking, replaces=op.golden)
 
 
-def _look_for_growth(walker: Walker, op: OpFacts, own: tuple[float, Apart | None], given: float) -> None:
-    """Keep the first op with values that differ by more than rounding explains.
+def _look_for_growth(walker: Walker, number: int, given: float) -> None:
+    """Keep the first call with values that differ by more than rounding explains.
 
     A value that is small beside what its call took in, such as a difference of large numbers, is rounding;
     the next call that takes it in and returns a value of that size is the first.
 
     Args:
         walker: The rank.
-        op: The op.
-        own: The largest difference of its outputs, as a multiple of rounding, and the output that has it.
-        given: The same beside the largest input.
+        number: The call.
+        given: The largest difference of its outputs beside the largest input, as a multiple of rounding.
     """
-    known = walker.known
-    inputs = [] if walker.grown else [v for v in op.inputs() if (v.distance, v.scale) not in known]
+    largest, known = walker.largest, walker.known
+    own, taken, line = largest.own[number], largest.taken[number], largest.taken_lines[number]
+    if walker.grown is None and taken > 1 and known:
+        taken, line = largest.without(number, known, of_inputs=True)
     if given <= 1:
-        known.update((one.distance, one.scale) for one in op.outputs() if one.state == DIFFERS)
-        own = 0.0, None
-    if walker.grown is not None:
-        return
-    taken = worst_of(inputs, walker.past.noise)
-    times, worst = own if own[0] >= taken[0] else taken
-    if times > 1 and worst is not None:
+        if own and largest.returns_other[number]:
+            known.update(walker.differing(number, outputs_only=True))
+        own = 0.0
+    times, line = (own, largest.own_lines[number]) if own >= taken else (taken, line)
+    if walker.grown is None and times > 1:
+        op = walker.calls[number]
         because = Because(
-            Cause.GROWN, worst, inputs_of(op, taken[0]), None, walker.past.lacking, given, times=times
-        )
-        walker.grown = walker.node(op, because)
+            Cause.GROWN, walker.value(line), inputs_of(op, taken), None, walker.past.lacking, given,
+            times=times,
+        )  # fmt: skip
+        walker.grown = walker.node(number, because)
 
 
 def _is_witness_of_itself(op: OpFacts, output: Apart) -> bool:

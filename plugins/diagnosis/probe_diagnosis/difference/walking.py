@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from probe_diagnosis.difference.facts import DIFFERS, IN_REGION, Apart, OpFacts
+import numpy as np
+
+from probe_diagnosis.collectives.calls import Call
+from probe_diagnosis.difference.facts import IN_REGION, Apart, OpFacts
+from probe_diagnosis.difference.largest import LargestDifferences
+from probe_diagnosis.difference.order import is_backward
 from probe_diagnosis.difference.reasons import Because, Cause
 from probe_diagnosis.limits import limits
+from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.value_table import DIFFERS_CODE, IS_SOURCE
 
 OPTIMIZER = "optimizer"
 """Name that stands in place of a module for the step of an optimizer."""
@@ -73,18 +80,19 @@ class Past:
 
 @dataclass(slots=True)
 class Walker:
-    """A rank on its way through its ops.
+    """A rank on its way through its calls.
 
     Attributes:
         rank: Its number.
-        ops: Its ops, in the order of their effects.
+        calls: Its calls.
+        order: The numbers of the calls in the order of their effects.
         past: Its history.
-        at: Index of its next op.
-        place: Number of ops since the last communication call.
+        at: Place of its next call in ``order``.
+        place: Number of calls since the last communication call.
         nodes: The differences that were reported.
         counts: Number of calls so far of each API in each group.
         further: Causes behind those that were reported, by what their calls took in and returned.
-        grown: The first op with values that differ by more than rounding explains.
+        grown: The first call with values that differ by more than rounding explains.
         behind: The calls whose values differ behind the first that was reported.
         before: The largest difference before the call that was reported last.
         saved: The largest difference of what each forward call took in or returned; its backward call may
@@ -94,11 +102,13 @@ class Walker:
         entered: The largest difference before the first call within each module.
         known: Distances and scales of values that differ by rounding, such as gradients that are small beside
             what their calls took in; a parameter whose gradient is the same value is not reported.
-        last: Index of the last call of the backward pass.
+        last: Place in ``order`` of the last call of the backward pass.
     """
 
     rank: int
-    ops: Sequence[OpFacts]
+    calls: CallColumns
+    order: Sequence[int]
+    known: set[tuple[float, float]] = field(default_factory=set)
     past: Past = field(default_factory=Past)
     at: int = 0
     place: int = 0
@@ -112,65 +122,102 @@ class Walker:
     vanished: list[Node] = field(default_factory=list)
     replaced: list[Node] = field(default_factory=list)
     entered: dict[str, float] = field(default_factory=dict)
-    known: set[tuple[float, float]] = field(default_factory=set)
-    last: int = 0
+    last: int = field(init=False)
+    largest: LargestDifferences = field(init=False)
+    is_backward: Sequence[bool] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.is_backward = [is_backward(key) for key in self.calls.keys]
+        backward = (place for place, number in enumerate(self.order) if self.is_backward[number])
+        self.last = max(backward, default=len(self.order))
+        self.largest = LargestDifferences(self.calls, self.order)
 
     @property
     def op(self) -> OpFacts | None:
-        """The next op; None at the end."""
-        return self.ops[self.at] if self.at < len(self.ops) else None
+        """The next call; None at the end."""
+        return self.calls[self.order[self.at]] if self.at < len(self.order) else None
+
+    @property
+    def number(self) -> int:
+        """The number of the next call."""
+        return self.order[self.at]
+
+    def communication_ahead(self) -> Iterator[Call]:
+        """Yield the communication calls from the next call on."""
+        calls = self.calls.communication
+        return (calls[number] for number in self.order[self.at :] if number in calls)
 
     def step(self) -> None:
-        """Go on to the next op."""
+        """Go on to the next call."""
         self.at += 1
         self.place += 1
 
-    def name(self, facts: OpFacts, because: Because) -> None:
-        """Report an op as the first difference; it replaces a module around it that was reported.
+    def differences(self, number: int) -> LargestDifferences:
+        """Return the largest differences with at least the rounding of the past; note that of a call."""
+        if self.past.noise > self.largest.noise[number]:
+            self.largest = LargestDifferences(self.calls, self.order, self.past.noise)
+        self.past.noise = self.largest.noise[number]
+        return self.largest
+
+    def name(self, number: int, because: Because) -> None:
+        """Report a call as the first difference; it replaces a module around it that was reported.
 
         If it takes in what a call that does not line up returned, that call is reported.
         """
-        node = self.node(facts, because)
+        node = self.node(number, because)
         source = self._source_of(because)
         if source is not None:
             node = source
-            self.behind.append(facts.op)
+            self.behind.append(self.calls.keys[number])
         if not self.past.named:
             self.nodes.append(node)
             self.past.named = True
             self.before = self.past.worst
-        elif self._is_inside_the_last(facts):
+        elif self._is_inside_the_last(number):
             self.nodes[-1] = node
 
-    def node(self, facts: OpFacts, because: Because) -> Node:
-        """Return an op of this place, with the reason for naming it."""
-        return Node(self.rank, facts, because, self.past.layer, self.place)
+    def node(self, number: int, because: Because) -> Node:
+        """Return a call of this place, with the reason for naming it."""
+        return Node(self.rank, self.calls[number], because, self.past.layer, self.place)
 
-    def is_of_optimizer(self, op: OpFacts) -> bool:
+    def value(self, line: int) -> Apart:
+        """Return the value of a line of the next call."""
+        return self.calls[self.number].values[line - self.calls.starts[self.number]]
+
+    def is_of_optimizer(self, number: int) -> bool:
         """Return True for a call behind the backward pass, or within the step of an optimizer."""
-        return self.at > self.last or OPTIMIZER in op.within
+        return self.at > self.last or OPTIMIZER in self.calls.within[number]
 
-    def passes_known(self, op: OpFacts) -> bool:
-        """Return True if an op takes in a difference that is known to be rounding; what it returns is, too.
+    def passes_known(self, number: int) -> bool:
+        """Return True if a call takes in a difference that is known to be rounding; what it returns is, too.
 
         An optimizer that divides a gradient by its size makes an update of rounding, however small that is,
         and keeps it in its state.
         """
-        if any(value.state == DIFFERS for value in op.arguments()):
+        if not self.known or self.calls.has_other_argument[number]:
             return False
-        differing = {(v.distance, v.scale) for v in op.values if v.state == DIFFERS}
+        differing = set(self.differing(number))
         if differing.isdisjoint(self.known):
             return False
         self.known |= differing
         return True
+
+    def differing(self, number: int, *, outputs_only: bool = False) -> list[tuple[float, float]]:
+        """Return distance and scale of the values of a call that differ."""
+        table, lines = self.calls.table, self.calls.lines(number)
+        own = table.lines[lines.start : lines.stop]
+        wanted = own["state"] == DIFFERS_CODE
+        if outputs_only:
+            wanted &= ~IS_SOURCE[own["side"]]
+        return list(zip(own["distance"][wanted].tolist(), own["scale"][wanted].tolist()))
 
     def know_all(self) -> None:
         """Add to what is known all that is computed with it.
 
         The states of an optimizer change before they meet a gradient.
         """
-        differing = [{(v.distance, v.scale) for v in op.values if v.state == DIFFERS} for op in self.ops]
-        waiting = [values for values in differing if values]
+        numbers = np.flatnonzero(self.calls.has_any(self.calls.table.differs)).tolist()
+        waiting = [set(self.differing(number)) for number in numbers]
         count = -1
         while count != len(self.known):
             count = len(self.known)
@@ -178,17 +225,18 @@ class Walker:
                 if not values.isdisjoint(self.known):
                     self.known |= values
 
-    def saved_by(self, op: str, worst: float) -> float:
+    def saved_by(self, number: int, worst: float) -> float:
         """Return the largest difference that a backward call may read from its forward call; 0 for others.
 
         Args:
-            op: The call; of a forward call, ``worst`` is kept for its backward call.
+            number: The call; of a forward call, ``worst`` is kept for its backward call.
             worst: The largest difference of what it takes in or returns, as a multiple of rounding.
         """
-        if "backward" in op.split("."):
-            return self.saved.get(op.replace(".backward", ".forward"), 0.0)
+        key = self.calls.keys[number]
+        if self.is_backward[number]:
+            return self.saved.get(key.replace(".backward", ".forward"), 0.0)
         if worst:
-            self.saved[op] = worst
+            self.saved[key] = worst
         return 0.0
 
     def _source_of(self, because: Because) -> Node | None:
@@ -202,38 +250,37 @@ class Walker:
                 return node
         return None
 
-    def forgive(self, module: OpFacts) -> None:
+    def forgive(self, number: int) -> None:
         """Take back what was reported within a module whose own outputs agree."""
-        for one in module.within:
-            self.entered.setdefault(one, self.past.worst)
-        if not module.agrees:
+        within = self.calls.within[number]
+        for module in within:
+            if module not in self.entered:
+                self.entered[module] = self.past.worst
+        if not self.largest.agrees[number]:
             return
+        key = self.calls.keys[number]
         if not self.past.named:  # what grew within it has gone again
-            if self.grown is not None and self._is_within(module, self.grown) and can_show_gone(self.grown):
+            if self.grown is not None and key in self.grown.facts.within and can_show_gone(self.grown):
                 self.grown = None
-                self.past.worst = self.entered.get(module.op, self.past.worst)
+                self.past.worst = self.entered.get(key, self.past.worst)
             return
-        if not (self.nodes and self._is_within(module, self.nodes[-1])):
+        if not (self.nodes and key in self.nodes[-1].facts.within):
             return
         self.vanished.append(self.nodes.pop())
-        self.further = [node for node in self.further if not self._is_within(module, node)]
+        self.further = [node for node in self.further if key not in node.facts.within]
         self.behind.clear()
-        if self.grown is not None and self._is_within(module, self.grown):
+        if self.grown is not None and key in self.grown.facts.within:
             self.grown = None
         self.past.named = False
         self.past.worst = self.before
 
-    def _is_within(self, module: OpFacts, node: Node) -> bool:
-        """Return True for a call within a module."""
-        return module.op in node.facts.within
+    def may_name(self, number: int) -> bool:
+        """Return True if a call may be reported: the first one, or one within a module that was reported."""
+        return not self.past.named or self._is_inside_the_last(number)
 
-    def may_name(self, facts: OpFacts) -> bool:
-        """Return True if an op may be reported: the first one, or one within a module that was reported."""
-        return not self.past.named or self._is_inside_the_last(facts)
-
-    def _is_inside_the_last(self, facts: OpFacts) -> bool:
+    def _is_inside_the_last(self, number: int) -> bool:
         """Return True for a call within the module reported last; some recorders write the module first."""
-        return bool(self.nodes) and self.nodes[-1].facts.op in facts.within
+        return bool(self.nodes) and self.nodes[-1].facts.op in self.calls.within[number]
 
 
 def is_large(value: Apart) -> bool:

@@ -7,9 +7,13 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from probe_core.files.packaged import load_yaml
-from probe_core.model import Row, Side
-from probe_diagnosis.difference.facts import DIFFERS, SAME, Apart
+from probe_core.model import Side
+from probe_core.model.batches import RowBatch
+from probe_core.model.columns import SIDES, Array
+from probe_diagnosis.timeline.value_table import NO_QUANTITY, SAME_CODE, ValueTable, largest_of_each
 
 ALONG = ("normalisation", "softmax", "scan")
 """Classes that sum along an axis that their results still have."""
@@ -63,62 +67,72 @@ def floor_of(name: str, dtype: str, length: float) -> float:
     return float(min(most * data()["eps"][dtype], data()["ceiling"]))
 
 
-def with_floors(op: str, rows: Sequence[Row], values: Sequence[Apart]) -> list[Apart]:
-    """Return the values of a call; results that differ by no more than the floor of its class are the same.
+def apply_floors(batch: RowBatch, table: ValueTable) -> None:
+    """Mark results as the same that differ by no more than the floor of the class of their call.
 
     Args:
-        op: The key of the call.
-        rows: Its rows.
-        values: Their distances.
+        batch: The rows.
+        table: Their differences, one line per row.
     """
-    found = list(values)
-    if not any(map(_is_open, values)):
-        return found
-    name = class_of(op)
-    if not name:
-        return found
-    sizes = [_size(row) for row in rows]
-    for n, value in enumerate(values):
-        if not _is_open(value):
-            continue
-        floor = floor_of(name, _coarser(rows[n]), _length(name, rows, sizes, n))
-        if value.noise < value.distance / value.scale <= floor:
-            found[n] = value._replace(noise=floor, state=SAME, why="")
-    return found
+    lines = table.lines
+    is_open = table.differs & table.is_tensor & (lines["side"] == SIDES.index(Side.OUTPUT))
+    is_open &= (lines["noise"] > 0) & (lines["scale"] > 0) & np.isfinite(lines["scale"])
+    if not is_open.any():
+        return
+    shapes = _shapes(batch)
+    relative = np.divide(lines["distance"], lines["scale"], out=np.zeros(len(lines)), where=is_open)
+    lengths = _lengths(batch, shapes[0], table.is_source)
+    is_open &= (relative > lines["noise"]) & (relative <= data()["ceiling"])
+    names = _coarser(batch)
+    most = np.sqrt(np.maximum(lengths, shapes[1])) * np.array([data()["eps"].get(n, math.inf) for n in names])
+    places = np.flatnonzero(is_open & (relative <= most))
+    ops = np.searchsorted(batch.starts, places, "right") - 1
+    for place, op in zip(places.tolist(), ops.tolist()):
+        name = class_of(batch.ops[op])
+        along = shapes[1][place] if name in ALONG else 1.0
+        floor = floor_of(name, names[place], max(along, lengths[place])) if name else 0.0
+        if relative[place] <= floor:
+            lines[place]["noise"], lines[place]["state"] = floor, SAME_CODE
+            lines[place]["quantity"] = NO_QUANTITY
+            table.texts.pop(place, None)
 
 
-def _is_open(value: Apart) -> bool:
-    """Return True for a result that differs by a distance that a floor may explain."""
-    return (
-        value.state == DIFFERS
-        and value.side is Side.OUTPUT
-        and not value.is_scalar
-        and value.noise > 0
-        and 0 < value.scale < math.inf
-        and value.distance < math.inf
-    )
+def _shapes(batch: RowBatch) -> tuple[Array, Array]:
+    """Return the number of elements and the largest dimension of each row; 1 for a scalar."""
+    found = []
+    for measure in (math.prod, lambda shape: max(shape, default=1)):
+        sides = [
+            np.array([float(measure(shape or ())) for _, shape in side.columns.extents] or [1.0])[
+                side.column("extent")
+            ]
+            for side in (batch.target, batch.golden)
+        ]
+        found.append(np.where(batch.target.is_present, *sides))
+    return found[0], found[1]
 
 
-def _coarser(row: Row) -> str:
-    """Return the dtype of a row's tensors whose eps is larger, without its framework."""
-    names = [slot.value.dtype.rpartition(".")[2] for slot in row.pair[:2] if slot is not None]
+def _coarser(batch: RowBatch) -> list[str]:
+    """Return the dtype of each row's tensors whose eps is larger, without its framework."""
     eps = data()["eps"]
-    return max(names, key=lambda name: eps.get(name, math.inf))
+    names = [
+        [name.rpartition(".")[2] for name in side.columns.dtypes] for side in (batch.target, batch.golden)
+    ]
+    codes = batch.target.column("dtype"), batch.golden.column("dtype")
+    sizes = [np.array([eps.get(name, math.inf) for name in table])[code] for table, code in zip(names, codes)]
+    sizes[0][~batch.target.is_present], sizes[1][~batch.golden.is_present] = -1.0, -1.0
+    is_golden = (sizes[1] > sizes[0]).tolist()
+    return [names[side][codes[side][line]] for line, side in enumerate(is_golden)]
 
 
-def _length(name: str, rows: Sequence[Row], sizes: Sequence[int], place: int) -> float:
-    """Return the number of summands of each element of a result, at most."""
-    taken = sorted((size for row, size in zip(rows, sizes) if row.pair.side.is_source), reverse=True)
-    first, second = [*taken, 1, 1][:2]
-    size = max(1, sizes[place])
-    along = max(_shape(rows[place]), default=1) if name in ALONG else 1
-    return max(1.0, along, first / size, math.sqrt(first * second / size))
-
-
-def _shape(row: Row) -> Sequence[int]:
-    slot = row.pair.target or row.pair.golden
-    return () if slot is None else slot.value.shape or ()
-
-
-def _size(row: Row) -> int:
-    return math.prod(_shape(row))
+def _lengths(batch: RowBatch, sizes: Array, is_source: Array) -> Array:
+    """Return the largest possible number of summands of an element, by the sizes of the inputs."""
+    received = np.where(is_source, sizes, -1.0)
+    ops = np.repeat(np.arange(len(batch.ops)), np.diff(batch.starts))
+    first = largest_of_each(received, batch.starts)
+    places = np.flatnonzero(received == first[ops])
+    received[places[np.diff(ops[places], prepend=-1) != 0]] = -1.0
+    second = largest_of_each(received, batch.starts)
+    first, second = (np.where(largest < 0, 1.0, largest)[ops] for largest in (first, second))
+    own = np.maximum(sizes, 1.0)
+    lengths: Array = np.maximum(np.maximum(first / own, np.sqrt(first * second / own)), 1.0)
+    return lengths

@@ -9,7 +9,7 @@ Such values differ from run to run without meaning anything. A value counts as u
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -32,6 +32,7 @@ from probe_core.model import (
     Verdict,
 )
 from probe_core.model.batches import RowBatch
+from probe_core.model.columns import Array
 from probe_diagnosis.collectives.calls import Flow, api_of, call_of, is_buffer
 
 NOT_COMPUTED = Reason("evidence", "uninitialised memory, or overwritten before it is read")
@@ -80,11 +81,12 @@ class Uninitialised:
         is_doubtful = np.zeros(len(batch), bool)  # values that agree need no excuse
         for verdicts in (batch.verdicts, *batch.results.further.values()):
             is_doubtful |= verdicts.levels != GRAVITY[Level.PASS]
+        with_keyword = {*batch.ops_of(_are_keywords(batch))}
         rulings: dict[int, Ruling] = {}
         for number in batch.ops_of(is_doubtful):
-            op, lines = batch.op(number), batch.lines(number)
-            if self._may_hold_any(op.key, (batch.pair(line) for line in lines)):
-                rulings_of_op = self.judge(op, batch.rows(number))
+            if number in with_keyword or self._may_hold_any(batch.ops[number]):
+                lines = batch.lines(number)
+                rulings_of_op = self.judge(batch.op(number), batch.rows(number))
                 rulings.update({lines[place]: ruling for place, ruling in rulings_of_op.items()})
         return rulings
 
@@ -108,7 +110,7 @@ class Uninitialised:
         self._rank = rank
         name = _name(op)
         apis = _apis()
-        if not self._may_hold_any(op, (row.pair for row in rows)):
+        if not (self._may_hold_any(op) or any(_is_keyword(row.pair) for row in rows)):
             return frozenset()
         inputs = [position for position, row in enumerate(rows) if _is_input(row)]
         positions = {position for position in inputs if self._is_room(op, name, rows[position], rows)}
@@ -125,9 +127,9 @@ class Uninitialised:
                 self._remember(row.pair)
         return frozenset(positions)
 
-    def _may_hold_any(self, op: str, pairs: Iterable[Pair]) -> bool:
-        """Return False for an op that cannot have uninitialised values."""
-        return bool(self._known or _name(op) in _apis()["all"] or api_of(op) or any(map(_is_keyword, pairs)))
+    def _may_hold_any(self, op: str) -> bool:
+        """Return False for an op that has no uninitialised values, unless an argument is a keyword."""
+        return bool(self._known or _name(op) in _apis()["all"] or api_of(op))
 
     def _is_room(self, op: str, name: str, row: Row, rows: Sequence[Row]) -> bool:
         """Return True if an input is uninitialised, or overwritten by the op."""
@@ -166,6 +168,18 @@ class Uninitialised:
         self._known[target, golden] = None
         if len(self._known) > REMEMBERED:
             del self._known[next(iter(self._known))]
+
+
+def _are_keywords(batch: RowBatch) -> Array:
+    """Return True for rows of arguments that any API overwrites, by their keywords."""
+    keywords = _apis()["keywords"]
+    sides = [
+        np.array([path.partition(".")[0] in keywords for _, _, path in side.columns.places] or [False])[
+            side.column("place")
+        ]
+        for side in (batch.target, batch.golden)
+    ]
+    return np.where(batch.target.is_present, *sides)
 
 
 def _is_keyword(pair: Pair) -> bool:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from probe_diagnosis.answer.coverage import Tally
-from probe_diagnosis.answer.kept import RankFacts
 from probe_diagnosis.answer.suspects import Suspects
+from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.rank_facts import RankFacts
 from support.runs.ops import BAD, BEHIND, GOOD, UNSET, argument, call, op, value
 
 
@@ -17,14 +18,13 @@ def kept() -> RankFacts:
     ops = [
         GOOD, BAD, BEHIND,
         op("Torch.x.0.forward", [UNSET, argument(), value(0, masked=True, dtypes="a against b")], [math.inf],
-           within=("Module.m.M.forward.0",), where="a.py:3", is_shifted=True, lacking=2, golden="Torch.y.0.forward",
-           agrees=True),
+           within=("Module.m.M.forward.0",), where="a.py:3", is_shifted=True, golden="Torch.y.0.forward"),
         call("all_reduce", [0], [5], group=(0, 1), root=1),
         call("send", [0], [], peers=[(1, True)]),
     ]  # fmt: skip
     tally = Tally(both=3, compared=2, first={"empty": "a"})
     tally.lacking["empty"] += 1
-    return RankFacts(3, ops, tally, {"Torch.t.0.forward": None}, {"Torch.g.0.forward": None})
+    return RankFacts(3, CallColumns.of(ops), tally, {"Torch.t.0.forward": None}, {"Torch.g.0.forward": None})
 
 
 def test_facts_survive() -> None:
@@ -46,10 +46,18 @@ def test_a_finder_survives() -> None:
     [
         lambda plain: plain.pop("ops"),
         lambda plain: plain.update(ops=[[]]),
+        lambda plain: plain["ops"]["values"].update(lines="AAAA"),
+        lambda plain: plain["ops"]["values"].update(lines="no base64"),
+        lambda plain: plain["ops"]["values"].update(suffixes=[]),
+        lambda plain: plain["ops"]["values"]["suffixes"].__setitem__(0, 3),
+        lambda plain: plain["ops"]["values"]["positions"].pop(),
+        lambda plain: plain["ops"]["counts"].__setitem__(0, -1),
+        lambda plain: plain["ops"]["within"].pop(),
+        lambda plain: plain["ops"]["within"].__setitem__(0, 99),
         lambda plain: plain.update(rank="x"),
         lambda plain: plain.update(tally={"no": 1}),
-        lambda plain: plain["ops"][1].pop(),
-        lambda plain: plain["ops"][1][1][0].__setitem__(1, "no side"),
+        lambda plain: plain["ops"]["keys"].pop(),
+        lambda plain: plain["ops"]["communication"][0].__setitem__(1, "no api"),
         lambda plain: plain.update(target_only=3),
     ],
 )

@@ -1,0 +1,90 @@
+"""The order of the effects of calls, and what calls do to values by their names."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from probe_core.files.packaged import load_yaml
+from probe_core.store.names import is_gradient
+from probe_diagnosis.difference.facts import is_module
+from probe_diagnosis.timeline.call_columns import CallColumns
+
+
+def in_time(calls: CallColumns) -> list[int]:
+    """Return the numbers of the calls in the order of their effects.
+
+    Modules come after the calls within them. Gradients of parameters are recorded too early: they are
+    complete after the last backward call, and before what an optimizer makes of them.
+    """
+    gradients: list[int] = []
+    others: list[int] = []
+    for number in _modules_last(calls):
+        (gradients if is_gradient(calls.keys[number]) else others).append(number)
+    end = len(others) - 1
+    last = next((n for n in range(end, -1, -1) if is_backward(calls.keys[others[n]])), end)
+    return [*others[: last + 1], *gradients, *others[last + 1 :]]
+
+
+def _modules_last(calls: CallColumns) -> list[int]:
+    """Return the numbers of the calls, each module after the calls within it, inner before outer modules."""
+    ends: dict[str, int] = {}
+    previous: tuple[str, ...] = ()
+    for number in range(len(calls) - 1, -1, -1):
+        within = calls.within[number]
+        if within is not previous:
+            previous = within
+            for module in within:
+                ends.setdefault(module, number)
+    numbers = [*range(len(calls))]
+    moved = {number: end for number, key in enumerate(calls.keys) if (end := ends.get(key, number)) > number}
+    if moved:
+        numbers.sort(key=lambda number: (moved.get(number, number), number in moved and len(calls) - number))
+    return numbers
+
+
+def is_backward(key: str) -> bool:
+    """Return True for a call of the backward pass."""
+    return "backward" in key.split(".")
+
+
+@cache
+def _apis() -> dict[str, frozenset[str]]:
+    """Return the sections of ``scales.yaml``: names of APIs by what they do to values."""
+    return {section: frozenset(names) for section, names in load_yaml(__package__, "scales.yaml").items()}
+
+
+def selects(key: str) -> bool:
+    """Return True for a call of an API that selects elements by their size."""
+    parts = key.split(".")
+    return len(parts) > 3 and parts[-3].strip("_") in _apis()["selects"]
+
+
+def is_move(key: str) -> bool:
+    """Return True for a call that returns what it takes in, in another arrangement or a part of it."""
+    parts = key.split(".")
+    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _apis()["moves"]
+
+
+def is_arranging(key: str) -> bool:
+    """Return True for a call that returns elements that it takes in, in another order or number."""
+    parts = key.split(".")
+    return is_move(key) or (len(parts) > 3 and parts[-3].strip("_") in _apis()["arranges"])
+
+
+def is_storage(row: str) -> bool:
+    """Return True for an argument that says where a result is stored, and changes none of its values."""
+    return row.rpartition(".")[2] in _apis()["storage"]
+
+
+def divides(key: str) -> bool:
+    """Return True for a call that divides element by element."""
+    parts = key.split(".")
+    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _apis()["divides"]
+
+
+def has_own_scale(key: str) -> bool:
+    """Return True if the outputs of an op do not grow with its inputs."""
+    parts = key.split(".")
+    if is_module(key):
+        return not is_backward(key)
+    return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _apis()["own_scale"]

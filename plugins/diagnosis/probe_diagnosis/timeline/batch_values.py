@@ -1,0 +1,174 @@
+"""Differences of the values of a batch, by the verdicts of the policy of first differences."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from probe_core.model import GRAVITY, How, Level
+from probe_core.model.batches import HOWS, PairSide, RowBatch
+from probe_core.model.columns import FLOAT, NULL, TENSOR, Array
+from probe_core.model.dtypes import kind
+from probe_core.model.messages import evidence_of
+from probe_core.model.results import VerdictColumn
+from probe_diagnosis.difference.facts import PARAMETER, POLICY
+from probe_diagnosis.timeline.value_table import (
+    BASIS_CODES,
+    BREAKS,
+    DIFFERS_CODE,
+    IS_EQUAL,
+    IS_IN_REGION,
+    IS_MASKED,
+    IS_RARE,
+    IS_SCALAR,
+    IS_SOURCE,
+    NO_NAME,
+    NO_QUANTITY,
+    SAME_CODE,
+    UNJUDGED_CODE,
+    ValueTable,
+)
+
+
+def values_of(batch: RowBatch) -> ValueTable:
+    """Return the differences of the values of a batch after all judges, one line per row."""
+    table = ValueTable(len(batch))
+    lines, sides = table.lines, (batch.target, batch.golden)
+    has_target = batch.target.is_present
+    is_null, is_tensor = ([side.column("kind") == code for side in sides] for code in (NULL, TENSOR))
+    lines["side"] = np.where(has_target, batch.target.column("side"), batch.golden.column("side"))
+    _set_names(table, batch)
+    is_scalar = ~np.where(has_target, *is_tensor)
+    policy = batch.results.further.get(POLICY)
+    if policy is None:
+        lines["state"], lines["flags"] = UNJUDGED_CODE, np.where(is_scalar, IS_SCALAR, 0)
+        return table
+    levels, is_skipped = policy.levels, policy.levels == GRAVITY[Level.SKIP]
+    table.texts, lines["quantity"] = _evidence(policy)
+    for line, changes in batch.changes.items():
+        if batch.verdicts[line].level is Level.SKIP:  # a judge knows that there is nothing to judge
+            is_skipped[line] = True
+            table.texts[line] = changes[-1].reason.detail
+    has_one_null = batch.is_matched & ~is_skipped & (is_null[0] != is_null[1])
+    is_judged = batch.is_matched & ~is_skipped & ~has_one_null
+    differs = is_judged & (levels == GRAVITY[Level.ERROR])
+    is_in_region = differs & (batch.how == HOWS.index(How.REGION))
+    lines["state"] = np.where(is_judged, np.where(differs, DIFFERS_CODE, SAME_CODE), UNJUDGED_CODE)
+    lines["state"][is_in_region] = UNJUDGED_CODE
+    lines["quantity"][~is_judged] = NO_QUANTITY
+    has_drift = is_judged & policy.has_drift
+    _set_distances(lines, policy, is_judged, has_drift)
+    is_equal = np.where(is_scalar, ~has_drift & (lines["state"] == SAME_CODE), _has(policy, "equal"))
+    is_rare = [is_judged & ~is_scalar & _is_rare(side) for side in sides]
+    flags = np.zeros(len(batch), np.uint8)
+    for bit, wanted in (
+        (IS_SCALAR, is_scalar),
+        (BREAKS, is_rare[0] & ~is_rare[1]),
+        (IS_RARE, is_rare[0] | is_rare[1]),
+        (IS_MASKED, is_judged & ~is_scalar & _has(policy, "masked")),
+        (IS_EQUAL, is_judged & is_equal),
+        (IS_IN_REGION, is_in_region),
+    ):
+        flags[wanted] |= bit
+    lines["flags"] = flags
+    lines["basis"] = _basis(batch, is_judged, is_scalar)
+    _set_dtypes(table, batch, is_judged & ~is_scalar)
+    _set_nulls(table, batch, has_one_null, is_null[0])
+    return table
+
+
+def _set_names(table: ValueTable, batch: RowBatch) -> None:
+    """Set the row names of all lines."""
+    has_target = batch.target.is_present
+    for side, wanted in ((batch.target, has_target), (batch.golden, ~has_target)):
+        places, is_renamed = side.columns.places, bool(side.columns.names)
+        codes = np.array([table.suffixes.code(suffix) for suffix, _, _ in places] or [0], np.int32)
+        table.lines["suffix"][wanted] = codes[side.column("place")[wanted]]
+        if side is batch.target and not is_renamed:
+            continue  # each name begins with that of its op
+        lines = np.flatnonzero(wanted)
+        ops = np.searchsorted(batch.starts, lines, "right") - 1
+        names = side.columns.row_names(side.lines[lines])
+        for line, op, name in zip(lines.tolist(), ops.tolist(), names):
+            if name != batch.ops[op] + table.suffixes[table.lines["suffix"][line]]:
+                table.lines["suffix"][line] = NO_NAME
+                table.names[line] = name
+
+
+def _evidence(policy: VerdictColumn) -> tuple[dict[int, str], Array]:
+    """Return the evidence of rows that is no distance, and the quantities of the others."""
+    quantity = np.full(len(policy.codes), NO_QUANTITY, np.uint8)
+    has_text = _has(policy, "evidence")
+    is_far = _has(policy, "drift") & ~has_text & policy.has_drift
+    if policy.drifts is not None:
+        quantity[is_far] = policy.drifts[is_far, 4].astype(np.uint8)
+    texts = {line: "; ".join(evidence_of(policy[line])) for line in np.flatnonzero(has_text).tolist()}
+    return texts, quantity
+
+
+def _has(policy: VerdictColumn, code: str) -> Array:
+    """Return True for rows whose verdict has a reason with this code."""
+    return policy.of_each(lambda verdict: any(reason.code == code for reason in verdict.reasons))
+
+
+def _set_distances(lines: Array, policy: VerdictColumn, is_judged: Array, has_drift: Array) -> None:
+    """Set the distances of judged lines: those of the verdicts, or inf for a difference without a size."""
+    lines["distance"] = np.where(lines["state"] == DIFFERS_CODE, math.inf, 0.0)
+    lines["scale"] = np.where(is_judged, 1.0, 0.0)
+    if policy.drifts is not None:
+        for place, name in enumerate(("distance", "scale", "noise", "jump")):
+            lines[name] = np.where(has_drift, policy.drifts[:, place], lines[name])
+
+
+def _is_rare(side: PairSide) -> Array:
+    """Return True for values whose recorded maximum or minimum is nan or inf; their mean is then as well."""
+    types, numbers = side.column("types"), side.column("numbers")
+    is_plain = (types[:, 2] == FLOAT) & np.isfinite(numbers[:, 2])
+    is_rare: Array = ~is_plain & ((types[:, :2] == FLOAT) & ~np.isfinite(numbers[:, :2])).any(axis=1)
+    return is_rare
+
+
+def _basis(batch: RowBatch, is_judged: Array, is_scalar: Array) -> Array:
+    """Return the codes of the data that values were judged by."""
+    basis = np.full(len(batch), BASIS_CODES["statistics"], np.uint8)
+    sides = batch.target, batch.golden
+    has_checksums = batch.is_matched & batch.have_same_dtypes
+    for side in sides:
+        has_checksums &= side.column("has_checksum")
+    if has_checksums.any():
+        is_exact = np.array([kind(dtype) in ("int", "bool") for dtype in batch.target.columns.dtypes])
+        exact = is_exact[batch.target.column("dtype")]
+        codes = np.where(exact, BASIS_CODES["exact checksum"], BASIS_CODES["checksum"])
+        basis = np.where(has_checksums, codes, basis)
+    if len(batch.ops) and batch.op(0).by_tensor:
+        by_tensor = batch.verdicts.of_each(lambda verdict: verdict.measured)
+        for side in sides:
+            by_tensor = by_tensor & (side.column("data") >= 0)
+        basis = np.where(by_tensor, BASIS_CODES["tensor"], basis)
+    basis[is_scalar] = BASIS_CODES["scalar"]
+    basis[~is_judged] = BASIS_CODES[""]
+    return basis
+
+
+def _set_dtypes(table: ValueTable, batch: RowBatch, wanted: Array) -> None:
+    """Note both dtypes of lines where they are of floating point and differ."""
+    tables = batch.target.columns.dtypes, batch.golden.columns.dtypes
+    codes = batch.target.column("dtype"), batch.golden.column("dtype")
+    for line in np.flatnonzero(wanted & ~batch.have_same_dtypes).tolist():
+        target, golden = (names[code[line]] for names, code in zip(tables, codes))
+        if kind(target) == kind(golden) == "float":
+            table.dtypes[line] = f"{target} against {golden}"
+
+
+def _set_nulls(table: ValueTable, batch: RowBatch, wanted: Array, is_of_target: Array) -> None:
+    """Set values that one run recorded as None: they differ if a call receives them."""
+    lines = table.lines
+    is_trained = (batch.target.column("grad") == 1) | (batch.golden.column("grad") == 1)
+    for line in np.flatnonzero(wanted).tolist():
+        fields = lines[line]
+        fields["state"] = DIFFERS_CODE if IS_SOURCE[fields["side"]] else UNJUDGED_CODE
+        fields["distance"], fields["scale"], fields["flags"] = math.inf, 1.0, IS_SCALAR
+        fields["noise"] = fields["jump"] = 0.0
+        fields["basis"] = BASIS_CODES[PARAMETER if is_trained[line] else ""]
+        table.texts[line] = "None against a value" if is_of_target[line] else "a value against None"

@@ -1,0 +1,96 @@
+"""Corrections of single differences that need the other values of the same call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from probe_core.model import How, Kind, Pair, Side, Slot
+from probe_core.model.dtypes import kind
+from probe_diagnosis.difference.facts import DIFFERS, PARAMETER, SAME, Apart, shown_scalar
+
+
+def measured_beside_quotients(pairs: Sequence[Pair], values: Sequence[Apart]) -> list[Apart]:
+    """Return the values, outputs measured beside the largest quotient that rounding of the dividend makes.
+
+    Elements whose gradient is zero in theory are rounding alone; an optimizer divides them by their own size.
+    What rounding explains of the whole dividend, divided by the least divisor, is explained of the result.
+    """
+    slots = [pair.golden for pair in pairs]
+    tensors = [
+        slot.value.statistics for slot in slots if slot and slot.side is Side.INPUT and _is_float(slot)
+    ]
+    factors = [
+        slot.value.statistics.max
+        for slot in slots
+        if slot and slot.side is Side.INPUT and not _is_float(slot)
+    ]
+    if len(tensors) < 2:
+        return list(values)
+    above, below = (tensors[-2], tensors[-1])
+    high, low, least = above.max, above.min, below.min
+    if not (isinstance(high, float) and isinstance(low, float) and isinstance(least, float) and least > 0):
+        return list(values)
+    last = factors[-1] if len(tensors) > 2 and factors else None
+    factor = abs(last) if isinstance(last, float) else 1.0
+    scale = factor * max(abs(high), abs(low)) / least
+    return [
+        value._replace(scale=scale, state=SAME, why="")
+        if value.side is Side.OUTPUT and value.scale < scale and value.distance <= value.noise * scale
+        else value
+        for value in values
+    ]
+
+
+def _last(slot: Slot) -> str:
+    """Return the last part of the name of a slot."""
+    return slot.name.rpartition(".")[2]
+
+
+def _is_float(slot: Slot) -> bool:
+    return slot.value.kind is Kind.TENSOR and kind(slot.value.dtype) == "float"
+
+
+def with_arguments_of_one(pairs: Sequence[Pair], values: Sequence[Apart]) -> list[Apart]:
+    """Mark arguments that only one of two paired calls received as different.
+
+    An argument that one call has by place and the other by name is none of these. A tensor counts if the
+    other call has None in its place, in a row of its own.
+    """
+    found = list(values)
+    lone: tuple[dict[int, str], dict[int, str]] = {}, {}
+    tensors: tuple[list[int], list[int]] = [], []
+    nulls: tuple[set[str], set[str]] = set(), set()
+    is_paired = False
+    for n, ((target, golden, how), value) in enumerate(zip(pairs, values)):
+        is_whole = target is not None and golden is not None
+        is_paired = is_paired or (is_whole and how is not How.REGION)
+        slot = target or golden
+        if slot is None or is_whole or value.side is not Side.INPUT:
+            continue
+        if not value.is_scalar:
+            tensors[target is None].append(n)
+        elif slot.value.kind is Kind.NULL:
+            nulls[target is None].add(_last(slot))
+        else:
+            lone[target is None][n] = shown_scalar(slot.value)
+    for side, places in enumerate(tensors):
+        for n in places:
+            given = pairs[n].golden if side else pairs[n].target
+            if given is not None and _last(given) in nulls[1 - side]:
+                found[n] = found[n]._replace(
+                    state=DIFFERS,
+                    distance=math.inf,
+                    scale=1.0,
+                    is_scalar=True,
+                    why="None against a value" if side else "a value against None",
+                    by=PARAMETER if given.value.requires_grad else "",
+                )
+    for side, alone in enumerate(lone if is_paired else ()):
+        for n, text in alone.items():
+            if text not in lone[1 - side].values():
+                why = f"nothing against {text}" if side else f"{text} against nothing"
+                found[n] = values[n]._replace(
+                    state=DIFFERS, distance=math.inf, scale=1.0, why=why, by="scalar"
+                )
+    return found

@@ -1,0 +1,259 @@
+"""Differences of values as columns, with a view of each line."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from probe_core.model import Drift
+from probe_core.model.columns import SIDES, Array, Interned
+from probe_core.model.messages import drift_text
+from probe_diagnosis.difference.facts import (
+    BASES,
+    DIFFERS,
+    IN_REGION,
+    SAME,
+    STATES,
+    UNJUDGED,
+    Apart,
+)
+
+LINE = np.dtype(
+    [
+        ("suffix", np.int32), ("row", np.int64), ("side", np.uint8), ("state", np.uint8), ("basis", np.uint8),
+        ("quantity", np.uint8), ("flags", np.uint8), ("distance", float), ("scale", float), ("noise", float),
+        ("jump", float), ("floor", float),
+    ]
+)  # fmt: skip
+"""A line of a table: the fields of ``Apart``, texts as codes."""
+IS_SCALAR, BREAKS, IS_RARE, IS_MASKED, IS_EQUAL, IS_IN_REGION = (1 << bit for bit in range(6))
+"""Bits of the field ``flags``."""
+NO_QUANTITY = 255
+"""Quantity of a line whose evidence is no distance."""
+NO_NAME = -1
+"""Suffix of a line whose row name does not begin with the key of its call."""
+STATE_CODES = {state: code for code, state in enumerate(STATES)}
+BASIS_CODES = {basis: code for code, basis in enumerate(BASES)}
+SIDE_CODES = {side: code for code, side in enumerate(SIDES)}
+SAME_CODE, DIFFERS_CODE, UNJUDGED_CODE = (STATE_CODES[state] for state in (SAME, DIFFERS, UNJUDGED))
+IS_SOURCE = np.array([side.is_source for side in SIDES])
+
+
+class ValueTable:
+    """Differences of values, one per line.
+
+    Attributes:
+        lines: An array of ``LINE``.
+        suffixes: The ends of row names, behind the keys of calls.
+        names: The row names of lines whose suffix is ``NO_NAME``.
+        texts: The evidence of lines that is not a distance.
+        dtypes: Both floating-point dtypes of lines on which they differ, as text.
+        position: Function that returns the position of a row in the result file.
+    """
+
+    def __init__(self, count: int = 0) -> None:
+        self.lines = np.zeros(count, LINE)
+        self.lines["quantity"] = NO_QUANTITY
+        self.suffixes = Interned()
+        self.names: dict[int, str] = {}
+        self.texts: dict[int, str] = {}
+        self.dtypes: dict[int, str] = {}
+        self.position: Callable[[int], str] = str
+
+    def __len__(self) -> int:
+        return len(self.lines)
+
+    def views(self, start: int, stop: int, key: str) -> tuple[Apart, ...]:
+        """Return views of consecutive lines of the call ``key``."""
+        return tuple(
+            self._view(start + place, key, fields)
+            for place, fields in enumerate(self.lines[start:stop].tolist())
+        )
+
+    def _view(self, line: int, key: str, fields: tuple[Any, ...]) -> Apart:
+        _, _, side, state, basis, quantity, flags, distance, scale, noise, jump, floor = fields
+        why = self.texts.get(line, "")
+        if quantity != NO_QUANTITY:
+            why = drift_text(Drift(distance, scale, noise, jump, quantity))
+        if flags & IS_IN_REGION:
+            why = f"{why}; {IN_REGION}" if why else IN_REGION
+        return Apart(
+            self.name(line, key), SIDES[side], STATES[state], distance, scale, noise, jump,
+            bool(flags & IS_SCALAR), why, BASES[basis], bool(flags & BREAKS), bool(flags & IS_RARE),
+            self.position_of(line), self.dtypes.get(line, ""), bool(flags & IS_MASKED), floor,
+            bool(flags & IS_EQUAL),
+        )  # fmt: skip
+
+    def name(self, line: int, key: str) -> str:
+        """Return the row name of a line of the call ``key``."""
+        suffix = self.lines["suffix"].item(line)
+        return self.names[line] if suffix == NO_NAME else f"{key}{self.suffixes[suffix]}"
+
+    def position_of(self, line: int) -> str:
+        """Return the position of a line in the result file; empty without one."""
+        row = self.lines["row"].item(line)
+        return self.position(row) if row >= 0 else ""
+
+    def settle_positions(self) -> None:
+        """Compute the positions of all lines, so that the result file is not needed any more."""
+        positions = [self.position_of(line) for line in range(len(self))]
+        self.lines["row"] = np.arange(len(self))
+        self.position = positions.__getitem__
+
+    def set(self, line: int, key: str, value: Apart) -> None:
+        """Set a line to a value of the call ``key``, except for its row in the result file."""
+        fields = self.lines[line]
+        is_composed = value.row.startswith(key)
+        fields["suffix"] = self.suffixes.code(value.row[len(key) :]) if is_composed else NO_NAME
+        if not is_composed:
+            self.names[line] = value.row
+        is_in_region = value.why.endswith(IN_REGION)
+        text = value.why.removesuffix(IN_REGION).removesuffix("; ") if is_in_region else value.why
+        self.texts.pop(line, None)
+        if text:
+            self.texts[line] = text
+        if value.dtypes:
+            self.dtypes[line] = value.dtypes
+        fields["quantity"] = NO_QUANTITY
+        fields["side"], fields["state"] = SIDE_CODES[value.side], STATE_CODES[value.state]
+        fields["basis"] = BASIS_CODES[value.by]
+        for name in ("distance", "scale", "noise", "jump", "floor"):
+            fields[name] = getattr(value, name)
+        bits = (value.is_scalar, value.breaks, value.is_rare, value.masked, value.is_equal, is_in_region)
+        fields["flags"] = sum(bit << place for place, bit in enumerate(bits))
+
+    def extend(self, other: ValueTable, lines: Array) -> None:
+        """Append lines of another table."""
+        start = len(self)
+        added = other.lines[lines]
+        codes = np.array([*map(self.suffixes.code, other.suffixes), NO_NAME], np.int32)
+        added["suffix"] = codes[added["suffix"]]
+        self.lines = np.concatenate((self.lines, added))
+        if other.names or other.texts or other.dtypes:
+            places = {line: start + place for place, line in enumerate(lines.tolist())}
+            for mine, theirs in (
+                (self.names, other.names),
+                (self.texts, other.texts),
+                (self.dtypes, other.dtypes),
+            ):
+                mine.update({places[line]: text for line, text in theirs.items() if line in places})
+
+    @property
+    def is_tensor(self) -> Array:
+        """True for lines of tensors."""
+        is_tensor: Array = self.lines["flags"] & IS_SCALAR == 0
+        return is_tensor
+
+    @property
+    def is_source(self) -> Array:
+        """True for lines of values that a call receives."""
+        is_source: Array = IS_SOURCE[self.lines["side"]]
+        return is_source
+
+    @property
+    def differs(self) -> Array:
+        """True for lines that differ."""
+        differs: Array = self.lines["state"] == DIFFERS_CODE
+        return differs
+
+    def times(self, scale: Array | float, noise: Array | float) -> Array:
+        """Return ``Apart.times`` of all lines.
+
+        Args:
+            scale: The minimum magnitude that each distance is divided by.
+            noise: The minimum relative distance that rounding explains.
+        """
+        return times(self.lines, np.maximum(self.lines["scale"], scale), noise)
+
+    def plain(self) -> dict[str, Any]:
+        """Return the table as JSON data."""
+        return {
+            "lines": base64.b64encode(self.lines.tobytes()).decode(),
+            "suffixes": [*self.suffixes],
+            "positions": [self.position_of(line) for line in range(len(self))],
+            **{name: [[*item] for item in getattr(self, name).items()] for name in _TEXTS},
+        }
+
+    @classmethod
+    def of(cls, plain: Any) -> ValueTable:
+        """Return the table that ``plain`` returned.
+
+        Raises:
+            LookupError, TypeError, ValueError: The data does not describe a table.
+        """
+        table = cls()
+        table.lines = np.frombuffer(base64.b64decode(plain["lines"], validate=True), LINE).copy()
+        for suffix in plain["suffixes"]:
+            table.suffixes.code(_text(suffix))
+        positions = [_text(position) for position in plain["positions"]]
+        for name in _TEXTS:
+            setattr(table, name, {int(line): _text(text) for line, text in plain[name]})
+        lines = table.lines
+        if len(positions) != len(lines):
+            raise ValueError("a table needs as many positions as lines")
+        for field, count in (("side", len(SIDES)), ("state", len(STATES)), ("basis", len(BASES))):
+            if (lines[field] >= count).any():
+                raise ValueError(f"a table holds an unknown {field}")
+        if (lines["suffix"] >= len(table.suffixes)).any() or (lines["suffix"] < NO_NAME).any():
+            raise ValueError("a table holds an unknown suffix")
+        if not table.names.keys() >= {*np.flatnonzero(lines["suffix"] == NO_NAME).tolist()}:
+            raise ValueError("a table holds a line without a name")
+        lines["row"] = np.arange(len(lines))
+        table.position = positions.__getitem__
+        return table
+
+
+_TEXTS = ("names", "texts", "dtypes")
+
+
+def times(lines: Array, scale: Array | float, noise: Array | float) -> Array:
+    """Return the distances of lines as multiples of rounding.
+
+    Args:
+        lines: Lines of a table.
+        scale: The magnitude that each distance is divided by.
+        noise: The relative distance that rounding explains; that of the line if it is larger.
+
+    Returns:
+        0 for no difference or an unjudged value; inf for a difference that rounding cannot cause.
+    """
+    distance, floor = lines["distance"], lines["floor"]
+    own, bound = lines["noise"], np.maximum(lines["noise"], noise)
+    with np.errstate(all="ignore"):
+        multiples: Array = np.where((scale == 0) | (bound == 0), math.inf, distance / scale / bound)
+        multiples = np.where((own == 0) & np.isfinite(distance), math.inf, multiples)
+        if floor.any():
+            multiples = np.where(floor > 0, distance / np.maximum(floor, scale * bound), multiples)
+    multiples = np.fmax(multiples, 0.0)  # nan if both distance and scale are infinite
+    multiples[(distance == 0) | (lines["state"] == UNJUDGED_CODE)] = 0.0
+    return multiples
+
+
+def largest_of_each(numbers: Array, starts: Array) -> Array:
+    """Return the largest of the numbers from each start up to the next; -1 where there are none."""
+    largest = np.full(len(starts) - 1, -1.0)
+    is_filled = starts[1:] > starts[:-1]
+    if is_filled.any():
+        largest[is_filled] = np.maximum.reduceat(numbers, starts[:-1][is_filled])
+    return largest
+
+
+def _text(item: Any) -> str:
+    if not isinstance(item, str):
+        raise TypeError(f"a table needs texts, not {type(item).__name__}")
+    return item
+
+
+def table_of(key: str, values: Sequence[Apart]) -> ValueTable:
+    """Return a table of the values of one call."""
+    table = ValueTable(len(values))
+    positions = [value.line for value in values]
+    for line, value in enumerate(values):
+        table.set(line, key, value)
+    table.lines["row"] = np.arange(len(values))
+    table.position = positions.__getitem__
+    return table
