@@ -7,7 +7,7 @@ it: the root mean square of the difference divided by that of the reference, in 
 over seeds, inputs around zero and positive inputs. Results of float64 have no reference above them, so only
 the others are held against each other.
 
-Writes the floors as YAML to the standard output; ``plugins/diagnosis/probe_diagnosis/difference/floors.yaml``
+Writes the floors as YAML to the standard output; ``plugins/diagnosis/probe_diagnosis/timeline/floors.yaml``
 is what it wrote, with the lines above it.
 """
 

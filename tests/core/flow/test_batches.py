@@ -9,32 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 from support.runs.many_ranks import files
-from support.runs.recorded import forward, scalar, tensor, write_run, write_tensor_run
+from support.runs.random_runs import random_run, random_tensor_runs
 
 from probe_core.flow import ahead, comparison
 
 SIZES = (1, 2, 7, 4096)
-VALUES = (0.5, -0.0, float("nan"), float("inf"), 3, 2**60, True, None, "text", 1e-300)
-
-
-def random_run(source: random.Random, directory: Path, calls: int) -> Path:
-    """A run of random calls: tensors with odd statistics, scalars, None, missing and additional calls."""
-    data: dict[str, Any] = {}
-    for number in range(calls):
-        if source.random() < 0.15:
-            continue
-        leaves = []
-        for _ in range(source.randrange(4)):
-            fields = {
-                name: source.choice(VALUES)
-                for name in ("Max", "Min", "Mean", "Norm")
-                if source.random() < 0.4
-            }
-            leaf: Any = {**tensor([source.randint(0, 3)], requires_grad=source.random() < 0.8), **fields}
-            leaves.append(source.choice([leaf, leaf, scalar(source.choice([1, 0.5, True, "a"])), None]))
-        name = source.choice(["add", "mul", "linear"])
-        data[f"Torch.{name}.{number}.forward"] = forward(*leaves, output=[tensor(value=source.random())])
-    return write_run(directory, data).parent
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -52,33 +31,11 @@ def test_the_size_of_a_batch_changes_no_byte(seed: int, probe: Any, tmp_path: Pa
         assert all(result == results[0] for result in results)
 
 
-def random_tensors(source: np.random.Generator) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Two arrays of one shape: equal, close or apart, of any dtype, with odd numbers and masks among them."""
-    dtype = source.choice([np.float32, np.float64, np.float16, np.int64, np.int32, np.bool_, np.complex64])
-    golden = (source.standard_normal(tuple(source.integers(0, 4, source.integers(0, 3)))) * 9).astype(dtype)
-    target = golden.copy()
-    kind = source.integers(0, 6)
-    if kind and target.size:
-        target.flat[0] = source.choice([0, 1, 100, 2**53 + 1 if dtype is np.int64 else 7])
-    if kind > 2 and dtype in (np.float32, np.float64):
-        for side in (golden, target):
-            side.flat[side.size // 2 :] = source.choice([-1e9, -np.inf, np.nan, 0.0])
-    return target, golden
-
-
 @pytest.mark.parametrize("seed", range(3))
 def test_the_size_of_a_batch_of_tensors_changes_no_byte(
     seed: int, probe: Any, tmp_path: Path, monkeypatch: Any
 ) -> None:
-    source = np.random.default_rng(seed)
-    calls: list[dict[str, Any]] = [{}, {}]
-    for number in range(12):
-        pairs = [random_tensors(source) for _ in range(source.integers(1, 5))]
-        for side, data in enumerate(calls):
-            values = [pair[side] for pair in pairs]
-            data[f"Torch.add.{number}.forward"] = values[1:], values[:1]
-    target, golden = (write_tensor_run(tmp_path / name, data).parent for name, data in zip("tg", calls))
-    (target / "dump_tensor_data" / "Torch.add.3.forward.output.0.npy").unlink()
+    target, golden = random_tensor_runs(np.random.default_rng(seed), tmp_path)
     policies = "accuracy,first_difference"
     results = []
     for cost, size in ((1, 1), (comparison.ROW_COST * 3, 40), (comparison.BATCH_COST, ahead.BYTES)):

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from probe_diagnosis.collectives.calls import Call, Flow, Peer, apis
-from probe_diagnosis.difference.facts import DIFFERS, SAME, UNJUDGED, Apart, OpFacts
 from probe_diagnosis.difference.search import Node, first_differences
+from probe_diagnosis.timeline.views import DIFFERS, SAME, UNJUDGED, CallView, Difference
 
 from probe_core.model import Side
 
@@ -20,57 +20,57 @@ FAULT = 1e4
 # -- making ops --------------------------------------------------------------------------------
 
 
-def value(times: float = 0.0, *, scale: float = 1.0, noise: float = NOISE, **fields: Any) -> Apart:
+def value(times: float = 0.0, *, scale: float = 1.0, noise: float = NOISE, **fields: Any) -> Difference:
     """A tensor that is ``times`` what rounding explains apart."""
     state = DIFFERS if times > 1 else SAME
     plain = {"row": "", "side": Side.INPUT, "why": f"rms {times:g} apart" if times > 1 else ""}
-    return Apart(state=state, distance=times * (noise or 1.0) * scale, scale=scale, noise=noise, jump=JUMP,
+    return Difference(state=state, distance=times * (noise or 1.0) * scale, scale=scale, noise=noise, jump=JUMP,
                  **{**plain, **fields})  # fmt: skip
 
 
-def argument(differs: bool = True) -> Apart:
+def argument(differs: bool = True) -> Difference:
     """A scalar argument."""
-    scalar = Apart("", Side.INPUT, SAME, 0.0, 1.0, is_scalar=True)
+    scalar = Difference("", Side.INPUT, SAME, 0.0, 1.0, is_scalar=True)
     return scalar._replace(state=DIFFERS, distance=math.inf, why="1.05 against 1.0") if differs else scalar
 
 
-UNSET = Apart("", Side.INPUT, UNJUDGED, why="not computed yet")
+UNSET = Difference("", Side.INPUT, UNJUDGED, why="not computed yet")
 Valued = Any
 """A value, or how many times what rounding explains it is apart."""
 
 
 def op(
     name: str, inputs: Sequence[Valued] = (0,), outputs: Sequence[Valued] = (0,), **fields: Any
-) -> OpFacts:
+) -> CallView:
     """An op with these inputs and outputs."""
     values = []
     for side, found in ((Side.INPUT, inputs), (Side.OUTPUT, outputs)):
         for place, one in enumerate(found):
-            made = one if isinstance(one, Apart) else value(one)
+            made = one if isinstance(one, Difference) else value(one)
             values.append(made._replace(row=f"{name}.{side.value}.{place}", side=side))
-    return OpFacts(name, tuple(values), **fields)
+    return CallView(name, tuple(values), **fields)
 
 
 def torch(
     name: str, inputs: Sequence[Valued] = (0,), outputs: Sequence[Valued] = (0,), **fields: Any
-) -> OpFacts:
+) -> CallView:
     return op(f"Torch.{name}.0.forward", inputs, outputs, **fields)
 
 
 def call(
     api: str, inputs: Sequence[Valued] = (0,), outputs: Sequence[Valued] = (0,), group: Sequence[int] = (),
     root: int | None = None, peers: Sequence[tuple[int, bool]] = (), number: int = 0,
-) -> OpFacts:  # fmt: skip
+) -> CallView:  # fmt: skip
     found = Call(apis()[api], tuple(group), root, tuple(Peer(*peer) for peer in peers))
     return op(f"Distributed.{api}.{number}.forward", inputs, outputs, call=found)
 
 
-def named(*ranks: Sequence[OpFacts]) -> list[tuple[int, str]]:
+def named(*ranks: Sequence[CallView]) -> list[tuple[int, str]]:
     """Return the named ops of ranks 0, 1, …: rank and name, earliest first."""
     return told(dict(enumerate(ranks)))
 
 
-def told(ranks: dict[int, Sequence[OpFacts]]) -> list[tuple[int, str]]:
+def told(ranks: dict[int, Sequence[CallView]]) -> list[tuple[int, str]]:
     return [(node.rank, short(node)) for node in first_differences(ranks)]
 
 
@@ -80,7 +80,7 @@ def short(node: Node) -> str:
     return parts[1] if parts[0] in ("Torch", "Distributed") else node.facts.op
 
 
-def why(*ranks: Sequence[OpFacts]) -> str:
+def why(*ranks: Sequence[CallView]) -> str:
     """Return the reason of the only op that is named."""
     (node,) = first_differences(dict(enumerate(ranks)))
     return node.why

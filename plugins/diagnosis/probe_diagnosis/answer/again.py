@@ -11,9 +11,9 @@ from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Opened
 from probe_core.store.names import without_count
-from probe_diagnosis.difference.facts import is_module
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import ValueTable
+from probe_diagnosis.timeline.views import is_module
 
 ALIGN, FUZZY = "align", "fuzzy"
 """Names of the matchers that pair calls by what they do, and in their order."""

@@ -8,7 +8,7 @@ from probe_core.model import Kind, Side, Slot, Value
 from probe_core.model.dtypes import kind, same
 from probe_core.model.run import Run
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.facts import is_module, shown_scalar
+from probe_diagnosis.timeline.views import is_module, shown_scalar
 
 
 class Argument(NamedTuple):

@@ -18,12 +18,12 @@ from probe_core.store.layout import RunPair, pair_runs
 from probe_diagnosis.answer.again import ALIGN, FUZZY, facts_of, plain_plan
 from probe_diagnosis.answer.same_files import is_same_file
 from probe_diagnosis.difference.asking import NAME, both_asked
-from probe_diagnosis.difference.facts import BASES, DIFFERS, SAME, UNJUDGED, Apart, OpFacts
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import BASIS_CODES, UNJUDGED_CODE, ValueTable
+from probe_diagnosis.timeline.views import BASES, DIFFERS, SAME, UNJUDGED, CallView, Difference
 
 
 def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:
@@ -198,7 +198,7 @@ def raise_limits(facts: RankFacts, baseline: Baseline) -> None:
     baseline.raised += before - len(facts.tally.failing_at)
 
 
-def _raised(op: OpFacts, baseline: Baseline) -> list[Apart]:
+def _raised(op: CallView, baseline: Baseline) -> list[Difference]:
     """Return the values of a call with the differences that the baseline explains of them."""
     factor = limits().baseline.factor
     golden, is_raised = op.golden or op.op, False

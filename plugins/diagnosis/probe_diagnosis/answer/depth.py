@@ -10,7 +10,7 @@ import numpy as np
 from probe_core.model.report import Report
 from probe_diagnosis.answer.suspects import Suspects
 from probe_diagnosis.collectives.calls import Call, Flow
-from probe_diagnosis.difference.order import in_time
+from probe_diagnosis.timeline.order import in_time
 from probe_diagnosis.timeline.value_table import UNJUDGED_CODE
 
 

@@ -14,9 +14,6 @@ from probe_core.model.dtypes import kind, same
 from probe_diagnosis.answer.arguments import Argument, api, differing, evidence_of, said
 from probe_diagnosis.answer.producers import output_dtypes, takes_in
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.facts import DIFFERS as APART
-from probe_diagnosis.difference.facts import PARAMETER, UNJUDGED, Apart, OpFacts, is_module
-from probe_diagnosis.difference.order import is_backward
 from probe_diagnosis.difference.reasons import (
     AGREES,
     AGREES_IN_STATISTICS,
@@ -28,12 +25,15 @@ from probe_diagnosis.difference.reasons import (
 )
 from probe_diagnosis.difference.search import other_argument
 from probe_diagnosis.difference.walking import Node
+from probe_diagnosis.timeline.order import is_backward
 from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.views import DIFFERS as APART
+from probe_diagnosis.timeline.views import PARAMETER, UNJUDGED, CallView, Difference, is_module
 
 _AXES = re.compile(r"(-?\d+) against (-?\d+)")
 
 
-def made_differently(facts: RankFacts, limit: OpFacts | None) -> Iterator[Node]:
+def made_differently(facts: RankFacts, limit: CallView | None) -> Iterator[Node]:
     """Yield calls before the op ``limit`` with another argument or dtype, whose values agree."""
     calls, table = facts.ops, facts.ops.table
     is_recast = np.zeros(len(table), bool)
@@ -61,7 +61,7 @@ def made_differently(facts: RankFacts, limit: OpFacts | None) -> Iterator[Node]:
                 yield Node(facts.rank, op, because, 0, place)
 
 
-def called_differently_behind(facts: RankFacts, first: OpFacts) -> Iterator[Node]:
+def called_differently_behind(facts: RankFacts, first: CallView) -> Iterator[Node]:
     """Yield calls behind the op ``first`` with another argument, whatever their values."""
     calls = facts.ops
     for place in np.flatnonzero(calls.has_other_argument).tolist():
@@ -71,7 +71,7 @@ def called_differently_behind(facts: RankFacts, first: OpFacts) -> Iterator[Node
             yield Node(facts.rank, calls[place], because, 0, place)
 
 
-def _returned(outputs: Sequence[Apart]) -> str:
+def _returned(outputs: Sequence[Difference]) -> str:
     """Return how what a call returns fared: one of the ends of a statement."""
     if any(value.state == APART for value in outputs):
         return DIFFERS

@@ -8,12 +8,12 @@ from functools import cached_property
 import numpy as np
 
 from probe_core.store.names import is_gradient
-from probe_diagnosis.difference.facts import DIFFERS, SAME, OpFacts
-from probe_diagnosis.difference.order import in_time, is_backward
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.walking import Node, is_large
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.order import in_time, is_backward
+from probe_diagnosis.timeline.views import DIFFERS, SAME, CallView
 
 
 class Effect:
@@ -47,7 +47,7 @@ class Effect:
         last = (marks.index(True) if True in marks else len(marks)) - 1
         return [place for place, key in enumerate(keys) if place == last or is_gradient(key)]
 
-    def _at(self, place: int) -> OpFacts:
+    def _at(self, place: int) -> CallView:
         return self._calls[self._order[place]]
 
     def is_rounding(self, node: Node) -> bool:
@@ -116,7 +116,7 @@ class Effect:
     def _place(self, node: Node) -> int:
         return self._places.get(node.facts.op, len(self._order))
 
-    def behind(self) -> tuple[list[OpFacts], set[tuple[float, float]]]:
+    def behind(self) -> tuple[list[CallView], set[tuple[float, float]]]:
         """Return the calls behind the ends, and the distance and scale of all that differs before them."""
         last = max(self._ends)
         table = self._calls.table

@@ -16,11 +16,11 @@ from probe_diagnosis.answer.ladder_file import read_ladder
 from probe_diagnosis.answer.ladder_search import BEFORE, BEHIND, Search, Step
 from probe_diagnosis.answer.replaced import uncompared
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.facts import OpFacts
-from probe_diagnosis.difference.order import is_backward
 from probe_diagnosis.difference.reasons import PHASES, Cause
 from probe_diagnosis.difference.walking import Node
+from probe_diagnosis.timeline.order import is_backward
 from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.views import CallView
 
 KIND = "ladder"
 """Kind of a cause that the ladder alone shows."""
@@ -136,7 +136,7 @@ class Ladders:
             ]
         return sentences
 
-    def _part(self, op: OpFacts) -> str:
+    def _part(self, op: CallView) -> str:
         """Return the part of the step that a call belongs to; none for gradients."""
         if is_gradient(op.op):
             return ""

@@ -16,8 +16,8 @@ from probe_core.model.dtypes import kind
 from probe_core.store.names import is_gradient
 from probe_diagnosis.answer.findings import kind_of
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.walking import OPTIMIZER
 from probe_diagnosis.limits import limits
+from probe_diagnosis.timeline.order import OPTIMIZER
 
 WORDS = ("target", "golden")
 

@@ -7,8 +7,8 @@ import math
 from probe_core.model import Kind, Record, Side, Value
 from probe_core.model.dtypes import kind
 from probe_core.model.run import Run
-from probe_diagnosis.difference.facts import is_module
 from probe_diagnosis.limits import limits
+from probe_diagnosis.timeline.views import is_module
 
 
 def slot_value(run: Run, op: str, row: str) -> Value | None:

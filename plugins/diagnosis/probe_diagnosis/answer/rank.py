@@ -10,7 +10,6 @@ import numpy as np
 
 from probe_core.model import Reason
 from probe_core.model.answers import Answer, Finding, Outcome
-from probe_diagnosis.answer.coverage import SHIFTED
 from probe_diagnosis.answer.differently import (
     called_differently_behind,
     is_harmless,
@@ -28,14 +27,15 @@ from probe_diagnosis.answer.replaced import floats_in, replaced
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.tracing import Tracing
 from probe_diagnosis.answer.verdict import GONE, NO_TRACE, answer_of
-from probe_diagnosis.difference.facts import is_module
-from probe_diagnosis.difference.order import is_arranging
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import Searched, search
 from probe_diagnosis.difference.walking import Node, can_show_gone
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.coverage import SHIFTED
+from probe_diagnosis.timeline.order import is_arranging
 from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.views import is_module
 
 ROUNDED = ", but the loss and the gradients of parameters that follow agree within rounding"
 """End of a note on a difference that is rounding, as its effect shows."""

@@ -14,9 +14,9 @@ from probe_core.model import Kind
 from probe_core.model.dtypes import kind
 from probe_core.model.run import Run
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.facts import is_module
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import UNJUDGED_CODE
+from probe_diagnosis.timeline.views import is_module
 
 MODEL = "the model"
 """Stands for the model as a whole, whose loss and gradients are its outputs."""

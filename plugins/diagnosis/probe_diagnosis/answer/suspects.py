@@ -19,10 +19,10 @@ from probe_diagnosis.answer.baseline import measured, raise_limits
 from probe_diagnosis.answer.rank import Found
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.same_files import state_same_files
-from probe_diagnosis.difference.facts import Apart
 from probe_diagnosis.frames import own_frame
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import ValueTable
+from probe_diagnosis.timeline.views import Difference
 
 KEPT = 5
 """Largest number of suspects of a rank."""
@@ -141,7 +141,7 @@ def _suspect(cause: Finding) -> Suspect:
     return Suspect(cause.op, row, side, cause.line, Level.ERROR, cause.reason.detail, module, cause.where)
 
 
-def _follows_from_rounding(rows: Sequence[Row], values: Sequence[Apart], row: Row) -> bool:
+def _follows_from_rounding(rows: Sequence[Row], values: Sequence[Difference], row: Row) -> bool:
     """Return True if a row holds integers or booleans that rounding in the inputs may change."""
     if not _is_discrete(row) or row.pair.side.is_source:
         return False

@@ -12,12 +12,12 @@ from probe_diagnosis.answer.arguments import Argument, api, differing, evidence_
 from probe_diagnosis.answer.findings import kind_of
 from probe_diagnosis.answer.producers import hides, producer, producers, slot_value, takes_in
 from probe_diagnosis.answer.runs import Runs
-from probe_diagnosis.difference.facts import UNJUDGED, Apart, OpFacts, is_module
-from probe_diagnosis.difference.order import is_arranging, is_backward, is_move, is_storage
 from probe_diagnosis.difference.reasons import Cause, first_differing, shown_value
 from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.limits import limits
+from probe_diagnosis.timeline.order import is_arranging, is_backward, is_move, is_storage
 from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.views import UNJUDGED, CallView, Difference, is_module
 
 NAMED = 6
 """Number of calls in one run only that a finding names."""
@@ -171,9 +171,9 @@ class Tracing:
             return None
         return self._moved(cause, key, side, code, detail, node, **evidence)
 
-    def _arranged_otherwise(self, facts: OpFacts, near: Sequence[str]) -> dict[str, Apart]:
+    def _arranged_otherwise(self, facts: CallView, near: Sequence[str]) -> dict[str, Difference]:
         """Return the differing argument of each call before an op that arranges values or is ``near`` it."""
-        found: dict[str, Apart] = {}
+        found: dict[str, Difference] = {}
         end = self._facts.ops.numbers[facts.op]
         for one in self._facts.ops.with_other_argument():
             if self._facts.ops.numbers[one.op] >= end:
@@ -252,7 +252,7 @@ class Tracing:
             consequence_count=cause.consequence_count + 1,
         )
 
-    def _upstream(self, side: int, facts: OpFacts) -> Iterator[str]:
+    def _upstream(self, side: int, facts: CallView) -> Iterator[str]:
         """Yield the calls of a run that made what an op takes in, nearest first, while values only move."""
         run = self._runs.both[side]
         waiting = [(facts.golden or facts.op) if side else facts.op]
@@ -283,7 +283,7 @@ class Tracing:
         )
         return self._moved(cause, op, 0, Cause.ORDER, detail, node, **evidence)
 
-    def _before(self, side: int, facts: OpFacts) -> Iterator[str]:
+    def _before(self, side: int, facts: CallView) -> Iterator[str]:
         """Yield the calls of one run only that stand right before an op, the last of them last."""
         run = self._runs.both[side]
         alone = self._facts.golden_only if side else self._facts.target_only

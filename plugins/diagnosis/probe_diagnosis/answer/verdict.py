@@ -11,7 +11,9 @@ from typing import Any
 from probe_core.errors import counted
 from probe_core.model.answers import Answer, Coverage, Finding, Outcome
 from probe_diagnosis.answer import baseline, ladder
-from probe_diagnosis.answer.coverage import (
+from probe_diagnosis.difference.reasons import PHASES
+from probe_diagnosis.limits import limits
+from probe_diagnosis.timeline.coverage import (
     GOLDEN_ONLY,
     HARMLESS,
     NAMED,
@@ -19,8 +21,6 @@ from probe_diagnosis.answer.coverage import (
     Tally,
     words_of,
 )
-from probe_diagnosis.difference.reasons import PHASES
-from probe_diagnosis.limits import limits
 
 GRAVITY = (Outcome.AGREE, Outcome.CANNOT_TELL, Outcome.NOT_COMPARABLE, Outcome.DIVERGED)
 """Outcomes of ranks: that of all ranks is the last of them that occurs."""

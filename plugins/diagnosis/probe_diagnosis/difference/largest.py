@@ -8,8 +8,8 @@ import numpy as np
 
 from probe_core.model.columns import Array
 from probe_core.store.names import is_gradient
-from probe_diagnosis.difference.order import has_own_scale, is_backward
 from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.order import has_own_scale, is_backward
 from probe_diagnosis.timeline.value_table import IS_IN_REGION, IS_SCALAR, IS_SOURCE, UNJUDGED_CODE, times
 
 

@@ -6,9 +6,9 @@ from collections import Counter, deque
 from collections.abc import Sequence
 
 from probe_diagnosis.collectives.calls import Call, Flow
-from probe_diagnosis.difference.facts import UNJUDGED, OpFacts
 from probe_diagnosis.difference.reasons import Because, Cause, first_differing
 from probe_diagnosis.difference.walking import Past, Walker, taken_in, worst_of
+from probe_diagnosis.timeline.views import UNJUDGED, CallView
 
 
 class Meetings:
@@ -100,7 +100,7 @@ class Meetings:
         walker.place = 0
         return True
 
-    def _send(self, walker: Walker, op: OpFacts, call: Call) -> None:
+    def _send(self, walker: Walker, op: CallView, call: Call) -> None:
         """Send the rank's history, with the difference of its inputs, to each receiver of the call."""
         given = _look_at_inputs(walker, op)
         for peer in call.peers:
@@ -109,7 +109,7 @@ class Meetings:
                 self._sent.setdefault(channel, deque()).append((walker.past.copy(), given))
 
     def _receive(
-        self, walker: Walker, op: OpFacts, arrived: Sequence[tuple[Past, float]], unknown: Sequence[int]
+        self, walker: Walker, op: CallView, arrived: Sequence[tuple[Past, float]], unknown: Sequence[int]
     ) -> None:
         """Merge the histories that arrived into the rank's own, and examine the values that it received."""
         for past, _ in arrived:
@@ -176,7 +176,7 @@ class Meetings:
         return [rank for rank in call.group if rank not in present]
 
 
-def _look_at_inputs(walker: Walker, op: OpFacts) -> float:
+def _look_at_inputs(walker: Walker, op: CallView) -> float:
     """Report a call whose inputs differ although no earlier difference explains them.
 
     Returns:
@@ -191,7 +191,7 @@ def _look_at_inputs(walker: Walker, op: OpFacts) -> float:
     return taken
 
 
-def _deliver(walker: Walker, op: OpFacts, given: float, unknown: Sequence[int], scale: float = 0.0) -> None:
+def _deliver(walker: Walker, op: CallView, given: float, unknown: Sequence[int], scale: float = 0.0) -> None:
     """Report a call that delivers values that differ although the values that were sent agree.
 
     Args:

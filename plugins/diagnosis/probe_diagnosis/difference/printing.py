@@ -10,8 +10,8 @@ from probe_core.cli import console
 from probe_core.errors import counted, printable
 from probe_core.model import Cell
 from probe_diagnosis.difference.analysis import Analysis, Found
-from probe_diagnosis.difference.facts import DIFFERS, UNJUDGED, Apart
 from probe_diagnosis.frames import own_frames
+from probe_diagnosis.timeline.views import DIFFERS, UNJUDGED, Difference
 
 SHOWN_NODES = 5
 """Largest number of ops that are printed for a step."""
@@ -92,7 +92,7 @@ def _values(cells: Mapping[str, Cell], side: str) -> str:
     return printable(" ".join(shown), 80)
 
 
-def _mark(value: Apart) -> str:
+def _mark(value: Difference) -> str:
     """Return the remark at the end of a value's line; empty if both sides agree."""
     if value.state == DIFFERS:
         return console.style("differs", fg="red")

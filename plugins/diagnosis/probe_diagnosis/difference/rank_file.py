@@ -18,13 +18,13 @@ from typing import Any, BinaryIO, TextIO
 from probe_core.errors import UserError
 from probe_core.files.atomic import AtomicFile, not_written
 from probe_core.flow.table import Table
-from probe_core.model import Cell, Record, Row, Side, Slot
+from probe_core.model import Cell, Level, Record, Row, Side, Slot
 from probe_core.model.batches import RowBatch
 from probe_diagnosis.collectives.calls import Call, Peer, api_of, apis, call_of
-from probe_diagnosis.difference.facts import DIFFERS, UNJUDGED, Apart, OpFacts
-from probe_diagnosis.difference.yardstick import apply_floors
 from probe_diagnosis.timeline.batch_values import values_of
+from probe_diagnosis.timeline.floors import apply_floors
 from probe_diagnosis.timeline.rank_facts import MISPAIRED
+from probe_diagnosis.timeline.views import DIFFERS, UNJUDGED, CallView, Difference
 
 NONE = "None"
 """Text for a value that is no transfer between two ranks."""
@@ -32,7 +32,7 @@ NONE = "None"
 INDENT = "    "
 """Indentation of msprobe's file; but a row is on one line, which takes a third of the bytes and the time."""
 
-_Shown = tuple[Row, "Sequence[Cell]", Apart]
+_Shown = tuple[Row, "Sequence[Cell]", Difference]
 """A row, its cells and its difference."""
 
 _OP = re.compile(r"(.+?\.(?:forward|backward)(?:\.\d+)?)\.(?:input|output|parameters|kwargs)\b")
@@ -49,7 +49,7 @@ class Item:
         stack: Frames of the call, innermost first; empty if they were not recorded.
     """
 
-    apart: Apart
+    apart: Difference
     golden: str
     cells: Mapping[str, Cell]
     stack: tuple[str, ...]
@@ -89,7 +89,8 @@ class RankFile:
             values = table.views(lines.start, lines.stop, described.key)
             ops: dict[str, list[_Shown]] = {}
             for row, value in zip(rows, values):
-                shown = _mispaired(value) if described.shifted else value
+                is_left_out = bool(row.was) and row.verdict.level is Level.SKIP
+                shown = _mispaired(value) if described.shifted and not is_left_out else value
                 ops.setdefault(self._own_op(row, described.key), []).append((row, next(cells), shown))
             for op, own_rows in ops.items():
                 self._write(op, own_rows, described.ancestors if op == described.key else ())
@@ -148,7 +149,7 @@ class RankFile:
         finally:
             self._file.discard()
 
-    def _item(self, op: str, row: Row, cells: Sequence[Cell], value: Apart) -> dict[str, Any]:
+    def _item(self, op: str, row: Row, cells: Sequence[Cell], value: Difference) -> dict[str, Any]:
         """Return the entry of one row."""
         item: dict[str, Any] = dict(zip(self._table.headers, map(_finite, cells)))
         if row.stack is not None:
@@ -166,10 +167,10 @@ class RankFile:
         return item
 
 
-def _mispaired(value: Apart) -> Apart:
+def _mispaired(value: Difference) -> Difference:
     """Return an unjudged value, because its call may be paired with the wrong one."""
     why = f"{MISPAIRED}; compare with --match align"
-    return Apart(value.row, value.side, UNJUDGED, is_scalar=value.is_scalar, why=why)
+    return Difference(value.row, value.side, UNJUDGED, is_scalar=value.is_scalar, why=why)
 
 
 def _finite(cell: Cell) -> Cell:
@@ -200,7 +201,7 @@ def _plain_call(call: Call) -> dict[str, Any]:
     }
 
 
-def _plain_apart(value: Apart) -> dict[str, Any]:
+def _plain_apart(value: Difference) -> dict[str, Any]:
     """Return the distance of a value as JSON."""
     return {
         "state": value.state,
@@ -220,7 +221,7 @@ def _plain_apart(value: Apart) -> dict[str, Any]:
 # -- reading ---------------------------------------------------------------------------------------
 
 
-def read(path: Path) -> Iterator[OpFacts]:
+def read(path: Path) -> Iterator[CallView]:
     """Read the facts about all ops from the file of one rank, in its order.
 
     Raises:
@@ -297,10 +298,10 @@ def items_at(path: Path, place: tuple[int, int]) -> tuple[Item, ...]:
     )
 
 
-def _apart(item: dict[str, Any]) -> Apart:
+def _apart(item: dict[str, Any]) -> Difference:
     """Return the distance of a value, from its entry in the file."""
     difference = item["difference"]
-    return Apart(
+    return Difference(
         item["NPU Name"],
         Side(item["state"]),
         difference["state"],
@@ -317,7 +318,7 @@ def _apart(item: dict[str, Any]) -> Apart:
     )
 
 
-def _facts(op: str, entry: dict[str, Any], place: tuple[int, int]) -> OpFacts:
+def _facts(op: str, entry: dict[str, Any], place: tuple[int, int]) -> CallView:
     """Return the facts about an op, from its entry in the file."""
     values = tuple(map(_apart, entry["op_items"]))
     plain = entry.get("communication")
@@ -325,4 +326,4 @@ def _facts(op: str, entry: dict[str, Any], place: tuple[int, int]) -> OpFacts:
     if plain is not None:
         peers = tuple(Peer(int(rank), bool(sends)) for rank, sends in plain["peers"])
         call = Call(apis()[plain["api"]], tuple(plain["group"]), plain["root"], peers)
-    return OpFacts(op, values, call, tuple(entry.get("module", ())), place)
+    return CallView(op, values, call, tuple(entry.get("module", ())), place)

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from probe_core.model import Side
-from probe_diagnosis.difference.facts import UNJUDGED, Apart, OpFacts
+from probe_diagnosis.timeline.views import UNJUDGED, CallView, Difference
 
 _IN_OP = re.compile(r".*?\.(?:forward|backward)\.(?:\d+\.)?")
 
@@ -66,7 +66,7 @@ class Inputs(NamedTuple):
     masked: bool = False
 
 
-def inputs_of(op: OpFacts, worst: float) -> Inputs:
+def inputs_of(op: CallView, worst: float) -> Inputs:
     """Return the agreement of the tensors that an op took in, whose largest difference is ``worst``."""
     compared = lacking = 0
     by_statistics = holds_rare = masked = False
@@ -105,9 +105,9 @@ class Because:
     """
 
     cause: Cause
-    value: Apart
+    value: Difference
     inputs: Inputs = field(default_factory=Inputs)
-    argument: Apart | None = None
+    argument: Difference | None = None
     earlier: int = 0
     given: float = 0.0
     absent: tuple[int, ...] = ()
@@ -276,7 +276,7 @@ class Because:
         return f"delivers values that differ, {sent} ({shown})"
 
 
-def shown_value(value: Apart) -> str:
+def shown_value(value: Difference) -> str:
     """Return the short name of a value, and the evidence that it differs."""
     name = _IN_OP.sub("", value.row)
     explained = ""
@@ -285,6 +285,6 @@ def shown_value(value: Apart) -> str:
     return f"{name}: {value.why}{explained}" if value.why else name
 
 
-def first_differing(values: Iterable[Apart], more_than: float) -> Apart | None:
+def first_differing(values: Iterable[Difference], more_than: float) -> Difference | None:
     """Return the first argument that differs, by more than so many times its rounding; None for none."""
     return next((one for one in values if one.times(one.scale, one.noise) > max(1.0, more_than)), None)

@@ -27,19 +27,19 @@ from dataclasses import dataclass
 from math import isfinite
 
 from probe_core.store.names import is_gradient
-from probe_diagnosis.difference.facts import Apart, OpFacts, is_module
 from probe_diagnosis.difference.meetings import Meetings
-from probe_diagnosis.difference.order import in_time, is_backward, is_storage, selects
 from probe_diagnosis.difference.reasons import Because, Cause, first_differing, inputs_of
 from probe_diagnosis.difference.walking import Node, Past, Walker, taken_in
 from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.order import in_time, is_backward, is_storage, selects
 from probe_diagnosis.timeline.value_table import BASIS_CODES
+from probe_diagnosis.timeline.views import CallView, Difference, is_module
 
 KEPT = 5
 """Largest number of further causes that are kept of a rank."""
 
 
-def first_differences(ranks: Mapping[int, Sequence[OpFacts]]) -> list[Node]:
+def first_differences(ranks: Mapping[int, Sequence[CallView]]) -> list[Node]:
     """Return the ops that no other difference explains, earliest first.
 
     Args:
@@ -68,7 +68,7 @@ class Searched:
     vanished: list[Node]
 
 
-def search(ranks: Mapping[int, Sequence[OpFacts]], known: Iterable[tuple[float, float]] = ()) -> Searched:
+def search(ranks: Mapping[int, Sequence[CallView]], known: Iterable[tuple[float, float]] = ()) -> Searched:
     """Search all ranks for the ops where they diverge.
 
     Args:
@@ -166,7 +166,7 @@ def _introduces(walker: Walker, line: int, taken: float, saved: float, given: fl
     )
 
 
-def other_argument(op: OpFacts) -> Apart | None:
+def other_argument(op: CallView) -> Difference | None:
     """Return the first argument that an op was called with in one run, and with another value in the other.
 
     An argument that only one run gives may be the usual one; one that says where to store the result changes
@@ -176,7 +176,7 @@ def other_argument(op: OpFacts) -> Apart | None:
     return None if op.is_shifted else first_differing(given, 0.0)
 
 
-def _in_place_of(op: OpFacts, output: Apart, taken: float, past: Past) -> Because:
+def _in_place_of(op: CallView, output: Difference, taken: float, past: Past) -> Because:
     """Return the reason for naming a call that does not line up, if what it returns is taken in."""
     argument = None if op.golden else first_differing(op.arguments(), 0.0)
     cause = Cause.INTRODUCED if argument is None else Cause.ARGUMENT
@@ -212,7 +212,7 @@ def _look_for_growth(walker: Walker, number: int, given: float) -> None:
         walker.grown = walker.node(number, because)
 
 
-def _is_witness_of_itself(op: OpFacts, output: Apart) -> bool:
+def _is_witness_of_itself(op: CallView, output: Difference) -> bool:
     """Return True if a call depends on nothing but what was compared of it.
 
     Modules hold parameters and states, and backward calls read what the forward pass left behind. Statistics
@@ -225,7 +225,7 @@ def _is_witness_of_itself(op: OpFacts, output: Apart) -> bool:
     return is_call and inputs.compared > 0 and not inputs.lacking and not op.is_shifted
 
 
-def _reason_of(op: OpFacts, output: Apart, taken: float, given: float, past: Past) -> Because:
+def _reason_of(op: CallView, output: Difference, taken: float, given: float, past: Past) -> Because:
     """Return the reason why an op whose own outputs differ is reported.
 
     Args:

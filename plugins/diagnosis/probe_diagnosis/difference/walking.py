@@ -8,16 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from probe_diagnosis.collectives.calls import Call
-from probe_diagnosis.difference.facts import IN_REGION, Apart, OpFacts
 from probe_diagnosis.difference.largest import LargestDifferences
-from probe_diagnosis.difference.order import is_backward
 from probe_diagnosis.difference.reasons import Because, Cause
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.order import OPTIMIZER, is_backward
 from probe_diagnosis.timeline.value_table import DIFFERS_CODE, IS_SOURCE
-
-OPTIMIZER = "optimizer"
-"""Name that stands in place of a module for the step of an optimizer."""
+from probe_diagnosis.timeline.views import IN_REGION, CallView, Difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +30,7 @@ class Node:
     """
 
     rank: int
-    facts: OpFacts
+    facts: CallView
     because: Because
     layer: int
     place: int
@@ -133,7 +130,7 @@ class Walker:
         self.largest = LargestDifferences(self.calls, self.order)
 
     @property
-    def op(self) -> OpFacts | None:
+    def op(self) -> CallView | None:
         """The next call; None at the end."""
         return self.calls[self.order[self.at]] if self.at < len(self.order) else None
 
@@ -180,7 +177,7 @@ class Walker:
         """Return a call of this place, with the reason for naming it."""
         return Node(self.rank, self.calls[number], because, self.past.layer, self.place)
 
-    def value(self, line: int) -> Apart:
+    def value(self, line: int) -> Difference:
         """Return the value of a line of the next call."""
         return self.calls[self.number].values[line - self.calls.starts[self.number]]
 
@@ -283,7 +280,7 @@ class Walker:
         return bool(self.nodes) and self.nodes[-1].facts.op in self.calls.within[number]
 
 
-def is_large(value: Apart) -> bool:
+def is_large(value: Difference) -> bool:
     """Return True for a difference so large that what agrees behind it shows that it has gone."""
     return value.times(value.scale, value.noise) >= limits().gone
 
@@ -297,7 +294,9 @@ def can_show_gone(node: Node) -> bool:
     return value.by != "statistics" or is_large(value)
 
 
-def worst_of(values: Iterable[Apart], noise: float, scale: float = 0.0) -> tuple[float, Apart | None]:
+def worst_of(
+    values: Iterable[Difference], noise: float, scale: float = 0.0
+) -> tuple[float, Difference | None]:
     """Return the largest difference among values, as a multiple of rounding, and the value that has it.
 
     Args:
@@ -316,6 +315,6 @@ def worst_of(values: Iterable[Apart], noise: float, scale: float = 0.0) -> tuple
     return largest, worst
 
 
-def taken_in(value: Apart, taken: float, past: Past) -> Because:
+def taken_in(value: Difference, taken: float, past: Past) -> Because:
     """Return the reason why an op is reported whose input differs."""
     return Because(Cause.TAKEN_IN, value, earlier=past.lacking, times=taken)

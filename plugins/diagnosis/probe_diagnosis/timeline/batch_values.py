@@ -12,7 +12,6 @@ from probe_core.model.columns import FLOAT, NULL, TENSOR, Array
 from probe_core.model.dtypes import kind
 from probe_core.model.messages import evidence_of
 from probe_core.model.results import VerdictColumn
-from probe_diagnosis.difference.facts import PARAMETER, POLICY
 from probe_diagnosis.timeline.value_table import (
     BASIS_CODES,
     BREAKS,
@@ -29,6 +28,7 @@ from probe_diagnosis.timeline.value_table import (
     UNJUDGED_CODE,
     ValueTable,
 )
+from probe_diagnosis.timeline.views import PARAMETER, POLICY
 
 
 def values_of(batch: RowBatch) -> ValueTable:

@@ -11,7 +11,6 @@ import numpy as np
 
 from probe_core.model.columns import Array, Interned
 from probe_diagnosis.collectives.calls import Call, Peer, apis
-from probe_diagnosis.difference.facts import OpFacts
 from probe_diagnosis.timeline.value_table import (
     SAME_CODE,
     UNJUDGED_CODE,
@@ -19,12 +18,13 @@ from probe_diagnosis.timeline.value_table import (
     largest_of_each,
     table_of,
 )
+from probe_diagnosis.timeline.views import CallView
 
 _DERIVED = ("numbers", "call_of", "agrees", "has_other_argument", "lacking", "noise")
 """Properties that are computed again after calls were added."""
 
 
-class CallColumns(Sequence[OpFacts]):
+class CallColumns(Sequence[CallView]):
     """The calls of a rank; an item is a view of one call.
 
     Attributes:
@@ -49,23 +49,23 @@ class CallColumns(Sequence[OpFacts]):
         self.goldens: dict[int, str] = {}
         self.shifted: set[int] = set()
         self.places: dict[int, tuple[int, int]] = {}
-        self._views: dict[int, OpFacts] = {}
+        self._views: dict[int, CallView] = {}
 
     def __len__(self) -> int:
         return len(self.keys)
 
     @overload
-    def __getitem__(self, number: int) -> OpFacts: ...
+    def __getitem__(self, number: int) -> CallView: ...
     @overload
-    def __getitem__(self, number: slice) -> list[OpFacts]: ...
-    def __getitem__(self, number: int | slice) -> OpFacts | list[OpFacts]:
+    def __getitem__(self, number: slice) -> list[CallView]: ...
+    def __getitem__(self, number: int | slice) -> CallView | list[CallView]:
         """Return the view of a call, which is always the same object, or of several calls."""
         if isinstance(number, slice):
             return [self[one] for one in range(*number.indices(len(self)))]
         number = range(len(self))[number]
         if number not in self._views:
             key = self.keys[number]
-            self._views[number] = OpFacts(
+            self._views[number] = CallView(
                 key,
                 self.table.views(self.starts[number], self.starts[number + 1], key),
                 self.communication.get(number),
@@ -119,7 +119,7 @@ class CallColumns(Sequence[OpFacts]):
             self.table.set(line, self.keys[number], value)
 
     @classmethod
-    def of(cls, calls: Iterable[OpFacts]) -> CallColumns:
+    def of(cls, calls: Iterable[CallView]) -> CallColumns:
         """Return calls as columns."""
         columns = cls()
         positions: list[str] = []
@@ -191,7 +191,7 @@ class CallColumns(Sequence[OpFacts]):
         """Return the largest number of each call among non-negative ``numbers`` of all lines; 0 for none."""
         return np.maximum(largest_of_each(numbers, np.asarray(self.starts)), 0.0)
 
-    def with_other_argument(self) -> Iterator[OpFacts]:
+    def with_other_argument(self) -> Iterator[CallView]:
         """Yield views of the calls with an argument that differs, in order."""
         yield from (self[number] for number in np.flatnonzero(self.has_other_argument).tolist())
 

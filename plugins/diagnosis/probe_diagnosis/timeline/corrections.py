@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from probe_core.model import How, Kind, Pair, Side, Slot
 from probe_core.model.dtypes import kind
-from probe_diagnosis.difference.facts import DIFFERS, PARAMETER, SAME, Apart, shown_scalar
+from probe_diagnosis.timeline.views import DIFFERS, PARAMETER, SAME, Difference, shown_scalar
 
 
-def measured_beside_quotients(pairs: Sequence[Pair], values: Sequence[Apart]) -> list[Apart]:
+def measured_beside_quotients(pairs: Sequence[Pair], values: Sequence[Difference]) -> list[Difference]:
     """Return the values, outputs measured beside the largest quotient that rounding of the dividend makes.
 
     Elements whose gradient is zero in theory are rounding alone; an optimizer divides them by their own size.
@@ -51,7 +51,7 @@ def _is_float(slot: Slot) -> bool:
     return slot.value.kind is Kind.TENSOR and kind(slot.value.dtype) == "float"
 
 
-def with_arguments_of_one(pairs: Sequence[Pair], values: Sequence[Apart]) -> list[Apart]:
+def with_arguments_of_one(pairs: Sequence[Pair], values: Sequence[Difference]) -> list[Difference]:
     """Mark arguments that only one of two paired calls received as different.
 
     An argument that one call has by place and the other by name is none of these. A tensor counts if the

@@ -13,17 +13,16 @@ from probe_core.model import How, Pair, Record, Side
 from probe_core.model.batches import HOWS, RowBatch
 from probe_core.model.columns import SIDES, Array
 from probe_core.model.report import LineNumbers
-from probe_diagnosis.answer.coverage import Tally
 from probe_diagnosis.collectives.calls import api_of, call_of
-from probe_diagnosis.difference.facts import Apart
-from probe_diagnosis.difference.order import divides
-from probe_diagnosis.difference.walking import OPTIMIZER
-from probe_diagnosis.difference.yardstick import apply_floors
 from probe_diagnosis.frames import own_frame
 from probe_diagnosis.timeline.batch_values import values_of
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.corrections import measured_beside_quotients, with_arguments_of_one
+from probe_diagnosis.timeline.coverage import Tally
+from probe_diagnosis.timeline.floors import apply_floors
+from probe_diagnosis.timeline.order import OPTIMIZER, divides
 from probe_diagnosis.timeline.value_table import IS_IN_REGION, NO_QUANTITY, UNJUDGED_CODE, ValueTable
+from probe_diagnosis.timeline.views import Difference
 
 MISPAIRED = "this call may be paired with the wrong one"
 """Evidence of an unjudged value of a call that one run makes more often."""
@@ -134,7 +133,7 @@ class RankFacts:
         """Set the differences of the own rows of an op to those that a correction returns."""
         lines = [line for line in batch.lines(number) if is_own[line]]
         key = batch.ops[number]
-        values: list[Apart] = [table.views(line, line + 1, key)[0] for line in lines]
+        values: list[Difference] = [table.views(line, line + 1, key)[0] for line in lines]
         pairs: list[Pair] = [batch.pair(line) for line in lines]
         for line, before, value in zip(lines, values, correct(pairs, values)):
             if value is not before:

@@ -12,14 +12,14 @@ import numpy as np
 from probe_core.model import Drift
 from probe_core.model.columns import SIDES, Array, Interned
 from probe_core.model.messages import drift_text
-from probe_diagnosis.difference.facts import (
+from probe_diagnosis.timeline.views import (
     BASES,
     DIFFERS,
     IN_REGION,
     SAME,
     STATES,
     UNJUDGED,
-    Apart,
+    Difference,
 )
 
 LINE = np.dtype(
@@ -29,7 +29,7 @@ LINE = np.dtype(
         ("jump", float), ("floor", float),
     ]
 )  # fmt: skip
-"""A line of a table: the fields of ``Apart``, texts as codes."""
+"""A line of a table: the fields of ``Difference``, texts as codes."""
 IS_SCALAR, BREAKS, IS_RARE, IS_MASKED, IS_EQUAL, IS_IN_REGION = (1 << bit for bit in range(6))
 """Bits of the field ``flags``."""
 NO_QUANTITY = 255
@@ -67,21 +67,21 @@ class ValueTable:
     def __len__(self) -> int:
         return len(self.lines)
 
-    def views(self, start: int, stop: int, key: str) -> tuple[Apart, ...]:
+    def views(self, start: int, stop: int, key: str) -> tuple[Difference, ...]:
         """Return views of consecutive lines of the call ``key``."""
         return tuple(
             self._view(start + place, key, fields)
             for place, fields in enumerate(self.lines[start:stop].tolist())
         )
 
-    def _view(self, line: int, key: str, fields: tuple[Any, ...]) -> Apart:
+    def _view(self, line: int, key: str, fields: tuple[Any, ...]) -> Difference:
         _, _, side, state, basis, quantity, flags, distance, scale, noise, jump, floor = fields
         why = self.texts.get(line, "")
         if quantity != NO_QUANTITY:
             why = drift_text(Drift(distance, scale, noise, jump, quantity))
         if flags & IS_IN_REGION:
             why = f"{why}; {IN_REGION}" if why else IN_REGION
-        return Apart(
+        return Difference(
             self.name(line, key), SIDES[side], STATES[state], distance, scale, noise, jump,
             bool(flags & IS_SCALAR), why, BASES[basis], bool(flags & BREAKS), bool(flags & IS_RARE),
             self.position_of(line), self.dtypes.get(line, ""), bool(flags & IS_MASKED), floor,
@@ -104,7 +104,7 @@ class ValueTable:
         self.lines["row"] = np.arange(len(self))
         self.position = positions.__getitem__
 
-    def set(self, line: int, key: str, value: Apart) -> None:
+    def set(self, line: int, key: str, value: Difference) -> None:
         """Set a line to a value of the call ``key``, except for its row in the result file."""
         fields = self.lines[line]
         is_composed = value.row.startswith(key)
@@ -161,7 +161,7 @@ class ValueTable:
         return differs
 
     def times(self, scale: Array | float, noise: Array | float) -> Array:
-        """Return ``Apart.times`` of all lines.
+        """Return ``Difference.times`` of all lines.
 
         Args:
             scale: The minimum magnitude that each distance is divided by.
@@ -248,7 +248,7 @@ def _text(item: Any) -> str:
     return item
 
 
-def table_of(key: str, values: Sequence[Apart]) -> ValueTable:
+def table_of(key: str, values: Sequence[Difference]) -> ValueTable:
     """Return a table of the values of one call."""
     table = ValueTable(len(values))
     positions = [value.line for value in values]

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from probe_diagnosis.answer.coverage import Tally
 from probe_diagnosis.answer.verdict import answer_of
+from probe_diagnosis.timeline.coverage import Tally
 from support.probe import Probe
 from support.runs.answered import call, normal, record
 from support.runs.differences import strictly

@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import pytest
-from probe_diagnosis.difference.facts import SAME, UNJUDGED, Apart
 from probe_diagnosis.difference.reasons import (
     AGREES,
     DIFFERS,
@@ -18,6 +17,7 @@ from probe_diagnosis.difference.reasons import (
     inputs_of,
     shown_value,
 )
+from probe_diagnosis.timeline.views import SAME, UNJUDGED, Difference
 from support.runs.ops import UNSET, argument, op, value
 
 from probe_core.model import Side
@@ -123,7 +123,7 @@ def test_a_call_that_was_made_differently_within_rounding() -> None:
 
 
 def test_the_first_argument_that_differs() -> None:
-    rounded = Apart("x", Side.INPUT, SAME, 1e-9, 1.0, 1e-6, is_scalar=True)
+    rounded = Difference("x", Side.INPUT, SAME, 1e-9, 1.0, 1e-6, is_scalar=True)
     other = argument()
     assert first_differing([argument(False), rounded, other], 0.0) is other
     assert first_differing([argument(False), rounded], 0.0) is None

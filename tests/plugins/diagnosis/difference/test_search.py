@@ -7,8 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from probe_diagnosis.difference.facts import DIFFERS, Apart, OpFacts
 from probe_diagnosis.difference.search import search
+from probe_diagnosis.timeline.views import DIFFERS, CallView, Difference
 from support.runs.ops import (
     BAD,
     BEHIND,
@@ -31,9 +31,9 @@ from probe_core.model import Side
 # -- making ops --------------------------------------------------------------------------------
 
 
-def unlike(**fields: Any) -> Apart:
+def unlike(**fields: Any) -> Difference:
     """A tensor that differs, which is no matter of size: a checksum, nan at other places."""
-    return Apart("", Side.INPUT, DIFFERS, math.inf, 1.0, why="checksum a against b")._replace(**fields)
+    return Difference("", Side.INPUT, DIFFERS, math.inf, 1.0, why="checksum a against b")._replace(**fields)
 
 
 # -- one rank ----------------------------------------------------------------------------------
@@ -198,7 +198,7 @@ def test_a_call_behind_the_module_is_not_named_for_it() -> None:
 
 def test_a_module_around_a_call_that_delivers_the_fault_of_another_rank() -> None:
     inner = call("all_reduce", [0], [FAULT])
-    inner = OpFacts(inner.op, inner.values, inner.call, (MODULE,))
+    inner = CallView(inner.op, inner.values, inner.call, (MODULE,))
     assert named([op(MODULE, [0], [FAULT]), inner], [BAD, call("all_reduce", [FAULT], [FAULT])]) == [
         (1, "bad")
     ]  # fmt: skip
@@ -222,7 +222,7 @@ def test_gradients_are_made_last_wherever_they_are_recorded(name: str) -> None:
     ],
 )
 def test_another_argument_whose_effect_is_within_rounding_may_cause_a_gradient(
-    before: OpFacts, end: str
+    before: CallView, end: str
 ) -> None:
     gradient = op("Module.l.Linear.parameters_grad", [], [FAULT])
     assert why([before, gradient]).startswith(f"differs, and {end}")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from probe_diagnosis.difference.facts import OpFacts
 from probe_diagnosis.difference.search import first_differences
+from probe_diagnosis.timeline.views import CallView
 from support.cases import every
 from support.runs.ops import (
     ALL,
@@ -29,11 +29,11 @@ from support.runs.ops import (
 # -- making ops --------------------------------------------------------------------------------
 
 
-def send(to: int, times: Valued = 0, api: str = "send") -> OpFacts:
+def send(to: int, times: Valued = 0, api: str = "send") -> CallView:
     return call(api, [times], [], root=to, peers=[(to, True)])
 
 
-def receive(source: int, times: Valued = 0, api: str = "recv") -> OpFacts:
+def receive(source: int, times: Valued = 0, api: str = "recv") -> CallView:
     return call(api, [UNSET], [times], root=source, peers=[(source, False)])
 
 
@@ -117,7 +117,7 @@ def test_rounding_that_a_sum_adds_up_names_nothing() -> None:
 
 @pytest.mark.parametrize("api", FROM_ROOT)
 def test_only_the_root_of_a_broadcast_or_scatter_is_learnt_from(api: str) -> None:
-    def at(times: float, got: float) -> OpFacts:
+    def at(times: float, got: float) -> CallView:
         return call(api, [times], [got], root=1)
 
     behind = [at(0, FAULT), BEHIND, AFTER]
@@ -132,7 +132,7 @@ def test_what_lay_in_the_way_of_a_broadcast_is_not_judged(api: str) -> None:
 
 @pytest.mark.parametrize("api", TO_ROOT)
 def test_only_the_root_of_a_reduce_or_gather_learns(api: str) -> None:
-    def at(times: float, got: float) -> OpFacts:
+    def at(times: float, got: float) -> CallView:
         return call(api, [times], [got], root=1)
 
     assert named([BAD, at(FAULT, 0)], [at(0, FAULT), BEHIND, AFTER], [at(0, 0), AFTER]) == [
@@ -160,7 +160,7 @@ def test_a_barrier_carries_no_values() -> None:
 
 
 def test_faults_stay_in_their_groups() -> None:
-    def ranks(api: str) -> list[list[OpFacts]]:
+    def ranks(api: str) -> list[list[CallView]]:
         first, second = (0, 2), (1, 3)
         return [
             [BAD, call(api, [FAULT], [FAULT], first), BEHIND],
@@ -264,7 +264,7 @@ def test_a_fault_goes_down_a_pipeline() -> None:
     assert told(dict(reversed(list(enumerate(ranks))))) == [(0, "bad")]
 
 
-def ring(rank: int, size: int, sent: float = 0, number: int = 0) -> OpFacts:
+def ring(rank: int, size: int, sent: float = 0, number: int = 0) -> CallView:
     """Each sends to the next and receives from the one before; what arrives is not on record."""
     peers = [((rank + 1) % size, True), ((rank - 1) % size, False)]
     return call("batch_isend_irecv", [sent, UNSET], [], peers=peers, number=number)
@@ -308,7 +308,7 @@ def test_values_of_a_rank_that_was_not_compared() -> None:
         assert "rank 5 may have sent them, and was not compared" in node.why
 
 
-def short_api(facts: OpFacts) -> str:
+def short_api(facts: CallView) -> str:
     assert facts.call is not None
     return facts.call.api.name
 
@@ -342,7 +342,7 @@ def test_ranks_may_have_any_numbers() -> None:
         [[call("batch_isend_irecv", [], [], peers=[(1, False), (1, False)])], [send(0)]],
     ],
 )  # fmt: skip
-def test_the_search_ends_whatever_is_missing(ranks: list[list[OpFacts]]) -> None:
+def test_the_search_ends_whatever_is_missing(ranks: list[list[CallView]]) -> None:
     with within(5):
         assert named(*ranks) == []
         assert named(*[[*ops, BAD] for ops in ranks]) != []

@@ -11,9 +11,9 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 from probe_diagnosis.collectives.calls import Call, Flow, Peer, apis
-from probe_diagnosis.difference.facts import OpFacts
 from probe_diagnosis.difference.rank_file import items_at, read
 from probe_diagnosis.difference.search import first_differences
+from probe_diagnosis.timeline.views import CallView
 from support.measuring import PROPERTY
 from support.runs.ops import FAULT, UNSET, op, within
 
@@ -71,7 +71,7 @@ class Machine:
     world: int
     faults: dict[int, int]
     growth: float = 1.0
-    ops: dict[int, list[OpFacts]] = field(default_factory=dict)
+    ops: dict[int, list[CallView]] = field(default_factory=dict)
     memory: dict[int, list[float]] = field(default_factory=dict)
     heard: dict[int, set[int]] = field(default_factory=dict)
     culprits: list[tuple[int, str]] = field(default_factory=list)
@@ -89,7 +89,7 @@ class Machine:
     def read(self, rank: int, event: Event) -> list[float]:
         return [self.memory[rank][place] for place in event.reads]
 
-    def record(self, rank: int, facts: OpFacts) -> None:
+    def record(self, rank: int, facts: CallView) -> None:
         self.ops[rank].append(facts)
 
     def blame(self, rank: int, moment: int, name: str) -> None:
@@ -178,7 +178,7 @@ def machine(seed: int, world: int, length: int, count: int, growth: float = 1.0)
     return made
 
 
-def full(ranks: dict[int, Sequence[OpFacts]]) -> list[tuple[int, str]]:
+def full(ranks: dict[int, Sequence[CallView]]) -> list[tuple[int, str]]:
     with within(20):
         return [(node.rank, node.facts.op) for node in first_differences(ranks)]
 

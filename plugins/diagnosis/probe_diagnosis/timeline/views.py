@@ -32,7 +32,7 @@ TRUTH = "<class 'bool'>"
 _MODULE = re.compile(r"\.(?:forward|backward)\.\d+$|\.parameters_grad\b")
 
 
-class Apart(NamedTuple):
+class Difference(NamedTuple):
     """Distance between both sides of one value.
 
     Attributes:
@@ -111,7 +111,7 @@ class Apart(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class OpFacts:
+class CallView:
     """Facts about one op of one rank.
 
     Attributes:
@@ -127,7 +127,7 @@ class OpFacts:
     """
 
     op: str
-    values: tuple[Apart, ...]
+    values: tuple[Difference, ...]
     call: Call | None = None
     within: tuple[str, ...] = ()
     place: tuple[int, int] = (0, 0)
@@ -136,15 +136,15 @@ class OpFacts:
     golden: str = ""
     agrees: bool = False
 
-    def inputs(self) -> Iterable[Apart]:
+    def inputs(self) -> Iterable[Difference]:
         """Return the input tensors of the op, parameters included."""
         return (value for value in self.values if value.side.is_source and not value.is_scalar)
 
-    def outputs(self) -> Iterable[Apart]:
+    def outputs(self) -> Iterable[Difference]:
         """Return the values that the op computed."""
         return (value for value in self.values if not value.side.is_source)
 
-    def arguments(self) -> Iterable[Apart]:
+    def arguments(self) -> Iterable[Difference]:
         """Return the scalars that the op was called with."""
         return (value for value in self.values if value.side.is_source and value.is_scalar)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_diagnosis.difference.yardstick import class_of, data, floor_of
+from probe_diagnosis.timeline.floors import class_of, data, floor_of
 from probe_metrics.thresholds import thresholds
 from support.cases import every
 from support.runs.answered import answered, back, call, normal

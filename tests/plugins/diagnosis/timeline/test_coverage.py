@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_diagnosis.answer.coverage import WORDS, Tally, words_of
+from probe_diagnosis.timeline.coverage import WORDS, Tally, words_of
 from support.probe import Probe
 from support.runs.answered import answered, call, compared, normal, record
 from support.runs.recorded import tensor

@@ -6,8 +6,11 @@ from functools import cache
 
 from probe_core.files.packaged import load_yaml
 from probe_core.store.names import is_gradient
-from probe_diagnosis.difference.facts import is_module
 from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.views import is_module
+
+OPTIMIZER = "optimizer"
+"""Name that stands in place of a module for the step of an optimizer."""
 
 
 def in_time(calls: CallColumns) -> list[int]:

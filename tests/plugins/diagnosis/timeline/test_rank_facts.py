@@ -7,9 +7,9 @@ import math
 from typing import Any
 
 import pytest
-from probe_diagnosis.answer.coverage import Tally
 from probe_diagnosis.answer.suspects import Suspects
 from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.coverage import Tally
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from support.runs.ops import BAD, BEHIND, GOOD, UNSET, argument, call, op, value
 

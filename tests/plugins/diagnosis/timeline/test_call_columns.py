@@ -1,0 +1,93 @@
+"""Calls as columns: their views, and what is computed of all of them at once."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from probe_diagnosis.difference.largest import LargestDifferences
+from probe_diagnosis.difference.walking import worst_of
+from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.order import in_time
+from probe_diagnosis.timeline.value_table import table_of
+from probe_diagnosis.timeline.views import BASES, SAME, STATES, CallView, Difference
+from support.measuring import PROPERTY
+
+from probe_core.model import Side
+
+SIZES = st.sampled_from([0.0, 1e-8, 0.5, 1.0, 3.0, math.inf])
+NOISES = st.sampled_from([0.0, 2.0**-17, 2.0**-5])
+TEXTS = st.sampled_from(["", "1 against 2", "paired within calls that do not line up"])
+
+
+@st.composite
+def differences(draw: Any) -> Difference:
+    """A difference with any fields."""
+    return Difference(
+        draw(st.sampled_from(["k.input.0", "other", "k"])), draw(st.sampled_from(list(Side))),
+        draw(st.sampled_from(STATES)), draw(SIZES), draw(SIZES), draw(NOISES), draw(st.sampled_from([0.0, 10.0])),
+        draw(st.booleans()), draw(TEXTS), draw(st.sampled_from(BASES)), draw(st.booleans()),
+        draw(st.booleans()), draw(st.sampled_from(["", "7"])), draw(st.sampled_from(["", "a against b"])),
+        draw(st.booleans()), draw(st.sampled_from([0.0, 0.25, math.inf])), draw(st.booleans()),
+    )  # fmt: skip
+
+
+CALLS = st.lists(st.lists(differences(), max_size=4), max_size=6)
+
+
+def columns_of(values: list[list[Difference]]) -> CallColumns:
+    """Return calls with these values."""
+    return CallColumns.of(CallView(f"Torch.k.{n}.forward", tuple(own)) for n, own in enumerate(values))
+
+
+@PROPERTY
+@given(CALLS)
+def test_views_return_what_was_set(values: list[list[Difference]]) -> None:
+    columns = columns_of(values)
+    assert [list(call.values) for call in columns] == values
+    restored = CallColumns.of_plain(json.loads(json.dumps(columns.plain())))
+    assert (restored == columns and restored.table.lines.tobytes() != b"") or not any(values)
+
+
+@PROPERTY
+@given(st.lists(differences(), max_size=6), SIZES, NOISES)
+def test_multiples_of_rounding_are_those_of_the_views(
+    values: list[Difference], scale: float, noise: float
+) -> None:
+    expected = [value.times(max(value.scale, scale), noise) for value in values]
+    expected = [0.0 if math.isnan(number) else number for number in expected]
+    assert table_of("k", values).times(scale, noise).tolist() == expected
+
+
+@PROPERTY
+@given(CALLS, NOISES)
+def test_the_largest_differences_are_those_of_the_views(values: list[list[Difference]], noise: float) -> None:
+    columns = columns_of(values)
+    order = in_time(columns)
+    largest = LargestDifferences(columns, order, noise)
+    bound = noise
+    for number in order:
+        call = columns[number]
+        bound = max([bound, *(value.noise for value in call.values if not value.is_scalar)])
+        assert largest.noise[number] == bound
+        for wanted, found, lines in (
+            (call.inputs(), largest.taken, largest.taken_lines),
+            (call.outputs(), largest.own, largest.own_lines),
+        ):
+            times, worst = worst_of(wanted, bound)
+            assert found[number] == times
+            line = lines[number]
+            assert worst is None or call.values[line - columns.starts[number]] == worst
+        outputs = [value for value in call.outputs() if not value.is_scalar]
+        is_agreeing = any(value.is_float for value in outputs) and all(one.state == SAME for one in outputs)
+        assert largest.agrees[number] == call.agrees == is_agreeing
+
+
+@pytest.mark.parametrize("count", [0, 1])
+def test_no_values_are_no_difference(count: int) -> None:
+    largest = LargestDifferences(columns_of([[]] * count), range(count))
+    assert largest.taken == largest.own == largest.given == [0.0] * count

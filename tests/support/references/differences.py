@@ -1,0 +1,113 @@
+"""Differences of values, computed row by row: the reference of the columns."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from probe_diagnosis.timeline.floors import ALONG, class_of, data, floor_of
+from probe_diagnosis.timeline.views import (
+    DIFFERS,
+    IN_REGION,
+    PARAMETER,
+    POLICY,
+    SAME,
+    UNJUDGED,
+    Difference,
+)
+
+from probe_core.model import Drift, How, Kind, Level, Row, Side, Value
+from probe_core.model.dtypes import kind, same
+from probe_core.model.messages import evidence_of
+
+NO_DRIFT = Drift(0.0, 1.0, 0.0, 0.0)
+
+
+def differences_of(op: str, rows: Sequence[Row], *, by_tensor: bool) -> list[Difference]:
+    """Return the differences of the values of a call."""
+    values = [_difference(row, by_tensor=by_tensor) for row in rows]
+    return [_with_floor(op, rows, values, place) for place in range(len(rows))]
+
+
+def _difference(row: Row, *, by_tensor: bool) -> Difference:
+    target, golden = row.pair.target, row.pair.golden
+    slot = target or golden
+    assert slot is not None
+    is_scalar = slot.value.kind is not Kind.TENSOR
+    unjudged = Difference(slot.name, slot.side, UNJUDGED, is_scalar=is_scalar)
+    verdict = row.further.get(POLICY)
+    if verdict is None:
+        return unjudged
+    why = "; ".join(evidence_of(verdict))
+    is_left_out = bool(row.was) and row.verdict.level is Level.SKIP
+    if is_left_out:
+        why = row.was[-1].reason.detail
+    if target is None or golden is None or is_left_out or verdict.level is Level.SKIP:
+        return unjudged._replace(why=why)
+    first, second = target.value, golden.value
+    if (first.kind is Kind.NULL) != (second.kind is Kind.NULL):
+        return unjudged._replace(
+            state=DIFFERS if slot.side.is_source else UNJUDGED,
+            distance=math.inf,
+            scale=1.0,
+            is_scalar=True,
+            why="None against a value" if first.kind is Kind.NULL else "a value against None",
+            by=PARAMETER if first.requires_grad or second.requires_grad else "",
+        )
+    state = DIFFERS if verdict.level is Level.ERROR else SAME
+    if row.pair.how is How.REGION and state == DIFFERS:
+        state, why = UNJUDGED, f"{why}; {IN_REGION}" if why else IN_REGION
+    drift = verdict.drift or NO_DRIFT._replace(difference=math.inf if state == DIFFERS else 0.0)
+    common = Difference(slot.name, slot.side, state, *drift[:4], is_scalar=is_scalar, why=why)
+    if is_scalar:
+        return common._replace(by="scalar", is_equal=verdict.drift is None and state == SAME)
+    codes = [reason.code for reason in verdict.reasons]
+    rare = [_is_rare(value) for value in (first, second)]
+    is_recast = not same(first.dtype, second.dtype) and kind(first.dtype) == kind(second.dtype) == "float"
+    return common._replace(
+        by=_basis(row, first, second, by_tensor=by_tensor),
+        breaks=rare[0] and not rare[1],
+        is_rare=any(rare),
+        dtypes=f"{first.dtype} against {second.dtype}" if is_recast else "",
+        masked="masked" in codes,
+        is_equal="equal" in codes,
+    )
+
+
+def _basis(row: Row, target: Value, golden: Value, *, by_tensor: bool) -> str:
+    if by_tensor and row.verdict.measured and target.data_name is not None and golden.data_name is not None:
+        return "tensor"
+    if target.checksum is not None and golden.checksum is not None and same(target.dtype, golden.dtype):
+        return "exact checksum" if kind(target.dtype) in ("int", "bool") else "checksum"
+    return "statistics"
+
+
+def _is_rare(value: Value) -> bool:
+    mean = value.statistics.mean
+    if isinstance(mean, float) and math.isfinite(mean):
+        return False
+    return any(isinstance(end, float) and not math.isfinite(end) for end in value.statistics[:2])
+
+
+def _with_floor(op: str, rows: Sequence[Row], values: Sequence[Difference], place: int) -> Difference:
+    value, row = values[place], rows[place]
+    is_open = value.state == DIFFERS and value.side is Side.OUTPUT and not value.is_scalar and value.noise > 0
+    name = class_of(op)
+    if not (is_open and name and 0 < value.scale < math.inf and value.distance < math.inf):
+        return value
+    sizes = [math.prod(_shape(other)) for other in rows]
+    taken = sorted((size for other, size in zip(rows, sizes) if other.pair.side.is_source), reverse=True)
+    first, second = [*taken, 1, 1][:2]
+    size = max(1, sizes[place])
+    along = max(_shape(row), default=1) if name in ALONG else 1
+    length = max(1.0, along, first / size, math.sqrt(first * second / size))
+    dtypes = [slot.value.dtype.rpartition(".")[2] for slot in row.pair[:2] if slot is not None]
+    floor = floor_of(name, max(dtypes, key=lambda dtype: data()["eps"].get(dtype, math.inf)), length)
+    if value.noise < value.distance / value.scale <= floor:
+        return value._replace(noise=floor, state=SAME, why="")
+    return value
+
+
+def _shape(row: Row) -> Sequence[int]:
+    slot = row.pair.target or row.pair.golden
+    return () if slot is None else slot.value.shape or ()
