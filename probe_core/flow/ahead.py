@@ -22,6 +22,8 @@ Ahead = Callable[[PairGroup], None]
 
 LARGE = 512 << 10
 """Smallest size in bytes of a group's tensors that is worth another thread."""
+ANNOUNCED = 64 << 10
+"""Smallest size in bytes of an array that is announced; the system reads as much ahead by itself."""
 MAPPED, BYTES = 48, 32 << 20
 """Limits of a group: mapped files, and bytes of tensors. Mapped files stay open: 96 in two groups, and some
 systems allow 256 in all."""
@@ -81,8 +83,8 @@ def _call(functions: Sequence[Ahead], group: PairGroup) -> None:
 
 
 def announce(array: Array) -> None:
-    """Ask the system to read the mapped file behind ``array``, if there is one."""
-    owner = owner_of(array)
+    """Ask the system to read the mapped file behind a large array, if there is one."""
+    owner = owner_of(array) if array.nbytes >= ANNOUNCED else None
     if not isinstance(owner, mmap.mmap) or not hasattr(owner, "madvise"):
         return
     first = array.ctypes.data - np.frombuffer(owner, np.uint8).ctypes.data

@@ -21,8 +21,8 @@ def check_views(plan: Plan, manager: Manager) -> None:
     Raises:
         UserError: A mapping file is not valid, or the plugin that reads it is not installed.
     """
-    absent = _absent(manager, "Mapping names (-am, -cm, -lm)")
-    if absent is not None and plan.maps_names:
+    absent = _absent(manager, "Mapping names (-am, -cm, -lm)") if plan.maps_names else None
+    if absent is not None:
         raise absent
     for spec, viewer in _viewers(manager):
         with blamed(spec.title, spec.origin):
@@ -49,8 +49,10 @@ def views(plan: Plan, manager: Manager, target: Run, golden: Run) -> Views:
 def _unmapped(manager: Manager, target: Run, golden: Run) -> str:
     """Return the note that two frameworks are compared without a plugin that maps names, or an empty text."""
     frameworks = target.header.framework, golden.header.framework
+    if frameworks[0] == frameworks[1]:
+        return ""
     absent = _absent(manager, "Mapping the names of one to the other")
-    if absent is None or frameworks[0] == frameworks[1]:
+    if absent is None:
         return ""
     return (
         f"the target is of {frameworks[0]} and the golden of {frameworks[1]}; equal names are paired. "

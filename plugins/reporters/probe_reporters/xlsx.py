@@ -56,8 +56,8 @@ FEW_DIGITS = {
 
 Spreadsheets apply them as they show a cell; the cells keep all digits and no format of their own.
 """
-COMPRESSION = 4
-"""Compression level; files are a tenth larger than at the default of 6, in half the time."""
+COMPRESSION = 3
+"""Compression level; files are a tenth larger than at the default of 6, in less than half the time."""
 
 _ROWS = re.compile(rb"<sheetData>.*</sheetData>", re.DOTALL)
 _SELECTED = b' tabSelected="1"'
@@ -214,6 +214,7 @@ def with_ratios(cells: Sequence[Cell]) -> list[Cell]:
 def _entry(name: str) -> zipfile.ZipInfo:
     entry = zipfile.ZipInfo(name, DATE_TIME)
     entry.compress_type = zipfile.ZIP_DEFLATED
+    entry._compresslevel = COMPRESSION  # type: ignore[attr-defined]  # an entry ignores that of its archive
     return entry
 
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 from openpyxl import load_workbook
+from probe_reporters.xlsx import COMPRESSION
 from support.runs.recorded import forward, tensor, write_run
 
 NAME = "Torch.a.0.forward.output.0"
@@ -77,3 +80,14 @@ def test_cause_of_a_whole_call_leads_to_the_first_row_of_the_call(probe: Any, tm
     assert cause.startswith("Torch.b.0.forward is called in the target only"), cause
     name = book["Sheet1"][link.location.removeprefix("Sheet1!")].value
     assert name == "Torch.b.0.forward.input.0"
+
+
+def test_sheets_are_compressed_at_the_level_of_the_writer(
+    probe: Any, runs: list[Path], tmp_path: Path
+) -> None:
+    path = compare(probe, tmp_path / "o", *(run / "step1" / "rank1" for run in runs))
+    with zipfile.ZipFile(path) as book:
+        for entry in book.infolist():
+            packer = zlib.compressobj(COMPRESSION, zlib.DEFLATED, -15)
+            content = book.read(entry)
+            assert entry.compress_size == len(packer.compress(content) + packer.flush()), entry.filename

@@ -47,7 +47,6 @@ class ValueTable:
     """Differences of values, one per line.
 
     Attributes:
-        lines: An array of ``LINE``.
         suffixes: The ends of row names, behind the keys of calls.
         names: The row names of lines whose suffix is ``NO_NAME``.
         texts: The evidence of lines that is not a distance.
@@ -56,7 +55,7 @@ class ValueTable:
     """
 
     def __init__(self, count: int = 0) -> None:
-        self.lines = np.zeros(count, LINE)
+        self._parts = [np.zeros(count, LINE)]
         self.lines["quantity"] = NO_QUANTITY
         self.suffixes = Interned()
         self.names: dict[int, str] = {}
@@ -65,7 +64,14 @@ class ValueTable:
         self.position: Callable[[int], str] = str
 
     def __len__(self) -> int:
-        return len(self.lines)
+        return sum(map(len, self._parts))
+
+    @property
+    def lines(self) -> Array:
+        """The lines, an array of ``LINE``."""
+        if len(self._parts) > 1:
+            self._parts = [np.concatenate(self._parts)]
+        return self._parts[0]
 
     def views(self, start: int, stop: int, key: str) -> tuple[Difference, ...]:
         """Return views of consecutive lines of the call ``key``."""
@@ -132,7 +138,7 @@ class ValueTable:
         added = other.lines[lines]
         codes = np.array([*map(self.suffixes.code, other.suffixes), NO_NAME], np.int32)
         added["suffix"] = codes[added["suffix"]]
-        self.lines = np.concatenate((self.lines, added))
+        self._parts.append(added)
         if other.names or other.texts or other.dtypes:
             places = {line: start + place for place, line in enumerate(lines.tolist())}
             for mine, theirs in (
@@ -186,7 +192,7 @@ class ValueTable:
             LookupError, TypeError, ValueError: The data does not describe a table.
         """
         table = cls()
-        table.lines = np.frombuffer(base64.b64decode(plain["lines"], validate=True), LINE).copy()
+        table._parts = [np.frombuffer(base64.b64decode(plain["lines"], validate=True), LINE).copy()]
         for suffix in plain["suffixes"]:
             table.suffixes.code(_text(suffix))
         positions = [_text(position) for position in plain["positions"]]
