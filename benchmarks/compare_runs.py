@@ -1,8 +1,10 @@
 """Benchmark of time and memory of ``probe compare`` and msprobe: ``python compare_runs.py [KIND …]``.
 
-KIND is big, small, packed, stat (see make_runs.py), help or growth. The commands of probe and msprobe run in
-turn, each in a process of its own. A line shows the medians of CPU seconds, wall seconds and the largest
-resident set of one process; the lines of msprobe also show the ratios to probe.
+KIND is big, small, packed, stat (see make_runs.py), million (statistics of a million rows), tiny (two runs of
+one call), help or growth. The commands of probe and msprobe run in turn, each in a process of its own. A line
+shows the medians of CPU seconds, wall seconds and the largest resident set of one process; the lines of
+msprobe also show the ratios to probe. Two further lines are of comparisons of statistics without
+probe-diagnosis, with the compiled engine and without it.
 
 Environment variables:
     PROBE_BENCH: A directory that keeps the runs between calls; by default a temporary one.
@@ -12,6 +14,7 @@ Environment variables:
 
 from __future__ import annotations
 
+import json
 import os
 import statistics
 import subprocess
@@ -19,13 +22,28 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 
-KINDS = ("help", "big", "small", "packed", "stat", "growth")
+KINDS = ("help", "tiny", "big", "small", "packed", "stat", "growth")
 FORMATS = {"big": ("csv",), "small": ("csv",), "packed": ("csv",), "stat": ("csv", "xlsx")}
 GROWTH = {"stat": (5_000, 20_000, 80_000), "big": (32, 128, 512)}
+MILLION = 200_000
+"""Number of calls with a million rows."""
 REPEATS = int(os.environ.get("REPEATS", "3"))
 PROBE = (sys.executable, "-m", "probe_core.cli")
+PLUGINS = sorted(
+    entry.name for entry in entry_points(group="probe") if entry.value.partition(".")[0] != "probe_sample"
+)
+"""The installed plugins except for that of the tests, whose judge takes single rows."""
+WITHOUT_DIAGNOSIS = {
+    "PROBE_PLUGINS": ",".join(name for name in PLUGINS if name not in ("diagnosis", "explain"))
+}
+VARIANTS = {
+    "without diagnosis": WITHOUT_DIAGNOSIS,
+    "without diagnosis and compiler": {**WITHOUT_DIAGNOSIS, "PROBE_ENGINE": "numpy"},
+}
+"""Environment variables of further comparisons of statistics."""
 
 
 @dataclass(frozen=True)
@@ -40,26 +58,36 @@ class Cost:
         return f"{self.cpu:7.2f} CPU s {self.wall:7.2f} s {self.memory:5.0f} MiB"
 
 
-def measure(command: list[str]) -> Cost:
-    """Run a command and return its cost, including the processes that it starts and waits for."""
-    started = time.monotonic()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+def measure(command: list[str], variables: dict[str, str]) -> Cost:
+    """Run a command and return its cost, including the processes that it starts and waits for.
+
+    Args:
+        command: The command.
+        variables: Additional environment variables.
+    """
+    environment = {**os.environ, "PROBE_PLUGINS": ",".join(PLUGINS), **variables}
+    started, nothing = time.monotonic(), subprocess.DEVNULL
+    with subprocess.Popen(command, stdout=nothing, stderr=nothing, env=environment) as process:
         _, status, usage = os.wait4(process.pid, 0)
     if status:
         sys.exit(f"{' '.join(command)} failed")
     return Cost(usage.ru_utime + usage.ru_stime, time.monotonic() - started, usage.ru_maxrss / 1024)
 
 
-def medians(commands: dict[str, list[str]]) -> dict[str, Cost]:
+def medians(commands: dict[str, list[str]], variables: dict[str, str] | None = None) -> dict[str, Cost]:
     """Return the median cost of each command.
 
     The commands run in turn, after one run of probe that brings the files into memory.
+
+    Args:
+        commands: The commands by their names.
+        variables: Additional environment variables.
     """
-    measure(commands["probe"])
+    measure(commands["probe"], variables or {})
     costs: dict[str, list[Cost]] = {name: [] for name in commands}
     for _ in range(REPEATS):
         for name, command in commands.items():
-            costs[name].append(measure(command))
+            costs[name].append(measure(command, variables or {}))
     return {
         name: Cost(
             *(statistics.median(getattr(cost, part) for cost in runs) for part in ("cpu", "wall", "memory"))
@@ -155,6 +183,35 @@ def compare_kind(home: Path, kind: str) -> None:
                 if command:
                     commands[version] = command
         show(f"{kind} {form}", medians(commands))
+    if kind == "stat":
+        show_variants(runs, home, kind)
+
+
+def show_variants(runs: Path, home: Path, label: str) -> None:
+    """Measure the further comparisons of statistics."""
+    for name, variables in VARIANTS.items():
+        show(f"{label} csv {name}", medians({"probe": probe_command(runs, home, "csv")}, variables))
+
+
+def million(home: Path) -> None:
+    """Measure runs of a million rows."""
+    runs = made(home, "stat", MILLION)
+    show("million csv", medians({"probe": probe_command(runs, home, "csv")}))
+    show_variants(runs, home, "million")
+
+
+def tiny(home: Path) -> None:
+    """Measure two runs of one call."""
+    leaf = {"type": "torch.Tensor", "dtype": "torch.float32", "shape": [2], "Max": 1.0, "Min": 0.0,
+            "Mean": 0.5, "Norm": 1.0, "requires_grad": False}  # fmt: skip
+    call = {"input_args": [leaf, leaf], "input_kwargs": {}, "output": [leaf]}
+    head = {"task": "statistics", "level": "L1", "framework": "pytorch", "dump_data_dir": None}
+    for side in ("npu", "bench"):
+        directory = home / "tiny" / side / "step0" / "rank0"
+        directory.mkdir(parents=True, exist_ok=True)
+        data = {"Torch.add.0.forward": call}
+        (directory / "dump.json").write_text(json.dumps({**head, "data": data}), encoding="utf-8")
+    show("tiny csv", medians({"probe": probe_command(home / "tiny", home, "csv")}))
 
 
 def growth(home: Path) -> None:
@@ -167,6 +224,10 @@ def growth(home: Path) -> None:
             )
 
 
+OTHERS = {"growth": growth, "million": million, "tiny": tiny}
+"""Measurements of kinds that msprobe is not compared on."""
+
+
 def main() -> None:
     """Run the benchmark and print its results."""
     home = Path(os.environ.get("PROBE_BENCH") or tempfile.mkdtemp(prefix="probe-bench-"))
@@ -174,8 +235,8 @@ def main() -> None:
         if kind == "help":
             others = {version: [executable, "--help"] for version, executable in msprobes().items()}
             show("--help", medians({"probe": [*PROBE, "--help"], **others}))
-        elif kind == "growth":
-            growth(home)
+        elif kind in OTHERS:
+            OTHERS[kind](home)
         else:
             compare_kind(home, kind)
 

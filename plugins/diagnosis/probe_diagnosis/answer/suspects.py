@@ -66,6 +66,8 @@ class Suspects:
             pair: The step and the rank.
         """
         again = baseline = None
+        if report.interrupted:
+            self.facts.ops.drop_incomplete()
         try:
             if not report.interrupted and (self.facts.is_shifted or is_out_of_step(opened)):
                 again = align(opened, pair.rank)

@@ -23,7 +23,6 @@ from probe_core.model.batches import RowBatch
 from probe_diagnosis.collectives.calls import Call, Peer, api_of, apis, call_of
 from probe_diagnosis.timeline.batch_values import values_of
 from probe_diagnosis.timeline.floors import apply_floors
-from probe_diagnosis.timeline.rank_facts import MISPAIRED
 from probe_diagnosis.timeline.views import DIFFERS, UNJUDGED, CallView, Difference
 
 NONE = "None"
@@ -169,7 +168,7 @@ class RankFile:
 
 def _mispaired(value: Difference) -> Difference:
     """Return an unjudged value, because its call may be paired with the wrong one."""
-    why = f"{MISPAIRED}; compare with --match align"
+    why = "this call may be paired with the wrong one; compare with --match align"
     return Difference(value.row, value.side, UNJUDGED, is_scalar=value.is_scalar, why=why)
 
 

@@ -98,13 +98,19 @@ class CallColumns(Sequence[CallView]):
             table: A table with their values.
             lines: The lines of the values in that table.
         """
-        for name in _DERIVED:
-            self.__dict__.pop(name, None)
-        self.keys += keys
-        self.within += within
+        self._forget()
+        self.table.extend(table, lines)
         for count in counts:
             self.starts.append(self.starts[-1] + count)
-        self.table.extend(table, lines)
+        self.within += within
+        self.keys += keys  # the calls exist from here on, see ``drop_incomplete``
+
+    def drop_incomplete(self) -> None:
+        """Remove the calls that were being added when the comparison was interrupted."""
+        self._forget()
+        count = len(self)
+        del self.within[count:], self.starts[count + 1 :]
+        self.table.truncate(self.starts[count])
 
     def lines(self, number: int) -> range:
         """Return the lines of a call in ``table``."""
@@ -112,8 +118,7 @@ class CallColumns(Sequence[CallView]):
 
     def replace_values(self, number: int, values: Sequence[Any]) -> None:
         """Set the values of a call."""
-        for name in _DERIVED:
-            self.__dict__.pop(name, None)
+        self._forget()
         self._views.pop(number, None)
         for line, value in zip(self.lines(number), values):
             self.table.set(line, self.keys[number], value)
@@ -140,6 +145,11 @@ class CallColumns(Sequence[CallView]):
                 columns.places[number] = call.place
         columns.table.position = positions.__getitem__
         return columns
+
+    def _forget(self) -> None:
+        """Discard the properties that depend on all calls."""
+        for name in _DERIVED:
+            self.__dict__.pop(name, None)
 
     # -- properties of all calls ---------------------------------------------------------------------
 

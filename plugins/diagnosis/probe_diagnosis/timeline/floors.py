@@ -80,7 +80,8 @@ def apply_floors(batch: RowBatch, table: ValueTable) -> None:
     if not is_open.any():
         return
     shapes = _shapes(batch)
-    relative = np.divide(lines["distance"], lines["scale"], out=np.zeros(len(lines)), where=is_open)
+    with np.errstate(over="ignore"):
+        relative = np.divide(lines["distance"], lines["scale"], out=np.zeros(len(lines)), where=is_open)
     lengths = _lengths(batch, shapes[0], table.is_source)
     is_open &= (relative > lines["noise"]) & (relative <= data()["ceiling"])
     names = _coarser(batch)

@@ -148,6 +148,10 @@ class ValueTable:
             ):
                 mine.update({places[line]: text for line, text in theirs.items() if line in places})
 
+    def truncate(self, count: int) -> None:
+        """Remove all lines after the first ``count`` ones."""
+        self._parts = [self.lines[:count]]
+
     @property
     def is_tensor(self) -> Array:
         """True for lines of tensors."""

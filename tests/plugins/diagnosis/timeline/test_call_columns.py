@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -91,3 +92,19 @@ def test_the_largest_differences_are_those_of_the_views(values: list[list[Differ
 def test_no_values_are_no_difference(count: int) -> None:
     largest = LargestDifferences(columns_of([[]] * count), range(count))
     assert largest.taken == largest.own == largest.given == [0.0] * count
+
+
+@pytest.mark.parametrize("attribute", ["table", "starts", "within"])
+def test_calls_that_were_being_added_are_dropped(attribute: str) -> None:
+    """An interruption may come between any two statements."""
+    columns = columns_of([[Difference("k.input.0", Side.INPUT, SAME)]] * 2)
+    table = table_of("k", [Difference("k.input.0", Side.INPUT, SAME)] * 3)
+    complete = [*columns]
+    columns.table.extend(table, np.arange(3))
+    if attribute != "table":
+        columns.starts.append(columns.starts[-1] + 2)
+    if attribute == "within":
+        columns.within.append(())
+    columns.drop_incomplete()
+    assert [*columns] == complete and len(columns.table) == 2
+    assert LargestDifferences(columns, in_time(columns)).own == [0.0, 0.0]
