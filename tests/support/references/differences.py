@@ -71,6 +71,7 @@ def _difference(row: Row, *, by_tensor: bool) -> Difference:
         dtypes=f"{first.dtype} against {second.dtype}" if is_recast else "",
         masked="masked" in codes,
         is_equal="equal" in codes,
+        requires_other_gradient=row.pair.requires_grad_differs,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from probe_core.errors import UserError
 from probe_core.model.batches import RowBatch
 from probe_core.model.plan import Plan
+from probe_core.model.run import Run
 from probe_core.plugins.protocols import Opened
 from probe_core.store.names import without_count
 from probe_diagnosis.timeline.rank_facts import RankFacts
@@ -33,6 +34,30 @@ def is_out_of_step(opened: Opened) -> bool:
         for run in (opened.target, opened.golden)
     )
     return any(target[name] != golden[name] for name in target.keys() & golden.keys())
+
+
+def is_displaced(opened: Opened, op: str) -> bool:
+    """Return True for a call that is paired by its number, and that one run makes before calls behind it.
+
+    Its partner is then another call, though both runs call the API equally often.
+    """
+    if opened.plan.matcher not in (None, "exact") or opened.plan.mapping is not None or opened.is_debug:
+        return False
+    places = [run.find(op) for run in (opened.target, opened.golden)]
+    if None in places:
+        return False
+    runs = opened.target, opened.golden
+    before = [_calls_before(run, place) for run, place in zip(runs, places)]
+    return any(
+        (elsewhere := runs[1 - side].find(key)) is not None and elsewhere > (places[1 - side] or 0)
+        for side in (0, 1)
+        for key in before[side]
+    )
+
+
+def _calls_before(run: Run, place: int | None) -> list[str]:
+    """Return the names of the calls before a place, without modules, which may be recorded late."""
+    return [name for name in run.names()[:place] if not is_module(name)]
 
 
 def align(opened: Opened, rank: int) -> RankFacts | None:

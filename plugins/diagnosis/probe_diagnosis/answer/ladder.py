@@ -85,11 +85,20 @@ class Ladders:
             step for step in self._steps if step.is_effective == effective and not self._is_explained(step)
         ]
         steps = [step for step in steps if step.part == BEHIND]
-        return [
-            Finding(step.rung.key, "", Reason(KIND, step.text), _evidence(step),
-                    where=step.where or step.rung.where, rank=self._facts.rank)
-            for step in steps[:1]
-        ]  # fmt: skip
+        return [self._finding(step) for step in steps[:1]]
+
+    def settings(self) -> list[Finding]:
+        """Return the settings of optimizers that differ and that nothing before them explains."""
+        steps = [
+            step for step in self._steps if step.rung.phase == "settings" and "argument" in step.evidence
+        ]
+        return [self._finding(step) for step in steps if not self._is_explained(step)]
+
+    def _finding(self, step: Step) -> Finding:
+        return Finding(
+            step.rung.key, "", Reason(KIND, step.text), _evidence(step), where=step.where or step.rung.where,
+            rank=self._facts.rank,
+        )  # fmt: skip
 
     def is_rounding_before(self) -> bool:
         """Return True if parameters that differ before the step are those of which an update is rounding."""

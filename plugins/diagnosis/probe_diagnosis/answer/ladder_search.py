@@ -127,9 +127,9 @@ class Search:
 
     def _of_step(self, target: Window, golden: Window) -> Iterator[Step]:
         """Yield what differs in one step of an optimizer."""
-        gradients = list(self._gradients(target, golden))
-        yield from gradients
-        if not gradients:
+        differing = list(_of_one_run(target, golden)) or list(self._gradients(target, golden))
+        yield from differing
+        if not differing:
             yield from self._settings(target, golden)
             yield from self._of_one(target, golden)
         yield from _unchanged(target, golden)
@@ -224,6 +224,10 @@ class Window:
         """Return the last rung of a phase; None if there is none."""
         return next(iter(self.of(phase)[::-1]), None)
 
+    def names(self, phase: str) -> set[str]:
+        """Return the names of all values of a phase."""
+        return {name for rung in self.of(phase) for name, value in rung.values.items() if value is not None}
+
     def values(self, phase: str) -> Values:
         """Return the values of the last rung of a phase."""
         rung = self.one(phase)
@@ -240,6 +244,24 @@ class Window:
                 held = {**held, **rung.values}
             found.append({name: value for name, value in held.items() if name in self.applied.values})
         return found
+
+
+def _of_one_run(target: Window, golden: Window) -> Iterator[Step]:
+    """Yield gradients, and the state of the optimizer before its step, that only one run has."""
+    if not target.applied.values.keys() & golden.applied.values.keys():
+        return  # the parameters may have other names
+    for phase, what in (("gradient", "a gradient"), ("state_before", "a state in the optimizer")):
+        windows = (target, golden)
+        if not all(one.of(phase) for one in windows):
+            continue
+        names = [one.names(phase) for one in windows]
+        for side, word in enumerate(("target", "golden")):
+            alone = [name for name in sorted(names[side] - names[1 - side])]
+            if alone:
+                has = "has" if len(alone) == 1 else "have"
+                evidence: Evidence = {"ladder_parameter": alone[0], "ladder_differing": len(alone)}
+                text = f"{some(alone)} {has} {what} in the {word} only"
+                yield Step(windows[side].of(phase)[0], BEHIND, text, True, evidence, windows[side].line)
 
 
 def _unsettled(target: Window, golden: Window, noise: float) -> set[str]:

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from probe_core.model import Reason
 from probe_core.model.answers import Answer, Finding, Outcome
 from probe_diagnosis.answer.differently import (
     called_differently_behind,
@@ -26,6 +25,7 @@ from probe_diagnosis.answer.producers import producers
 from probe_diagnosis.answer.replaced import floats_in, replaced
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.tracing import Tracing
+from probe_diagnosis.answer.upstream import Upstream
 from probe_diagnosis.answer.verdict import GONE, NO_TRACE, answer_of
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import Searched, search
@@ -59,16 +59,19 @@ class Found:
         step: The directory of the step; empty if there is only one.
         interrupted: True if rows are missing.
         several: True if the runs have several ranks, so that sentences name this one.
+        moved: A call that the golden makes at another place; None if there is none.
     """
 
     def __init__(
-        self, facts: RankFacts, runs: Runs, *, step: str = "", interrupted: bool, several: bool = False
-    ) -> None:
+        self, facts: RankFacts, runs: Runs, *, step: str = "", interrupted: bool, several: bool = False,
+        moved: Finding | None = None,
+    ) -> None:  # fmt: skip
         self._facts = facts
         self._runs = runs
         self._step = step
         self._interrupted = interrupted
         self._several = several
+        self._moved = moved
 
     def answer(self, baseline: Mapping[str, Any] | None = None) -> tuple[Answer, list[Finding]]:
         """Return the verdict, and the causes that it rests on.
@@ -104,8 +107,6 @@ class Found:
             for node in made_differently(facts, nodes[0].facts if nodes else None)
             if not (vanished.intersection(node.facts.within) or is_same_axis(runs, node))
         ]
-        forward = {node.facts.op: node for node in made if node.because.argument is not None}
-        nodes = [_of_call(node, forward) for node in nodes]
         tracing = Tracing(facts, runs)
         causes = [
             tracing.traced(finding(node, runs.where, behind if n == 0 else ()), node)
@@ -113,7 +114,6 @@ class Found:
         ]
         causes = [self._with_producers(cause) for cause in folded(with_the_same(facts, causes, nodes))]
         told = {cause.op for cause in causes}
-        told |= {_forward_of(node.facts.op) for node in nodes if node.because.of_call}
         others = [
             finding(node, runs.where) for node in made if not is_harmless(node) and node.facts.op not in told
         ]
@@ -127,11 +127,19 @@ class Found:
                 causes[0], evidence={**causes[0].evidence, "reaches": reach[1], "reaches_times": reach[0]}
             )
         doubt = _doubt(nodes, is_doubtful, reach[0])
-        causes = ladders.refined(causes, nodes)
-        if nodes and nodes[0].because.made:
-            causes, differently = _with_origin(causes, differently, nodes[0].because.made)
+        upstream = Upstream(facts, runs, ladders.settings(), made)
+        origin = upstream.explain(causes[0], nodes[0]) if nodes and not is_grown else None
+        if origin is None:
+            causes = ladders.refined(causes, nodes)
+        else:
+            causes, differently = (
+                [origin, *upstream.others(origin, causes)],
+                upstream.others(origin, differently),
+            )
+        if self._moved is not None:
+            causes = [self._moved, *causes]
         if not (causes or rounded or (baseline and baseline["raised"])):
-            causes = ladders.alone(effective=True)
+            causes = ladders.alone(effective=True) or upstream.gradients_of_one_run()
             differently = ladders.beside(differently) or ladders.alone(effective=False)
         if not causes and facts.tally.least_share < limits().enough:
             same = Effect(facts.ops).are_ends_same()
@@ -221,31 +229,6 @@ class Found:
         if ladders.is_effective:
             return None
         return in_parts(self._runs, self._facts.ops.noise, are_sums_known=ladders.are_gradients_same())
-
-
-def _of_call(node: Node, forward: Mapping[str, Node]) -> Node:
-    """Return a backward call that differs by itself with the argument of its forward call that differs."""
-    made = forward.get(_forward_of(node.facts.op))
-    if made is None or node.because.cause not in (Cause.INTRODUCED, Cause.NOT_FINITE):
-        return node
-    return replace(node, because=replace(node.because, of_call=made.because.told_argument))
-
-
-def _with_origin(
-    causes: list[Finding], differently: list[Finding], made: str
-) -> tuple[list[Finding], list[Finding]]:
-    """Return both lists, the call ``made`` that may have caused the first cause moved before it."""
-    origin = next((one for one in differently if made in (one.op, *one.same)), None)
-    if origin is None:
-        return causes, differently
-    detail = f"{origin.reason.detail}, but {causes[0].op} behind it differs by more than rounding explains"
-    first = replace(origin, reason=Reason(origin.reason.code, detail))
-    return [first, *causes], [one for one in differently if one is not origin]
-
-
-def _forward_of(op: str) -> str:
-    """Return the name of the forward call of a backward call; of any other call, no name of a call."""
-    return f"{head}.forward" if (head := op.removesuffix(".backward")) != op else ""
 
 
 def _has_no_effect(node: Node) -> bool:

@@ -14,8 +14,9 @@ from probe_core.model.messages import evidence_of
 from probe_core.model.report import LineNumbers, Report
 from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair
-from probe_diagnosis.answer.again import align, is_out_of_step
+from probe_diagnosis.answer.again import align, is_displaced, is_out_of_step
 from probe_diagnosis.answer.baseline import measured, raise_limits
+from probe_diagnosis.answer.moved import moved_call
 from probe_diagnosis.answer.rank import Found
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.same_files import state_same_files
@@ -65,25 +66,18 @@ class Suspects:
             opened: The comparison.
             pair: The step and the rank.
         """
-        again = baseline = None
         if report.interrupted:
             self.facts.ops.drop_incomplete()
         try:
             if not report.interrupted and (self.facts.is_shifted or is_out_of_step(opened)):
-                again = align(opened, pair.rank)
-            if again is not None:
-                self.facts = again
-            if not report.interrupted:
-                baseline = measured(opened, pair)
+                self._align(opened, pair)
+            answer, causes = self._conclude(report, opened, pair)
+            if not report.interrupted and causes and is_displaced(opened, causes[0].op):
+                self._align(opened, pair)
+                answer, causes = self._conclude(report, opened, pair, is_displaced=True)
         except KeyboardInterrupt:
             report.interrupted = True
-        if baseline is not None:
-            raise_limits(self.facts, baseline)
-        runs = Runs(opened.plan, opened.target, opened.golden)
-        found = Found(
-            self.facts, runs, step=pair.part, interrupted=report.interrupted, several=bool(pair.label)
-        )
-        answer, causes = found.answer(baseline.plain() if baseline is not None else None)
+            answer, causes = self._conclude(report, opened, pair)
         causes = [self._with_line(cause) for cause in causes]
         answer = state_same_files(replace(answer, causes=tuple(causes)), [pair])
         self._found = [_suspect(cause) for cause in causes[:KEPT]]
@@ -91,6 +85,31 @@ class Suspects:
         if pair.name:
             self.facts.ops.table.settle_positions()  # the files are closed before all ranks are searched
         return answer
+
+    def _align(self, opened: Opened, pair: RunPair) -> None:
+        """Replace the facts by those of a comparison whose calls are aligned, if there is one."""
+        self.facts = align(opened, pair.rank) or self.facts
+
+    def _conclude(
+        self, report: Report, opened: Opened, pair: RunPair, *, is_displaced: bool = False
+    ) -> tuple[Answer, list[Finding]]:
+        """Return the verdict that the facts show, and its causes.
+
+        Args:
+            report: The counts and notes of the comparison.
+            opened: The comparison.
+            pair: The step and the rank.
+            is_displaced: True if the runs make calls at different places.
+        """
+        baseline = None if report.interrupted else measured(opened, pair)
+        if baseline is not None:
+            raise_limits(self.facts, baseline)
+        runs = Runs(opened.plan, opened.target, opened.golden)
+        found = Found(
+            self.facts, runs, step=pair.part, interrupted=report.interrupted, several=bool(pair.label),
+            moved=moved_call(self.facts, runs) if is_displaced else None,
+        )  # fmt: skip
+        return found.answer(baseline.plain() if baseline is not None else None)
 
     def _with_line(self, cause: Finding) -> Finding:
         """Return a cause with the line of its row in the table, which a further pass does not know.

@@ -290,7 +290,9 @@ def over_all(
         if like:
             text += f" ({like} of {len(answers) + failed} comparisons {_ending(outcome)})"
     missing = ranks[0].missing if not several else _missing(ranks, counts)
-    steps = tuple(dict.fromkeys(text for answer in ranks for text in answer.next))
+    decisive = next((answer for answer in ranks if answer.outcome is outcome), ranks[0])
+    whole = Tally(both=coverage.recorded, lacking=Counter(counts))
+    steps = tuple(dict.fromkeys([*_next(outcome, whole), *decisive.next]))
     found = causes if several else ranks[0].causes
     own = {baseline.sentence(answer.baseline) for answer in ranks if answer.baseline}
     notes = dict.fromkeys(text for answer in ranks for text in answer.notes if text not in own)

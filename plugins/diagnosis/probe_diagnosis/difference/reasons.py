@@ -28,6 +28,7 @@ class Cause(str, Enum):
     DIFFERENTLY = "made differently"
     ONE_SIDED = "in one run only"
     ORDER = "order"
+    GRAPH = "gradient graph"
 
 
 AGREES, AGREES_IN_STATISTICS, AGREES_UNMASKED, DIFFERS, LACKS = (
@@ -100,7 +101,6 @@ class Because:
         argument_name: The name of the argument that differs, where it is known.
         replaces: The golden's other call that an op of a region stands for; empty for none.
         phases: A clause on what the phases of the step show of the same difference; empty for none.
-        of_call: Of a backward call, the argument that differs of its forward call; empty for none.
         made: Of a gradient, an earlier call with another argument and other values; empty for none.
     """
 
@@ -117,7 +117,6 @@ class Because:
     argument_name: str = ""
     replaces: str = ""
     phases: str = ""
-    of_call: str = ""
     made: str = ""
 
     @property
@@ -138,7 +137,7 @@ class Because:
             return f"{self._grown()} ({shown}){self.phases and f'; {PHASES}{self.phases}'}"
         if cause is Cause.DIFFERENTLY:
             return self._differently(shown)
-        called = f"belongs to a call with a different argument ({self.of_call}) and " if self.of_call else ""
+        called = ""
         if self.argument is not None:
             called = f"was called with a different argument ({self.told_argument}) and "
         if cause is Cause.DELIVERED:
@@ -177,8 +176,6 @@ class Because:
                 facts["inputs_times_rounding"] = inputs.worst
         else:
             facts["earlier_values_not_compared"] = self.earlier
-        if self.of_call:
-            facts["argument_of_forward_call"] = self.of_call
         if self.made:
             facts[ORIGIN] = self.made
         if self.absent:

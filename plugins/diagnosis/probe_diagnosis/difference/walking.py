@@ -162,7 +162,7 @@ class Walker:
         If it takes in what a call that does not line up returned, that call is reported.
         """
         node = self.node(number, because)
-        source = self._source_of(because)
+        source = self._source_of(because) or self._withdrawn(number, because)
         if source is not None:
             node = source
             self.behind.append(self.calls.keys[number])
@@ -244,6 +244,21 @@ class Walker:
         for node in reversed(self.replaced):
             returned = node.because.value
             if (returned.distance, returned.scale, returned.why) == (value.distance, value.scale, value.why):
+                return node
+        return None
+
+    def _withdrawn(self, number: int, because: Because) -> Node | None:
+        """Return the withdrawn difference in the module around parameters whose gradients differ, if any.
+
+        What a module returns does not depend on all that the gradients of its parameters depend on.
+        """
+        if because.cause is not Cause.GRADIENT:
+            return None
+        path = self.calls.keys[number].split(".")[1:-2]
+        for node in self.vanished:
+            around = node.facts.within[0].split(".")[1:-3]
+            if path[: len(around)] == around:
+                self.vanished.remove(node)
                 return node
         return None
 

@@ -19,6 +19,7 @@ from probe_diagnosis.timeline.value_table import (
     IS_EQUAL,
     IS_IN_REGION,
     IS_MASKED,
+    IS_OTHER_GRAD,
     IS_RARE,
     IS_SCALAR,
     IS_SOURCE,
@@ -69,6 +70,7 @@ def values_of(batch: RowBatch) -> ValueTable:
         (IS_MASKED, is_judged & ~is_scalar & _has(policy, "masked")),
         (IS_EQUAL, is_judged & is_equal),
         (IS_IN_REGION, is_in_region),
+        (IS_OTHER_GRAD, is_judged & ~is_scalar & batch.requires_grad_differs),
     ):
         flags[wanted] |= bit
     lines["flags"] = flags

@@ -30,7 +30,7 @@ LINE = np.dtype(
     ]
 )  # fmt: skip
 """A line of a table: the fields of ``Difference``, texts as codes."""
-IS_SCALAR, BREAKS, IS_RARE, IS_MASKED, IS_EQUAL, IS_IN_REGION = (1 << bit for bit in range(6))
+IS_SCALAR, BREAKS, IS_RARE, IS_MASKED, IS_EQUAL, IS_IN_REGION, IS_OTHER_GRAD = (1 << bit for bit in range(7))
 """Bits of the field ``flags``."""
 NO_QUANTITY = 255
 """Quantity of a line whose evidence is no distance."""
@@ -91,7 +91,7 @@ class ValueTable:
             self.name(line, key), SIDES[side], STATES[state], distance, scale, noise, jump,
             bool(flags & IS_SCALAR), why, BASES[basis], bool(flags & BREAKS), bool(flags & IS_RARE),
             self.position_of(line), self.dtypes.get(line, ""), bool(flags & IS_MASKED), floor,
-            bool(flags & IS_EQUAL),
+            bool(flags & IS_EQUAL), bool(flags & IS_OTHER_GRAD),
         )  # fmt: skip
 
     def name(self, line: int, key: str) -> str:
@@ -129,7 +129,10 @@ class ValueTable:
         fields["basis"] = BASIS_CODES[value.by]
         for name in ("distance", "scale", "noise", "jump", "floor"):
             fields[name] = getattr(value, name)
-        bits = (value.is_scalar, value.breaks, value.is_rare, value.masked, value.is_equal, is_in_region)
+        bits = (
+            value.is_scalar, value.breaks, value.is_rare, value.masked, value.is_equal, is_in_region,
+            value.requires_other_gradient,
+        )  # fmt: skip
         fields["flags"] = sum(bit << place for place, bit in enumerate(bits))
 
     def extend(self, other: ValueTable, lines: Array) -> None:
@@ -237,7 +240,7 @@ def times(lines: Array, scale: Array | float, noise: Array | float) -> Array:
         multiples: Array = np.where((scale == 0) | (bound == 0), math.inf, distance / scale / bound)
         multiples = np.where((own == 0) & np.isfinite(distance), math.inf, multiples)
         if floor.any():
-            multiples = np.where(floor > 0, distance / np.maximum(floor, scale * bound), multiples)
+            multiples = np.where(floor > 0, distance / np.fmax(floor, scale * bound), multiples)
     multiples = np.fmax(multiples, 0.0)  # nan if both distance and scale are infinite
     multiples[(distance == 0) | (lines["state"] == UNJUDGED_CODE)] = 0.0
     return multiples

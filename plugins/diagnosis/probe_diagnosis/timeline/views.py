@@ -54,6 +54,7 @@ class Difference(NamedTuple):
         masked: True if what a mask hides is another constant on each side.
         floor: Distance that the baseline explains, in the unit of ``distance``; 0 without one.
         is_equal: True if its sides are known to be the same to the bit: tensors, checksums or arguments.
+        requires_other_gradient: True for tensors of which only one requires a gradient.
     """
 
     row: str
@@ -73,6 +74,7 @@ class Difference(NamedTuple):
     masked: bool = False
     floor: float = 0.0
     is_equal: bool = False
+    requires_other_gradient: bool = False
 
     @property
     def is_float(self) -> bool:

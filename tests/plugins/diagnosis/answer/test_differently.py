@@ -45,12 +45,12 @@ def test_a_backward_call_names_the_other_argument_of_its_forward_call(tmp_path: 
     found = answer(tmp_path, wrong, right)
     assert found.outcome.value == "DIVERGED"
     (cause,) = found.causes
-    assert cause.op == backward
-    assert cause.reason.detail.startswith(
-        "belongs to a call with a different argument (input.1: True against False) and returns values "
-        "that differ, although its inputs agree (output.0: off by "
+    assert cause.op == forward and cause.consequences == (backward,)
+    assert cause.reason.detail == (
+        "was called with a different argument (input.1: True against False), and what it returns agrees, "
+        f"but the backward call {backward} returns values that differ"
     )
-    assert cause.evidence["argument_of_forward_call"] == "input.1: True against False"
+    assert cause.evidence["argument_values"] == "True against False"
     within = answer(tmp_path / "within", wrong | {backward: back(Y, Y)}, right)
     assert within.outcome.value == "AGREE" and [one.op for one in within.causes] == [forward]
 

@@ -145,16 +145,15 @@ def test_a_gradient_behind_another_argument_is_not_said_to_come_from_nowhere(tmp
     target = CHAIN | {forward: call(X, 1e-6, out=near), gradient: {"weight": [Z]}}
     golden = CHAIN | {forward: call(X, 1e-5, out=X), gradient: {"weight": [W]}}
     found = answer(tmp_path / "near", target, golden)
-    assert found.outcome.value == "DIVERGED" and [one.op for one in found.causes] == [forward, gradient]
+    assert found.outcome.value == "DIVERGED"
+    (cause,) = found.causes
+    assert cause.op == forward and cause.consequences == (gradient,)
     assert found.sentence == (
         "DIVERGED: Functional.layer_norm.0.forward was called with a different argument (input.1: 1e-06 "
         "against 1e-05), and what it returns agrees within rounding, but Module.m.Linear.parameters_grad "
         "behind it differs by more than rounding explains"
     )
-    assert found.causes[1].reason.detail.startswith(
-        "differs, and the different argument of Functional.layer_norm.0.forward before it may have caused it ("
-    )
-    assert found.causes[1].evidence["earlier_call_with_another_argument"] == forward
+    assert cause.evidence["earlier_call_with_another_argument"] == forward
     same = answer(tmp_path / "same", target | {forward: call(X, 1e-6, out=X)}, golden)
     assert [one.op for one in same.causes] == [gradient, forward]
     assert same.causes[0].reason.detail.startswith("differs, and no earlier difference explains it (")

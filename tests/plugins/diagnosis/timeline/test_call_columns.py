@@ -34,6 +34,7 @@ def differences(draw: Any) -> Difference:
         draw(st.booleans()), draw(TEXTS), draw(st.sampled_from(BASES)), draw(st.booleans()),
         draw(st.booleans()), draw(st.sampled_from(["", "7"])), draw(st.sampled_from(["", "a against b"])),
         draw(st.booleans()), draw(st.sampled_from([0.0, 0.25, math.inf])), draw(st.booleans()),
+        draw(st.booleans()),
     )  # fmt: skip
 
 

@@ -1,0 +1,93 @@
+"""Calls that both runs make at different places, such as an update before instead of after an optimizer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from probe_core.model import Kind, Reason, Side, Value
+from probe_core.model.answers import Finding
+from probe_diagnosis.answer.findings import kind_of
+from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.views import is_module
+
+
+def moved_call(facts: RankFacts, runs: Runs) -> Finding | None:
+    """Return the first call that the golden makes at another place and with other values; None for none.
+
+    Args:
+        facts: The facts about an aligned comparison, in which calls at other places have no partner.
+        runs: Both runs.
+    """
+    for op, golden in _moved(facts):
+        difference = _first_difference(runs, op, golden, facts.ops.noise)
+        anchor = _anchor(facts, runs, op)
+        if difference and anchor:
+            first, second = ("before", "after") if _is_before(runs, anchor, golden) else ("after", "before")
+            detail = (
+                f"is called {first} {anchor} in the target and {second} it in the golden, "
+                f"where the call receives other values ({difference})"
+            )
+            return Finding(
+                op, "", Reason(Cause.ORDER.value, detail), {"golden_op": golden, "anchor": anchor}, "",
+                runs.modules(op), runs.where(op), rank=facts.rank,
+            )  # fmt: skip
+    return None
+
+
+def _moved(facts: RankFacts) -> Iterator[tuple[str, str]]:
+    """Yield the calls of the target without a partner and those of the golden that they correspond to."""
+    sides = [_by_kind(keys) for keys in (facts.target_only, facts.golden_only)]
+    partners = {
+        key: partner
+        for kind, keys in sides[0].items()
+        if len(keys) == len(sides[1].get(kind, ()))
+        for key, partner in zip(keys, sides[1][kind])
+    }
+    yield from ((key, partners[key]) for key in facts.target_only if key in partners)
+
+
+def _by_kind(keys: Iterable[str]) -> dict[str, list[str]]:
+    kinds: dict[str, list[str]] = {}
+    for key in keys:
+        if not is_module(key):
+            kinds.setdefault(kind_of(key), []).append(key)
+    return kinds
+
+
+def _anchor(facts: RankFacts, runs: Runs, op: str) -> str:
+    """Return the next call of the target with a partner, or the one before; empty for none."""
+    names, place = runs.both[0].names(), runs.both[0].find(op) or 0
+    around = [*names[place + 1 :], *reversed(names[:place])]
+    return next((key for key in around if key not in facts.target_only and not is_module(key)), "")
+
+
+def _is_before(runs: Runs, anchor: str, golden: str) -> bool:
+    """Return True if the golden makes the anchor before a call."""
+    places = [runs.both[1].find(key) for key in (anchor, golden)]
+    return places[0] is not None and places[1] is not None and places[0] < places[1]
+
+
+def _first_difference(runs: Runs, op: str, golden: str, noise: float) -> str:
+    """Return the place of the first value that differs beyond rounding between two calls; empty for none."""
+    records: list[dict[tuple[Side, str], Value]] = []
+    for run, key in zip(runs.both, (op, golden)):
+        number = run.find(key)
+        slots = () if number is None else run.record(number).slots
+        records.append({slot.place: slot.value for slot in slots})
+    for place, value in records[0].items():
+        other = records[1].get(place)
+        if other is not None and _differ(value, other, noise):
+            side, path = place
+            return f"{side.value}.{path}"
+    return ""
+
+
+def _differ(value: Value, other: Value, noise: float) -> bool:
+    """Return True if the statistics of two tensors differ by more than rounding."""
+    if not value.kind is other.kind is Kind.TENSOR:
+        return False
+    pairs = [(a, b) for a, b in zip(value.statistics, other.statistics) if type(a) is type(b) is float]
+    scale = max((abs(b) for _, b in pairs), default=0.0)
+    return value.shape != other.shape or any(abs(a - b) > noise * scale for a, b in pairs)

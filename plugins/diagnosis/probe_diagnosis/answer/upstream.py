@@ -1,0 +1,174 @@
+"""Findings upstream of the first cause that explain it, though they change no value where they occur.
+
+A forward call with another argument may show in its backward call only, a setting of an optimizer in the
+calls of its step, and a tensor without a gradient in the backward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from probe_core.model import Reason
+from probe_core.model.answers import Finding
+from probe_core.store.names import is_gradient
+from probe_diagnosis.answer.findings import finding, kind_of
+from probe_diagnosis.answer.producers import slot_value
+from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.walking import Node
+from probe_diagnosis.timeline.order import OPTIMIZER, in_time, is_backward
+from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.value_table import IS_OTHER_GRAD
+
+SIDES = ("target", "golden")
+
+
+class Upstream:
+    """Search for the finding that explains the first cause.
+
+    Args:
+        facts: The facts about the rank.
+        runs: Both runs.
+        settings: The settings of optimizers that differ.
+        made: The calls with another argument, whose values agree.
+    """
+
+    def __init__(
+        self, facts: RankFacts, runs: Runs, settings: Sequence[Finding], made: Sequence[Node]
+    ) -> None:
+        self._facts = facts
+        self._runs = runs
+        self._settings = settings
+        self._made = {node.facts.op: node for node in made if node.because.argument is not None}
+
+    def explain(self, cause: Finding, node: Node) -> Finding | None:
+        """Return the finding that explains the first cause; None if there is none.
+
+        Args:
+            cause: The first cause.
+            node: The call that it is about.
+        """
+        sources: tuple[Callable[[Finding, Node], Finding | None], ...] = (
+            self._forward_call, self._earlier_argument, self._setting, self._gradient_graph,
+        )  # fmt: skip
+        return next(filter(None, (source(cause, node) for source in sources)), None)
+
+    def others(self, origin: Finding, findings: Sequence[Finding]) -> list[Finding]:
+        """Return the findings that are neither the origin nor calls of the step of its optimizer."""
+        is_setting = origin.op in {one.op for one in self._settings}
+        return [
+            one
+            for one in findings
+            if one.op not in (origin.op, *origin.same, *origin.consequences[:1])
+            and forward_of(one.op) not in (origin.op, *origin.same)
+            and not (is_setting and _is_of_step(one, origin))
+        ]
+
+    def _forward_call(self, cause: Finding, node: Node) -> Finding | None:
+        """Return the forward call of a backward call that introduces a difference, if an argument differs."""
+        made = self._made.get(forward_of(node.facts.op))
+        if made is None or node.because.cause not in (Cause.INTRODUCED, Cause.NOT_FINITE):
+            return None
+        alike = [other for other in self._made.values() if _argument_of(other) == _argument_of(made)]
+        origin = replace(finding(alike[0], self._runs.where), same=tuple(one.facts.op for one in alike[1:]))
+        detail = f"{origin.reason.detail}, but the backward call {cause.op} {_effect(node)}"
+        return _before(cause, origin, detail)
+
+    def _earlier_argument(self, cause: Finding, node: Node) -> Finding | None:
+        """Return an earlier call with another argument that may have caused a gradient that differs."""
+        made = self._made.get(node.because.made)
+        if made is None:
+            return None
+        origin = finding(made, self._runs.where)
+        detail = f"{origin.reason.detail}, but {cause.op} behind it differs by more than rounding explains"
+        return _before(cause, origin, detail)
+
+    def _setting(self, cause: Finding, node: Node) -> Finding | None:
+        """Return the setting of the optimizer whose step makes a call that differs."""
+        origin = next((one for one in self._settings if _is_of_step(cause, one)), None)
+        return None if origin is None else _before(cause, origin, origin.reason.detail)
+
+    def _gradient_graph(self, cause: Finding, node: Node) -> Finding | None:
+        """Return the first call with a tensor that only one run follows for gradients.
+
+        It explains what differs in the backward pass and after it.
+        """
+        calls, op = self._facts.ops, node.facts.op
+        last = max((number for number, key in enumerate(calls.keys) if is_backward(key)), default=len(calls))
+        is_behind = is_backward(op) or is_gradient(op) or calls.numbers.get(op, -1) > last
+        origin = self.graph_difference() if is_behind and node.because.argument is None else None
+        if origin is None:
+            return None
+        return _before(cause, origin, f"{origin.reason.detail}, and {cause.op} {_effect(node)}")
+
+    def gradients_of_one_run(self) -> list[Finding]:
+        """Return the cause of gradients that only one run has if all other values agree; empty for none."""
+        sides = (self._facts.target_only, self._facts.golden_only)
+        alone = [[key for key in keys if is_backward(key) or is_gradient(key)] for keys in sides]
+        graph = self.graph_difference()
+        if graph is None or not any(alone):
+            return []
+        side = int(not alone[0])
+        text = f"{graph.reason.detail}, and {alone[side][0]} is recorded in the {SIDES[side]} only"
+        return [replace(graph, reason=Reason(graph.reason.code, text))]
+
+    def graph_difference(self) -> Finding | None:
+        """Return the first call with a tensor that requires a gradient in one run only; None for none."""
+        calls = self._facts.ops
+        has_other = calls.has_any(calls.table.lines["flags"] & IS_OTHER_GRAD > 0)
+        if not has_other.any():
+            return None
+        numbers = (n for n in in_time(calls) if has_other[n] and not is_backward(calls.keys[n]))
+        number = next(numbers, None)
+        if number is None:
+            return None
+        call = calls[number]
+        value = next(one for one in call.values if one.requires_other_gradient)
+        of_target = slot_value(self._runs.both[0], call.op, value.row)
+        with_gradient = SIDES[0 if of_target is not None and of_target.requires_grad else 1]
+        place = value.row.removeprefix(f"{call.op}.")
+        name = self._runs.argument_name(call.op, place)
+        verb = "receives" if value.side.is_source else "returns"
+        shown = f"{name}, {place}" if name else place
+        detail = f"{verb} a tensor that requires a gradient in the {with_gradient} only ({shown})"
+        evidence: dict[str, float | int | str] = {"value": value.row, "requires_grad_in": with_gradient}
+        return Finding(
+            call.op, value.row, Reason(Cause.GRAPH.value, detail), evidence, value.line, call.within,
+            self._runs.where(call.op), rank=self._facts.rank,
+        )  # fmt: skip
+
+
+def forward_of(op: str) -> str:
+    """Return the name of the forward call of a backward call; of any other call, no name of a call."""
+    return f"{head}.forward" if (head := op.removesuffix(".backward")) != op else ""
+
+
+def _argument_of(node: Node) -> tuple[str, str, str]:
+    """Return the API of a call, and its argument that differs with both values."""
+    argument = node.because.argument
+    assert argument is not None
+    return kind_of(node.facts.op), argument.row.removeprefix(node.facts.op), argument.why
+
+
+def _effect(node: Node) -> str:
+    """Return a clause on what differs in a call; its subject is the call."""
+    if node.because.cause is Cause.TAKEN_IN:
+        return "receives values that differ"
+    return "differs" if node.because.cause is Cause.GRADIENT else "returns values that differ"
+
+
+def _is_of_step(cause: Finding, setting: Finding) -> bool:
+    """Return True for a call that the step of an optimizer makes."""
+    return OPTIMIZER in cause.modules or (bool(cause.where) and cause.where == setting.where)
+
+
+def _before(cause: Finding, origin: Finding, detail: str) -> Finding:
+    """Return the origin of a cause, which becomes the first of its consequences."""
+    return replace(
+        origin,
+        reason=Reason(origin.reason.code, detail),
+        evidence={**cause.evidence, **origin.evidence},
+        consequences=(cause.op, *cause.consequences),
+        consequence_count=cause.consequence_count + 1,
+    )
