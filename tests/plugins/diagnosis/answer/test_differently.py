@@ -47,8 +47,8 @@ def test_a_backward_call_names_the_other_argument_of_its_forward_call(tmp_path: 
     (cause,) = found.causes
     assert cause.op == forward and cause.consequences == (backward,)
     assert cause.reason.detail == (
-        "was called with a different argument (input.1: True against False), and what it returns agrees, "
-        f"but the backward call {backward} returns values that differ"
+        "was called with a different argument (input.1: True against False), and what it returns agrees "
+        f"within rounding, but the backward call {backward} returns values that differ"
     )
     assert cause.evidence["argument_values"] == "True against False"
     within = answer(tmp_path / "within", wrong | {backward: back(Y, Y)}, right)
