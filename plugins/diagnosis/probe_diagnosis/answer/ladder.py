@@ -81,18 +81,20 @@ class Ladders:
         Args:
             effective: True for what changes values beyond rounding, False for what does not.
         """
-        steps = [
-            step for step in self._steps if step.is_effective == effective and not self._is_explained(step)
-        ]
-        steps = [step for step in steps if step.part == BEHIND]
-        return [self._finding(step) for step in steps[:1]]
+        steps = [step for step in self._steps if step.part == BEHIND and step.is_effective is effective]
+        return [self._finding(step) for step in steps if not self._is_explained(step)][:1]
 
-    def settings(self) -> list[Finding]:
-        """Return the settings of optimizers that differ and that nothing before them explains."""
-        steps = [
-            step for step in self._steps if step.rung.phase == "settings" and "argument" in step.evidence
+    def behind(self) -> list[Finding]:
+        """Return what differs after the backward pass, unless something before explains it.
+
+        These are phases that change values, and settings of optimizers.
+        """
+        return [
+            self._finding(step)
+            for step in self._steps
+            if step.part == BEHIND and not self._is_explained(step)
+            if step.is_effective or step.rung.phase == "settings"
         ]
-        return [self._finding(step) for step in steps if not self._is_explained(step)]
 
     def _finding(self, step: Step) -> Finding:
         return Finding(

@@ -127,12 +127,30 @@ class Search:
 
     def _of_step(self, target: Window, golden: Window) -> Iterator[Step]:
         """Yield what differs in one step of an optimizer."""
-        differing = list(_of_one_run(target, golden)) or list(self._gradients(target, golden))
+        differing = list(self._of_one_run(target, golden)) or list(self._gradients(target, golden))
         yield from differing
         if not differing:
             yield from self._settings(target, golden)
             yield from self._of_one(target, golden)
         yield from _unchanged(target, golden)
+
+    def _of_one_run(self, target: Window, golden: Window) -> Iterator[Step]:
+        """Yield gradients, and the state of the optimizer before its step, that only one run has."""
+        if not target.applied.values.keys() & golden.applied.values.keys():
+            return  # the parameters may have other names
+        windows = (target, golden)
+        for phase in ("gradient", "state_before"):
+            if any(phase in ladder.not_captured for ladder in self._both):
+                continue
+            names = [one.names(phase) for one in windows]
+            for side, word in enumerate(("target", "golden")):
+                alone = sorted(names[side] - names[1 - side])
+                if alone:
+                    evidence: Evidence = {"ladder_parameter": alone[0], "ladder_differing": len(alone)}
+                    have = f"{some(alone)} {'has' if len(alone) == 1 else 'have'} a gradient"
+                    held = f"the state of {target.applied.subject} holds {some(alone)}"
+                    text = f"{have if phase == 'gradient' else held} in the {word} only"
+                    yield Step(windows[side].of(phase)[0], BEHIND, text, True, evidence, target.line)
 
     def _gradients(self, target: Window, golden: Window) -> Iterator[Step]:
         """Yield the first stage at which gradients differ that agreed before."""
@@ -244,24 +262,6 @@ class Window:
                 held = {**held, **rung.values}
             found.append({name: value for name, value in held.items() if name in self.applied.values})
         return found
-
-
-def _of_one_run(target: Window, golden: Window) -> Iterator[Step]:
-    """Yield gradients, and the state of the optimizer before its step, that only one run has."""
-    if not target.applied.values.keys() & golden.applied.values.keys():
-        return  # the parameters may have other names
-    for phase, what in (("gradient", "a gradient"), ("state_before", "a state in the optimizer")):
-        windows = (target, golden)
-        if not all(one.of(phase) for one in windows):
-            continue
-        names = [one.names(phase) for one in windows]
-        for side, word in enumerate(("target", "golden")):
-            alone = [name for name in sorted(names[side] - names[1 - side])]
-            if alone:
-                has = "has" if len(alone) == 1 else "have"
-                evidence: Evidence = {"ladder_parameter": alone[0], "ladder_differing": len(alone)}
-                text = f"{some(alone)} {has} {what} in the {word} only"
-                yield Step(windows[side].of(phase)[0], BEHIND, text, True, evidence, windows[side].line)
 
 
 def _unsettled(target: Window, golden: Window, noise: float) -> set[str]:

@@ -127,7 +127,7 @@ class Found:
                 causes[0], evidence={**causes[0].evidence, "reaches": reach[1], "reaches_times": reach[0]}
             )
         doubt = _doubt(nodes, is_doubtful, reach[0])
-        upstream = Upstream(facts, runs, ladders.settings(), made)
+        upstream = Upstream(facts, runs, ladders.behind(), made)
         origin = upstream.explain(causes[0], nodes[0]) if nodes and not is_grown else None
         if origin is None:
             causes = ladders.refined(causes, nodes)
@@ -159,7 +159,7 @@ class Found:
             interrupted=self._interrupted,
             unfinished=[*runs.unfinished(), *runs.unrecorded(), *ladders.missing()],
             measured=baseline,
-            advice=self._advice(nodes, told, is_grown and bool(doubt) and not baseline),
+            advice=self._advice(() if origin else nodes, told, is_grown and bool(doubt) and not baseline),
             several=self._several,
         )
         parts = self._parts(nodes, answer, ladders)

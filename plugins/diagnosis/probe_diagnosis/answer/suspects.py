@@ -72,7 +72,8 @@ class Suspects:
             if not report.interrupted and (self.facts.is_shifted or is_out_of_step(opened)):
                 self._align(opened, pair)
             answer, causes = self._conclude(report, opened, pair)
-            if not report.interrupted and causes and is_displaced(opened, causes[0].op):
+            is_by_number = self.facts is self._tabulated and not report.interrupted
+            if is_by_number and causes and is_displaced(opened, causes[0].op):
                 self._align(opened, pair)
                 answer, causes = self._conclude(report, opened, pair, is_displaced=True)
         except KeyboardInterrupt:

@@ -30,16 +30,14 @@ class Upstream:
     Args:
         facts: The facts about the rank.
         runs: Both runs.
-        settings: The settings of optimizers that differ.
+        phases: What differs in the phases of the step behind the backward pass.
         made: The calls with another argument, whose values agree.
     """
 
-    def __init__(
-        self, facts: RankFacts, runs: Runs, settings: Sequence[Finding], made: Sequence[Node]
-    ) -> None:
+    def __init__(self, facts: RankFacts, runs: Runs, phases: Sequence[Finding], made: Sequence[Node]) -> None:
         self._facts = facts
         self._runs = runs
-        self._settings = settings
+        self._phases = phases
         self._made = {node.facts.op: node for node in made if node.because.argument is not None}
 
     def explain(self, cause: Finding, node: Node) -> Finding | None:
@@ -50,19 +48,19 @@ class Upstream:
             node: The call that it is about.
         """
         sources: tuple[Callable[[Finding, Node], Finding | None], ...] = (
-            self._forward_call, self._earlier_argument, self._setting, self._gradient_graph,
+            self._forward_call, self._earlier_argument, self._gradient_graph, self._phase,
         )  # fmt: skip
         return next(filter(None, (source(cause, node) for source in sources)), None)
 
     def others(self, origin: Finding, findings: Sequence[Finding]) -> list[Finding]:
         """Return the findings that are neither the origin nor calls of the step of its optimizer."""
-        is_setting = origin.op in {one.op for one in self._settings}
+        is_phase = origin.op in {one.op for one in self._phases}
         return [
             one
             for one in findings
             if one.op not in (origin.op, *origin.same, *origin.consequences[:1])
             and forward_of(one.op) not in (origin.op, *origin.same)
-            and not (is_setting and _is_of_step(one, origin))
+            and not (is_phase and _is_of_step(one, origin))
         ]
 
     def _forward_call(self, cause: Finding, node: Node) -> Finding | None:
@@ -70,8 +68,11 @@ class Upstream:
         made = self._made.get(forward_of(node.facts.op))
         if made is None or node.because.cause not in (Cause.INTRODUCED, Cause.NOT_FINITE):
             return None
-        alike = [other for other in self._made.values() if _argument_of(other) == _argument_of(made)]
-        origin = replace(finding(alike[0], self._runs.where), same=tuple(one.facts.op for one in alike[1:]))
+        first, *alike = [one for one in self._made.values() if _argument_of(one) == _argument_of(made)]
+        assert first.because.argument is not None
+        because = replace(first.because, value=first.because.argument)
+        origin = finding(replace(first, because=because), self._runs.where)
+        origin = replace(origin, same=tuple(one.facts.op for one in alike))
         detail = f"{origin.reason.detail}, but the backward call {cause.op} {_effect(node)}"
         return _before(cause, origin, detail)
 
@@ -84,20 +85,32 @@ class Upstream:
         detail = f"{origin.reason.detail}, but {cause.op} behind it differs by more than rounding explains"
         return _before(cause, origin, detail)
 
-    def _setting(self, cause: Finding, node: Node) -> Finding | None:
-        """Return the setting of the optimizer whose step makes a call that differs."""
-        origin = next((one for one in self._settings if _is_of_step(cause, one)), None)
-        return None if origin is None else _before(cause, origin, origin.reason.detail)
+    def _phase(self, cause: Finding, node: Node) -> Finding | None:
+        """Return the phase of the step behind the backward pass that explains a call after that pass.
+
+        It explains the calls that the step of an optimizer makes, and those that receive values that differ.
+        """
+        if not self._is_behind(node.facts.op):
+            return None
+        origin = next(iter(self._phases), None)
+        if origin is None or not (node.because.cause is Cause.TAKEN_IN or _is_of_step(cause, origin)):
+            return None
+        return _before(cause, origin, origin.reason.detail)
+
+    def _is_behind(self, op: str) -> bool:
+        """Return True for a call after the backward pass."""
+        keys = self._facts.ops.keys
+        last = max((number for number, key in enumerate(keys) if is_backward(key)), default=len(keys))
+        return self._facts.ops.numbers.get(op, -1) > last and not is_gradient(op)
 
     def _gradient_graph(self, cause: Finding, node: Node) -> Finding | None:
         """Return the first call with a tensor that only one run follows for gradients.
 
         It explains what differs in the backward pass and after it.
         """
-        calls, op = self._facts.ops, node.facts.op
-        last = max((number for number, key in enumerate(calls.keys) if is_backward(key)), default=len(calls))
-        is_behind = is_backward(op) or is_gradient(op) or calls.numbers.get(op, -1) > last
-        origin = self.graph_difference() if is_behind and node.because.argument is None else None
+        op = node.facts.op
+        is_affected = is_backward(op) or is_gradient(op) or self._is_behind(op)
+        origin = self.graph_difference() if is_affected and node.because.argument is None else None
         if origin is None:
             return None
         return _before(cause, origin, f"{origin.reason.detail}, and {cause.op} {_effect(node)}")
@@ -158,9 +171,9 @@ def _effect(node: Node) -> str:
     return "differs" if node.because.cause is Cause.GRADIENT else "returns values that differ"
 
 
-def _is_of_step(cause: Finding, setting: Finding) -> bool:
-    """Return True for a call that the step of an optimizer makes."""
-    return OPTIMIZER in cause.modules or (bool(cause.where) and cause.where == setting.where)
+def _is_of_step(cause: Finding, phase: Finding) -> bool:
+    """Return True for a call that the step of an optimizer makes, or the line of code of a phase."""
+    return OPTIMIZER in cause.modules or (bool(cause.where) and cause.where == phase.where)
 
 
 def _before(cause: Finding, origin: Finding, detail: str) -> Finding:
