@@ -159,7 +159,8 @@ class Meetings:
             if flow is not Flow.TO_ROOT or walker.rank == root:
                 walker.past.learn(joint)
                 if flow is not Flow.NONE:
-                    _deliver(walker, op, worst, unknown, scale)
+                    is_alone = not op.call.group and len(self._walkers) == 1
+                    _deliver(walker, op, worst, unknown, scale, is_alone=is_alone)
             walker.past.layer = joint.layer + 1
             walker.step()
             walker.place = 0
@@ -191,7 +192,15 @@ def _look_at_inputs(walker: Walker, op: CallView) -> float:
     return taken
 
 
-def _deliver(walker: Walker, op: CallView, given: float, unknown: Sequence[int], scale: float = 0.0) -> None:
+def _deliver(
+    walker: Walker,
+    op: CallView,
+    given: float,
+    unknown: Sequence[int],
+    scale: float = 0.0,
+    *,
+    is_alone: bool = False,
+) -> None:
     """Report a call that delivers values that differ although the values that were sent agree.
 
     Args:
@@ -200,6 +209,7 @@ def _deliver(walker: Walker, op: CallView, given: float, unknown: Sequence[int],
         given: The largest difference of the values that were sent, as a multiple of rounding.
         unknown: Ranks that may have sent values, but were not compared in this call.
         scale: The largest scale of the values that were sent.
+        is_alone: True if no other rank is searched, and the members of the group are not recorded.
     """
     past = walker.past
     got, worst = worst_of(op.outputs(), past.noise, scale)
@@ -209,10 +219,11 @@ def _deliver(walker: Walker, op: CallView, given: float, unknown: Sequence[int],
         and got > worst.jump * max(given, past.worst)
         and walker.may_name(walker.number)
     ):
-        argument = None if unknown else first_differing(op.arguments(), worst.jump * max(given, past.worst))
+        is_known = not (unknown or is_alone)
+        argument = first_differing(op.arguments(), worst.jump * max(given, past.worst)) if is_known else None
         reason = Because(
             Cause.DELIVERED, worst, argument=argument, earlier=past.lacking, given=given,
-            absent=tuple(unknown), times=got,
+            absent=tuple(unknown), times=got, is_alone=is_alone,
         )  # fmt: skip
         walker.name(walker.number, reason)
     if walker.grown is None and got > 1 and worst is not None:

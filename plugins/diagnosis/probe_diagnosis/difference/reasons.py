@@ -95,6 +95,7 @@ class Because:
         given: The largest difference of the values that were sent, as a multiple of rounding; of a difference
             that grew, that of the outputs beside the largest input.
         absent: Ranks that may have sent values, but were not compared in this call.
+        is_alone: True if other ranks may have sent values, and none was compared.
         times: The largest difference, as a multiple of rounding.
         returned: Of a call that was made differently, how what it returns fared: AGREES, DIFFERS or LACKS.
         in_step: True if nothing is known of earlier steps.
@@ -111,6 +112,7 @@ class Because:
     earlier: int = 0
     given: float = 0.0
     absent: tuple[int, ...] = ()
+    is_alone: bool = False
     times: float = math.inf
     returned: str = ""
     in_step: bool = False
@@ -264,6 +266,9 @@ class Because:
             ranks, verb = ("rank", "was") if len(self.absent) == 1 else ("ranks", "were")
             who = f"{ranks} {', '.join(map(str, self.absent))} may have sent them, and {verb}"
             return f"delivers values that differ ({shown}); {who} not compared in this call"
+        if self.is_alone:
+            others = "other ranks may have sent them, and were not compared here"
+            return f"delivers values that differ ({shown}); {others}"
         if not self.given:
             sent = "although no difference was found in what was sent"
         elif self.given <= 1:
