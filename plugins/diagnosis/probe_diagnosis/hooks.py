@@ -40,8 +40,9 @@ def probe_answers() -> list[AnswerSpec]:
     return [
         AnswerSpec("verdict", "the verdict on all ranks", "probe_diagnosis.answer.answerer:Verdict",
                    given="first"),
-        AnswerSpec(DIFFERENCE, "the first difference over all ranks", "probe_diagnosis.difference.answer:"
-                   "FirstDifferences", policies=(DIFFERENCE,), metrics={Mode.TENSOR: ("statistics",)}),
+        AnswerSpec(DIFFERENCE, "the first difference over all ranks",
+                   "probe_diagnosis.first_difference.answer:FirstDifferences", policies=(DIFFERENCE,),
+                   metrics={Mode.TENSOR: ("statistics",)}),
     ]  # fmt: skip
 
 
@@ -50,7 +51,8 @@ def probe_options() -> list[OptionSpec]:
     """Return the options of compare, and ``--check-collectives`` of merge_result."""
     return [
         OptionSpec(
-            DIFFERENCE, "finds the first difference over all ranks", "probe_diagnosis.difference.answer:ask",
+            DIFFERENCE, "finds the first difference over all ranks",
+            "probe_diagnosis.first_difference.answer:ask",
             command="compare",
             options=(
                 Option("analyze", ("-da", "--diff-analyze"), "Find the first difference over all ranks; "

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from probe_core.errors import UserError
 from probe_core.flow.opening import open_run
+from probe_core.model import Reason
 from probe_core.model.answers import Answer, Finding, Outcome
 from probe_core.model.report import Report
 from probe_core.plugins.protocols import Compared, Opened
@@ -22,7 +23,7 @@ from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.same_files import state_same_files
 from probe_diagnosis.answer.suspects import Suspects
 from probe_diagnosis.answer.verdict import over_all
-from probe_diagnosis.difference.reasons import ORIGIN
+from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.difference.walking import Node
 
@@ -119,37 +120,41 @@ def _causes(compared: Compared) -> Iterator[Finding]:
 
     What differs in later steps may follow from them.
     """
-    finished = compared.finished
-    parts = list(dict.fromkeys(one.pair.part for one in finished))
+    parts = list(dict.fromkeys(one.pair.part for one in compared.finished))
     agreeing = {part for part in parts if all(_agrees(report) for _, report in _reports(compared, part))}
     for part in sorted(parts, key=agreeing.__contains__):  # what was only made differently comes last
-        reports = _reports(compared, part)
-        own = dict(
-            sorted(reversed(reports), key=itemgetter(0))
-        )  # of a rank's files, the first, with its calls
-        finders = {rank: report.finder for rank, report in own.items() if isinstance(report.finder, Suspects)}
-        searched = search({rank: finder.facts.ops for rank, finder in finders.items()})
-        first = [node for node in searched.first if not _agrees(own[node.rank])] if len(own) > 1 else []
-        for node in first:
-            answer = own[node.rank].answer
-            causes = answer.causes if answer is not None else ()
-            found = next((one for one in causes if node.facts.op in (one.op, *one.consequences[:1])), None)
-            if found is None:
-                found = _found(compared, part, node, searched.behind[node.rank])
-            origin = found.evidence.get(ORIGIN)
-            before = [one for one in causes[:1] if one is not found and origin in (one.op, *one.same)]
-            yield from (replace(one, step=part, rank=node.rank) for one in before)
-            yield replace(found, step=part, rank=node.rank)
-        if first:
+        found = causes_of_step(compared, part)
+        yield from found
+        if found:
             return
-        others = [
-            replace(one, step=part, rank=rank)
-            for rank, report in reports
-            for one in (report.answer.causes if report.answer is not None else ())
-        ]
-        yield from others
-        if others:
-            return
+
+
+def causes_of_step(compared: Compared, part: str) -> list[Finding]:
+    """Return the causes of one step across its ranks, in the order of cause and effect."""
+    return [*_causes_of_step(compared, part)]
+
+
+def _causes_of_step(compared: Compared, part: str) -> Iterator[Finding]:
+    reports = _reports(compared, part)
+    own = dict(sorted(reversed(reports), key=itemgetter(0)))  # of a rank's files, the first, with its calls
+    finders = {rank: report.finder for rank, report in own.items() if isinstance(report.finder, Suspects)}
+    searched = search({rank: finder.facts.ops for rank, finder in finders.items()})
+    first = [node for node in searched.first if not _agrees(own[node.rank])] if len(own) > 1 else []
+    for node in first:
+        answer = own[node.rank].answer
+        causes = answer.causes if answer is not None else ()
+        found = next((one for one in causes if node.facts.op in (one.op, *one.consequences[:1])), None)
+        if found is None:
+            found = _found(compared, part, node, searched.behind[node.rank])
+        elif node.because.cause is Cause.DELIVERED:  # a rank alone does not know what others sent
+            reason = Reason(found.reason.code, node.because.statement)
+            found = replace(found, reason=reason, evidence=node.because.evidence)
+        yield replace(found, step=part, rank=node.rank)
+    if first:
+        return
+    for rank, report in reports:
+        causes = report.answer.causes if report.answer is not None else ()
+        yield from (replace(one, step=part, rank=rank) for one in causes)
 
 
 def _reports(compared: Compared, part: str) -> list[tuple[int, Report]]:
@@ -159,6 +164,11 @@ def _reports(compared: Compared, part: str) -> list[tuple[int, Report]]:
         for one in compared.finished
         if one.pair.part == part and one.report is not None
     ]
+
+
+def agreeing_ranks(compared: Compared, part: str) -> set[int]:
+    """Return the ranks that agree by themselves in a step."""
+    return {rank for rank, report in _reports(compared, part) if _agrees(report)}
 
 
 def _agrees(report: Report) -> bool:

@@ -17,7 +17,7 @@ from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair, pair_runs
 from probe_diagnosis.answer.again import ALIGN, FUZZY, facts_of, plain_plan
 from probe_diagnosis.answer.same_files import is_same_file
-from probe_diagnosis.difference.asking import NAME, both_asked
+from probe_diagnosis.asking import NAME, both_asked
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import search
 from probe_diagnosis.limits import limits

@@ -1,1 +1,1 @@
-"""The first difference over all ranks (``-da``): a file for each rank, and the search over all files."""
+"""The search for the calls where two runs diverge first, over the calls of all ranks."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pytest
-from probe_diagnosis.difference.rank_file import RankFile
+from probe_diagnosis.first_difference.rank_file import RankFile
 from support.runs.differences import GOOD, TRANSFER, Analysis, analyze, named, program, strictly, written  # noqa: F401
 from support.runs.recorded import forward, scalar, tensor, write_run
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from probe_diagnosis.difference.rank_file import read
+from probe_diagnosis.first_difference.rank_file import read
 from support.runs.differences import GOOD, Analysis, analyze, named, written  # noqa: F401
 from support.runs.recorded import forward, scalar, tensor, write_run, write_tensor_run
 

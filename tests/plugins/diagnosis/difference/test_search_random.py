@@ -11,8 +11,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 from probe_diagnosis.collectives.calls import Call, Flow, Peer, apis
-from probe_diagnosis.difference.rank_file import items_at, read
 from probe_diagnosis.difference.search import first_differences
+from probe_diagnosis.first_difference.rank_file import items_at, read
 from probe_diagnosis.timeline.views import CallView
 from support.measuring import PROPERTY
 from support.runs.ops import FAULT, UNSET, op, within

@@ -10,12 +10,14 @@ from typing import Any
 
 from probe_core.files.atomic import write_text
 from probe_core.model import Side
+from probe_core.model.answers import Finding
 from probe_core.model.messages import NOT_AVAILABLE
 from probe_core.model.plan import Plan
+from probe_core.plugins.protocols import Compared
 from probe_core.store.layout import RunPair
-from probe_diagnosis.difference.rank_file import Item, items_at, read
-from probe_diagnosis.difference.search import first_differences
-from probe_diagnosis.difference.walking import Node
+from probe_diagnosis.answer.answerer import agreeing_ranks, causes_of_step
+from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.first_difference.rank_file import Item, items_at, read
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.value_table import UNJUDGED_CODE
 
@@ -28,15 +30,19 @@ SHOWN = (
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An op where the runs diverge, with its rows from the file of its rank."""
+    """A call where the runs diverge, with its rows from the file of its rank.
 
-    node: Node
+    The rows of what is no call, such as a phase of the step, are those of the first call that differs by it.
+    """
+
+    cause: Finding
     items: tuple[Item, ...]
 
     @property
     def stack(self) -> tuple[str, ...]:
-        """Frames of the call, innermost first; empty if they were not recorded."""
-        return next((item.stack for item in self.items if item.stack), ())
+        """Frames of the call, innermost first; the line of the cause if none were recorded."""
+        frames = next((item.stack for item in self.items if item.stack), ())
+        return frames or ((self.cause.where,) if self.cause.where else ())
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,38 +71,52 @@ def rank_file_of(plan: Plan, pair: RunPair) -> Path:
     return plan.output / pair.part / f"compare_result_rank{pair.rank}_{plan.time_stamp}.json"
 
 
-def analyze(plan: Plan, pairs: Sequence[RunPair]) -> list[Analysis]:
-    """Search the ranks of each step for the first difference, and write the result.
+def analyze(compared: Compared) -> list[Analysis]:
+    """Write the causes of each step with the rows of their calls, and return them.
 
     Args:
-        plan: The comparison, which is finished.
-        pairs: Its pairs of runs; those that could not be compared have no file and are left out.
-
-    Returns:
-        One result for each step.
+        compared: The finished comparisons; ranks that could not be compared have no file and are left out.
 
     Raises:
         UserError: A rank's file is damaged, or the output directory cannot be written to.
     """
     steps: dict[str, dict[int, Path]] = {}
-    for pair in pairs:
-        path = rank_file_of(plan, pair)
+    for pair in compared.pairing.pairs:
+        path = rank_file_of(compared.plan, pair)
         if path.is_file():
             steps.setdefault(pair.part, {})[pair.rank] = path
-    return [_analyze(plan, part, ranks) for part, ranks in steps.items()]
+    return [_analyze(compared, part, ranks) for part, ranks in steps.items()]
 
 
-def _analyze(plan: Plan, part: str, ranks: Mapping[int, Path]) -> Analysis:
-    """Search one step, whose ranks have these files."""
+def _analyze(compared: Compared, part: str, ranks: Mapping[int, Path]) -> Analysis:
+    """Write the causes of one step, whose ranks have these files."""
+    plan = compared.plan
     calls = {rank: CallColumns.of(read(path)) for rank, path in ranks.items()}
-    nodes = first_differences(calls)
     states = [columns.table.lines["state"] for columns in calls.values()]
     unjudged = sum(int((state == UNJUDGED_CODE).sum()) for state in states)
-    differences = tuple(Found(node, items_at(ranks[node.rank], node.facts.place)) for node in nodes)
+    differences = tuple(
+        Found(cause, _items(cause, calls[cause.rank], ranks[cause.rank]))
+        for cause in _decisive(compared, part)
+        if cause.rank in calls
+    )
     file = plan.output / part / f"diff_analyze_{plan.time_stamp}.json" if differences else None
     if file is not None:
         write_text(file, json.dumps(_content(differences), indent=2) + "\n")
     return Analysis(part, tuple(ranks), differences, sum(map(len, states)) - unjudged, unjudged, file)
+
+
+def _decisive(compared: Compared, part: str) -> list[Finding]:
+    """Return the causes of differences, without calls that were only called differently."""
+    agreeing = agreeing_ranks(compared, part)
+    causes = [cause for cause in causes_of_step(compared, part) if cause.rank not in agreeing]
+    return [cause for n, cause in enumerate(causes) if not n or cause.reason.code != Cause.DIFFERENTLY.value]
+
+
+def _items(cause: Finding, calls: CallColumns, path: Path) -> tuple[Item, ...]:
+    """Return the rows of the call of a cause, or of the first call that differs by it."""
+    numbers = (calls.numbers[op] for op in (cause.op, *cause.consequences) if op in calls.numbers)
+    number = next(numbers, None)
+    return () if number is None else items_at(path, calls.places[number])
 
 
 def _content(differences: Sequence[Found]) -> dict[str, list[dict[str, Any]]]:
@@ -114,12 +134,12 @@ def _content(differences: Sequence[Found]) -> dict[str, list[dict[str, Any]]]:
             }
             for side in ("input", "output")
         }
-        content.setdefault(f"rank_{difference.node.rank}", []).append(
+        content.setdefault(f"rank_{difference.cause.rank}", []).append(
             {
-                "op_name": difference.node.facts.op,
-                "reason": difference.node.why,
+                "op_name": difference.cause.op,
+                "reason": difference.cause.reason.detail,
                 "data_info": data,
-                "module": list(difference.node.facts.within),
+                "module": list(difference.cause.modules),
                 "stack_info": list(difference.stack),
             }
         )

@@ -11,10 +11,10 @@ from probe_core.model import Mode
 from probe_core.model.plan import Plan
 from probe_core.plugins.protocols import Compared, Opened
 from probe_core.store.layout import RunPair
-from probe_diagnosis.difference.analysis import analyze, rank_file_of
-from probe_diagnosis.difference.asking import NAME, both_asked
-from probe_diagnosis.difference.printing import Shown
-from probe_diagnosis.difference.rank_file import RankFile
+from probe_diagnosis.asking import NAME, both_asked
+from probe_diagnosis.first_difference.analysis import analyze, rank_file_of
+from probe_diagnosis.first_difference.printing import Shown
+from probe_diagnosis.first_difference.rank_file import RankFile
 
 
 class FirstDifferences:
@@ -33,8 +33,7 @@ class FirstDifferences:
 
     def conclude(self, compared: Compared) -> list[Shown]:
         """Return the first differences of each step, ready to be printed."""
-        pairs = compared.pairing.pairs
-        return [Shown(analysis) for analysis in analyze(compared.plan, pairs)]
+        return [Shown(analysis) for analysis in analyze(compared)]
 
 
 def ask(plan: Plan, values: Mapping[str, Any], asked: Set[str]) -> Plan:

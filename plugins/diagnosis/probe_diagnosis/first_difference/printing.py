@@ -9,7 +9,7 @@ from itertools import islice
 from probe_core.cli import console
 from probe_core.errors import counted, printable
 from probe_core.model import Cell
-from probe_diagnosis.difference.analysis import Analysis, Found
+from probe_diagnosis.first_difference.analysis import Analysis, Found
 from probe_diagnosis.frames import own_frames
 from probe_diagnosis.timeline.views import DIFFERS, UNJUDGED, Difference
 
@@ -62,17 +62,17 @@ class Shown:
 
 def _print_op(difference: Found) -> None:
     """Print an op, the reason why it is named, the code that called it, and its values."""
-    facts = difference.node.facts
-    console.show(f"  rank {difference.node.rank}: {console.style(printable(facts.op), bold=True)}")
-    console.show(f"      {printable(difference.node.why)}")
-    if facts.within:
-        console.show(f"      in {printable(facts.within[0], 200)}")
+    cause = difference.cause
+    console.show(f"  rank {cause.rank}: {console.style(printable(cause.op), bold=True)}")
+    console.show(f"      {printable(cause.reason.detail)}")
+    if cause.modules:
+        console.show(f"      in {printable(cause.modules[0], 200)}")
     for frame in islice(own_frames(difference.stack), SHOWN_FRAMES):
         console.show(f"      {printable(frame, 200)}")
     what = "checksum" if any("NPU MD5" in item.cells for item in difference.items) else "max min mean norm"
     lines = [("", f"NPU: {what}", f"Bench: {what}", "")]
     for item in difference.items:
-        name = printable(item.apart.row.removeprefix(f"{facts.op}."), 100)
+        name = printable(item.apart.row.removeprefix(f"{cause.op}."), 100)
         lines.append((name, _values(item.cells, "NPU"), _values(item.cells, "Bench"), _mark(item.apart)))
     widths = [max(len(line[column]) for line in lines) for column in range(3)]
     for line in lines:
