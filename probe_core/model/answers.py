@@ -28,12 +28,14 @@ class Coverage:
         compared: Number of pairs that were measured.
         excused: Number of values that were not measured, by the code of the reason.
         equal: Number of pairs whose sides are the same to the bit.
+        other_arguments: Number of arguments that differ.
     """
 
     recorded: int
     compared: int
     excused: Mapping[str, int] = field(default_factory=dict)
     equal: int = 0
+    other_arguments: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from probe_core.model import Reason
 from probe_core.model.answers import Answer, Finding, Outcome
 from probe_diagnosis.answer.differently import (
     called_differently_behind,
@@ -28,7 +29,7 @@ from probe_diagnosis.answer.tracing import Tracing
 from probe_diagnosis.answer.upstream import Upstream
 from probe_diagnosis.answer.verdict import GONE, NO_TRACE, answer_of
 from probe_diagnosis.difference.reasons import Cause
-from probe_diagnosis.difference.search import Searched, search
+from probe_diagnosis.difference.search import Searched, differing_arguments, search
 from probe_diagnosis.difference.walking import Node, can_show_gone
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
@@ -138,9 +139,13 @@ class Found:
             )
         if self._moved is not None:
             causes = [self._moved, *causes]
+        graph = None if causes else upstream.graph_difference()
         if not (causes or rounded or (baseline and baseline["raised"])):
             causes = ladders.alone(effective=True) or upstream.gradients_of_one_run()
             differently = ladders.beside(differently) or ladders.alone(effective=False)
+        if graph is not None and not causes:
+            reason = Reason(Cause.DIFFERENTLY.value, graph.reason.detail)
+            differently = [*differently, replace(graph, reason=reason)]
         if not causes and facts.tally.least_share < limits().enough:
             same = Effect(facts.ops).are_ends_same()
             pairs = zip(ladders.excused(), replaced(facts, runs, is_same=same))
@@ -206,13 +211,16 @@ class Found:
         return found
 
     def _told(self, node: Node) -> Node:
-        """Return a node whose reason says which step it is about, and the name of its argument."""
-        because, name = node.because, ""
+        """Return a node whose reason says which step it is about, and the names of its arguments."""
+        because, op = node.because, node.facts.op
         if because.argument is not None:
-            op = node.facts.op
-            name = self._runs.argument_name(op, because.argument.row.removeprefix(f"{op}."))
-        because = replace(because, in_step=bool(self._step), argument_name=name)
-        return replace(node, because=because)
+            others = [one for one in differing_arguments(node.facts) if one is not because.argument]
+            arguments = tuple(
+                (self._runs.argument_name(op, one.row.removeprefix(f"{op}.")), one)
+                for one in (because.argument, *others)
+            )
+            because = replace(because, arguments=arguments)
+        return replace(node, because=replace(because, in_step=bool(self._step)))
 
     def _with_producers(self, cause: Finding) -> Finding:
         """Return a cause with the calls that returned its inputs."""

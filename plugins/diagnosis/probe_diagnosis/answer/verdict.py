@@ -138,9 +138,11 @@ def _agreement(
     *,
     several: bool,
 ) -> str:
-    every = "the only value" if tally.compared == 1 else f"all {tally.compared:,} values"
+    count = tally.compared - tally.other_arguments
+    other = " other" if tally.other_arguments else ""
+    every = f"the only{other} value" if count == 1 else f"all {count:,}{other} values"
     every += " that both runs recorded"
-    is_equal = tally.equal == tally.compared
+    is_equal = tally.equal == count
     parts = [f"equal in {every}" if is_equal else f"within rounding in {every}"]
     gone = [note for note in notes if note.endswith((GONE, NO_TRACE))]
     if gone:
@@ -265,6 +267,7 @@ def over_all(
         sum(answer.coverage.compared for answer in ranks),
         counts,
         sum(answer.coverage.equal for answer in ranks),
+        sum(answer.coverage.other_arguments for answer in ranks),
     )
     measured = baseline.together([answer.baseline for answer in ranks if answer.baseline])
     outcome = max((answer.outcome for answer in ranks), key=GRAVITY.index)
@@ -277,7 +280,10 @@ def over_all(
         text = _first(causes[0], several=ranks_are_several)
     elif outcome is Outcome.AGREE:
         told = [note for answer in ranks for note in answer.notes]
-        tally = Tally(compared=coverage.compared, equal=coverage.equal, lacking=Counter(counts))
+        tally = Tally(
+            compared=coverage.compared, equal=coverage.equal, lacking=Counter(counts),
+            other_arguments=coverage.other_arguments,
+        )  # fmt: skip
         text = _agreement(tally, causes, told, measured, several=ranks_are_several)
     else:
         first = next((name for name, answer in answers.items() if answer.outcome is outcome), None)

@@ -12,6 +12,9 @@ from typing import NamedTuple
 from probe_core.model import Side
 from probe_diagnosis.timeline.views import UNJUDGED, CallView, Difference
 
+MAX_ARGUMENTS = 3
+"""Largest number of differing arguments of a call that a sentence shows."""
+
 _IN_OP = re.compile(r".*?\.(?:forward|backward)\.(?:\d+\.)?")
 
 
@@ -99,7 +102,7 @@ class Because:
         times: The largest difference, as a multiple of rounding.
         returned: Of a call that was made differently, how what it returns fared: AGREES, DIFFERS or LACKS.
         in_step: True if nothing is known of earlier steps.
-        argument_name: The name of the argument that differs, where it is known.
+        arguments: All arguments that differ, each with its name or an empty text; the first is ``argument``.
         replaces: The golden's other call that an op of a region stands for; empty for none.
         phases: A clause on what the phases of the step show of the same difference; empty for none.
         made: Of a gradient, an earlier call with another argument and other values; empty for none.
@@ -116,7 +119,7 @@ class Because:
     times: float = math.inf
     returned: str = ""
     in_step: bool = False
-    argument_name: str = ""
+    arguments: tuple[tuple[str, Difference], ...] = ()
     replaces: str = ""
     phases: str = ""
     made: str = ""
@@ -169,8 +172,10 @@ class Because:
         if self.argument is not None:
             facts["argument"] = self.argument.row
             facts["argument_values"] = self.argument.why
-            if self.argument_name:
-                facts["argument_name"] = self.argument_name
+            if self.arguments and self.arguments[0][0]:
+                facts["argument_name"] = self.arguments[0][0]
+            if len(self.arguments) > 1:
+                facts["arguments_differing"] = len(self.arguments)
         if self.cause in (Cause.INTRODUCED, Cause.ARGUMENT, Cause.NOT_FINITE):
             facts["inputs_compared"] = inputs.compared
             facts["inputs_not_compared"] = inputs.lacking
@@ -231,13 +236,12 @@ class Because:
 
     @property
     def told_argument(self) -> str:
-        """The argument that differs, by its name if that is known, with both values."""
+        """The arguments that differ, by their names if these are known, with both values."""
         assert self.argument is not None
-        shown = shown_value(self.argument)
-        if not self.argument_name:
-            return shown
-        place = _IN_OP.sub("", self.argument.row)
-        return f"{self.argument_name}, {place}{shown.removeprefix(place)}"
+        arguments = self.arguments or (("", self.argument),)
+        shown = [f"{name and f'{name}, '}{shown_value(value)}" for name, value in arguments[:MAX_ARGUMENTS]]
+        more = len(arguments) - len(shown)
+        return "; ".join(shown) + (f"; {more} more differ" if more else "")
 
     def _agreement(self) -> str:
         """Return a clause that says how well the inputs agree, no more than was compared."""

@@ -169,11 +169,16 @@ def _introduces(walker: Walker, line: int, taken: float, saved: float, given: fl
 def other_argument(op: CallView) -> Difference | None:
     """Return the first argument that an op was called with in one run, and with another value in the other.
 
-    An argument that only one run gives may be the usual one; one that says where to store the result changes
-    none of its values. Neither counts.
+    An argument that only one run gives may be the usual one and does not count.
     """
-    given = (value for value in op.arguments() if not is_storage(value.row) and "nothing" not in value.why)
-    return None if op.is_shifted else first_differing(given, 0.0)
+    return next((one for one in differing_arguments(op) if "nothing" not in one.why), None)
+
+
+def differing_arguments(op: CallView) -> list[Difference]:
+    """Return the arguments that differ, except for those that say where to store the result."""
+    if op.is_shifted:
+        return []
+    return [one for one in op.arguments() if one.times(one.scale, one.noise) > 1 and not is_storage(one.row)]
 
 
 def _in_place_of(op: CallView, output: Difference, taken: float, past: Past) -> Because:

@@ -80,6 +80,7 @@ class Tally:
         stood_for: For the target and the golden, the number of tensors in ``floats`` of calls that only that
             run made, and that compute what other calls of the other run do: what they leave was compared.
         equal: Number of values that were compared and are the same to the bit.
+        other_arguments: Number of arguments that were compared and differ.
         tensors: Number of tensors with elements, uninitialised memory aside; a pair counts once.
         tensors_compared: Number of those that were compared.
     """
@@ -94,6 +95,7 @@ class Tally:
     failing_at: dict[str, float] = field(default_factory=dict)
     stood_for: list[int] = field(default_factory=lambda: [0, 0])
     equal: int = 0
+    other_arguments: int = 0
     tensors: int = 0
     tensors_compared: int = 0
 
@@ -113,6 +115,8 @@ class Tally:
         self.both += int((is_counted & batch.is_matched).sum())
         self.compared += int(is_compared.sum())
         self.equal += int((is_compared & (table.lines["flags"] & IS_EQUAL > 0)).sum())
+        is_argument = is_compared & table.differs & table.is_source & ~table.is_tensor
+        self.other_arguments += int(is_argument.sum())
         lacking = np.flatnonzero(is_counted & (codes > 0))
         is_harmless = np.isin(codes, [reasons.index(code) for code in HARMLESS])
         for code in dict.fromkeys(codes[lacking].tolist()):
@@ -179,7 +183,13 @@ class Tally:
     def coverage(self) -> Coverage:
         """Return the counts as part of an answer."""
         alone = self.lacking[TARGET_ONLY] + self.lacking[GOLDEN_ONLY]
-        return Coverage(self.both + alone, self.compared, dict(sorted(self.lacking.items())), self.equal)
+        return Coverage(
+            self.both + alone,
+            self.compared,
+            dict(sorted(self.lacking.items())),
+            self.equal,
+            self.other_arguments,
+        )
 
     def sentences(self) -> tuple[str, ...]:
         """Return a sentence for each reason why values were not compared, the most frequent first."""

@@ -178,3 +178,40 @@ def test_phases_explain_the_calls_of_an_optimizer(
     (cause,) = found.causes
     assert cause.reason.detail.startswith(detail) and cause.consequences == (UPDATE,)
     assert found.next == ()
+
+
+# -- calls that are made differently -----------------------------------------------------------------------
+
+
+def test_agreement_counts_no_argument_that_differs(tmp_path: Path) -> None:
+    target, golden = (CHAIN | {ADD: call(X, number, out=X)} for number in (5, 4))
+    found = answer(tmp_path, target, golden)
+    assert found.sentence == (
+        "AGREE: equal in all 14 other values that both runs recorded; 1 call was made differently: "
+        "Torch.add.0.forward"
+    )
+
+
+def test_agreement_names_a_tensor_that_requires_a_gradient_in_one_run(tmp_path: Path) -> None:
+    target, golden = (CHAIN | {ADD: call(trained(X, requires_grad=flag), out=X)} for flag in (True, False))
+    found = answer(tmp_path, target, golden, "statistics")
+    assert found.outcome.value == "AGREE" and found.sentence.endswith(
+        "1 call was made differently: Torch.add.0.forward"
+    )
+    (cause,) = found.causes
+    assert cause.reason == (
+        "made differently",
+        "receives a tensor that requires a gradient in the target only (input.0)",
+    )
+
+
+def test_all_arguments_that_differ_are_named(tmp_path: Path) -> None:
+    target, golden = (
+        CHAIN | {ADD: call(X, *arguments, out=out)}
+        for arguments, out in (((5, "a", 1, 2), Y), ((4, "b", 2, 3), X))
+    )
+    found = answer(tmp_path, target, golden)
+    assert (
+        "(input.1: 5 against 4; input.2: 'a' against 'b'; input.3: 1 against 2; 1 more differ)"
+        in found.sentence
+    )
