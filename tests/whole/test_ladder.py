@@ -92,18 +92,17 @@ def test_modules_alone_do_not_show_it(
     assert "test_ladder.py" in cause["where"]
 
 
-def test_a_cause_of_the_walk_is_refined(tmp_path: Path, probe: Probe) -> None:
+def test_a_phase_explains_the_calls_behind_it(tmp_path: Path, probe: Probe) -> None:
     golden = train(tmp_path / "golden", "mix", nothing)
     found = answer(probe, tmp_path, train(tmp_path / "target", "mix", nothing, keeps=True), golden)
     assert found["verdict"] == "DIVERGED"
     cause = found["causes"][0]
-    assert (cause["kind"], cause["step"]) == ("taken_in", "step1")
-    walk, _, phases = cause["statement"].partition("; the phases of the step show: ")
-    assert walk == "takes in values that differ"
-    assert phases.startswith("the target adds the gradients of this backward pass to earlier ones")
-    assert "; no earlier difference of this step explains them (" in phases
-    shown = cause["evidence"]["phases"].partition(" (")[0]
-    first = f"in step1, {cause['op']} {walk}; the phases of the step show: {shown}"
+    assert (cause["kind"], cause["step"], cause["op"]) == ("ladder", "step1", "ladder.accumulated.0")
+    assert cause["statement"].startswith(
+        "the target adds the gradients of this backward pass to earlier ones"
+    )
+    shown = cause["statement"].partition(" (")[0]
+    first = f"in step1, the phases of the step show: {shown}"
     assert found["sentence"].startswith(f"DIVERGED: {first}, at test_ladder.py, ")
     assert cause["evidence"]["ladder"] == "accumulated.0"
     assert "backward()" in cause["evidence"]["ladder_where"]

@@ -1,4 +1,4 @@
-"""What lies upstream of a difference is named before it: arguments, gradients, places, phases of the step."""
+"""Upstream findings are named before a difference: arguments, gradients, places, phases of the step."""
 
 from __future__ import annotations
 
