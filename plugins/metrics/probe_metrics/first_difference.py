@@ -191,7 +191,8 @@ class FirstDifference(GroupPolicy):
         largest, scale, names = _distances(numbers[lines], references[lines])
         noise, floor = self._limits_of(batch, lines)
         is_sum = (noise == 0) & (names >= 2)  # of whole numbers, computed in floating point
-        noise = np.where(is_sum, self._noise["float32"], noise)
+        is_rounded = is_sum & (largest <= self._noise["float32"] * scale)
+        noise = np.where(is_rounded, self._noise["float32"], noise)
         quantity = np.array(STATISTICS)[names]
         self._judge_distances(verdicts, lines, largest, scale, noise, floor, quantity)
         return are_plain
@@ -281,10 +282,8 @@ class FirstDifference(GroupPolicy):
         self, distance: float, scale: float, target: Value, golden: Value, quantity: Quantity
     ) -> Verdict:
         noise, least = self._limits(target.dtype, golden.dtype)
-        if not noise and quantity in (
-            Quantity.MEAN,
-            Quantity.NORM,
-        ):  # of whole numbers, computed in floating point
+        is_sum = not noise and quantity in (Quantity.MEAN, Quantity.NORM)  # computed in floating point
+        if is_sum and distance <= self._noise["float32"] * scale:
             noise = self._noise["float32"]
         if distance <= least:
             distance = 0.0

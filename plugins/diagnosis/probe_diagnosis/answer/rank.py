@@ -128,7 +128,7 @@ class Found:
                 causes[0], evidence={**causes[0].evidence, "reaches": reach[1], "reaches_times": reach[0]}
             )
         doubt = _doubt(nodes, is_doubtful, reach[0])
-        upstream = Upstream(facts, runs, ladders.behind(), made)
+        upstream = Upstream(facts, runs, ladders.behind(), ladders.alone(effective=True), made)
         origin = upstream.explain(causes[0], nodes[0]) if nodes and not is_grown else None
         if origin is None:
             causes = ladders.refined(causes, nodes)

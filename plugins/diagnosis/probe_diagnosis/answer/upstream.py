@@ -30,14 +30,23 @@ class Upstream:
     Args:
         facts: The facts about the rank.
         runs: Both runs.
-        phases: What differs in the phases of the step behind the backward pass.
+        phases: What differs in the phases of the step after the backward pass.
+        effective: The first of these that changes values; empty for none.
         made: The calls with another argument, whose values agree.
     """
 
-    def __init__(self, facts: RankFacts, runs: Runs, phases: Sequence[Finding], made: Sequence[Node]) -> None:
+    def __init__(
+        self,
+        facts: RankFacts,
+        runs: Runs,
+        phases: Sequence[Finding],
+        effective: Sequence[Finding],
+        made: Sequence[Node],
+    ) -> None:
         self._facts = facts
         self._runs = runs
         self._phases = phases
+        self._effective = effective
         self._made = {node.facts.op: node for node in made if node.because.argument is not None}
 
     def explain(self, cause: Finding, node: Node) -> Finding | None:
@@ -86,16 +95,17 @@ class Upstream:
         return _before(cause, origin, detail)
 
     def _phase(self, cause: Finding, node: Node) -> Finding | None:
-        """Return the phase of the step behind the backward pass that explains a call after that pass.
+        """Return the phase of the step after the backward pass that explains a call after that pass.
 
-        It explains the calls that the step of an optimizer makes, and those that receive values that differ.
+        A phase explains the calls of the step that it belongs to. One that changes values also explains calls
+        that receive values that differ.
         """
         if not self._is_behind(node.facts.op):
             return None
-        origin = next(iter(self._phases), None)
-        if origin is None or not (node.because.cause is Cause.TAKEN_IN or _is_of_step(cause, origin)):
-            return None
-        return _before(cause, origin, origin.reason.detail)
+        own = [one for one in self._phases if _is_of_step(cause, one)]
+        phases = own or (self._effective if node.because.cause is Cause.TAKEN_IN else ())
+        origin = next(iter(phases), None)
+        return None if origin is None else _before(cause, origin, origin.reason.detail)
 
     def _is_behind(self, op: str) -> bool:
         """Return True for a call after the backward pass."""
