@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from probe_diagnosis.collectives.calls import Call, Flow, Peer, apis
-from probe_diagnosis.difference.search import Node, first_differences
+from probe_diagnosis.difference.search import Node, search
 from probe_diagnosis.timeline.views import DIFFERS, SAME, UNJUDGED, CallView, Difference
 
 from probe_core.model import Side
@@ -71,7 +71,7 @@ def named(*ranks: Sequence[CallView]) -> list[tuple[int, str]]:
 
 
 def told(ranks: dict[int, Sequence[CallView]]) -> list[tuple[int, str]]:
-    return [(node.rank, short(node)) for node in first_differences(ranks)]
+    return [(node.rank, short(node)) for node in search(ranks).first]
 
 
 def short(node: Node) -> str:
@@ -82,7 +82,7 @@ def short(node: Node) -> str:
 
 def why(*ranks: Sequence[CallView]) -> str:
     """Return the reason of the only op that is named."""
-    (node,) = first_differences(dict(enumerate(ranks)))
+    (node,) = search(dict(enumerate(ranks))).first
     return node.why
 
 

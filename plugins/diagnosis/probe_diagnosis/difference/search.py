@@ -39,15 +39,6 @@ KEPT = 5
 """Largest number of further causes that are kept of a rank."""
 
 
-def first_differences(ranks: Mapping[int, Sequence[CallView]]) -> list[Node]:
-    """Return the ops that no other difference explains, earliest first.
-
-    Args:
-        ranks: The ops of each rank, in the order of its record.
-    """
-    return search(ranks).first
-
-
 @dataclass(frozen=True, slots=True)
 class Searched:
     """Result of a search.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from probe_diagnosis.difference.search import first_differences
+from probe_diagnosis.difference.search import search
 from probe_diagnosis.timeline.views import CallView
 from support.cases import every
 from support.runs.ops import (
@@ -311,7 +311,7 @@ def test_values_of_a_rank_that_was_not_compared() -> None:
         [call("reduce", [0], [FAULT], [0, 1, 5], root=0)],
     ):
         other = [] if len(ops[0].call.group) == 0 else [call(short_api(ops[0]), [0], [0], [0, 1, 5], ops[0].call.root)]  # type: ignore[union-attr]  # fmt: skip
-        (node,) = first_differences({0: [*ops, BEHIND], 1: other})
+        (node,) = search({0: [*ops, BEHIND], 1: other}).first
         assert (node.rank, node.facts) == (0, ops[0])
         assert "rank 5 may have sent them, and was not compared" in node.why
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 from probe_diagnosis.collectives.calls import Call, Flow, Peer, apis
-from probe_diagnosis.difference.search import first_differences
+from probe_diagnosis.difference.search import search
 from probe_diagnosis.first_difference.rank_file import items_at, read
 from probe_diagnosis.timeline.views import CallView
 from support.measuring import PROPERTY
@@ -180,7 +180,7 @@ def machine(seed: int, world: int, length: int, count: int, growth: float = 1.0)
 
 def full(ranks: dict[int, Sequence[CallView]]) -> list[tuple[int, str]]:
     with within(20):
-        return [(node.rank, node.facts.op) for node in first_differences(ranks)]
+        return [(node.rank, node.facts.op) for node in search(ranks).first]
 
 
 SEEDS = st.integers(0, 2**32)
