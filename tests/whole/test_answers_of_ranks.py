@@ -62,7 +62,9 @@ def test_ranks_that_agree_are_not_said_to_differ(probe: Any, tmp_path: Path) -> 
         write_run(tmp_path / f"t/rank{rank}", calls(argument=1 + rank))
         write_run(tmp_path / f"g/rank{rank}", calls())
     assert probe("compare", tmp_path / "t", tmp_path / "g", "-o", tmp_path / "o", "--fail-on", "suspect") == 1
-    assert probe.out.startswith("AGREE: within rounding in all 5 other values that both runs recorded; 1 call was ")
+    assert probe.out.startswith(
+        "AGREE: within rounding in all 5 other values that both runs recorded; 1 call was "
+    )
     assert "  agree, but with calls made differently: rank1\n" in probe.out
     assert "  differ:" not in probe.out and "all agree" not in probe.out
 

@@ -17,6 +17,7 @@ from probe_diagnosis.answer.producers import slot_value
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.walking import Node
+from probe_diagnosis.timeline.coverage import ONE_NONE
 from probe_diagnosis.timeline.order import OPTIMIZER, in_time, is_backward
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import IS_OTHER_GRAD
@@ -119,16 +120,25 @@ class Upstream:
         It explains what differs in the backward pass and after it.
         """
         op = node.facts.op
-        is_affected = is_backward(op) or is_gradient(op) or self._is_behind(op)
+        is_affected = is_backward(op) or is_gradient(op) or (self._is_behind(op) and self._loses_gradients())
         origin = self.graph_difference() if is_affected and node.because.argument is None else None
         if origin is None:
             return None
         return _before(cause, origin, f"{origin.reason.detail}, and {cause.op} {_effect(node)}")
 
+    def _loses_gradients(self) -> bool:
+        """Return True if one run lacks gradients that the other has."""
+        is_none = self._facts.tally.lacking[ONE_NONE] > 0
+        return is_none or any(self._lone_gradients()) or any(map(_is_of_gradients, self._phases))
+
+    def _lone_gradients(self) -> list[list[str]]:
+        """Return for each run the calls of the backward pass and the gradients that only that run has."""
+        sides = (self._facts.target_only, self._facts.golden_only)
+        return [[key for key in keys if is_backward(key) or is_gradient(key)] for keys in sides]
+
     def gradients_of_one_run(self) -> list[Finding]:
         """Return the cause of gradients that only one run has if all other values agree; empty for none."""
-        sides = (self._facts.target_only, self._facts.golden_only)
-        alone = [[key for key in keys if is_backward(key) or is_gradient(key)] for keys in sides]
+        alone = self._lone_gradients()
         graph = self.graph_difference()
         if graph is None or not any(alone):
             return []
@@ -184,6 +194,11 @@ def _effect(node: Node) -> str:
 def _is_of_step(cause: Finding, phase: Finding) -> bool:
     """Return True for a call that the step of an optimizer makes, or the line of code of a phase."""
     return OPTIMIZER in cause.modules or (bool(cause.where) and cause.where == phase.where)
+
+
+def _is_of_gradients(phase: Finding) -> bool:
+    """Return True for the phase in which gradients arrive."""
+    return str(phase.evidence.get("ladder", "")).startswith("gradient.")
 
 
 def _before(cause: Finding, origin: Finding, detail: str) -> Finding:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import math
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,6 +35,8 @@ IS_SCALAR, BREAKS, IS_RARE, IS_MASKED, IS_EQUAL, IS_IN_REGION, IS_OTHER_GRAD = (
 """Bits of the field ``flags``."""
 NO_QUANTITY = 255
 """Quantity of a line whose evidence is no distance."""
+COMPRESSION = 1
+"""Compression level of lines that other processes and the journal receive."""
 NO_NAME = -1
 """Suffix of a line whose row name does not begin with the key of its call."""
 STATE_CODES = {state: code for code, state in enumerate(STATES)}
@@ -106,9 +109,22 @@ class ValueTable:
 
     def settle_positions(self) -> None:
         """Compute the positions of all lines, so that the result file is not needed any more."""
+        self._set_positions(self._positions())
+
+    def _positions(self) -> int | list[str]:
+        """Return the positions of all lines; of consecutive numbers, the first."""
         positions = [self.position_of(line) for line in range(len(self))]
+        first = int(positions[0]) if positions and positions[0].isdecimal() else 0
+        are_consecutive = bool(positions) and positions == [*map(str, range(first, first + len(positions)))]
+        return first if are_consecutive else positions
+
+    def _set_positions(self, positions: int | list[str]) -> None:
         self.lines["row"] = np.arange(len(self))
-        self.position = positions.__getitem__
+        if isinstance(positions, int):
+            self.lines["row"] += positions
+            self.position = str
+        else:
+            self.position = positions.__getitem__
 
     def set(self, line: int, key: str, value: Difference) -> None:
         """Set a line to a value of the call ``key``, except for its row in the result file."""
@@ -185,9 +201,10 @@ class ValueTable:
     def plain(self) -> dict[str, Any]:
         """Return the table as JSON data."""
         return {
-            "lines": base64.b64encode(self.lines.tobytes()).decode(),
+            "count": len(self),
+            "lines": base64.b64encode(zlib.compress(self.lines.tobytes(), COMPRESSION)).decode(),
             "suffixes": [*self.suffixes],
-            "positions": [self.position_of(line) for line in range(len(self))],
+            "positions": self._positions(),
             **{name: [[*item] for item in getattr(self, name).items()] for name in _TEXTS},
         }
 
@@ -199,14 +216,16 @@ class ValueTable:
             LookupError, TypeError, ValueError: The data does not describe a table.
         """
         table = cls()
-        table._parts = [np.frombuffer(base64.b64decode(plain["lines"], validate=True), LINE).copy()]
+        table._parts = [_lines(plain["lines"], int(plain["count"]))]
         for suffix in plain["suffixes"]:
             table.suffixes.code(_text(suffix))
-        positions = [_text(position) for position in plain["positions"]]
+        positions = plain["positions"]
+        if type(positions) is not int:
+            positions = [_text(position) for position in positions]
         for name in _TEXTS:
             setattr(table, name, {int(line): _text(text) for line, text in plain[name]})
         lines = table.lines
-        if len(positions) != len(lines):
+        if isinstance(positions, list) and len(positions) != len(lines):
             raise ValueError("a table needs as many positions as lines")
         for field, count in (("side", len(SIDES)), ("state", len(STATES)), ("basis", len(BASES))):
             if (lines[field] >= count).any():
@@ -215,8 +234,7 @@ class ValueTable:
             raise ValueError("a table holds an unknown suffix")
         if not table.names.keys() >= {*np.flatnonzero(lines["suffix"] == NO_NAME).tolist()}:
             raise ValueError("a table holds a line without a name")
-        lines["row"] = np.arange(len(lines))
-        table.position = positions.__getitem__
+        table._set_positions(positions)
         return table
 
 
@@ -253,6 +271,23 @@ def largest_of_each(numbers: Array, starts: Array) -> Array:
     if is_filled.any():
         largest[is_filled] = np.maximum.reduceat(numbers, starts[:-1][is_filled])
     return largest
+
+
+def _lines(text: str, count: int) -> Array:
+    """Return the lines that ``ValueTable.plain`` compressed.
+
+    Raises:
+        TypeError, ValueError: The text holds something else.
+    """
+    size = count * LINE.itemsize
+    try:
+        content = zlib.decompressobj().decompress(base64.b64decode(text, validate=True), size + 1)
+    except zlib.error as error:
+        raise ValueError(f"the lines of a table are damaged: {error}") from None
+    if len(content) != size:
+        raise ValueError("a table holds another number of lines")
+    lines: Array = np.frombuffer(content, LINE).copy()
+    return lines
 
 
 def _text(item: Any) -> str:

@@ -215,3 +215,14 @@ def test_all_arguments_that_differ_are_named(tmp_path: Path) -> None:
         "(input.1: 5 against 4; input.2: 'a' against 'b'; input.3: 1 against 2; 1 more differ)"
         in found.sentence
     )
+
+
+def test_a_tensor_without_a_gradient_explains_no_update_if_no_gradient_is_missing(tmp_path: Path) -> None:
+    construct = {UPDATE: "optimizer"}
+    runs = []
+    for name, flag, values in (("t", False, Y), ("g", True, X)):
+        leaf = trained(X, requires_grad=flag)
+        calls = CHAIN | {ADD: call(leaf, out=X), BACK: back(X, X), UPDATE: call(values, out=values)}
+        runs.append(record(tmp_path / name, calls, "statistics", construct))
+    found = compared(tmp_path, *runs).answer
+    assert found is not None and found.causes[0].op == UPDATE
