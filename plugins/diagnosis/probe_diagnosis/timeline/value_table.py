@@ -200,9 +200,11 @@ class ValueTable:
 
     def plain(self) -> dict[str, Any]:
         """Return the table as JSON data."""
+        lines = self.lines.copy()
+        lines["row"] = 0  # positions stand for the rows
         return {
             "count": len(self),
-            "lines": base64.b64encode(zlib.compress(self.lines.tobytes(), COMPRESSION)).decode(),
+            "lines": base64.b64encode(zlib.compress(lines.tobytes(), COMPRESSION)).decode(),
             "suffixes": [*self.suffixes],
             "positions": self._positions(),
             **{name: [[*item] for item in getattr(self, name).items()] for name in _TEXTS},
