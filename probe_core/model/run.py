@@ -63,10 +63,9 @@ class Construct:
             return ()
         if parent not in self._around:
             ancestors = [parent]
-            while (parent := self._parents.get(ancestors[-1])) and len(ancestors) < DEEPEST:
-                ancestors.append(parent)
-            self._around[ancestors[0]] = tuple(ancestors)
-            return self._around[ancestors[0]]
+            while (above := self._parents.get(ancestors[-1])) and len(ancestors) < DEEPEST:
+                ancestors.append(above)
+            self._around[parent] = tuple(ancestors)
         return self._around[parent]
 
 

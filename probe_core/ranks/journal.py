@@ -69,7 +69,7 @@ class Journal:
         line = self._lines.get(_key(pair))
         if line is None:
             return None
-        with suppress(OSError, LookupError, TypeError, ValueError):
+        with suppress(OSError, LookupError, OverflowError, TypeError, ValueError):
             report = report_from(line["report"], finder)
             if line["read"] == read and all(file.is_file() for file in report.files):
                 return report

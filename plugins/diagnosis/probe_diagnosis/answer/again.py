@@ -37,9 +37,10 @@ def is_out_of_step(opened: Opened) -> bool:
 
 
 def is_displaced(opened: Opened, op: str) -> bool:
-    """Return True for a call that is paired by its number, and that one run makes before calls behind it.
+    """Return True if the runs disagree on the calls that come before a call.
 
-    Its partner is then another call, though both runs call the API equally often.
+    A call that is paired by its number may then be paired with another call, although both runs call the API
+    equally often.
     """
     if opened.plan.matcher not in (None, "exact") or opened.plan.mapping is not None or opened.is_debug:
         return False

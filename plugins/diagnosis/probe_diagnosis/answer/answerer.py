@@ -123,9 +123,9 @@ def _causes(compared: Compared) -> Iterator[Finding]:
     parts = list(dict.fromkeys(one.pair.part for one in compared.finished))
     agreeing = {part for part in parts if all(_agrees(report) for _, report in _reports(compared, part))}
     for part in sorted(parts, key=agreeing.__contains__):  # what was only made differently comes last
-        found = causes_of_step(compared, part)
-        yield from found
-        if found:
+        causes = causes_of_step(compared, part)
+        yield from causes
+        if causes:
             return
 
 
@@ -146,7 +146,8 @@ def _causes_of_step(compared: Compared, part: str) -> Iterator[Finding]:
         found = next((one for one in causes if node.facts.op in (one.op, *one.consequences[:1])), None)
         if found is None:
             found = _found(compared, part, node, searched.behind[node.rank])
-        elif node.because.cause is Cause.DELIVERED:  # a rank alone does not know what others sent
+        elif node.because.cause is Cause.DELIVERED and found.op == node.facts.op:
+            # The rank's own statement does not know what other ranks sent.
             reason = Reason(found.reason.code, node.because.statement)
             found = replace(found, reason=reason, evidence=node.because.evidence)
         yield replace(found, step=part, rank=node.rank)

@@ -41,7 +41,7 @@ def made_differently(facts: RankFacts, limit: CallView | None) -> Iterator[Node]
     recasts = calls.has_any(is_recast)
     computes = ~recasts & calls.has_any(table.lines["noise"] > 0)
     first = int(computes.argmax()) if computes.any() else len(calls)
-    told = False
+    has_named_dtype = False
     for place in np.flatnonzero(calls.has_other_argument | recasts).tolist():
         if limit is not None and place >= calls.numbers[limit.op]:
             return
@@ -53,8 +53,10 @@ def made_differently(facts: RankFacts, limit: CallView | None) -> Iterator[Node]
             value = next(iter(outputs), argument)
             because = Because(Cause.DIFFERENTLY, value, argument=argument, returned=returned)
             yield Node(facts.rank, op, because, 0, place)
-        elif recasts[place] and not told:
-            told = True  # in a run of another dtype from its beginning, no call is the one that changed it
+        elif recasts[place] and not has_named_dtype:
+            has_named_dtype = (
+                True  # in a run of another dtype from its beginning, no call is the one that changed it
+            )
             if first < place:
                 recast = next(value for value in op.values if value.dtypes)
                 because = Because(Cause.DIFFERENTLY, recast, returned=returned)

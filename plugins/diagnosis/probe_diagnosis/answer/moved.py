@@ -22,9 +22,9 @@ def moved_call(facts: RankFacts, runs: Runs) -> Finding | None:
     """
     for op, golden in _moved(facts):
         difference = _first_difference(runs, op, golden, facts.ops.noise)
-        anchor = _anchor(facts, runs, op)
+        anchor, is_before = _anchor(facts, runs, op, golden)
         if difference and anchor:
-            first, second = ("before", "after") if _is_before(runs, anchor, golden) else ("after", "before")
+            first, second = ("before", "after") if is_before else ("after", "before")
             detail = (
                 f"is called {first} {anchor} in the target and {second} it in the golden, "
                 f"where the call receives other values ({difference})"
@@ -56,17 +56,31 @@ def _by_kind(keys: Iterable[str]) -> dict[str, list[str]]:
     return kinds
 
 
-def _anchor(facts: RankFacts, runs: Runs, op: str) -> str:
-    """Return the next call of the target with a partner, or the one before; empty for none."""
-    names, place = runs.both[0].names(), runs.both[0].find(op) or 0
-    around = [*names[place + 1 :], *reversed(names[:place])]
-    return next((key for key in around if key not in facts.target_only and not is_module(key)), "")
+def _anchor(facts: RankFacts, runs: Runs, op: str, golden: str) -> tuple[str, bool]:
+    """Return the nearest call that comes on the other side of a call in the golden.
 
+    Args:
+        facts: The facts about an aligned comparison.
+        runs: Both runs.
+        op: The call of the target.
+        golden: The corresponding call of the golden.
 
-def _is_before(runs: Runs, anchor: str, golden: str) -> bool:
-    """Return True if the golden makes the anchor before a call."""
-    places = [runs.both[1].find(key) for key in (anchor, golden)]
-    return places[0] is not None and places[1] is not None and places[0] < places[1]
+    Returns:
+        The name of the nearest call in the target, empty for none, and True if ``op`` comes before it there.
+    """
+    calls, names = facts.ops, runs.both[0].names()
+    place, golden_place = runs.both[0].find(op), runs.both[1].find(golden)
+    if place is None or golden_place is None:
+        return "", False
+    for is_before, keys in ((True, names[place + 1 :]), (False, names[:place][::-1])):
+        for key in keys:
+            number = calls.numbers.get(key)
+            if number is None or key in facts.target_only or is_module(key):
+                continue
+            partner = runs.both[1].find(calls.goldens.get(number, key))
+            if partner is not None and (partner < golden_place) is is_before:
+                return key, is_before
+    return "", False
 
 
 def _first_difference(runs: Runs, op: str, golden: str, noise: float) -> str:

@@ -73,8 +73,7 @@ class Suspects:
                 self._align(opened, pair)
             answer, causes = self._conclude(report, opened, pair)
             is_by_number = self.facts is self._tabulated and not report.interrupted
-            if is_by_number and causes and is_displaced(opened, causes[0].op):
-                self._align(opened, pair)
+            if is_by_number and causes and is_displaced(opened, causes[0].op) and self._align(opened, pair):
                 answer, causes = self._conclude(report, opened, pair, is_displaced=True)
         except KeyboardInterrupt:
             report.interrupted = True
@@ -87,9 +86,11 @@ class Suspects:
             self.facts.ops.table.settle_positions()  # the files are closed before all ranks are searched
         return answer
 
-    def _align(self, opened: Opened, pair: RunPair) -> None:
-        """Replace the facts by those of a comparison whose calls are aligned, if there is one."""
-        self.facts = align(opened, pair.rank) or self.facts
+    def _align(self, opened: Opened, pair: RunPair) -> bool:
+        """Replace the facts by those of an aligned comparison; return False if calls cannot be aligned."""
+        aligned = align(opened, pair.rank)
+        self.facts = aligned or self.facts
+        return aligned is not None
 
     def _conclude(
         self, report: Report, opened: Opened, pair: RunPair, *, is_displaced: bool = False

@@ -103,8 +103,9 @@ class Upstream:
         """
         if not self._is_behind(node.facts.op):
             return None
-        own = [one for one in self._phases if _is_of_step(cause, one)]
-        phases = own or (self._effective if node.because.cause is Cause.TAKEN_IN else ())
+        phases: Sequence[Finding] = [phase for phase in self._phases if _is_of_step(cause, phase)]
+        if not phases and node.because.cause is Cause.TAKEN_IN:
+            phases = self._effective
         origin = next(iter(phases), None)
         return None if origin is None else _before(cause, origin, origin.reason.detail)
 

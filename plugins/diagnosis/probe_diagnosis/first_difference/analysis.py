@@ -1,4 +1,4 @@
-"""Search for the first difference in the files of all ranks (docs/first-difference.md#search)."""
+"""The causes of the verdict with the rows of their calls (docs/first-difference.md#files)."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """Result of the search among the ranks of one step.
+    """Causes among the ranks of one step.
 
     Attributes:
         part: The directory of the step below the output; empty for the output itself.
-        ranks: The ranks that were searched.
-        found: The ops that no other difference explains, earliest first.
+        ranks: The ranks that were compared.
+        found: The causes with their rows, in the order of cause and effect.
         judged: Number of values that could be judged.
         unjudged: Number of values that could not: without a partner, not recorded, or uninitialised.
-        file: The ``diff_analyze`` file; None if no op was found.
+        file: The ``diff_analyze`` file; None without a cause.
     """
 
     part: str

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from probe_core.model import Drift
-from probe_core.model.columns import SIDES, Array, Interned
+from probe_core.model import Drift, Quantity
+from probe_core.model.columns import MAX_EXACT, SIDES, Array, Interned
 from probe_core.model.messages import drift_text
 from probe_diagnosis.timeline.views import (
     BASES,
@@ -229,6 +229,10 @@ class ValueTable:
         lines = table.lines
         if isinstance(positions, list) and len(positions) != len(lines):
             raise ValueError("a table needs as many positions as lines")
+        if isinstance(positions, int) and not 0 <= positions <= MAX_EXACT:
+            raise ValueError("a table begins at an impossible position")
+        if ((lines["quantity"] >= len(Quantity)) & (lines["quantity"] != NO_QUANTITY)).any():
+            raise ValueError("a table holds an unknown quantity")
         for field, count in (("side", len(SIDES)), ("state", len(STATES)), ("basis", len(BASES))):
             if (lines[field] >= count).any():
                 raise ValueError(f"a table holds an unknown {field}")

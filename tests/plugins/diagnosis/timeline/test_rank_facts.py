@@ -51,6 +51,8 @@ def test_a_finder_survives() -> None:
         lambda plain: plain["ops"]["values"].update(suffixes=[]),
         lambda plain: plain["ops"]["values"]["suffixes"].__setitem__(0, 3),
         lambda plain: plain["ops"]["values"].update(positions=["1"]),
+        lambda plain: plain["ops"]["values"].update(positions=-1),
+        lambda plain: plain["ops"]["values"].update(positions=1 << 80),
         lambda plain: plain["ops"]["values"].update(count=1),
         lambda plain: plain["ops"]["values"].update(count=-1),
         lambda plain: plain["ops"]["counts"].__setitem__(0, -1),
