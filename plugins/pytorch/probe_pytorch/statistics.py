@@ -8,6 +8,7 @@ other devices, torch computes them in three reductions. Results on other devices
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -105,7 +106,8 @@ def measure(tensor: torch.Tensor, keep: Callable[[torch.Tensor, Any], None] | No
         keep: For tensors on other devices: a function that keeps the results, a tensor of shape (4,), with
             ``target`` until they are fetched. The four values returned are then None.
         target: The second argument of ``keep``.
-        wide: True to accumulate in float64 on other devices too, False in float32.
+        wide: True to accumulate in float64 on every device, False in float32 on devices where float64 may be
+            slow or missing: all but CPUs and GPUs.
 
     Returns:
         Max, Min, Mean, Norm; of whole numbers as int, int, float, float.
@@ -124,16 +126,18 @@ def measure(tensor: torch.Tensor, keep: Callable[[torch.Tensor, Any], None] | No
             tensor = tensor.detach().contiguous()
         four: Four = _tally.measure(tensor.data_ptr(), count, code)
         return four
-    results = _reduce(tensor.detach(), torch.float64 if wide else torch.float32)
+    results = _reduce(tensor.detach(), torch.float64 if wide or tensor.is_cuda else torch.float32)
     if keep is None:
         return from_results(results.tolist(), dtype)
     keep(results, target)
     return NOTHING
 
 
-def from_results(values: list[float], dtype: torch.dtype) -> Four:
-    """Return the four statistics of a tensor of ``dtype`` from the values fetched from a device."""
+def from_results(values: Sequence[Any], dtype: torch.dtype) -> Four:
+    """Return the four statistics of a tensor of ``dtype`` from the values of ``_reduce``."""
     high, low, mean, norm = values
+    if dtype is torch.int64:
+        return high, low, *struct.unpack("=dd", struct.pack("=qq", mean, norm))
     if dtype is torch.bool:
         return bool(high), bool(low), None, None
     if dtype.is_complex:
@@ -196,8 +200,14 @@ def _norm(tensor: torch.Tensor, high: float, low: float) -> float:
 def _reduce(tensor: torch.Tensor, wide: torch.dtype) -> torch.Tensor:
     """Return Max, Min, Mean and Norm as one tensor of shape (4,) on the device of ``tensor``.
 
-    float64 and whole numbers are always accumulated in float64, because float32 cannot hold them.
+    float64 and integers are always accumulated in float64, because float32 cannot hold them. The result for
+    int64, which float64 cannot hold either, is of int64: maximum, minimum, and the bits of mean and norm.
     """
+    if tensor.dtype is torch.int64:
+        low, high = torch.aminmax(tensor)
+        double = tensor.to(torch.float64)
+        mean, norm = (double.mean(), torch.linalg.vector_norm(double)) if tensor.ndim else (double, double)
+        return torch.stack((high, low, mean.view(torch.int64), norm.view(torch.int64)))
     if tensor.dtype is torch.float64 or not (tensor.dtype.is_floating_point or tensor.dtype.is_complex):
         wide = torch.float64
     if tensor.dtype.is_complex:

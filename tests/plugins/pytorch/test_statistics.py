@@ -104,7 +104,8 @@ def as_reducible(tensor: torch.Tensor) -> torch.Tensor:
 
 def as_on_a_device(tensor: torch.Tensor) -> Four:
     results = statistics._reduce(as_reducible(tensor), torch.float64)
-    assert results.dtype is torch.float64 and results.shape == (4,)
+    assert results.dtype is (torch.int64 if tensor.dtype is torch.int64 else torch.float64)
+    assert results.shape == (4,)
     return from_results(results.tolist(), tensor.dtype)
 
 
@@ -337,6 +338,14 @@ def test_a_device_gives_the_value_four_times_too() -> None:
 @every("shape", [(0,), (3, 0), (0, 0, 2)], ids=str)
 def test_without_elements_there_is_nothing(shape: tuple[int, ...], name: str) -> None:
     assert measure(torch.empty(shape, dtype=getattr(torch, name))) == NOTHING == (None,) * 4
+
+
+@every("numbers", [[-(2**63), -(2**63) + 8], [2**62 + 1, 5], [2**53 + 1, -3]])
+def test_a_device_keeps_all_digits_of_large_integers(numbers: list[int]) -> None:
+    high, low, mean, norm = as_on_a_device(torch.tensor(numbers))
+    wide = np.array(numbers, np.float64)
+    assert (high, low) == (max(numbers), min(numbers))
+    assert mean == pytest.approx(wide.mean()) and norm == pytest.approx(np.sqrt((wide**2).sum()))
 
 
 def test_meta_tensors_have_nothing() -> None:
