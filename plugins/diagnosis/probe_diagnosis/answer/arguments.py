@@ -8,6 +8,7 @@ from probe_core.model import Kind, Side, Slot, Value
 from probe_core.model.dtypes import kind, same
 from probe_core.model.run import Run
 from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.timeline.devices import is_device
 from probe_diagnosis.timeline.views import is_module, shown_scalar
 
 
@@ -53,7 +54,7 @@ def differing(runs: Runs, op: str, golden_op: str) -> list[Argument]:
     for place in dict.fromkeys([*sides[0], *sides[1]]):
         first, second = (side.get(place) for side in sides)
         texts = _text(first), _text(second)
-        if texts[0] == texts[1]:
+        if texts[0] == texts[1] or all(value is None or is_device(value) for value in (first, second)):
             continue
         is_absent = [value is None or value.kind is Kind.NULL for value in (first, second)]
         if not any(is_absent):

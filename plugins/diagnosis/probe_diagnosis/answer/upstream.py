@@ -21,6 +21,7 @@ from probe_diagnosis.timeline.coverage import ONE_NONE
 from probe_diagnosis.timeline.order import OPTIMIZER, in_time, is_backward
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import IS_OTHER_GRAD
+from probe_diagnosis.timeline.views import CallView, Difference
 
 SIDES = ("target", "golden")
 
@@ -148,19 +149,31 @@ class Upstream:
         return [replace(graph, reason=Reason(graph.reason.code, text))]
 
     def graph_difference(self) -> Finding | None:
-        """Return the first call with a tensor that requires a gradient in one run only; None for none."""
+        """Return the first call with a tensor that requires a gradient in one run only; None for none.
+
+        A tensor counts only if a gradient arrives at its call in that run: a parameter that is moved to
+        another device requires one as well.
+        """
         calls = self._facts.ops
         has_other = calls.has_any(calls.table.lines["flags"] & IS_OTHER_GRAD > 0)
         if not has_other.any():
             return None
-        numbers = (n for n in in_time(calls) if has_other[n] and not is_backward(calls.keys[n]))
-        number = next(numbers, None)
-        if number is None:
-            return None
-        call = calls[number]
-        value = next(one for one in call.values if one.requires_other_gradient)
-        of_target = slot_value(self._runs.both[0], call.op, value.row)
-        with_gradient = SIDES[0 if of_target is not None and of_target.requires_grad else 1]
+        has_backward = any(map(is_backward, calls.keys))
+        for number in in_time(calls):
+            if not has_other[number] or is_backward(calls.keys[number]):
+                continue
+            call = calls[number]
+            value = next(one for one in call.values if one.requires_other_gradient)
+            of_target = slot_value(self._runs.both[0], call.op, value.row)
+            side = 0 if of_target is not None and of_target.requires_grad else 1
+            key = calls.goldens.get(number, call.op) if side else call.op
+            backward = self._runs.both[side].find(key.replace(".forward", ".backward"))
+            if backward is not None or not has_backward:
+                return self._graph_finding(call, value, SIDES[side])
+        return None
+
+    def _graph_finding(self, call: CallView, value: Difference, with_gradient: str) -> Finding:
+        """Return the finding on a tensor of a call that requires a gradient in one run only."""
         place = value.row.removeprefix(f"{call.op}.")
         name = self._runs.argument_name(call.op, place)
         verb = "receives" if value.side.is_source else "returns"

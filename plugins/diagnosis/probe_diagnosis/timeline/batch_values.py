@@ -12,6 +12,7 @@ from probe_core.model.columns import FLOAT, NULL, TENSOR, Array
 from probe_core.model.dtypes import kind
 from probe_core.model.messages import evidence_of
 from probe_core.model.results import VerdictColumn
+from probe_diagnosis.timeline.devices import is_device
 from probe_diagnosis.timeline.value_table import (
     BASIS_CODES,
     BREAKS,
@@ -54,6 +55,10 @@ def values_of(batch: RowBatch) -> ValueTable:
     has_one_null = batch.is_matched & ~is_skipped & (is_null[0] != is_null[1])
     is_judged = batch.is_matched & ~is_skipped & ~has_one_null
     differs = is_judged & (levels == GRAVITY[Level.ERROR])
+    for line in np.flatnonzero(differs & batch.scalars_differ).tolist():
+        if all(slot is not None and is_device(slot.value) for slot in batch.pair(line)[:2]):
+            differs[line] = False
+            table.texts.pop(line, None)
     is_in_region = differs & (batch.how == HOWS.index(How.REGION))
     lines["state"] = np.where(is_judged, np.where(differs, DIFFERS_CODE, SAME_CODE), UNJUDGED_CODE)
     lines["state"][is_in_region] = UNJUDGED_CODE

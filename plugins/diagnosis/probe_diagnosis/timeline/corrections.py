@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from probe_core.model import How, Kind, Pair, Side, Slot
 from probe_core.model.dtypes import kind
+from probe_diagnosis.timeline.devices import is_device
 from probe_diagnosis.timeline.views import DIFFERS, PARAMETER, SAME, Difference, shown_scalar
 
 
@@ -54,8 +55,8 @@ def _is_float(slot: Slot) -> bool:
 def with_arguments_of_one(pairs: Sequence[Pair], values: Sequence[Difference]) -> list[Difference]:
     """Mark arguments that only one of two paired calls received as different.
 
-    An argument that one call has by place and the other by name is none of these. A tensor counts if the
-    other call has None in its place, in a row of its own.
+    An argument that one call has by place and the other by name does not count, nor does a device. A tensor
+    counts if the other call has None in its place, in a row of its own.
     """
     found = list(values)
     lone: tuple[dict[int, str], dict[int, str]] = {}, {}
@@ -72,7 +73,7 @@ def with_arguments_of_one(pairs: Sequence[Pair], values: Sequence[Difference]) -
             tensors[target is None].append(n)
         elif slot.value.kind is Kind.NULL:
             nulls[target is None].add(_last(slot))
-        else:
+        elif not is_device(slot.value):
             lone[target is None][n] = shown_scalar(slot.value)
     for side, places in enumerate(tensors):
         for n in places:
