@@ -17,6 +17,7 @@ from probe_core.plugins.protocols import Compared, Opened
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.file import write_answer
 from probe_diagnosis.answer.findings import finding
+from probe_diagnosis.answer.history import judge_in_order
 from probe_diagnosis.answer.other_steps import with_other_steps
 from probe_diagnosis.answer.printing import show
 from probe_diagnosis.answer.runs import Runs
@@ -98,6 +99,7 @@ class Verdict:
 def whole_answer(compared: Compared) -> Answer | None:
     """Return the verdict over all ranks and steps; None if no comparison has one."""
     finished = compared.finished
+    judge_in_order(compared)
     answers = {one.pair.name: one.report.answer for one in finished if one.report and one.report.answer}
     if not answers:
         return None

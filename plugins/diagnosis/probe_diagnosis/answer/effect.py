@@ -130,11 +130,13 @@ class Effect:
         """Return the largest difference of an end, as a multiple of rounding, with its row; 0 for none.
 
         A gradient is measured against the largest of all, for one that is zero in theory is all rounding.
+        The ends carry the coarsest rounding of the step.
         """
+        noise = self._calls.noise
         ends = [self._at(end) for end in self._ends]
         largest = max((v.scale for op in ends if is_gradient(op.op) for v in op.values), default=0.0)
         found = [
-            (value.times(max(value.scale, largest if is_gradient(op.op) else 0.0), value.noise), value.row)
+            (value.times(max(value.scale, largest if is_gradient(op.op) else 0.0), noise), value.row)
             for op in ends
             for value in op.outputs()
             if value.state == DIFFERS and value.is_float

@@ -35,16 +35,17 @@ class Ladders:
     Args:
         facts: The facts about the rank.
         runs: Both runs.
+        carried: The coarsest rounding of earlier steps, which parameters carry into this one.
     """
 
-    def __init__(self, facts: RankFacts, runs: Runs) -> None:
+    def __init__(self, facts: RankFacts, runs: Runs, carried: float = 0.0) -> None:
         self._facts = facts
         target, golden = [read_ladder(run.shown.path.parent) for run in runs.both]
         self._places = facts.ops.numbers
         backward = [place for place, key in enumerate(facts.ops.keys) if is_backward(key)]
         self._last = max(backward, default=len(facts.ops))
         self._both = None if target is None or golden is None else (target, golden)
-        self._search = Search(target, golden, facts.ops.noise) if target and golden else None
+        self._search = Search(target, golden, facts.ops.noise, carried) if target and golden else None
         self._steps = list(self._search.steps()) if self._search is not None else []
         self._runs = runs
 

@@ -58,11 +58,13 @@ class Search:
         target: The ladder of the target.
         golden: The ladder of the golden.
         noise: The coarsest rounding of the recorded calls.
+        carried: The coarsest rounding of earlier steps, which parameters carry into this one.
     """
 
-    def __init__(self, target: LadderFile, golden: LadderFile, noise: float) -> None:
+    def __init__(self, target: LadderFile, golden: LadderFile, noise: float, carried: float = 0.0) -> None:
         self._both = target, golden
         self._noise = noise
+        self._carried = carried
 
     def steps(self) -> Iterator[Step]:
         """Yield the phases that differ and that nothing before them explains, in the order of time."""
@@ -82,8 +84,8 @@ class Search:
         if not windows[0] or len(windows[0]) != len(windows[1]):
             return False
         for target, golden in zip(*windows):
-            left = [one.values("parameters_after") for one in (target, golden)]
-            found = self._apart(*left)
+            left = target.values("parameters_after"), golden.values("parameters_after")
+            found = distances(*left, self._noise)  # that of the gradients
             if not left[0] or len(found.times) != max(map(len, left)) or any(self._of_step(target, golden)):
                 return False
             unsettled = _unsettled(target, golden, self._noise)
@@ -98,7 +100,8 @@ class Search:
             return False
         worst = 0.0
         for target, golden in zip(*windows):
-            held = self._apart(target.values("parameters_before"), golden.values("parameters_before"))
+            before = target.values("parameters_before"), golden.values("parameters_before")
+            held = distances(*before, self._carried)
             worst = max(worst, held.worst)
             if not set(held.beyond(0.0)) <= _unsettled(target, golden, self._noise):
                 return False
@@ -108,14 +111,14 @@ class Search:
 
     def _taken_in(self) -> Iterator[Step]:
         """Yield a batch that differs, and parameters that differ before the first step."""
-        for phase, what in (
-            ("batch", "the model takes in another batch"),
-            ("parameters_before", "parameters differ before the step"),
+        for phase, what, noise in (
+            ("batch", "the model receives another batch", 0.0),
+            ("parameters_before", "parameters differ before the step", self._carried),
         ):
             rungs = [ladder.of(phase)[:1] for ladder in self._both]
             if not all(rungs):
                 continue
-            found = self._apart(rungs[0][0].values, rungs[1][0].values)
+            found = distances(rungs[0][0].values, rungs[1][0].values, noise)
             if names := found.beyond(0.0):
                 text = f"{what} ({_list(found, names)})"
                 yield Step(rungs[0][0], BEFORE, text, evidence=_numbers(found, names))

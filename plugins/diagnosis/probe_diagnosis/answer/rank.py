@@ -30,7 +30,7 @@ from probe_diagnosis.answer.upstream import Upstream
 from probe_diagnosis.answer.verdict import GONE, NO_TRACE, answer_of
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import Searched, differing_arguments, search
-from probe_diagnosis.difference.walking import Node, can_show_gone
+from probe_diagnosis.difference.walking import Node, Past, can_show_gone
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.coverage import SHIFTED
@@ -61,11 +61,12 @@ class Found:
         interrupted: True if rows are missing.
         several: True if the runs have several ranks, so that sentences name this one.
         moved: A call that the golden makes at another place; None if there is none.
+        past: What earlier steps explain, which agree but for rounding; None if nothing is known of them.
     """
 
     def __init__(
         self, facts: RankFacts, runs: Runs, *, step: str = "", interrupted: bool, several: bool = False,
-        moved: Finding | None = None,
+        moved: Finding | None = None, past: Past | None = None,
     ) -> None:  # fmt: skip
         self._facts = facts
         self._runs = runs
@@ -73,6 +74,7 @@ class Found:
         self._interrupted = interrupted
         self._several = several
         self._moved = moved
+        self._past = past
 
     def answer(self, baseline: Mapping[str, Any] | None = None) -> tuple[Answer, list[Finding]]:
         """Return the verdict, and the causes that it rests on.
@@ -81,7 +83,7 @@ class Found:
             baseline: The counts of the baseline; None without one.
         """
         facts, runs = self._facts, self._runs
-        ladders = Ladders(facts, runs)
+        ladders = Ladders(facts, runs, self._past.noise if self._past is not None else 0.0)
         searched, traceless = self._searched(ladders)
         nodes = [*searched.first, *searched.further]
         behind = searched.behind[facts.rank]
@@ -122,12 +124,12 @@ class Found:
         is_grown = bool(nodes) and nodes[0].because.cause is Cause.GROWN
         if is_grown and differently:
             causes, differently = [*differently, *causes], []
-        reach = effect.reaches() if effect is not None and is_grown else (0.0, "")
-        if reach[0]:
+        reach = effect.reaches() if effect is not None else (0.0, "")
+        if reach[0] and is_grown:
             causes[0] = replace(
                 causes[0], evidence={**causes[0].evidence, "reaches": reach[1], "reaches_times": reach[0]}
             )
-        doubt = _doubt(nodes, is_doubtful, reach[0])
+        doubt = _doubt(nodes, is_doubtful, reach[0], is_continued=self._past is not None)
         upstream = Upstream(facts, runs, ladders.behind(), ladders.alone(effective=True), made)
         origin = upstream.explain(causes[0], nodes[0]) if nodes and not is_grown else None
         if origin is None:
@@ -181,7 +183,8 @@ class Found:
         What the optimizer does behind these is searched by itself.
         """
         facts = self._facts
-        searched = search({facts.rank: facts.ops})
+        pasts = {facts.rank: self._past} if self._past is not None else {}
+        searched = search({facts.rank: facts.ops}, pasts=pasts)
         named = searched.first or searched.grown
         if not (named or searched.vanished):
             return searched, []
@@ -191,7 +194,7 @@ class Found:
         if not traceless:
             return searched, []
         behind, known = effect.behind()
-        return search({facts.rank: behind}, known), traceless
+        return search({facts.rank: behind}, known, pasts), traceless
 
     def _advice(self, nodes: Sequence[Node], told: Set[str], second: bool) -> list[str]:
         """Return what else to do next.
@@ -255,21 +258,24 @@ def _has_gone(node: Node, calls: CallColumns) -> bool:
     return confirming >= limits().confirming
 
 
-def _doubt(nodes: Sequence[Node], is_doubtful: bool, reach: float) -> str:
+def _doubt(nodes: Sequence[Node], is_doubtful: bool, reach: float, *, is_continued: bool) -> str:
     """Return the reason why differences do not show that the runs diverged; empty if they do.
 
     Args:
         nodes: The calls that are reported.
         is_doubtful: True if the first of them has no effect that statistics show.
         reach: The largest difference of the loss and the gradients of parameters, in multiples of rounding.
+        is_continued: True if earlier steps agree but for rounding, which parameters carry into this one.
     """
-    if is_doubtful:
+    if is_doubtful and (is_continued or reach <= limits().grown):
         return "what follows agrees in its statistics again, which does not show that the values agree"
     if nodes and all(node.because.value.by == "checksum" and not node.because.argument for node in nodes):
         return "checksums do not say whether that is more than rounding"
     if nodes and nodes[0].because.may_cancel:
         return "what it takes in is so much larger that the difference may be rounding"
     is_grown = bool(nodes) and nodes[0].because.cause is Cause.GROWN
+    if is_grown and is_continued:
+        return "it may be rounding that has added up since the first step"
     if is_grown and max(nodes[0].because.times, reach) <= limits().grown:
         return "it may be rounding that has added up"
     return ""

@@ -20,6 +20,7 @@ from probe_diagnosis.answer.moved import moved_call
 from probe_diagnosis.answer.rank import Found
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.same_files import state_same_files
+from probe_diagnosis.difference.walking import Past
 from probe_diagnosis.frames import own_frame
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import ValueTable
@@ -78,13 +79,34 @@ class Suspects:
         except KeyboardInterrupt:
             report.interrupted = True
             answer, causes = self._conclude(report, opened, pair)
-        causes = [self._with_line(cause) for cause in causes]
-        answer = state_same_files(replace(answer, causes=tuple(causes)), [pair])
-        self._found = [_suspect(cause) for cause in causes[:KEPT]]
+        answer = self._complete(answer, causes, pair)
         self._tabulated = self.facts
         if pair.name:
             self.facts.ops.table.settle_positions()  # the files are closed before all ranks are searched
         return answer
+
+    def answer_after(self, past: Past, report: Report, runs: Runs, pair: RunPair) -> Answer:
+        """Return the verdict on this step that considers earlier steps.
+
+        Args:
+            past: What earlier steps explain.
+            report: The counts and the verdict so far.
+            runs: Both runs.
+            pair: The step and the rank.
+        """
+        baseline = report.answer.baseline if report.answer is not None else {}
+        found = Found(
+            self.facts, runs, step=pair.part, interrupted=report.interrupted, several=bool(pair.label),
+            past=past,
+        )  # fmt: skip
+        answer, causes = found.answer(baseline or None)
+        return self._complete(answer, causes, pair)
+
+    def _complete(self, answer: Answer, causes: Sequence[Finding], pair: RunPair) -> Answer:
+        """Return a verdict whose causes have their lines in the table; keep them as suspects."""
+        causes = [self._with_line(cause) for cause in causes]
+        self._found = [_suspect(cause) for cause in causes[:KEPT]]
+        return state_same_files(replace(answer, causes=tuple(causes)), [pair])
 
     def _align(self, opened: Opened, pair: RunPair) -> bool:
         """Replace the facts by those of an aligned comparison; return False if calls cannot be aligned."""

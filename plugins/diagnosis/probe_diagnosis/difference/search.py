@@ -24,7 +24,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
+from math import isfinite, sqrt
+from types import MappingProxyType
 
 from probe_core.store.names import is_gradient
 from probe_diagnosis.difference.meetings import Meetings
@@ -59,18 +60,26 @@ class Searched:
     vanished: list[Node]
 
 
-def search(ranks: Mapping[int, Sequence[CallView]], known: Iterable[tuple[float, float]] = ()) -> Searched:
+def search(
+    ranks: Mapping[int, Sequence[CallView]],
+    known: Iterable[tuple[float, float]] = (),
+    pasts: Mapping[int, Past] = MappingProxyType({}),
+) -> Searched:
     """Search all ranks for the ops where they diverge.
 
     Args:
         ranks: The ops of each rank, in the order of its record.
         known: Distances and scales of values whose difference is known to be rounding.
+        pasts: What earlier steps explain, for each rank of which it is known.
     """
     columns = {
         rank: calls if isinstance(calls, CallColumns) else CallColumns.of(calls)
         for rank, calls in sorted(ranks.items())
     }
-    walkers = {rank: Walker(rank, calls, in_time(calls), {*known}) for rank, calls in columns.items()}
+    walkers = {
+        rank: Walker(rank, calls, in_time(calls), {*known}, pasts.get(rank, Past()).copy())
+        for rank, calls in columns.items()
+    }
     if known:
         for walker in walkers.values():
             walker.know_all()
@@ -108,7 +117,7 @@ def _compute(walker: Walker, number: int) -> None:
     line = largest.given_lines[number]
     if is_of_parameters and own and walker.known:
         given, line = largest.without(number, walker.known)
-    saved = walker.saved_by(number, max(taken, own))
+    saved = past.worst if is_of_parameters else walker.saved_by(number, max(taken, own))
     introduces = given > 1 and _introduces(walker, line, taken, saved, given)
     if walker.may_name(number):
         if introduces:
@@ -139,19 +148,24 @@ def _compute(walker: Walker, number: int) -> None:
 def _introduces(walker: Walker, line: int, taken: float, saved: float, given: float) -> bool:
     """Return True if an output differs by far more than all that it is computed from.
 
+    Statistics of inputs do not show all of a difference: one that is orthogonal to a tensor, of the relative
+    size d, changes its norm by d^2 / 2 only. So inputs whose statistics differ by s may differ by sqrt(2 s).
+
     Args:
         walker: The rank.
         line: The line of the output in the table of values.
         taken: The largest difference of the inputs, as a multiple of rounding.
-        saved: The same of what the forward call of a backward call took in or returned.
+        saved: The same of what the forward call of a backward call received or returned.
         given: The same of the outputs.
     """
     fields = walker.calls.table.lines[line]
     is_by_statistics, jump = fields["basis"] == BASIS_CODES["statistics"], float(fields["jump"])
     is_exact = not fields["noise"] and isfinite(fields["distance"])
+    before, noise = max(taken, saved), walker.past.noise
+    hidden = sqrt(2 * before / noise) if is_by_statistics and noise and isfinite(before) else 0.0
     return bool(
         given > (jump if is_by_statistics else 1)
-        and given > jump * max(taken, saved)
+        and given > max(jump * before, hidden)
         and not (taken and is_exact)
         and not (saved and selects(walker.calls.keys[walker.number]))
     )

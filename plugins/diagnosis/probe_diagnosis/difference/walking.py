@@ -127,7 +127,7 @@ class Walker:
         self.is_backward = [is_backward(key) for key in self.calls.keys]
         backward = (place for place, number in enumerate(self.order) if self.is_backward[number])
         self.last = max(backward, default=len(self.order))
-        self.largest = LargestDifferences(self.calls, self.order)
+        self.largest = LargestDifferences(self.calls, self.order, self.past.noise)
 
     @property
     def op(self) -> CallView | None:

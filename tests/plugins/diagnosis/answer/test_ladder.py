@@ -186,7 +186,7 @@ def test_a_batch_and_parameters_that_differ(tmp_path: Path) -> None:
     runs = [[rung("batch", {"input.0": norm}), *step(before=before)]
             for norm, before in ((1.0, PARAMETERS), (2.0, PARAMETERS | {"a": 4.0}))]  # fmt: skip
     first, second = steps(tmp_path, *runs)
-    assert first.text == "the model takes in another batch (input.0: norm 1 against 2)"
+    assert first.text == "the model receives another batch (input.0: norm 1 against 2)"
     assert second.text == "parameters differ before the step (a: norm 1 against 4)"
 
 

@@ -1,0 +1,92 @@
+"""The steps of a training as one timeline: what earlier steps explain of a later one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, suppress
+
+import numpy as np
+
+from probe_core.errors import UserError
+from probe_core.flow.opening import open_run
+from probe_core.model.answers import Outcome
+from probe_core.model.report import Report
+from probe_core.plugins.protocols import Compared
+from probe_core.store.layout import RunPair
+from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.answer.suspects import Suspects
+from probe_diagnosis.difference.walking import Past
+
+Ended = tuple[RunPair, Report, Suspects]
+"""A comparison of one step and rank that has a verdict."""
+
+
+def judge_in_order(compared: Compared) -> dict[str, Past]:
+    """Replace the verdicts on later steps by those that consider the steps before them.
+
+    Parameters and the state of an optimizer carry the rounding of one step into the next. A step is judged
+    again if all ranks of all earlier steps agree, or differ by no more than rounding that has added up.
+
+    Returns:
+        What earlier steps explain of each step that was judged again, by the name of the step.
+    """
+    past: Past | None = None
+    explained: dict[str, Past] = {}
+    for part, ended in _by_step(compared):
+        if past is not None:
+            explained[part] = past
+            for pair, report, suspects in ended:
+                _judge_again(compared, pair, report, suspects, past)
+        past = _after(past, ended)
+        if past is None:
+            break
+    return explained
+
+
+def _by_step(compared: Compared) -> Iterator[tuple[str, list[Ended]]]:
+    """Yield the comparisons of each step, in the order of time."""
+    parts = dict.fromkeys(one.pair.part for one in compared.finished)
+    for part in parts:
+        yield (
+            part,
+            [
+                (one.pair, one.report, one.report.finder)
+                for one in compared.finished
+                if one.pair.part == part and one.report is not None and one.report.answer is not None
+                if isinstance(one.report.finder, Suspects)
+            ],
+        )
+
+
+def _judge_again(compared: Compared, pair: RunPair, report: Report, suspects: Suspects, past: Past) -> None:
+    """Set the verdict on a step to the one that considers earlier steps, unless nothing differs in it."""
+    answer = report.answer
+    assert answer is not None
+    if answer.outcome is Outcome.AGREE and not answer.notes:
+        return
+    with suppress(UserError), ExitStack() as stack:  # the record may no longer be there
+        target, golden = (
+            stack.enter_context(closing(open_run(compared.manager, path)))
+            for path in (pair.target, pair.golden)
+        )
+        report.answer = suspects.answer_after(past, report, Runs(compared.plan, target, golden), pair)
+
+
+def _after(past: Past | None, ended: Sequence[Ended]) -> Past | None:
+    """Return what a step and all before it explain; None if a rank of it diverged or was not compared."""
+    outcomes = {report.answer.outcome for _, report, _ in ended if report.answer is not None}
+    if not outcomes or not outcomes <= {Outcome.AGREE, Outcome.CANNOT_TELL}:
+        return None
+    after = past.copy() if past is not None else Past()
+    for _, report, suspects in ended:
+        assert report.answer is not None
+        is_rounding = report.answer.outcome is Outcome.AGREE
+        after.noise = max(after.noise, suspects.facts.ops.noise)
+        after.worst = max(after.worst, 1.0 if is_rounding else _largest(suspects))
+    return after
+
+
+def _largest(suspects: Suspects) -> float:
+    """Return the largest difference of a step that has a size, as a multiple of rounding."""
+    multiples = suspects.facts.ops.table.times(0.0, 0.0)
+    return float(multiples[np.isfinite(multiples)].max(initial=0.0))
