@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from probe_diagnosis.timeline.floors import ALONG, class_of, data, floor_of
 from probe_diagnosis.timeline.views import (
     DIFFERS,
-    IN_REGION,
     PARAMETER,
     POLICY,
     SAME,
     UNJUDGED,
     Difference,
+    DifferenceKind,
 )
 
 from probe_core.model import Drift, How, Kind, Level, Row, Side, Value
@@ -51,14 +51,20 @@ def _difference(row: Row, *, by_tensor: bool) -> Difference:
             distance=math.inf,
             scale=1.0,
             is_scalar=True,
+            kind=DifferenceKind.NONE,
             why="None against a value" if first.kind is Kind.NULL else "a value against None",
             by=PARAMETER if first.requires_grad or second.requires_grad else "",
         )
     state = DIFFERS if verdict.level is Level.ERROR else SAME
-    if row.pair.how is How.REGION and state == DIFFERS:
-        state, why = UNJUDGED, f"{why}; {IN_REGION}" if why else IN_REGION
+    kind_of = (
+        DifferenceKind.SHAPE if state == DIFFERS and first.extent != second.extent else DifferenceKind.VALUE
+    )
+    is_in_region = row.pair.how is How.REGION and state == DIFFERS
+    if is_in_region:
+        state = UNJUDGED
     drift = verdict.drift or NO_DRIFT._replace(difference=math.inf if state == DIFFERS else 0.0)
-    common = Difference(slot.name, slot.side, state, *drift[:4], is_scalar=is_scalar, why=why)
+    common = Difference(slot.name, slot.side, state, *drift[:4], is_scalar=is_scalar, why=why,
+                        is_in_region=is_in_region, kind=kind_of)  # fmt: skip
     if is_scalar:
         return common._replace(by="scalar", is_equal=verdict.drift is None and state == SAME)
     codes = [reason.code for reason in verdict.reasons]

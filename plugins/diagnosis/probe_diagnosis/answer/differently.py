@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -12,7 +11,7 @@ from probe_core.model import Reason, Side
 from probe_core.model.answers import Finding
 from probe_core.model.dtypes import kind, same
 from probe_diagnosis.answer.arguments import Argument, api, differing, evidence_of, said
-from probe_diagnosis.answer.producers import output_dtypes, takes_in
+from probe_diagnosis.answer.producers import output_dtypes, slot_value, takes_in
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.reasons import (
     AGREES,
@@ -28,9 +27,14 @@ from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.timeline.order import is_backward
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.views import DIFFERS as APART
-from probe_diagnosis.timeline.views import PARAMETER, UNJUDGED, CallView, Difference, is_module
-
-_AXES = re.compile(r"(-?\d+) against (-?\d+)")
+from probe_diagnosis.timeline.views import (
+    PARAMETER,
+    UNJUDGED,
+    CallView,
+    Difference,
+    DifferenceKind,
+    is_module,
+)
 
 
 def made_differently(facts: RankFacts, limit: CallView | None) -> Iterator[Node]:
@@ -156,16 +160,23 @@ def with_the_same(facts: RankFacts, causes: Sequence[Finding], nodes: Sequence[N
 
 def is_same_axis(runs: Runs, node: Node) -> bool:
     """Return True for a call whose other argument counts the same axis from the end, such as 3 against -1."""
-    argument = node.because.argument
-    place = runs.both[0].find(node.facts.op)
+    argument, op = node.because.argument, node.facts.op
+    place = runs.both[0].find(op)
     if argument is None or place is None:
         return False
-    axes = _AXES.fullmatch(argument.why)
+    golden = argument.row.replace(op, node.facts.golden or op, 1)
+    values = (
+        slot_value(runs.both[0], op, argument.row),
+        slot_value(runs.both[1], node.facts.golden or op, golden),
+    )
+    axes = [value.statistics.max for value in values if value is not None]
     shapes = (slot.value.shape for slot in runs.both[0].record(place).slots if slot.side is Side.INPUT)
     count = len(next((shape for shape in shapes if shape is not None), ()))
-    if axes is None or not count:
+    if len(axes) != 2 or not count:
         return False
-    first, second = int(axes[1]), int(axes[2])
+    first, second = axes
+    if type(first) is not int or type(second) is not int:
+        return False
     return min(first, second) < 0 <= max(first, second) and abs(first - second) == count
 
 
@@ -175,5 +186,5 @@ def is_harmless(node: Node) -> bool:
     argument = because.argument
     if because.cause is not Cause.DIFFERENTLY or argument is None or argument.by == PARAMETER:
         return False
-    is_none = "None" in argument.why and because.returned in (AGREES, AGREES_IN_STATISTICS)
+    is_none = argument.kind is DifferenceKind.NONE and because.returned in (AGREES, AGREES_IN_STATISTICS)
     return is_none or because.returned == AGREES_UNMASKED

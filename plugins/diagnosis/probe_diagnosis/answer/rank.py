@@ -36,7 +36,7 @@ from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.coverage import SHIFTED
 from probe_diagnosis.timeline.order import is_arranging
 from probe_diagnosis.timeline.rank_facts import RankFacts
-from probe_diagnosis.timeline.views import is_module
+from probe_diagnosis.timeline.views import DifferenceKind, is_module
 
 ROUNDED = ", but the loss and the gradients of parameters that follow agree within rounding"
 """End of a note on a difference that is rounding, as its effect shows."""
@@ -233,7 +233,7 @@ class Found:
     def _parts(self, nodes: Sequence[Node], answer: Answer, ladders: Ladders) -> Parts | None:
         """Return the agreement of parts with the whole, where only shapes and numbers of calls differ."""
         tally = self._facts.tally
-        is_other_shape = bool(nodes) and nodes[0].because.value.why.startswith("shape ")
+        is_other_shape = bool(nodes) and nodes[0].because.value.kind is DifferenceKind.SHAPE
         is_silent = not nodes and answer.outcome is not Outcome.AGREE and not tally.failing_at
         if self._interrupted or tally.unexcused > tally.lacking[SHIFTED] or not (is_other_shape or is_silent):
             return None

@@ -15,6 +15,9 @@ from probe_diagnosis.timeline.views import UNJUDGED, CallView, Difference
 MAX_ARGUMENTS = 3
 """Largest number of differing arguments of a call that a sentence shows."""
 
+IN_REGION = "paired within calls that do not line up"
+"""Addition to the evidence of a value whose sides may not be meant to be the same."""
+
 _IN_OP = re.compile(r".*?\.(?:forward|backward)\.(?:\d+\.)?")
 
 
@@ -288,7 +291,13 @@ def shown_value(value: Difference) -> str:
     explained = ""
     if value.floor and value.scale and math.isfinite(value.floor):
         explained = f", the baseline at most {value.floor / value.scale:.2g}"
-    return f"{name}: {value.why}{explained}" if value.why else name
+    evidence = evidence_text(value)
+    return f"{name}: {evidence}{explained}" if evidence else name
+
+
+def evidence_text(value: Difference) -> str:
+    """Return the evidence that a value differs; empty if there is none."""
+    return "; ".join(filter(None, (value.why, IN_REGION if value.is_in_region else "")))
 
 
 def first_differing(values: Iterable[Difference], more_than: float) -> Difference | None:

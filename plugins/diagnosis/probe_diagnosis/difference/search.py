@@ -34,7 +34,7 @@ from probe_diagnosis.difference.walking import Node, Past, Walker, taken_in
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import in_time, is_backward, is_storage, selects
 from probe_diagnosis.timeline.value_table import BASIS_CODES
-from probe_diagnosis.timeline.views import CallView, Difference, is_module
+from probe_diagnosis.timeline.views import CallView, Difference, DifferenceKind, is_module
 
 KEPT = 5
 """Largest number of further causes that are kept of a rank."""
@@ -176,7 +176,7 @@ def other_argument(op: CallView) -> Difference | None:
 
     An argument that only one run gives may be the usual one and does not count.
     """
-    return next((one for one in differing_arguments(op) if "nothing" not in one.why), None)
+    return next((one for one in differing_arguments(op) if one.kind is not DifferenceKind.LONE), None)
 
 
 def differing_arguments(op: CallView) -> list[Difference]:

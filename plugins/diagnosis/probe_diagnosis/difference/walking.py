@@ -14,7 +14,7 @@ from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import OPTIMIZER, is_backward
 from probe_diagnosis.timeline.value_table import DIFFERS_CODE, IS_SOURCE
-from probe_diagnosis.timeline.views import IN_REGION, CallView, Difference
+from probe_diagnosis.timeline.views import CallView, Difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class Walker:
         """Return the call that does not line up and returned the value that an op takes in, if any."""
         if because.cause is not Cause.TAKEN_IN:
             return None
-        value = because.value._replace(why=f"{because.value.why}; {IN_REGION}")
+        value = because.value
         for node in reversed(self.replaced):
             returned = node.because.value
             if (returned.distance, returned.scale, returned.why) == (value.distance, value.scale, value.why):

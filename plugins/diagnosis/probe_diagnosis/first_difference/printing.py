@@ -9,6 +9,7 @@ from itertools import islice
 from probe_core.cli import console
 from probe_core.errors import counted, printable
 from probe_core.model import Cell
+from probe_diagnosis.difference.reasons import evidence_text
 from probe_diagnosis.first_difference.analysis import Analysis, Found
 from probe_diagnosis.frames import own_frames
 from probe_diagnosis.timeline.views import DIFFERS, UNJUDGED, Difference
@@ -96,4 +97,4 @@ def _mark(value: Difference) -> str:
     """Return the remark at the end of a value's line; empty if both sides agree."""
     if value.state == DIFFERS:
         return console.style("differs", fg="red")
-    return value.why or "not judged" if value.state == UNJUDGED else ""
+    return evidence_text(value) or "not judged" if value.state == UNJUDGED else ""

@@ -23,7 +23,7 @@ from probe_core.model.batches import RowBatch
 from probe_diagnosis.collectives.calls import Call, Peer, api_of, apis, call_of
 from probe_diagnosis.timeline.batch_values import values_of
 from probe_diagnosis.timeline.floors import apply_floors
-from probe_diagnosis.timeline.views import DIFFERS, UNJUDGED, CallView, Difference
+from probe_diagnosis.timeline.views import DIFFERS, UNJUDGED, CallView, Difference, DifferenceKind
 
 NONE = "None"
 """Text for a value that is no transfer between two ranks."""
@@ -214,6 +214,8 @@ def _plain_apart(value: Difference) -> dict[str, Any]:
         "breaks": value.breaks,
         "rare": value.is_rare,
         "masked": value.masked,
+        "in_region": value.is_in_region,
+        "kind": value.kind.name.lower(),
     }
 
 
@@ -314,6 +316,8 @@ def _apart(item: dict[str, Any]) -> Difference:
         difference.get("breaks", False),
         difference.get("rare", False),
         masked=difference.get("masked", False),
+        is_in_region=difference.get("in_region", False),
+        kind=DifferenceKind[difference.get("kind", "value").upper()],
     )
 
 

@@ -30,7 +30,7 @@ from probe_diagnosis.timeline.value_table import (
     UNJUDGED_CODE,
     ValueTable,
 )
-from probe_diagnosis.timeline.views import PARAMETER, POLICY
+from probe_diagnosis.timeline.views import PARAMETER, POLICY, DifferenceKind
 
 
 def values_of(batch: RowBatch) -> ValueTable:
@@ -62,6 +62,7 @@ def values_of(batch: RowBatch) -> ValueTable:
     is_in_region = differs & (batch.how == HOWS.index(How.REGION))
     lines["state"] = np.where(is_judged, np.where(differs, DIFFERS_CODE, SAME_CODE), UNJUDGED_CODE)
     lines["state"][is_in_region] = UNJUDGED_CODE
+    lines["kind"] = np.where(differs & ~batch.have_equal_extents, DifferenceKind.SHAPE, DifferenceKind.VALUE)
     lines["quantity"][~is_judged] = NO_QUANTITY
     has_drift = is_judged & policy.has_drift
     _set_distances(lines, policy, is_judged, has_drift)
@@ -176,6 +177,7 @@ def _set_nulls(table: ValueTable, batch: RowBatch, wanted: Array, is_of_target: 
         fields = lines[line]
         fields["state"] = DIFFERS_CODE if IS_SOURCE[fields["side"]] else UNJUDGED_CODE
         fields["distance"], fields["scale"], fields["flags"] = math.inf, 1.0, IS_SCALAR
+        fields["kind"] = DifferenceKind.NONE
         fields["noise"] = fields["jump"] = 0.0
         fields["basis"] = BASIS_CODES[PARAMETER if is_trained[line] else ""]
         table.texts[line] = "None against a value" if is_of_target[line] else "a value against None"

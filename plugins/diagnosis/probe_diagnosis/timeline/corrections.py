@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from probe_core.model import How, Kind, Pair, Side, Slot
 from probe_core.model.dtypes import kind
 from probe_diagnosis.timeline.devices import is_device
-from probe_diagnosis.timeline.views import DIFFERS, PARAMETER, SAME, Difference, shown_scalar
+from probe_diagnosis.timeline.views import DIFFERS, PARAMETER, SAME, Difference, DifferenceKind, shown_scalar
 
 
 def measured_beside_quotients(pairs: Sequence[Pair], values: Sequence[Difference]) -> list[Difference]:
@@ -84,6 +84,7 @@ def with_arguments_of_one(pairs: Sequence[Pair], values: Sequence[Difference]) -
                     distance=math.inf,
                     scale=1.0,
                     is_scalar=True,
+                    kind=DifferenceKind.NONE,
                     why="None against a value" if side else "a value against None",
                     by=PARAMETER if given.value.requires_grad else "",
                 )
@@ -92,6 +93,11 @@ def with_arguments_of_one(pairs: Sequence[Pair], values: Sequence[Difference]) -
             if text not in lone[1 - side].values():
                 why = f"nothing against {text}" if side else f"{text} against nothing"
                 found[n] = values[n]._replace(
-                    state=DIFFERS, distance=math.inf, scale=1.0, why=why, by="scalar"
+                    state=DIFFERS,
+                    distance=math.inf,
+                    scale=1.0,
+                    kind=DifferenceKind.LONE,
+                    why=why,
+                    by="scalar",
                 )
     return found

@@ -16,18 +16,18 @@ from probe_core.model.messages import drift_text
 from probe_diagnosis.timeline.views import (
     BASES,
     DIFFERS,
-    IN_REGION,
     SAME,
     STATES,
     UNJUDGED,
     Difference,
+    DifferenceKind,
 )
 
 LINE = np.dtype(
     [
         ("suffix", np.int32), ("row", np.int64), ("side", np.uint8), ("state", np.uint8), ("basis", np.uint8),
-        ("quantity", np.uint8), ("flags", np.uint8), ("distance", float), ("scale", float), ("noise", float),
-        ("jump", float), ("floor", float),
+        ("quantity", np.uint8), ("flags", np.uint8), ("kind", np.uint8), ("distance", float),
+        ("scale", float), ("noise", float), ("jump", float), ("floor", float),
     ]
 )  # fmt: skip
 """A line of a table: the fields of ``Difference``, texts as codes."""
@@ -84,17 +84,16 @@ class ValueTable:
         )
 
     def _view(self, line: int, key: str, fields: tuple[Any, ...]) -> Difference:
-        _, _, side, state, basis, quantity, flags, distance, scale, noise, jump, floor = fields
+        _, _, side, state, basis, quantity, flags, kind, distance, scale, noise, jump, floor = fields
         why = self.texts.get(line, "")
         if quantity != NO_QUANTITY:
             why = drift_text(Drift(distance, scale, noise, jump, quantity))
-        if flags & IS_IN_REGION:
-            why = f"{why}; {IN_REGION}" if why else IN_REGION
         return Difference(
             self.name(line, key), SIDES[side], STATES[state], distance, scale, noise, jump,
             bool(flags & IS_SCALAR), why, BASES[basis], bool(flags & BREAKS), bool(flags & IS_RARE),
             self.position_of(line), self.dtypes.get(line, ""), bool(flags & IS_MASKED), floor,
-            bool(flags & IS_EQUAL), bool(flags & IS_OTHER_GRAD),
+            bool(flags & IS_EQUAL), bool(flags & IS_OTHER_GRAD), bool(flags & IS_IN_REGION),
+            DifferenceKind(kind),
         )  # fmt: skip
 
     def name(self, line: int, key: str) -> str:
@@ -133,20 +132,18 @@ class ValueTable:
         fields["suffix"] = self.suffixes.code(value.row[len(key) :]) if is_composed else NO_NAME
         if not is_composed:
             self.names[line] = value.row
-        is_in_region = value.why.endswith(IN_REGION)
-        text = value.why.removesuffix(IN_REGION).removesuffix("; ") if is_in_region else value.why
         self.texts.pop(line, None)
-        if text:
-            self.texts[line] = text
+        if value.why:
+            self.texts[line] = value.why
         if value.dtypes:
             self.dtypes[line] = value.dtypes
         fields["quantity"] = NO_QUANTITY
         fields["side"], fields["state"] = SIDE_CODES[value.side], STATE_CODES[value.state]
-        fields["basis"] = BASIS_CODES[value.by]
+        fields["basis"], fields["kind"] = BASIS_CODES[value.by], value.kind
         for name in ("distance", "scale", "noise", "jump", "floor"):
             fields[name] = getattr(value, name)
         bits = (
-            value.is_scalar, value.breaks, value.is_rare, value.masked, value.is_equal, is_in_region,
+            value.is_scalar, value.breaks, value.is_rare, value.masked, value.is_equal, value.is_in_region,
             value.requires_other_gradient,
         )  # fmt: skip
         fields["flags"] = sum(bit << place for place, bit in enumerate(bits))
@@ -233,7 +230,8 @@ class ValueTable:
             raise ValueError("a table begins at an impossible position")
         if ((lines["quantity"] >= len(Quantity)) & (lines["quantity"] != NO_QUANTITY)).any():
             raise ValueError("a table holds an unknown quantity")
-        for field, count in (("side", len(SIDES)), ("state", len(STATES)), ("basis", len(BASES))):
+        counts = {"side": len(SIDES), "state": len(STATES), "basis": len(BASES), "kind": len(DifferenceKind)}
+        for field, count in counts.items():
             if (lines[field] >= count).any():
                 raise ValueError(f"a table holds an unknown {field}")
         if (lines["suffix"] >= len(table.suffixes)).any() or (lines["suffix"] < NO_NAME).any():

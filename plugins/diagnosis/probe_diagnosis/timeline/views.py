@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import NamedTuple
 
 from probe_core.model import Side, Value
@@ -13,9 +14,6 @@ from probe_diagnosis.collectives.calls import Call
 
 SAME, DIFFERS, UNJUDGED = STATES = ("same", "differs", "unjudged")
 """States of a value, as the file of a rank spells them."""
-
-IN_REGION = "paired within calls that do not line up"
-"""End of the evidence of an unjudged value whose sides differ, but may not be meant to be the same."""
 
 PARAMETER = "parameter"
 """Mark in place of the data that a value was judged by: one run has None, the other a trained tensor."""
@@ -30,6 +28,18 @@ TRUTH = "<class 'bool'>"
 """Recorded dtype of a truth value."""
 
 _MODULE = re.compile(r"\.(?:forward|backward)\.\d+$|\.parameters_grad\b")
+
+
+class DifferenceKind(IntEnum):
+    """Kinds of differences."""
+
+    VALUE = 0
+    """Other values, or no difference at all."""
+    SHAPE = 1
+    NONE = 2
+    """None against a value."""
+    LONE = 3
+    """An argument that only one of two calls received."""
 
 
 class Difference(NamedTuple):
@@ -55,6 +65,8 @@ class Difference(NamedTuple):
         floor: Distance that the baseline explains, in the unit of ``distance``; 0 without one.
         is_equal: True if its sides are known to be the same to the bit: tensors, checksums or arguments.
         requires_other_gradient: True for tensors of which only one requires a gradient.
+        is_in_region: True if its sides differ, but are those of calls that do not line up; it is unjudged.
+        kind: What differs.
     """
 
     row: str
@@ -75,6 +87,8 @@ class Difference(NamedTuple):
     floor: float = 0.0
     is_equal: bool = False
     requires_other_gradient: bool = False
+    is_in_region: bool = False
+    kind: DifferenceKind = DifferenceKind.VALUE
 
     @property
     def is_float(self) -> bool:
@@ -85,11 +99,6 @@ class Difference(NamedTuple):
     def is_exact(self) -> bool:
         """True if nothing is rounded, so that every difference counts."""
         return not self.noise and math.isfinite(self.distance)
-
-    @property
-    def is_in_region(self) -> bool:
-        """True if its sides differ, but are those of calls that do not line up."""
-        return self.state == UNJUDGED and self.why.endswith(IN_REGION)
 
     def times(self, scale: float, noise: float) -> float:
         """Return the distance as a multiple of rounding.
