@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __getattr__ = exporter(
     __name__,
     {
-        "answers": "Answer Coverage Finding Outcome",
+        "answers": "Answer Coverage Finding Note NoteKind Outcome",
         "rows": "GRAVITY Advice Cell Changed Colour Column Counts Drift How Level Mark Measurement "
         "Measurements Op Pair Percent Quantity Reason Row Ruling Suspect Verdict",
         "values": "Kind Mode Record Side Slot Statistic Statistics Transfer Value",

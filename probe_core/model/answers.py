@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 from probe_core.model.rows import Reason
 
@@ -73,27 +73,57 @@ class Finding:
     first_row: str = ""
 
 
+class NoteKind(str, Enum):
+    """Kinds of notes: why what they state is not a cause."""
+
+    NO_EFFECT = "no effect"
+    ROUNDING = "rounding"
+    HARMLESS = "harmless"
+    BASELINE = "baseline"
+
+
+class Note(NamedTuple):
+    """A statement that is not a cause.
+
+    Attributes:
+        kind: The reason why it is not.
+        text: The statement as a sentence without a full stop.
+        op: The key of the call that it is about; empty for none.
+    """
+
+    kind: NoteKind
+    text: str
+    op: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The verdict on two runs.
 
     Attributes:
-        sentence: The verdict as a sentence that begins with the outcome.
-        causes: The causes, the one to look at first before all others.
-        notes: Sentences on calls that differ without an effect on what follows them.
+        text: The verdict as a sentence, without the outcome.
+        causes: The causes, the first one first.
+        notes: Statements on calls that differ, but are not causes, and on the baseline.
         missing: Sentences on what was not recorded or not compared.
         next: Commands and settings to go on with.
         baseline: Counts of the calls that a second golden run covers; empty without one.
+        incomplete: Those sentences of ``missing`` that are about a whole run.
     """
 
     outcome: Outcome
-    sentence: str
+    text: str
     causes: tuple[Finding, ...]
     coverage: Coverage
     missing: tuple[str, ...] = ()
     next: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     baseline: Mapping[str, Any] = field(default_factory=dict)
+    incomplete: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """The verdict as a sentence that begins with the outcome."""
+        return f"{self.outcome.value}: {self.text}"
 
     def plain(self) -> dict[str, Any]:
         """Return the answer as plain data."""
@@ -111,6 +141,8 @@ class Answer:
             parts: dict[str, Any] = {n: tuple(v) if isinstance(v, list) else v for n, v in cause.items()}
             causes.append(Finding(**parts | {"reason": Reason(*cause["reason"])}))
         return cls(
-            Outcome(plain["outcome"]), str(plain["sentence"]), tuple(causes), Coverage(**plain["coverage"]),
-            tuple(plain["missing"]), tuple(plain["next"]), tuple(plain["notes"]), dict(plain["baseline"]),
+            Outcome(plain["outcome"]), str(plain["text"]), tuple(causes), Coverage(**plain["coverage"]),
+            tuple(plain["missing"]), tuple(plain["next"]),
+            tuple(Note(NoteKind(kind), str(text), str(op)) for kind, text, op in plain["notes"]),
+            dict(plain["baseline"]), tuple(plain["incomplete"]),
         )  # fmt: skip

@@ -107,7 +107,11 @@ class Head(NamedTuple):
         """The lists of sentences behind the causes, none of them empty, each with the key of its title."""
         found = [("notes", self.notes)]
         if self.answer is not None:
-            found = [("missing", self.answer.missing), ("no_effect", self.answer.notes), *found]
+            found = [
+                ("missing", self.answer.missing),
+                ("no_effect", [note.text for note in self.answer.notes]),
+                *found,
+            ]
         return [one for one in found if one[1]]
 
     @classmethod
@@ -116,7 +120,7 @@ class Head(NamedTuple):
         rest, share = "", 0
         causes: Sequence[Finding] = ()
         if answer is not None:
-            rest = answer.sentence.removeprefix(answer.outcome.value).lstrip(": ")
+            rest = answer.text
             coverage = answer.coverage
             share = math.floor(WIDTH * coverage.compared / coverage.recorded) if coverage.recorded else 0
             causes = answer.causes

@@ -143,7 +143,8 @@ def lines_of(answer: Answer, places: Places | None = None) -> Iterator[Line]:
             yield Line("Stack", stack, "stack")
     coverage = answer.coverage
     yield Line("Compared", f"{coverage.compared:,} of {coverage.recorded:,} recorded values")
-    for heading, texts in (("Note", answer.notes), ("Not compared", answer.missing), ("Next", answer.next)):
+    notes = [note.text for note in answer.notes]
+    for heading, texts in (("Note", notes), ("Not compared", answer.missing), ("Next", answer.next)):
         for text in texts:
             yield Line(heading, text)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from probe_core.model import Reason
-from probe_core.model.answers import Answer, Coverage, Finding, Outcome
+from probe_core.model.answers import Answer, Coverage, Finding, Note, NoteKind, Outcome
 
 CAUSE = Finding(
     "Torch.mul.0.forward",
@@ -26,19 +26,20 @@ CAUSE = Finding(
 )
 FULL = Answer(
     Outcome.DIVERGED,
-    "DIVERGED: Torch.mul.0.forward was called with a different argument",
+    "Torch.mul.0.forward was called with a different argument",
     (CAUSE, Finding("Torch.b.0.forward", "", Reason("one sided", "is called in the target only"))),
     Coverage(12, 10, {"unreadable": 2}),
     ("2 values whose tensor file is missing",),
     ("Copy the files.",),
-    ("Torch.c.0.forward differs without an effect",),
+    (Note(NoteKind.NO_EFFECT, "Torch.c.0.forward differs without an effect", "Torch.c.0.forward"),),
+    incomplete=("the target is unfinished",),
 )
 
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_plain_data_and_back(outcome: Outcome) -> None:
     """Through JSON, as the journal and the workers do; the answer is the same object as before."""
-    for answer in (FULL, Answer(Outcome.AGREE, "AGREE: all", (), Coverage(0, 0))):
+    for answer in (FULL, Answer(Outcome.AGREE, "all", (), Coverage(0, 0))):
         answer = Answer.of({**answer.plain(), "outcome": outcome.value})
         again = Answer.of(json.loads(json.dumps(answer.plain())))
         assert again == answer and again.outcome is outcome

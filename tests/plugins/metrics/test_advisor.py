@@ -113,7 +113,7 @@ def test_advice_is_on_the_first_row_that_fails() -> None:
 def test_all_is_well_only_if_the_verdict_is_that_the_runs_agree(outcome: Outcome) -> None:
     """The verdict takes the place of the sentence, so that the advice and the first line never contradict."""
     report = Report("", Path("a"), Path("b"), Mode.TENSOR, 1, counts=Counts(measured=1, matched=1))
-    report.answer = Answer(outcome, f"{outcome.value}: so it is", (), Coverage(9, 1))
+    report.answer = Answer(outcome, "so it is", (), Coverage(9, 1))
     found = advise(report)
     assert (found.line, found.node) == ("NA", "NA")
     meets = found.text.startswith("All data in comparison result meets")

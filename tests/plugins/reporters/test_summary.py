@@ -90,8 +90,8 @@ def test_the_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_without_a_suspect_and_with_many(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    agree = {"answer": Answer(Outcome.AGREE, "AGREE: all", (), Coverage(1, 1))}
-    unsure = {"answer": Answer(Outcome.CANNOT_TELL, "CANNOT TELL: why", (), Coverage(1, 1))}
+    agree = {"answer": Answer(Outcome.AGREE, "all", (), Coverage(1, 1))}
+    unsure = {"answer": Answer(Outcome.CANNOT_TELL, "why", (), Coverage(1, 1))}
     lines = printed(compared(tmp_path, [finished(0, **agree), finished(1, **agree)]), capsys)
     assert lines[1] == "  all agree, so no call is named as a cause"
     lines = printed(compared(tmp_path, [finished(0, **agree), failed(1)]), capsys)
@@ -110,7 +110,7 @@ def test_what_several_comparisons_say_is_printed_once(
     failing = {
         "notes": ["a note", 'The metric "m" of x 1 failed: E. Err_message shows the error. Update it.'],
         "problems": ['The metric "m" of x 1 failed on all 5 rows, so its columns hold no number: E.'],
-        "answer": Answer(Outcome.AGREE, "AGREE: all", (), Coverage(1, 1)),
+        "answer": Answer(Outcome.AGREE, "all", (), Coverage(1, 1)),
     }
     for one in Summary().conclude(compared(tmp_path, [finished(rank, **failing) for rank in range(3)])):
         if isinstance(one, Counted):

@@ -26,7 +26,7 @@ def answer_of(text: str = "all is well", op: str = "Torch.a.0.forward") -> Answe
     cause = Finding(
         op, f"{op}.output.0", Reason("introduced", text), {}, "3", ("Module.m",), "train.py, line 3"
     )
-    return Answer(Outcome.DIVERGED, f"DIVERGED: {text}", (cause,), Coverage(9, 8), ("1 value",), ("Go on.",))
+    return Answer(Outcome.DIVERGED, f"{text}", (cause,), Coverage(9, 8), ("1 value",), ("Go on.",))
 
 
 def write(path: Path, answer: Answer | None, *, rows: int = 7, of: int = 7) -> Path:

@@ -105,7 +105,8 @@ def whole_answer(compared: Compared) -> Answer | None:
         return None
     causes = list(_causes(compared)) if len(compared.pairing.pairs) > 1 else []
     failed = len(compared.pairing.pairs) - len(answers)
-    answer = over_all(answers, causes, failed, ranks_are_several=_has_ranks(compared))
+    later = _after_divergence(compared)
+    answer = over_all(answers, causes, failed, ranks_are_several=_has_ranks(compared), later=later)
     pairs = compared.pairing.pairs
     if len(pairs) > 1:
         answer = state_same_files(answer, pairs)
@@ -115,6 +116,18 @@ def whole_answer(compared: Compared) -> Answer | None:
 def _has_ranks(compared: Compared) -> bool:
     """Return True if several ranks are compared, so that each one that is meant must be named."""
     return len({pair.rank for pair in compared.pairing.pairs}) > 1
+
+
+def _after_divergence(compared: Compared) -> set[str]:
+    """Return the names of the comparisons of steps after the first one that diverged."""
+    diverged = [
+        one.pair.part
+        for one in compared.finished
+        if one.report and one.report.answer and one.report.answer.outcome is Outcome.DIVERGED
+    ]
+    parts = list(dict.fromkeys(one.pair.part for one in compared.finished))
+    later = parts[min(map(parts.index, diverged)) + 1 :] if diverged else []
+    return {one.pair.name for one in compared.finished if one.pair.part in later}
 
 
 def _causes(compared: Compared) -> Iterator[Finding]:

@@ -73,7 +73,7 @@ def _parts(answer: Answer) -> dict[str, Any]:
             "equal": coverage.equal,
             "not_compared": dict(coverage.excused),
         },
-        "notes": list(answer.notes),
+        "notes": [note.text for note in answer.notes],
         "baseline": dict(answer.baseline) or None,
         "not_captured": list(answer.missing),
         "next": list(answer.next),

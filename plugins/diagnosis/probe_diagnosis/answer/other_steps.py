@@ -37,7 +37,7 @@ def with_other_steps(answer: Answer, plan: Plan, pairs: Collection[RunPair]) -> 
     text = f"; only {target.name} was compared, and both runs also hold {some(others)}"
     runs = shlex.join(str(step.parent) for step in (target, golden))
     command = f"probe compare {runs} -o {shlex.quote(str(plan.output))}  # compares all steps"
-    return replace(answer, sentence=answer.sentence + text, next=(*answer.next, command))
+    return replace(answer, text=answer.text + text, next=(*answer.next, command))
 
 
 def _step_of(path: Path) -> Path | None:

@@ -48,17 +48,16 @@ def show(
         is_measured: False if no row of any table was measured. If the runs are not comparable, the verdict
             states that, and a count of compared numbers and texts is not printed.
     """
-    outcome, colon, rest = answer.sentence.partition(":")
-    styled = console.style(outcome, fg=COLOURS[answer.outcome], bold=True)
-    console.show(f"{styled}{colon}{printable(rest, LONGEST)}", wrap=True)
+    styled = console.style(answer.outcome.value, fg=COLOURS[answer.outcome], bold=True)
+    console.show(f"{styled}: {printable(answer.text, LONGEST)}", wrap=True)
     if not brief:
         for number, cause in enumerate(answer.causes[:SHOWN], 1):
             _show_cause(number, cause, table(cause), names_rank=names_ranks or bool(cause.rank))
         _show_more(answer.causes)
         if any(" against " in cause.reason.detail for cause in answer.causes[:SHOWN]):
             console.show("  (A against B: A in the target, B in the golden)")
-        for line in answer.notes[:SHOWN]:
-            console.show(f"  note: {printable(line, LONGEST)}", wrap=True)
+        for note in answer.notes[:SHOWN]:
+            console.show(f"  note: {printable(note.text, LONGEST)}", wrap=True)
         _show_more(answer.notes)
         coverage = answer.coverage
         if is_measured or answer.outcome is not Outcome.NOT_COMPARABLE:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from probe_core.model import Reason
-from probe_core.model.answers import Answer, Finding, Outcome
+from probe_core.model.answers import Answer, Finding, Note, NoteKind, Outcome
 from probe_diagnosis.answer.differently import (
     called_differently_behind,
     is_harmless,
@@ -27,7 +27,7 @@ from probe_diagnosis.answer.replaced import floats_in, replaced
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.tracing import Tracing
 from probe_diagnosis.answer.upstream import Upstream
-from probe_diagnosis.answer.verdict import GONE, NO_TRACE, answer_of
+from probe_diagnosis.answer.verdict import answer_of
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.search import Searched, differing_arguments, search
 from probe_diagnosis.difference.walking import Node, Past, can_show_gone
@@ -37,6 +37,12 @@ from probe_diagnosis.timeline.coverage import SHIFTED
 from probe_diagnosis.timeline.order import is_arranging
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.views import DifferenceKind, is_module
+
+GONE = ", but what the calls behind it return agrees"
+"""End of a note on a difference that had no effect."""
+
+NO_TRACE = ", but the loss and the gradients of parameters agree"
+"""End of a note on a difference that neither the loss nor a gradient of a parameter shows."""
 
 ROUNDED = ", but the loss and the gradients of parameters that follow agree within rounding"
 """End of a note on a difference that is rounding, as its effect shows."""
@@ -153,10 +159,12 @@ class Found:
             pairs = zip(ladders.excused(), replaced(facts, runs, is_same=same))
             both = (one | other for one, other in pairs)
             facts.tally.stood_for = [floats_in(run, keys) for run, keys in zip(runs.both, both)]
-        notes = [f"{node.facts.op} {self._told(node).why}{GONE}" for node in unseen if node not in doubtful]
-        notes += [f"{node.facts.op} {self._told(node).why}{NO_TRACE}" for node in traceless]
-        notes += [f"{node.facts.op} {node.why}{ROUNDED}" for node in rounded]
-        notes += [f"{node.facts.op} {node.why}" for node in made if is_harmless(node)]
+        notes = [
+            *self._notes(NoteKind.NO_EFFECT, [node for node in unseen if node not in doubtful], GONE),
+            *self._notes(NoteKind.NO_EFFECT, traceless, NO_TRACE),
+            *self._notes(NoteKind.ROUNDING, rounded, ROUNDED),
+            *self._notes(NoteKind.HARMLESS, [node for node in made if is_harmless(node)]),
+        ]
         answer = answer_of(
             causes,
             differently,
@@ -171,9 +179,11 @@ class Found:
         )
         parts = self._parts(nodes, answer, ladders)
         if parts is not None:
-            all_notes = (*answer.notes, *(f"{one.op} {one.reason.detail}" for one in causes))
-            said = f"{Outcome.AGREE.value}: {parts.sentence}"
-            agreed = Answer(Outcome.AGREE, said, (), answer.coverage, answer.missing, (), all_notes)
+            by_parts = (Note(NoteKind.HARMLESS, f"{one.op} {one.reason.detail}", one.op) for one in causes)
+            agreed = Answer(
+                Outcome.AGREE, parts.sentence, (), answer.coverage, answer.missing, (),
+                (*answer.notes, *by_parts), incomplete=answer.incomplete,
+            )  # fmt: skip
             return agreed, []
         return answer, [*causes, *differently]
 
@@ -195,6 +205,12 @@ class Found:
             return searched, []
         behind, known = effect.behind()
         return search({facts.rank: behind}, known, pasts), traceless
+
+    def _notes(self, kind: NoteKind, nodes: Sequence[Node], ending: str = "") -> Iterator[Note]:
+        """Yield a note on each call, whose sentence has an ending."""
+        for node in nodes:
+            op = node.facts.op
+            yield Note(kind, f"{op} {self._told(node).why}{ending}", op)
 
     def _advice(self, nodes: Sequence[Node], told: Set[str], second: bool) -> list[str]:
         """Return what else to do next.

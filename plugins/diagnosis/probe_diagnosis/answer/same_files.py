@@ -25,4 +25,4 @@ def state_same_files(answer: Answer, pairs: Iterable[RunPair]) -> Answer:
     """Add to the verdict that a run was compared with itself, if each pair is a single file."""
     if not all(is_same_file(pair.target, pair.golden) for pair in pairs):
         return answer
-    return replace(answer, sentence=f"{answer.sentence}; {SAME_FILES}")
+    return replace(answer, text=f"{answer.text}; {SAME_FILES}")

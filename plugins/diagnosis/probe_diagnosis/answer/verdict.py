@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import PureWindowsPath  # which knows both separators
 from typing import Any
 
 from probe_core.errors import counted
-from probe_core.model.answers import Answer, Coverage, Finding, Outcome
+from probe_core.model.answers import Answer, Coverage, Finding, Note, NoteKind, Outcome
 from probe_diagnosis.answer import baseline, ladder
 from probe_diagnosis.difference.reasons import PHASES
 from probe_diagnosis.limits import limits
@@ -28,12 +28,6 @@ GRAVITY = (Outcome.AGREE, Outcome.CANNOT_TELL, Outcome.NOT_COMPARABLE, Outcome.D
 _LINE = re.compile(r"File (.+?), (line \d+, in [^,]+)")
 """The path of a line of code, and its number with the function."""
 
-GONE = ", but what the calls behind it return agrees"
-"""End of a note on a difference that had no effect."""
-
-NO_TRACE = ", but the loss and the gradients of parameters agree"
-"""End of a note on a difference that neither the loss nor a gradient of a parameter shows."""
-
 INTERRUPTED = "the comparison was interrupted before its end"
 """Sentence on a comparison that was stopped before its end."""
 
@@ -43,7 +37,7 @@ def answer_of(
     differently: Sequence[Finding],
     tally: Tally,
     *,
-    notes: Sequence[str] = (),
+    notes: Sequence[Note] = (),
     doubt: str = "",
     interrupted: bool = False,
     unfinished: Sequence[str] = (),
@@ -57,7 +51,7 @@ def answer_of(
         causes: The causes of differences, the first to look at before all others.
         differently: Calls that were made differently, but whose values agree.
         tally: The counts of values that were compared.
-        notes: Sentences on calls that differ without an effect on what follows them.
+        notes: Statements on calls that differ, but are no causes.
         doubt: The reason why the causes do not show that the runs diverged; empty if they do.
         interrupted: True if rows are missing because the comparison was interrupted.
         unfinished: Sentences on runs whose record is incomplete.
@@ -65,7 +59,7 @@ def answer_of(
         advice: What else to do next.
         several: True if the runs have several ranks, so that the sentence names this one.
     """
-    missing = (*unfinished, *((INTERRUPTED,) if interrupted else ()), *tally.sentences())
+    incomplete = (*unfinished, *((INTERRUPTED,) if interrupted else ()))
     coverage = tally.coverage()
     outcome = _outcome(causes, tally, doubt=doubt, interrupted=interrupted)
     if outcome is Outcome.DIVERGED:
@@ -77,16 +71,17 @@ def answer_of(
     else:
         text = _undecided(causes, tally, doubt=doubt, interrupted=interrupted, several=several)
     if measured:
-        notes = (*notes, baseline.sentence(measured))
+        notes = (*notes, Note(NoteKind.BASELINE, baseline.sentence(measured)))
     return Answer(
         outcome,
-        f"{outcome.value}: {text}",
+        text,
         (*causes, *differently),
         coverage,
-        missing,
+        (*incomplete, *tally.sentences()),
         (*_next(outcome, tally), *advice),
         tuple(notes),
         measured or {},
+        incomplete,
     )
 
 
@@ -133,7 +128,7 @@ def _share(tally: Tally) -> str:
 def _agreement(
     tally: Tally,
     differently: Sequence[Finding],
-    notes: Sequence[str],
+    notes: Sequence[Note],
     measured: Mapping[str, Any] | None = None,
     *,
     several: bool,
@@ -144,11 +139,11 @@ def _agreement(
     every += " that both runs recorded"
     is_equal = tally.equal == count
     parts = [f"equal in {every}" if is_equal else f"within rounding in {every}"]
-    gone = [note for note in notes if note.endswith((GONE, NO_TRACE))]
+    gone = [note for note in notes if note.kind is NoteKind.NO_EFFECT]
     if gone:
         parts = [
             f"within rounding in {every}, but for differences without an effect on what follows, "
-            f"the first of them in {gone[0].partition(' ')[0]}"
+            f"the first of them in {gone[0].op}"
         ]
     elif measured and measured["raised"]:
         parts = [f"within rounding, or within what the baseline explains, in {every}"]
@@ -247,8 +242,9 @@ def _next(outcome: Outcome, tally: Tally) -> tuple[str, ...]:
 
 
 def over_all(
-    answers: Mapping[str, Answer], causes: Sequence[Finding], failed: int, *, ranks_are_several: bool = False
-) -> Answer:
+    answers: Mapping[str, Answer], causes: Sequence[Finding], failed: int, *, ranks_are_several: bool = False,
+    later: Collection[str] = (),
+) -> Answer:  # fmt: skip
     """Return the verdict on all ranks.
 
     Args:
@@ -256,6 +252,8 @@ def over_all(
         causes: The causes over all ranks, in the order of cause and effect.
         failed: Number of ranks that could not be compared.
         ranks_are_several: True if they are of several ranks, not only of several steps.
+        later: The names of comparisons of steps after the first one that diverged. They add no notes, because
+            what differs in them may follow from that step.
     """
     counts: dict[str, int] = {}
     ranks = list(answers.values())
@@ -275,7 +273,7 @@ def over_all(
         outcome = Outcome.CANNOT_TELL
     several = len(answers) + failed > 1
     if not several:
-        text = ranks[0].sentence.partition(": ")[2]
+        text = ranks[0].text
     elif outcome is Outcome.DIVERGED and causes:
         text = _first(causes[0], several=ranks_are_several)
     elif outcome is Outcome.AGREE:
@@ -290,7 +288,7 @@ def over_all(
         if first is None:
             text = f"{failed} of {len(answers) + failed} comparisons did not finish; the others agree"
         else:
-            text = f"{first and f'{first}: '}{answers[first].sentence.partition(': ')[2]}"
+            text = f"{first and f'{first}: '}{answers[first].text}"
     if several:
         like = sum(answer.outcome is outcome for answer in ranks)
         if like:
@@ -300,18 +298,21 @@ def over_all(
     whole = Tally(both=coverage.recorded, lacking=Counter(counts))
     steps = tuple(dict.fromkeys([*_next(outcome, whole), *decisive.next]))
     found = causes if several else ranks[0].causes
-    own = {baseline.sentence(answer.baseline) for answer in ranks if answer.baseline}
-    notes = dict.fromkeys(text for answer in ranks for text in answer.notes if text not in own)
-    if measured:
-        notes[baseline.sentence(measured)] = None
-    return Answer(
-        outcome, f"{outcome.value}: {text}", tuple(found), coverage, missing, steps, tuple(notes), measured
+    notes = dict.fromkeys(
+        note
+        for name, answer in answers.items()
+        if name not in later
+        for note in answer.notes
+        if note.kind is not NoteKind.BASELINE
     )
+    if measured:
+        notes[Note(NoteKind.BASELINE, baseline.sentence(measured))] = None
+    return Answer(outcome, text, tuple(found), coverage, missing, steps, tuple(notes), measured)
 
 
 def _missing(ranks: Sequence[Answer], counts: Mapping[str, int]) -> tuple[str, ...]:
     """Return what is missing of all ranks: the sentences on their runs, then the counts of all of them."""
-    on_runs = dict.fromkeys(text for rank in ranks for text in rank.missing if not text[0].isdigit())
+    on_runs = dict.fromkeys(text for rank in ranks for text in rank.incomplete)
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return (*on_runs, *(f"{counted(count, 'value')} {words_of(code)}" for code, count in ordered))
 

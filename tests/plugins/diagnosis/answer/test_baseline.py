@@ -48,9 +48,9 @@ def test_what_differs_between_golden_runs_is_no_cause(task: str, tmp_path: Path)
     )
     assert not found.causes
     path = tmp_path / "with" / "second" / "dump.json"
-    assert found.notes == (
+    assert [note.text for note in found.notes] == [
         f"the baseline {path} covers 3 of the golden's 3 calls, and in 2 of them explains what rounding does not",
-    )
+    ]
 
 
 def test_a_larger_difference_remains_a_cause(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def refused(directory: Path, second: Any, target: Any = None, golden: Any = None
     found = answer(directory, target or run(1e-3, OTHER), golden or run(), second)
     assert found.outcome.value == "DIVERGED"
     assert found.baseline["unused"] and found.baseline["unused_in"] == 1
-    return found.notes[-1].partition(" was not used: ")[2]
+    return found.notes[-1].text.partition(" was not used: ")[2]
 
 
 def test_a_baseline_that_is_the_golden_itself(tmp_path: Path) -> None:

@@ -157,7 +157,7 @@ def test_another_constant_of_a_mask_is_a_note(task: str, tmp_path: Path) -> None
     assert found.outcome.value == "AGREE"
     assert not found.causes
     (note,) = found.notes
-    assert note.endswith(
+    assert note.text.endswith(
         "(input.1: -1000000000.0 against -inf), and what it returns differs at most in what is masked"
     )
 

@@ -43,8 +43,8 @@ def test_a_small_difference_that_reaches_neither_is_rounding(tmp_path: Path) -> 
     assert found.outcome.value == "AGREE", found.sentence
     assert not found.causes
     (note,) = found.notes
-    assert note.startswith(f"{B} returns values that differ, although its inputs agree (")
-    assert note.endswith(ENDING)
+    assert note.text.startswith(f"{B} returns values that differ, although its inputs agree (")
+    assert note.text.endswith(ENDING)
 
 
 @pytest.mark.parametrize("reached", [{"loss": 3.0}, {"gradient": 3.0}])
@@ -106,4 +106,4 @@ def test_what_grew_and_vanished_again(tmp_path: Path) -> None:
     target, golden = ({**grown(size), LOSS: call(off(Y, size), out=X)} for size in (4, 0))
     found = answer(tmp_path, target, golden)
     assert found.outcome.value == "AGREE", found.sentence
-    assert found.notes[0].endswith(ENDING)
+    assert found.notes[0].text.endswith(ENDING)

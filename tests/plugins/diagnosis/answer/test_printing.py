@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from probe_diagnosis.answer.printing import LONGEST, show
 
-from probe_core.model.answers import Answer, Coverage, Finding, Outcome
+from probe_core.model.answers import Answer, Coverage, Finding, Note, NoteKind, Outcome
 from probe_core.model.rows import Reason
 
 CAUSE = Finding(
@@ -25,9 +25,12 @@ def printed(
     return capsys.readouterr().out
 
 
+NOTE = Note(NoteKind.NO_EFFECT, "odd", "Torch.c.0.forward")
+
+
 def test_all_that_an_answer_holds(capsys: pytest.CaptureFixture[str]) -> None:
     answer = Answer(
-        Outcome.DIVERGED, "DIVERGED: a: b", (CAUSE,), Coverage(2000, 1000), ("3 values lost",), ("Do this.",), ("odd",)
+        Outcome.DIVERGED, "a: b", (CAUSE,), Coverage(2000, 1000), ("3 values lost",), ("Do this.",), (NOTE,)
     )  # fmt: skip
     assert printed(capsys, answer, Path("o/answer_0.json")).splitlines() == [
         "DIVERGED: a: b",
@@ -47,7 +50,7 @@ def test_all_that_an_answer_holds(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_plain_cause_has_no_empty_lines(capsys: pytest.CaptureFixture[str]) -> None:
     cause = Finding("Torch.a.0.forward", "", Reason("introduced", "differs"))
-    answer = Answer(Outcome.DIVERGED, "DIVERGED: a", (cause,), Coverage(1, 1))
+    answer = Answer(Outcome.DIVERGED, "a", (cause,), Coverage(1, 1))
     assert printed(capsys, answer).splitlines() == [
         "DIVERGED: a",
         "  1. Torch.a.0.forward",
@@ -58,7 +61,7 @@ def test_a_plain_cause_has_no_empty_lines(capsys: pytest.CaptureFixture[str]) ->
 
 def test_the_order_of_two_values_is_explained_once(capsys: pytest.CaptureFixture[str]) -> None:
     against = Finding("Torch.a.0.forward", "", Reason("argument", "was called with input.1: 2 against 1"))
-    out = printed(capsys, Answer(Outcome.DIVERGED, "DIVERGED: a", (against, against), Coverage(1, 1)))
+    out = printed(capsys, Answer(Outcome.DIVERGED, "a", (against, against), Coverage(1, 1)))
     assert out.count("\n  (A against B: A in the target, B in the golden)\n") == 1
 
 
@@ -71,14 +74,12 @@ def test_the_order_of_two_values_is_explained_once(capsys: pytest.CaptureFixture
     ],
 )
 def test_a_row_is_named_with_its_file(capsys: pytest.CaptureFixture[str], table: str, row: str) -> None:
-    show(
-        Answer(Outcome.DIVERGED, "DIVERGED: a", (CAUSE,), Coverage(1, 1)), None, lambda _: table, brief=False
-    )
+    show(Answer(Outcome.DIVERGED, "a", (CAUSE,), Coverage(1, 1)), None, lambda _: table, brief=False)
     assert f"Torch.a.0.forward  {row}\n" in capsys.readouterr().out
 
 
 def test_rank_0_is_named_among_several_ranks(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = Answer(Outcome.DIVERGED, "DIVERGED: a", (replace(CAUSE, rank=0),), Coverage(1, 1))
+    answer = Answer(Outcome.DIVERGED, "a", (replace(CAUSE, rank=0),), Coverage(1, 1))
     show(answer, None, brief=False, names_ranks=True)
     assert "\n  1. rank 0, Torch.a.0.forward" in capsys.readouterr().out
     assert "rank" not in printed(capsys, answer)
@@ -89,7 +90,7 @@ def test_one_and_several_are_told_apart(capsys: pytest.CaptureFixture[str]) -> N
         "Torch.a.0.forward", "", Reason("introduced", "differs"), consequences=("Torch.b.0.forward",),
         consequence_count=1, same=("Torch.a.1.forward", "Torch.a.2.forward"),
     )  # fmt: skip
-    out = printed(capsys, Answer(Outcome.DIVERGED, "DIVERGED: a", (cause,), Coverage(1, 1)))
+    out = printed(capsys, Answer(Outcome.DIVERGED, "a", (cause,), Coverage(1, 1)))
     assert "        values differ in 1 later call: Torch.b.0.forward\n" in out
     assert (
         "        the same argument differs in 2 other calls; the first of them is Torch.a.1.forward\n" in out
@@ -97,18 +98,18 @@ def test_one_and_several_are_told_apart(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_a_brief_answer_is_its_verdict_and_its_file(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = Answer(Outcome.AGREE, "AGREE: all", (CAUSE,), Coverage(1, 1), ("x",), ("y",))
+    answer = Answer(Outcome.AGREE, "all", (CAUSE,), Coverage(1, 1), ("x",), ("y",))
     assert printed(capsys, answer, Path("f.json"), brief=True) == "AGREE: all\n  wrote f.json\n"
 
 
 def test_many_causes_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = Answer(Outcome.DIVERGED, "DIVERGED: a", (CAUSE,) * 8, Coverage(1, 1))
+    answer = Answer(Outcome.DIVERGED, "a", (CAUSE,) * 8, Coverage(1, 1))
     out = printed(capsys, answer)
     assert "  5. rank 2, " in out and "  6. " not in out and "  and 3 more\n" in out
 
 
 def test_names_of_a_run_cannot_write_to_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     cause = Finding("Torch.\x1b[31m.0.forward", "", Reason("x", "d\nd" * LONGEST), where="\x07")
-    out = printed(capsys, Answer(Outcome.DIVERGED, "DIVERGED: \x1b[2J", (cause,), Coverage(1, 1)))
+    out = printed(capsys, Answer(Outcome.DIVERGED, "\x1b[2J", (cause,), Coverage(1, 1)))
     assert "\x1b" not in out and "\x07" not in out
     assert max(map(len, out.splitlines())) <= LONGEST + 40

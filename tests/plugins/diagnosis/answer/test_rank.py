@@ -63,8 +63,8 @@ def test_a_difference_within_a_module_that_agrees_is_a_note(tmp_path: Path) -> N
     assert found.outcome.value == "AGREE"
     assert not found.causes
     (note,) = found.notes
-    assert note.startswith(f"{A} returns values that differ, although its inputs agree (output.0: ")
-    assert note.endswith(", but what the calls behind it return agrees")
+    assert note.text.startswith(f"{A} returns values that differ, although its inputs agree (output.0: ")
+    assert note.text.endswith(", but what the calls behind it return agrees")
 
 
 def test_statistics_that_agree_again_do_not_show_that_values_do(tmp_path: Path) -> None:
@@ -165,10 +165,10 @@ def test_an_argument_that_is_none_in_one_run_and_without_effect_is_a_note(tmp_pa
     found = answer(tmp_path, target, golden)
     assert not found.causes
     (note,) = found.notes
-    assert note.startswith(
+    assert note.text.startswith(
         "Torch.sdpa.0.forward was called with a different argument (input.1: None against "
     )
-    assert note.endswith("and what it returns agrees within rounding")
+    assert note.text.endswith("and what it returns agrees within rounding")
 
 
 def test_a_backward_pass_is_searched_behind_the_forward_pass(tmp_path: Path) -> None:

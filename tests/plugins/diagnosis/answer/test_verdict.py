@@ -13,7 +13,7 @@ from support.probe import Probe
 from support.runs.answered import call, normal, record
 from support.runs.differences import strictly
 
-from probe_core.model.answers import Finding, Outcome
+from probe_core.model.answers import Finding, Note, NoteKind, Outcome
 from probe_core.model.rows import Reason
 
 CAUSE = Finding("Torch.a.0.forward", "", Reason("introduced", "differs"), where="a.py:3")
@@ -151,10 +151,13 @@ def test_causes_in_doubt() -> None:
 # -- DIVERGED --------------------------------------------------------------------------------------------
 
 
+NOTE = Note(NoteKind.NO_EFFECT, "a note")
+
+
 def test_the_first_cause_is_the_sentence() -> None:
-    answer = answer_of([CAUSE, OTHER], [], tally(), notes=["a note"], unfinished=["the target is unfinished"])
+    answer = answer_of([CAUSE, OTHER], [], tally(), notes=[NOTE], unfinished=["the target is unfinished"])
     assert answer.sentence == "DIVERGED: Torch.a.0.forward differs, at a.py:3"
-    assert (answer.causes, answer.notes) == ((CAUSE, OTHER), ("a note",))
+    assert (answer.causes, answer.notes) == ((CAUSE, OTHER), (NOTE,))
     assert answer.missing == ("the target is unfinished",)
 
 
