@@ -34,9 +34,11 @@ INPUTS_AGREE = re.compile(
     r"|none of (its|their) (\w+ )?inputs differs?|(same|equal|identical) inputs"
 )
 MASKED_ONLY = re.compile(
-    r"(?:inputs|takes in) differ at most (?:within rounding and )?(?:in what is masked|where a mask)"
+    r"(?:inputs|receives|takes in) differ at most (?:within rounding and )?(?:in what is masked|where a mask)"
 )
-STATISTICS_AGREE = re.compile(r"the statistics of (?:what|\d+ of the \d+ tensors that) it takes in agree")
+STATISTICS_AGREE = re.compile(
+    r"the statistics of (?:its inputs|\d+ of its \d+ inputs|what it takes in) agree"
+)
 MIXED_UP = re.compile(r"agree in their statistics, but not element by element")
 INPUTS_DIFFER = re.compile(r"its inputs differ(?: by (?:up to )?(\S*\d|inf))?")
 BY = re.compile(

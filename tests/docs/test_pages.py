@@ -142,7 +142,7 @@ def test_the_recorder_of_numpy(tmp_path: Path) -> None:
             [*starts[first], *rest], cwd=tmp_path, env=environment, capture_output=True, text=True
         )
         assert done.returncode == 0, (line, done.stderr)
-    assert done.stdout.startswith("DIVERGED: Numpy.exp.0.forward takes in values that differ"), done.stdout
+    assert done.stdout.startswith("DIVERGED: Numpy.exp.0.forward receives values that differ"), done.stdout
     tested = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_numpy.py"],
         cwd=tmp_path, env=environment, capture_output=True, text=True)  # fmt: skip

@@ -171,6 +171,6 @@ def test_mindspore_wrong_gradient_is_named(runs: Any, probe: Any, tmp_path: Path
     assert probe("compare", target, golden, "-o", tmp_path, "--format", "csv") == 0
     first = "MintFunctional.linear.0.backward"
     assert probe.out.startswith(
-        f"DIVERGED: {first} returns values that differ, although the statistics of what it takes in "
+        f"DIVERGED: {first} returns values that differ, although the statistics of its inputs "
     )
     assert first_cause(tmp_path) == first

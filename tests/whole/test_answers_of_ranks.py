@@ -52,7 +52,7 @@ def test_a_resumed_comparison_gives_the_same_answer(
 
 
 def calls(argument: int = 1, value: float = 1.0) -> dict[str, Any]:
-    """A call that takes in an argument and returns a value."""
+    """A call that receives an argument and returns a value."""
     return {"Torch.add.0.forward": forward(tensor(), scalar(argument), output=[tensor(value=value)])}
 
 
@@ -124,5 +124,5 @@ def test_a_later_step_does_not_speak_of_earlier_ones(probe: Any, tmp_path: Path)
     assert probe.out.startswith("DIVERGED: in step0, Torch.add.0.forward returns values that differ")
     later = answer["steps"][1]["ranks"][0]["causes"][0]["statement"]
     assert later.startswith(
-        "takes in values that differ, and no earlier difference of this step explains them ("
+        "receives values that differ, and no earlier difference of this step explains them ("
     )

@@ -215,7 +215,7 @@ def test_statements_are_held_against_the_tensors(
     assert falsehoods(*runs, Cause("Torch.other.0.forward", "", statement.replace("only in", "in"))) is None
 
 
-MASKED, STATISTICAL = "inputs differ at most in what is masked", "the statistics of what it takes in agree"
+MASKED, STATISTICAL = "inputs differ at most in what is masked", "the statistics of its inputs agree"
 MIXED = "returns values that agree in their statistics, but not element by element: Tensor.view.0.forward"
 LEAST, INF = -3.4e38, -np.inf
 

@@ -181,7 +181,7 @@ def _direction(
 
 
 def _sizes(call: Call) -> list[int]:
-    """Return the sizes of the tensors that a call takes in, gradients included, the largest first."""
+    """Return the sizes of the tensors that a call receives, gradients included, the largest first."""
     fields = (call.forward.get("input_args"), call.forward.get("input_kwargs"), call.forward.get("input"))
     given = [*fields, (call.backward or {}).get("input")]
     shapes = [leaf.get("shape") for leaf in described_leaves(given) if isinstance(leaf, Mapping)]

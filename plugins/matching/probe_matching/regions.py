@@ -118,7 +118,7 @@ def _flowing(records: Sequence[Record], run: Run, into: bool) -> list[_Flow]:
         records: The calls of a region.
         run: The run that they belong to.
         into: True for inputs that no earlier call returned, in order; False for outputs that no later call
-            takes in, in reverse order.
+            receives, in reverse order.
     """
     inside: set[object] = set()
     flows: list[_Flow] = []

@@ -38,8 +38,8 @@ def outcome(found: Report) -> Outcome:
     return found.answer.outcome
 
 
-OWN = "returns values that differ, although the statistics of what it takes in agree"
-TAKEN_IN = "takes in values that differ, and no earlier difference explains them"
+OWN = "returns values that differ, although the statistics of its inputs agree"
+TAKEN_IN = "receives values that differ, and no earlier difference explains them"
 
 
 def test_an_op_that_differs_although_its_inputs_agree(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_an_output_that_jumps_although_no_row_fails(tmp_path: Path) -> None:
 
 def test_the_first_input_that_is_apart(tmp_path: Path) -> None:
     assert drifting(tmp_path, ("a", 0, 0), ("b", 1e-3, 1e-3), ("c", 1e-3, 1e-3)) == [
-        "b takes in values that differ"
+        "b receives values that differ"
     ]
 
 

@@ -72,11 +72,11 @@ def test_statistics_are_not_told_as_tensors(probe: Probe, tmp_path: Path, way: t
     if way:
         (path,) = (tmp_path / "out").glob("diff_analyze_*.json")
         (found,) = json.loads(path.read_text())["rank_0"]
-        assert "although the statistics of what it takes in agree" in found["reason"]
+        assert "although the statistics of its inputs agree" in found["reason"]
         return
     (cause,) = read_answer(tmp_path / "out")["causes"]
     assert cause["evidence"]["judged_by"] == "statistics"
-    assert "although the statistics of what it takes in agree" in cause["statement"]
+    assert "although the statistics of its inputs agree" in cause["statement"]
 
 
 def test_several_ranks_below_the_root(dumps: Path, probe: Probe, tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_a_consumer_is_not_accused_where_other_integers_went_in(tmp_path: Path) 
     golden = {embed: forward(ids(50257), tensor(value=1.0), output=[tensor(value=1.0)])}
     report = compared(tmp_path, target, golden)
     assert why(report) == [
-        (f"{embed}.input.0", "takes in values that differ, and no earlier difference explains them")
+        (f"{embed}.input.0", "receives values that differ, and no earlier difference explains them")
     ]
     assert (
         "max off by 1.99e-05 times the golden's largest magnitude; nothing is rounded"
@@ -199,7 +199,7 @@ def test_the_call_that_gives_out_other_integers_is_named(tmp_path: Path) -> None
                    embed: forward(ids(value), output=[tensor(value=value / 1e4)])}
                   for value in (50256, 50257))  # fmt: skip
     assert why(compared(tmp_path, one, other)) == [
-        ("Torch.randint.0.forward.output.0", "returns values that differ, and it takes in no tensor")
+        ("Torch.randint.0.forward.output.0", "returns values that differ, and it receives no tensor")
     ]
 
 
@@ -229,7 +229,7 @@ def test_inputs_that_nearly_agree_are_not_said_to_agree(tmp_path: Path) -> None:
     one, other = ({"Torch.a.0.forward": forward(tensor(value=a), output=[tensor(value=b)])}
                   for a, b in ((1.0, 1.0), (1.25, 9.0)))  # fmt: skip
     ((_, text),) = why(compared(tmp_path, one, other))
-    assert text == "takes in values that differ, and no earlier difference explains them"
+    assert text == "receives values that differ, and no earlier difference explains them"
     assert "agree" not in text
 
 

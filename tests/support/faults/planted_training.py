@@ -220,7 +220,7 @@ STALE = (
     Line(text=r"differ when \w+ takes them", step=1),
     Line(text=r"in one run only.*use_old|called in the target only.*use_old", step=1),
     Line(
-        op=r"^(Tensor|Torch|Functional)\.", text=r"takes in values that differ.*optimizer\.step\(\)", step=1
+        op=r"^(Tensor|Torch|Functional)\.", text=r"receives values that differ.*optimizer\.step\(\)", step=1
     ),
 )
 

@@ -47,14 +47,14 @@ class Pause(nn.Module):
     """A layer that does what is in ``DURING``, and nothing else."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Give out what it takes in."""
+        """Give out what it receives."""
         while DURING:
             DURING.pop()()
         return x
 
 
 def doubled(_: nn.Module, args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Double what the module takes in: a hook of the user's that a pickle can name."""
+    """Double what the module receives: a hook of the user's that a pickle can name."""
     return tuple(value * 2 for value in args)
 
 

@@ -50,13 +50,20 @@ class Effect:
     def _at(self, place: int) -> CallView:
         return self._calls[self._order[place]]
 
-    def is_rounding(self, node: Node) -> bool:
-        """Return True if a difference of a few roundings is shown to be rounding by what it leads to.
+    def is_rounding(self, node: Node, *, is_continued: bool = False) -> bool:
+        """Return True if a difference is shown to be rounding by what it leads to.
 
         All ends behind it were compared and agree, and nothing that differs is more than a few roundings
         apart. Another argument is no rounding, nor is a difference that statistics or checksums show.
+
+        Args:
+            node: The call where the runs diverge.
+            is_continued: True if earlier steps agree but for rounding, which the state of an optimizer
+                carries into this one. What grows call by call is rounding then, if all ends agree.
         """
         because = node.because
+        if is_continued and because.cause is Cause.GROWN and because.value.by != "checksum":
+            return because.argument is None and self.are_ends_same()
         if because.cause not in (Cause.GROWN, Cause.INTRODUCED) or because.argument is not None:
             return False
         if because.value.by != "tensor" or not because.value.is_float or because.times > limits().grown:

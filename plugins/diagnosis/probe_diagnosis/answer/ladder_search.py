@@ -214,7 +214,7 @@ class Search:
             hit = [name for name in changed if name in names]
             after = f", and leaves other parameters ({_list(left, hit)})" if hit else ""
             said = f"{_said(values[0])} against {_said(values[1])}"
-            text = f"{optimizer} steps with another {key}{whose} ({key}: {said}){after}"
+            text = f"{optimizer} steps with {key} {said}{whose}{after}"
             evidence: Evidence = {"argument": f"{rung.key}.{key}", "argument_values": said}
             evidence |= _numbers(left, hit) if hit else {}
             yield Step(rung, BEHIND, text, bool(hit), evidence)
@@ -433,5 +433,5 @@ def _list(found: Distances, names: Sequence[str]) -> str:
 
 def _said(value: Setting) -> str:
     if isinstance(value, tuple):
-        return f"({', '.join(map(_said, value))})"
+        return f"[{', '.join(map(_said, value))}]"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""Producers of values: the calls that returned what another call takes in, by their recorded fingerprints."""
+"""Producers of values: the calls that returned what another call receives, by their recorded fingerprints."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def producer(run: Run, op: str, row: str) -> str:
 
 
 def producers(run: Run, op: str) -> dict[str, str]:
-    """Return the calls that returned the tensors which an op takes in, by the places of its inputs.
+    """Return the calls that returned the tensors which an op receives, by the places of its inputs.
 
     Inputs whose producer is not found are left out. As in ``producer``, the last call before the op counts,
     and a module only if no API returned the tensor.
@@ -89,7 +89,7 @@ def hides(run: Run, op: str) -> bool:
 
 
 def takes_in(run: Run, op: str, value: Value) -> bool:
-    """Return True if a call takes in a tensor of the same dtype, shape, checksum and statistics."""
+    """Return True if a call receives a tensor of the same dtype, shape, checksum and statistics."""
     place = run.find(op)
     slots = run.record(place).slots if place is not None else ()
     wanted = _fingerprint(value)

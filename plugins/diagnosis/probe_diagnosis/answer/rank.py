@@ -105,7 +105,12 @@ class Found:
         is_doubtful = bool(doubtful) and not nodes  # what follows agrees in its statistics again
         nodes = [self._told(node) for node in [*doubtful, *nodes] or searched.grown]
         effect = Effect(facts.ops) if nodes else None
-        rounded = [node for node in nodes if effect is not None and effect.is_rounding(node)]
+        is_continued = self._past is not None
+        rounded = [
+            node
+            for node in nodes
+            if effect is not None and effect.is_rounding(node, is_continued=is_continued)
+        ]
         if len(rounded) == len(nodes):
             nodes = []
         else:
@@ -135,7 +140,7 @@ class Found:
             causes[0] = replace(
                 causes[0], evidence={**causes[0].evidence, "reaches": reach[1], "reaches_times": reach[0]}
             )
-        doubt = _doubt(nodes, is_doubtful, reach[0], is_continued=self._past is not None)
+        doubt = _doubt(nodes, is_doubtful, reach[0], is_continued=is_continued)
         upstream = Upstream(facts, runs, ladders.behind(), ladders.alone(effective=True), made)
         origin = upstream.explain(causes[0], nodes[0]) if nodes and not is_grown else None
         if origin is None:
@@ -259,7 +264,7 @@ class Found:
 
 
 def _has_no_effect(node: Node) -> bool:
-    """Return True if an op takes in values that differ, and what it returns agrees all the same."""
+    """Return True if an op receives values that differ, and what it returns agrees all the same."""
     return node.because.cause is Cause.TAKEN_IN and node.facts.agrees
 
 
@@ -288,8 +293,10 @@ def _doubt(nodes: Sequence[Node], is_doubtful: bool, reach: float, *, is_continu
     if nodes and all(node.because.value.by == "checksum" and not node.because.argument for node in nodes):
         return "checksums do not say whether that is more than rounding"
     if nodes and nodes[0].because.may_cancel:
-        return "what it takes in is so much larger that the difference may be rounding"
+        return "what it receives is so much larger that the difference may be rounding"
     is_grown = bool(nodes) and nodes[0].because.cause is Cause.GROWN
+    if is_grown and nodes[0].because.value.is_exact:
+        return "rounding of its inputs may decide such a choice otherwise"
     if is_grown and is_continued:
         return "it may be rounding that has added up since the first step"
     if is_grown and max(nodes[0].because.times, reach) <= limits().grown:

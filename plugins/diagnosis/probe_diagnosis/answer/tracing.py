@@ -76,7 +76,7 @@ class Tracing:
             done = f"is called where the golden calls {_some(calls[1])}"
         else:
             done = f"is called in the {sides[0]} only"
-        takes = f"{how} {facts.op} takes in" if how == "returns what" else f"{how} {facts.op}"
+        takes = f"{how} {facts.op} receives" if how == "returns what" else f"{how} {facts.op}"
         modules = self._runs.modules(op, side)
         there = facts.within[0] if facts.within else ""
         inside = f" (in {there})" if there and there not in modules else ""
@@ -95,7 +95,7 @@ class Tracing:
         return differing(self._runs, calls[0][-1], calls[1][-1])
 
     def _producers(self, node: Node) -> list[list[str]]:
-        """Return for each run the call of that run only that returned what the op takes in, if any."""
+        """Return for each run the call of that run only that returned what the op receives, if any."""
         facts, row = node.facts, node.because.value.row
         target = producer(self._runs.both[0], facts.op, row)
         other = facts.golden or facts.op
@@ -104,7 +104,7 @@ class Tracing:
         return [found, [golden] if golden in self._facts.golden_only else []]
 
     def _taker(self, cause: Finding, node: Node) -> Finding | None:
-        """Return the first call of one run only that takes in what the other run's op takes in, if any.
+        """Return the first call of one run only that receives what the other run's op receives, if any.
 
         It stands for calls that changed a gradient in place, and that returned nothing on record; so it must
         come after the backward pass, and do more than to move values.
@@ -128,7 +128,7 @@ class Tracing:
                 names = ("target", "golden")
                 only = f"is called in the {names[side]} only, and " if self._is_alone(key, side) else ""
                 detail = (
-                    f"{only}takes in what {other} takes in in the {names[1 - side]}: "
+                    f"{only}receives what {other} receives in the {names[1 - side]}: "
                     f"{facts.op} {node.because.statement}"
                 )
                 evidence = {f"{names[side]}_only": key}
@@ -153,7 +153,7 @@ class Tracing:
         if not key and not any(own):
             key = next(iter(arguments), "")
         if key:
-            follows = f"{op}, which takes in what comes of it," if key in calls[0] else f"behind it, {op}"
+            follows = f"{op}, which receives what comes of it," if key in calls[0] else f"behind it, {op}"
             shown = shown_value(arguments[key])
             done = f"was called with a different argument ({shown}), which its statistics do not show"
             detail = f"{done}; {follows} {differs}"
@@ -165,7 +165,7 @@ class Tracing:
             done = f"is called where the golden calls {own[1][0]}" if all(own) else only
             if not self._is_alone(key, side):
                 done = f"is called in another place in the {SIDES[1 - side]}"
-            detail = f"{done}, and {op}, which takes in what comes of it, {differs}"
+            detail = f"{done}, and {op}, which receives what comes of it, {differs}"
             evidence |= {name: own[n][0] for n, name in enumerate(("target_only", "golden_only")) if own[n]}
         else:
             return None
@@ -253,7 +253,7 @@ class Tracing:
         )
 
     def _upstream(self, side: int, facts: CallView) -> Iterator[str]:
-        """Yield the calls of a run that made what an op takes in, nearest first, while values only move."""
+        """Yield the calls of a run that made what an op receives, nearest first, while values only move."""
         run = self._runs.both[side]
         waiting = [(facts.golden or facts.op) if side else facts.op]
         seen: set[str] = set()
@@ -265,9 +265,9 @@ class Tracing:
             yield from (key for key in waiting if not is_module(key))
 
     def _with_order(self, cause: Finding, node: Node) -> Finding | None:
-        """Return the producer of what a call that only moves values takes in, as a cause; None for none.
+        """Return the producer of what a call that only moves values receives, as a cause; None for none.
 
-        What it takes in agrees in its statistics, and what it returns does not: since it moves values only,
+        What it receives agrees in its statistics, and what it returns does not: since it moves values only,
         they were no longer the same ones before.
         """
         inputs = [value for value in node.facts.inputs() if value.state != UNJUDGED]

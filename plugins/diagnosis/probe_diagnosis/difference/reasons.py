@@ -138,7 +138,7 @@ class Because:
                 f"is called where the golden calls {self.replaces}, and returns values that differ ({shown})"
             )
         if cause is Cause.TAKEN_IN:
-            return f"takes in values that differ{self._told()}{self._before()} ({shown})"
+            return f"receives values that differ{self._told()}{self._before()} ({shown})"
         if cause is Cause.GRADIENT:
             return f"differs{self._told()}{self._before()} ({shown})"
         if cause is Cause.GROWN:
@@ -250,7 +250,7 @@ class Because:
         """Return a clause that says how well the inputs agree, no more than was compared."""
         inputs = self.inputs
         if not inputs.compared:
-            return "and no input tensor was compared" if inputs.lacking else "and it takes in no tensor"
+            return "and no input tensor was compared" if inputs.lacking else "and it receives no tensor"
         if inputs.worst > 1:
             if self.cause is Cause.NOT_FINITE:
                 return "although its inputs are finite" if not inputs.holds_rare else "and its inputs differ"
@@ -258,8 +258,7 @@ class Because:
         all_of = inputs.compared + inputs.lacking
         which = f"{inputs.compared} of its {all_of} inputs" if inputs.lacking else "its inputs"
         if inputs.by_statistics:
-            few = f"{inputs.compared} of the {all_of} tensors that" if inputs.lacking else "what"
-            which = f"the statistics of {few} it takes in"
+            which = f"the statistics of {which}"
         rest = f" and {inputs.lacking} could not be compared" if inputs.lacking else ""
         if inputs.masked:
             where = "where a mask determines them" if inputs.by_statistics else "in what is masked"

@@ -118,7 +118,11 @@ def _compute(walker: Walker, number: int) -> None:
     if is_of_parameters and own and walker.known:
         given, line = largest.without(number, walker.known)
     saved = past.worst if is_of_parameters else walker.saved_by(number, max(taken, own))
-    introduces = given > 1 and _introduces(walker, line, taken, saved, given)
+    introduces = (
+        given > 1
+        and calls.keys[number] not in walker.modules
+        and _introduces(walker, line, taken, saved, given)
+    )
     if walker.may_name(number):
         if introduces:
             walker.name(number, _reason_of(calls[number], walker.value(line), taken, given, past))
@@ -129,6 +133,8 @@ def _compute(walker: Walker, number: int) -> None:
     elif introduces and taken <= 1 and _is_witness_of_itself(calls[number], walker.value(line)):
         reason = _reason_of(calls[number], walker.value(line), taken, given, past)
         walker.further.append(walker.node(number, reason))
+    if given > 1:
+        walker.modules.update(calls.within[number])
     if was_named and max(taken, given) > 1:
         walker.behind.append(calls.keys[number])
     if largest.returns_in_region[number]:

@@ -99,6 +99,7 @@ class Walker:
         entered: The largest difference before the first call within each module.
         known: Distances and scales of values that differ by rounding, such as gradients that are small beside
             what their calls took in; a parameter whose gradient is the same value is not reported.
+        modules: Modules with a call whose outputs differ, which explains their own.
         last: Place in ``order`` of the last call of the backward pass.
     """
 
@@ -119,6 +120,7 @@ class Walker:
     vanished: list[Node] = field(default_factory=list)
     replaced: list[Node] = field(default_factory=list)
     entered: dict[str, float] = field(default_factory=dict)
+    modules: set[str] = field(default_factory=set)
     last: int = field(init=False)
     largest: LargestDifferences = field(init=False)
     is_backward: Sequence[bool] = field(init=False)
@@ -159,7 +161,7 @@ class Walker:
     def name(self, number: int, because: Because) -> None:
         """Report a call as the first difference; it replaces a module around it that was reported.
 
-        If it takes in what a call that does not line up returned, that call is reported.
+        If it receives what a call that does not line up returned, that call is reported.
         """
         node = self.node(number, because)
         source = self._source_of(because) or self._withdrawn(number, because)
@@ -186,7 +188,7 @@ class Walker:
         return self.at > self.last or OPTIMIZER in self.calls.within[number]
 
     def passes_known(self, number: int) -> bool:
-        """Return True if a call takes in a difference that is known to be rounding; what it returns is, too.
+        """Return True if a call receives a difference that is known to be rounding; what it returns is, too.
 
         An optimizer that divides a gradient by its size makes an update of rounding, however small that is,
         and keeps it in its state.
@@ -227,7 +229,7 @@ class Walker:
 
         Args:
             number: The call; of a forward call, ``worst`` is kept for its backward call.
-            worst: The largest difference of what it takes in or returns, as a multiple of rounding.
+            worst: The largest difference of what it receives or returns, as a multiple of rounding.
         """
         key = self.calls.keys[number]
         if self.is_backward[number]:
@@ -237,7 +239,7 @@ class Walker:
         return 0.0
 
     def _source_of(self, because: Because) -> Node | None:
-        """Return the call that does not line up and returned the value that an op takes in, if any."""
+        """Return the call that does not line up and returned the value that an op receives, if any."""
         if because.cause is not Cause.TAKEN_IN:
             return None
         value = because.value

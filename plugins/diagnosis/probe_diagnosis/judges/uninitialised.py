@@ -200,7 +200,7 @@ def _name(op: str) -> str:
 
 
 def _is_input(row: Row) -> bool:
-    """Return True for a tensor that an op takes in."""
+    """Return True for a tensor that an op receives."""
     return row.pair.side is Side.INPUT and _is_tensor(row.pair)
 
 

@@ -63,13 +63,13 @@ def selects(key: str) -> bool:
 
 
 def is_move(key: str) -> bool:
-    """Return True for a call that returns what it takes in, in another arrangement or a part of it."""
+    """Return True for a call that returns what it receives, in another arrangement or a part of it."""
     parts = key.split(".")
     return len(parts) > 3 and parts[-1] == "forward" and parts[-3].strip("_") in _apis()["moves"]
 
 
 def is_arranging(key: str) -> bool:
-    """Return True for a call that returns elements that it takes in, in another order or number."""
+    """Return True for a call that returns elements that it receives, in another order or number."""
     parts = key.split(".")
     return is_move(key) or (len(parts) > 3 and parts[-3].strip("_") in _apis()["arranges"])
 

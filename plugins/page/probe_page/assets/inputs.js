@@ -1,4 +1,4 @@
-/* The calls that returned what another call takes in, found by dtype, shape, statistics and checksum of the target. */
+/* The calls that returned what another call receives, found by dtype, shape, statistics and checksum of the target. */
 
 const MARKS = ["NPU Dtype", "NPU Tensor Shape", "NPU max", "NPU min", "NPU mean", "NPU l2norm", "NPU MD5"];
 const isModule = (key) => key.startsWith("Module.") || key.startsWith("Cell.");

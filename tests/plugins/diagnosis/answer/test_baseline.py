@@ -104,7 +104,7 @@ def test_a_baseline_that_shares_too_little(tmp_path: Path) -> None:
 def test_a_baseline_of_another_model(tmp_path: Path) -> None:
     """Other weights, another argument, and a call that returns far more than another kernel would."""
     weights = run() | {B: call(Z, out=Z)}
-    assert refused(tmp_path / "1", weights).startswith(f"in it, {B} takes in values that differ")
+    assert refused(tmp_path / "1", weights).startswith(f"in it, {B} receives values that differ")
     argument = run() | {A: call(X, 2.0, out=X), B: call(X, 3.0, out=(Y + np.float32(1e-3) * NOISE))}
     golden = run() | {A: call(X, 2.0, out=X), B: call(X, 2.0, out=Y)}
     why = refused(tmp_path / "2", argument, golden | {B: call(X, 2.0, out=Z)}, golden)

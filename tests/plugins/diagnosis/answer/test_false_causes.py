@@ -11,7 +11,7 @@ from support.runs.answered import answered, back, call, causes, compared, normal
 
 X, Y, Z = normal(seed=1), normal(seed=2), normal(seed=3)
 INTRODUCED = "returns values that differ, although its inputs agree"
-OUT_OF_NOWHERE = "takes in values that differ, and no earlier difference explains them"
+OUT_OF_NOWHERE = "receives values that differ, and no earlier difference explains them"
 ADD, MUL, EXP = "Torch.add.0.forward", "Torch.mul.0.forward", "Torch.exp.0.forward"
 
 
@@ -149,7 +149,7 @@ def test_inputs_without_data_are_no_agreement(tmp_path: Path) -> None:
     for number, task in enumerate(("tensor", "statistics")):
         found = answered(tmp_path / str(number), target, golden, task)
         (cause,) = found.suspects
-        which = "the statistics of 1 of the 2 tensors that it takes in"
+        which = "the statistics of 1 of its 2 inputs"
         which = which if task == "statistics" else "1 of its 2 inputs"
         assert f"although {which} agree and 1 could not be compared" in cause.why
 
@@ -161,9 +161,7 @@ def test_a_warning_in_statistics_is_no_agreement(tmp_path: Path) -> None:
     target = {MUL: call(X, out=off), step: call(off, out=2 * Y)}
     golden = {MUL: call(X, out=X), step: call(X, out=Y)}
     found = answered(tmp_path, target, golden, "statistics")
-    assert causes(found) == [
-        (MUL, "returns values that differ, although the statistics of what it takes in agree")
-    ]
+    assert causes(found) == [(MUL, "returns values that differ, although the statistics of its inputs agree")]
 
 
 @pytest.mark.parametrize("task", ["tensor", "statistics"])

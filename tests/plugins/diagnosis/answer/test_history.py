@@ -58,7 +58,7 @@ def test_a_difference_that_the_rounding_of_earlier_steps_does_not_explain_counts
     target = [step(X, WEIGHT, True), step(LATER, other, False)]
     golden = [step(X, WEIGHT, True), step(LATER, WEIGHT, False)]
     told = verdict(probe, tmp_path, target, golden)
-    assert told.startswith(f"DIVERGED: in step1, {LINEAR} takes in values that differ")
+    assert told.startswith(f"DIVERGED: in step1, {LINEAR} receives values that differ")
 
 
 def test_an_argument_of_a_later_step_counts(probe: Probe, tmp_path: Path) -> None:
@@ -82,5 +82,5 @@ def test_a_step_that_diverges_leaves_later_verdicts_alone(probe: Probe, tmp_path
     golden = [step(X, WEIGHT, True), step(LATER, WEIGHT, False)]
     target = [step(moved(X, 1.0), WEIGHT, True), step(LATER, moved(WEIGHT, 1e-3), False)]
     told = verdict(probe, tmp_path, target, golden)
-    assert told.startswith(f"DIVERGED: in step0, {LINEAR} takes in values that differ")
+    assert told.startswith(f"DIVERGED: in step0, {LINEAR} receives values that differ")
     assert "(2 of 2 comparisons diverged)" in told

@@ -88,7 +88,7 @@ def test_another_learning_rate(tmp_path: Path) -> None:
     wrong = step(settings={"lr": 1e-4, "foreach": True}, after=each(1.0, 2.1, 3.0))
     (found,) = steps(tmp_path, wrong, step())
     assert found.text == (
-        "AdamW steps with another lr (lr: 0.0001 against 0.001), and leaves other parameters (b: norm 2.1 against 2)"
+        "AdamW steps with lr 0.0001 against 0.001, and leaves other parameters (b: norm 2.1 against 2)"
     )
     assert found.is_effective
     assert found.rung.where == "File train.py, line 3, in settings, settings()"
@@ -97,7 +97,7 @@ def test_another_learning_rate(tmp_path: Path) -> None:
 def test_another_setting_without_an_effect_is_no_difference_of_values(tmp_path: Path) -> None:
     (found,) = steps(tmp_path, step(settings={"lr": 1e-4}), step())
     assert (found.text, found.is_effective) == (
-        "AdamW steps with another lr (lr: 0.0001 against 0.001)",
+        "AdamW steps with lr 0.0001 against 0.001",
         False,
     )
 

@@ -23,10 +23,10 @@ def first(directory: Path, target: Any, golden: Any, task: str = "tensor") -> An
 
 
 def test_a_call_of_the_target_only(tmp_path: Path) -> None:
-    """The next call takes in what it returned."""
+    """The next call receives what it returned."""
     cause = first(tmp_path, BEFORE | {DROP: call(Y, out=W), END: call(W, out=X)}, PLAIN)
     assert cause.op == DROP
-    assert cause.reason.detail.startswith(f"is called in the target only, and returns what {END} takes in")
+    assert cause.reason.detail.startswith(f"is called in the target only, and returns what {END} receives")
     assert cause.evidence["target_only"] == DROP
     assert "golden_only" not in cause.evidence
     assert cause.consequences[0] == END
@@ -35,7 +35,7 @@ def test_a_call_of_the_target_only(tmp_path: Path) -> None:
 def test_a_call_of_the_golden_only(tmp_path: Path) -> None:
     cause = first(tmp_path, PLAIN, BEFORE | {DROP: call(Y, out=W), END: call(W, out=X)})
     assert cause.op == DROP
-    assert cause.reason.detail.startswith(f"is called in the golden only, and returns what {END} takes in")
+    assert cause.reason.detail.startswith(f"is called in the golden only, and returns what {END} receives")
     assert cause.evidence["golden_only"] == DROP
 
 
@@ -45,7 +45,7 @@ def test_a_call_in_place_of_another(tmp_path: Path) -> None:
     cause = first(tmp_path, target, golden)
     assert cause.op == TANH
     assert cause.reason.detail.startswith(
-        f"is called where the golden calls {RELU}, and returns what {END} takes in"
+        f"is called where the golden calls {RELU}, and returns what {END} receives"
     )
     assert (cause.evidence["target_only"], cause.evidence["golden_only"]) == (TANH, RELU)
 
@@ -63,12 +63,12 @@ def test_values_out_of_nowhere_stay_where_they_are_taken_in(tmp_path: Path) -> N
     cause = first(tmp_path, BEFORE | {END: call(W, out=X)}, PLAIN)
     assert (cause.op, cause.row) == (END, f"{END}.input.0")
     assert cause.reason.detail.startswith(
-        "takes in values that differ, and no earlier difference explains them"
+        "receives values that differ, and no earlier difference explains them"
     )
 
 
 def test_a_call_far_before_is_not_accused(tmp_path: Path) -> None:
-    """A call of the target only, whose value nothing takes in, and behind which other calls agree."""
+    """A call of the target only, whose value nothing receives, and behind which other calls agree."""
     cause = first(tmp_path, {DROP: call(X, out=Z)} | BEFORE | {END: call(W, out=X)}, PLAIN)
     assert cause.op == END
 
@@ -104,7 +104,7 @@ def test_an_arrangement_that_statistics_do_not_show(tmp_path: Path) -> None:
     cause = first(tmp_path, target, golden, "statistics")
     assert cause.op == REPEAT
     assert cause.reason.detail.startswith(
-        f"is called where the golden calls {INTERLEAVE}, and {MATMUL}, which takes in what comes of it, returns"
+        f"is called where the golden calls {INTERLEAVE}, and {MATMUL}, which receives what comes of it, returns"
     )
 
 
@@ -170,7 +170,7 @@ def test_an_axis_that_statistics_do_not_show(tmp_path: Path) -> None:
 
 
 def test_calls_that_change_a_value_in_place(tmp_path: Path) -> None:
-    """Clipping of gradients: the first of them takes in what the golden's update takes in."""
+    """Clipping of gradients: the first of them receives what the golden's update receives."""
     norm, step = "Torch._foreach_norm.0.forward", "Tensor.lerp_.0.forward"
     other = {"Torch.start.0.backward": back(X, X), "Tensor.mul_.0.forward": call(W, out=W)}
     gone = {"Torch.start.0.backward": back(X, X), norm: call(X, Z, out=W)}
@@ -178,7 +178,7 @@ def test_calls_that_change_a_value_in_place(tmp_path: Path) -> None:
     cause = first(tmp_path / "1", target, BEFORE | other | {step: call(Z, out=Y)})
     assert cause.op == norm
     assert cause.reason.detail.startswith(
-        f"is called in the target only, and takes in what {step} takes in in the golden: {step} takes in values"
+        f"is called in the target only, and receives what {step} receives in the golden: {step} receives values"
     )
     cause = first(tmp_path / "2", BEFORE | other | {step: call(Z, out=Y)}, target)
     assert (cause.op, cause.evidence["golden_only"]) == (norm, norm)

@@ -38,17 +38,17 @@ def statement(cause: Cause = Cause.INTRODUCED, inputs: Inputs = Inputs(2), **fie
 @pytest.mark.parametrize(
     ("inputs", "told"),
     [
-        (Inputs(), "and it takes in no tensor"),
+        (Inputs(), "and it receives no tensor"),
         (Inputs(lacking=1), "and no input tensor was compared"),
         (Inputs(2), "although its inputs agree"),
         (Inputs(2, worst=0.4), "although its inputs agree within rounding"),
         (Inputs(2, worst=7.0), "far more than its inputs do"),
-        (Inputs(2, by_statistics=True), "although the statistics of what it takes in agree"),
+        (Inputs(2, by_statistics=True), "although the statistics of its inputs agree"),
         (Inputs(1, 2), "although 1 of its 3 inputs agree and 2 could not be compared"),
         (Inputs(1, 2, 0.4), "although 1 of its 3 inputs agree within rounding and 2 could not be compared"),
         (
             Inputs(1, 2, by_statistics=True),
-            "although the statistics of 1 of the 3 tensors that it takes in agree and 2 could not be compared",
+            "although the statistics of 1 of its 3 inputs agree and 2 could not be compared",
         ),
         (Inputs(2, masked=True), "although its inputs differ at most in what is masked"),
         (
@@ -57,7 +57,7 @@ def statement(cause: Cause = Cause.INTRODUCED, inputs: Inputs = Inputs(2), **fie
         ),
         (
             Inputs(2, by_statistics=True, masked=True),
-            "although the statistics of what it takes in differ at most where a mask determines them",
+            "although the statistics of its inputs differ at most where a mask determines them",
         ),
     ],
 )
@@ -135,7 +135,7 @@ def test_the_first_argument_that_differs() -> None:
 
 @pytest.mark.parametrize(
     ("cause", "begin", "it"),
-    [(Cause.TAKEN_IN, "takes in values that differ", "them"), (Cause.GRADIENT, "differs", "it")],
+    [(Cause.TAKEN_IN, "receives values that differ", "them"), (Cause.GRADIENT, "differs", "it")],
 )
 def test_nothing_is_claimed_of_earlier_values_that_were_not_compared(
     cause: Cause, begin: str, it: str

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from probe_diagnosis.difference.search import search
+from probe_diagnosis.difference.walking import Past
 from probe_diagnosis.timeline.views import DIFFERS, CallView, Difference
 from support.runs.ops import (
     BAD,
@@ -73,7 +74,7 @@ def test_values_that_differ_out_of_nowhere_are_named_where_they_are_taken_in() -
     ops = [GOOD, torch("linear", [0, FAULT], [FAULT]), BEHIND]
     assert named(ops) == [(0, "linear")]
     assert why(ops).startswith(
-        "takes in values that differ, and no earlier difference explains them (input.1: "
+        "receives values that differ, and no earlier difference explains them (input.1: "
     )
 
 
@@ -154,7 +155,7 @@ def test_whole_numbers_that_differ_are_named_beside_floats() -> None:
     ids = value(noise=0.0, scale=29_000.0)._replace(distance=1 / 64, state=DIFFERS, why="ids apart")
     ops = [torch("embedding", [0, ids], [FAULT]), BEHIND]
     assert named(ops) == [(0, "embedding")]
-    assert "takes in values that differ" in why(ops)
+    assert "receives values that differ" in why(ops)
 
 
 def test_truth_values_that_differ_are_named() -> None:
@@ -257,3 +258,42 @@ def test_what_grows_within_a_module_that_agrees_has_gone() -> None:
     assert not found.grown and not found.first
     later = op("Torch.sin.0.forward", [FAULT], [FAULT])
     assert named([*inner, op(MODULE, [0], [0], agrees=True), later]) == [(0, "sin")]
+
+
+def test_a_module_is_not_named_for_a_difference_that_grew_within_it() -> None:
+    """A choice by comparing, such as routing, that rounding decides otherwise."""
+    chosen = value(noise=0.0)._replace(state=DIFFERS, distance=1.0)
+    inner = [
+        torch("topk", [0.5], [0.5, chosen], within=(MODULE,)),
+        torch("index", [0.5], [5], within=(MODULE,)),
+    ]
+    found = search({0: [*inner, op(MODULE, [0.5], [FAULT])]})
+    assert not found.first
+    assert [node.facts.op for node in found.grown] == ["Torch.topk.0.forward"]
+    assert named([op(MODULE, [0.5], [FAULT])]) == [(0, MODULE)]
+
+
+def by_statistics(times: float) -> Difference:
+    return value(times, by="statistics")
+
+
+def test_statistics_hide_a_part_of_what_the_inputs_differ_by() -> None:
+    """Inputs whose norms differ by s may differ by sqrt(2 s), here 512 times what rounding explains."""
+    assert named([torch("a", [by_statistics(0.0)], [by_statistics(200.0)])]) == [(0, "a")]
+    assert named([torch("a", [by_statistics(1.0)], [by_statistics(500.0)])]) == []
+    assert named([torch("a", [by_statistics(1.0)], [by_statistics(520.0)])]) == [(0, "a")]
+    assert named([torch("a", [1.0], [500.0])]) == [(0, "a")]
+
+
+def test_gradients_are_compared_with_the_largest_difference_before_them() -> None:
+    gradients = op("Module.l.Linear.parameters_grad", [], [40])
+    assert named([torch("a", [0.5], [4.5]), gradients]) == []
+    assert named([torch("a", [0.5], [0.5]), gradients]) == [(0, gradients.op)]
+
+
+@pytest.mark.parametrize("times, first", [(0.5, []), (5.0, []), (FAULT, [(0, "a")])])
+def test_the_rounding_of_earlier_steps_explains_inputs(times: float, first: list[tuple[int, str]]) -> None:
+    past = Past(worst=1.0, noise=NOISE)
+    nodes = search({0: [torch("a", [times], [times])]}, pasts={0: past}).first
+    assert [(node.rank, node.facts.op.split(".")[1]) for node in nodes] == first
+    assert (past.worst, past.noise, past.named) == (1.0, NOISE, False)

@@ -99,7 +99,7 @@ def test_a_collective_whose_own_input_differs_out_of_nowhere() -> None:
     assert named([call("all_reduce", [FAULT], [FAULT])], [call("all_reduce", [0], [FAULT]), BEHIND]) == [
         (0, "all_reduce")
     ]  # fmt: skip
-    assert "takes in values that differ" in why(
+    assert "receives values that differ" in why(
         [call("all_reduce", [FAULT], [FAULT])], [call("all_reduce", [0], [FAULT])]
     )
 

@@ -20,7 +20,7 @@ ADD, MUL = "Torch.add.0.forward", "Torch.mul.0.forward"
 
 
 def chain(count: int, prefix: str = "") -> dict[str, Any]:
-    """Calls of which each returns what it takes in."""
+    """Calls of which each returns what it receives."""
     return {f"Torch.f{prefix}{number}.0.forward": call(X, out=X) for number in range(count)}
 
 
