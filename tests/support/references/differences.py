@@ -14,6 +14,7 @@ from probe_diagnosis.timeline.views import (
     UNJUDGED,
     Difference,
     DifferenceKind,
+    shown_scalar,
 )
 
 from probe_core.model import Drift, How, Kind, Level, Row, Side, Value
@@ -52,7 +53,7 @@ def _difference(row: Row, *, by_tensor: bool) -> Difference:
             scale=1.0,
             is_scalar=True,
             kind=DifferenceKind.NONE,
-            why="None against a value" if first.kind is Kind.NULL else "a value against None",
+            why=_none_against(first, second),
             by=PARAMETER if first.requires_grad or second.requires_grad else "",
         )
     state = DIFFERS if verdict.level is Level.ERROR else SAME
@@ -79,6 +80,12 @@ def _difference(row: Row, *, by_tensor: bool) -> Difference:
         is_equal="equal" in codes,
         requires_other_gradient=row.pair.requires_grad_differs,
     )
+
+
+def _none_against(target: Value, golden: Value) -> str:
+    shown = ["None" if one.kind is Kind.NULL else "a tensor" if one.kind is Kind.TENSOR else shown_scalar(one)
+             for one in (target, golden)]  # fmt: skip
+    return " against ".join(shown)
 
 
 def _basis(row: Row, target: Value, golden: Value, *, by_tensor: bool) -> str:

@@ -59,10 +59,8 @@ def _by_step(compared: Compared) -> Iterator[tuple[str, list[Ended]]]:
 
 
 def _judge_again(compared: Compared, pair: RunPair, report: Report, suspects: Suspects, past: Past) -> None:
-    """Set the verdict on a step to the one that considers earlier steps, unless nothing differs in it."""
-    answer = report.answer
-    assert answer is not None
-    if answer.outcome is Outcome.AGREE and not answer.notes:
+    """Set the verdict on a step to the one that considers earlier steps, unless it agrees by itself."""
+    if report.answer is not None and report.answer.outcome is Outcome.AGREE:
         return
     with suppress(UserError), ExitStack() as stack:  # the record may no longer be there
         target, golden = (

@@ -30,7 +30,7 @@ from probe_diagnosis.timeline.value_table import (
     UNJUDGED_CODE,
     ValueTable,
 )
-from probe_diagnosis.timeline.views import PARAMETER, POLICY, DifferenceKind
+from probe_diagnosis.timeline.views import PARAMETER, POLICY, DifferenceKind, none_against
 
 
 def values_of(batch: RowBatch) -> ValueTable:
@@ -180,4 +180,6 @@ def _set_nulls(table: ValueTable, batch: RowBatch, wanted: Array, is_of_target: 
         fields["kind"] = DifferenceKind.NONE
         fields["noise"] = fields["jump"] = 0.0
         fields["basis"] = BASIS_CODES[PARAMETER if is_trained[line] else ""]
-        table.texts[line] = "None against a value" if is_of_target[line] else "a value against None"
+        slot = batch.pair(line)[1 if is_of_target[line] else 0]
+        assert slot is not None
+        table.texts[line] = none_against(slot.value, is_none_of_target=bool(is_of_target[line]))

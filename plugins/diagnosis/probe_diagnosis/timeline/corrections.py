@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from probe_core.model import How, Kind, Pair, Side, Slot
 from probe_core.model.dtypes import kind
 from probe_diagnosis.timeline.devices import is_device
-from probe_diagnosis.timeline.views import DIFFERS, PARAMETER, SAME, Difference, DifferenceKind, shown_scalar
+from probe_diagnosis.timeline.views import (
+    DIFFERS,
+    PARAMETER,
+    SAME,
+    Difference,
+    DifferenceKind,
+    none_against,
+    shown_scalar,
+)
 
 
 def measured_beside_quotients(pairs: Sequence[Pair], values: Sequence[Difference]) -> list[Difference]:
@@ -85,7 +93,7 @@ def with_arguments_of_one(pairs: Sequence[Pair], values: Sequence[Difference]) -
                     scale=1.0,
                     is_scalar=True,
                     kind=DifferenceKind.NONE,
-                    why="None against a value" if side else "a value against None",
+                    why=none_against(given.value, is_none_of_target=bool(side)),
                     by=PARAMETER if given.value.requires_grad else "",
                 )
     for side, alone in enumerate(lone if is_paired else ()):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
-from probe_core.model import Side, Value
+from probe_core.model import Kind, Side, Value
 from probe_diagnosis.collectives.calls import Call
 
 SAME, DIFFERS, UNJUDGED = STATES = ("same", "differs", "unjudged")
@@ -169,3 +169,9 @@ def shown_scalar(value: Value) -> str:
     """Return the value of a scalar, a text in quotes; dumps hold a truth value as its text."""
     text = value.statistics.max
     return str(text) if value.dtype == TRUTH and text in ("True", "False") else f"{text!r:.40}"
+
+
+def none_against(value: Value, *, is_none_of_target: bool) -> str:
+    """Return the evidence of a value that is None in one run."""
+    shown = "a tensor" if value.kind is Kind.TENSOR else shown_scalar(value)
+    return f"None against {shown}" if is_none_of_target else f"{shown} against None"
