@@ -19,7 +19,7 @@ from probe_diagnosis.difference.reasons import Cause
 from probe_recording import config
 from probe_recording.place import POLICIES, Destination
 
-from probe_core.model.answers import Answer, Coverage, Finding, Outcome
+from probe_core.model.answers import Answer, Coverage, Finding, Note, NoteKind, Outcome
 from probe_core.model.plan import Plan
 from probe_core.model.rows import Reason
 from probe_core.store.layout import RunPair
@@ -278,8 +278,9 @@ def filled() -> dict[str, Any]:
     """Return the content of an answer file in which every field holds something."""
     cause = Finding("op", "row", Reason("argument", "…"), {"a": 1}, "1", ("module",), "where", "step0", 0,
                     ("later",), 1, ("same",))  # fmt: skip
+    notes = (Note(NoteKind.NO_EFFECT, "…"),)
     answer = Answer(
-        Outcome.DIVERGED, "…", (cause,), Coverage(1, 1, {"empty": 1}), ("…",), ("…",), ("…",), {"path": "…"}
+        Outcome.DIVERGED, "…", (cause,), Coverage(1, 1, {"empty": 1}), ("…",), ("…",), notes, {"path": "…"}
     )
     with tempfile.TemporaryDirectory() as directory:
         plan = Plan(Path("target"), Path("golden"), Path(directory), "20260101000000")

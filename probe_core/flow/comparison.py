@@ -79,7 +79,7 @@ class Comparison:
 
     def __init__(self, plan: Plan, manager: Manager, target: Path, golden: Path) -> None:
         self.plan = plan
-        self._manager = manager
+        self.manager = manager
         self.notes: list[str] = []
         self.unreadable: list[str] = []
         self.unreadable_count = 0
@@ -124,8 +124,8 @@ class Comparison:
 
     def again(self, plan: Plan, target: Path, golden: Path, rank: int) -> Iterator[RowBatch]:
         """Yield the batches of a further comparison, judged by the same judges."""
-        with closing(Comparison(plan, self._manager, target, golden)) as further:
-            judging = Judging(self._manager, False, self.blame)
+        with closing(Comparison(plan, self.manager, target, golden)) as further:
+            judging = Judging(self.manager, False, self.blame)
             for batch in further.batches(rank):
                 judging.apply(batch)
                 yield batch
@@ -170,7 +170,7 @@ class Comparison:
 
     def columns(self, mode: Mode) -> Sequence[Column]:
         """Return the columns of the table of ``mode``."""
-        columns: Sequence[Column] = self._manager.find("tables", mode.value, TableSpec).make()
+        columns: Sequence[Column] = self.manager.find("tables", mode.value, TableSpec).make()
         return columns
 
     def watched_metrics(self) -> list[WatchedMetric]:

@@ -95,6 +95,7 @@ class Opened(Protocol):
 
     Attributes:
         plan: The plan of the comparison.
+        manager: The plugins.
         mode: The kind of data in both runs.
         is_debug: True for variables that a script saved on their own.
         has_stacks: True if the table shows call stacks.
@@ -104,6 +105,7 @@ class Opened(Protocol):
     """
 
     plan: Plan
+    manager: Manager
     mode: Mode
     is_debug: bool
     has_stacks: bool

@@ -13,8 +13,13 @@ if TYPE_CHECKING:
     from probe_diagnosis.answer.answerer import whole_answer
     from probe_diagnosis.answer.depth import CallDepth, depths
     from probe_diagnosis.frames import own_frame, own_frames
+    from probe_diagnosis.specs import DetectorSpec
+    from probe_diagnosis.timeline.timeline import Detection, Detector, Timeline
 
-__all__ = ["CallDepth", "depths", "own_frame", "own_frames", "whole_answer"]
+__all__ = [
+    "CallDepth", "Detection", "Detector", "DetectorSpec", "Timeline", "depths", "own_frame", "own_frames",
+    "whole_answer",
+]  # fmt: skip
 
 __getattr__ = exporter(
     __name__,
@@ -22,5 +27,7 @@ __getattr__ = exporter(
         "answer.answerer": "whole_answer",
         "answer.depth": "CallDepth depths",
         "frames": "own_frame own_frames",
+        "specs": "DetectorSpec",
+        "timeline.timeline": "Detection Detector Timeline",
     },
 )

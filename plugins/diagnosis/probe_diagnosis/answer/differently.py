@@ -11,7 +11,7 @@ from probe_core.model import Reason, Side
 from probe_core.model.answers import Finding
 from probe_core.model.dtypes import kind, same
 from probe_diagnosis.answer.arguments import Argument, api, differing, evidence_of, said
-from probe_diagnosis.answer.producers import output_dtypes, slot_value, takes_in
+from probe_diagnosis.answer.producers import output_dtypes, takes_in
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.reasons import (
     AGREES,
@@ -26,6 +26,7 @@ from probe_diagnosis.difference.search import other_argument
 from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.timeline.order import is_backward
 from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.recorded import slot_value
 from probe_diagnosis.timeline.views import DIFFERS as APART
 from probe_diagnosis.timeline.views import (
     PARAMETER,

@@ -67,7 +67,8 @@ def _judge_again(compared: Compared, pair: RunPair, report: Report, suspects: Su
             stack.enter_context(closing(open_run(compared.manager, path)))
             for path in (pair.target, pair.golden)
         )
-        report.answer = suspects.answer_after(past, report, Runs(compared.plan, target, golden), pair)
+        runs = Runs(compared.plan, target, golden)
+        report.answer = suspects.answer_after(past, compared.manager, report, runs, pair)
 
 
 def _after(past: Past | None, ended: Sequence[Ended]) -> Past | None:

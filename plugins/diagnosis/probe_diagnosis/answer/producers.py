@@ -8,17 +8,8 @@ from probe_core.model import Kind, Record, Side, Value
 from probe_core.model.dtypes import kind
 from probe_core.model.run import Run
 from probe_diagnosis.limits import limits
+from probe_diagnosis.timeline.recorded import slot_value
 from probe_diagnosis.timeline.views import is_module
-
-
-def slot_value(run: Run, op: str, row: str) -> Value | None:
-    """Return the recorded value of a row of an op; None if the run has none."""
-    place = run.find(op)
-    if place is None:
-        return None
-    suffix = row.removeprefix(op)
-    slots = run.record(place).slots
-    return next((slot.value for slot in slots if slot.name.removeprefix(op) == suffix), None)
 
 
 def producer(run: Run, op: str, row: str) -> str:

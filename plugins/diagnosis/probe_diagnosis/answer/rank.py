@@ -10,6 +10,7 @@ import numpy as np
 
 from probe_core.model import Reason
 from probe_core.model.answers import Answer, Finding, Note, NoteKind, Outcome
+from probe_diagnosis.answer.detected import in_order
 from probe_diagnosis.answer.differently import (
     called_differently_behind,
     is_harmless,
@@ -68,11 +69,12 @@ class Found:
         several: True if the runs have several ranks, so that sentences name this one.
         moved: A call that the golden makes at another place; None if there is none.
         past: What earlier steps explain, which agree but for rounding; None if nothing is known of them.
+        detected: What the detectors of plugins found, in the order of the calls.
     """
 
     def __init__(
         self, facts: RankFacts, runs: Runs, *, step: str = "", interrupted: bool, several: bool = False,
-        moved: Finding | None = None, past: Past | None = None,
+        moved: Finding | None = None, past: Past | None = None, detected: Sequence[Finding] = (),
     ) -> None:  # fmt: skip
         self._facts = facts
         self._runs = runs
@@ -81,6 +83,7 @@ class Found:
         self._several = several
         self._moved = moved
         self._past = past
+        self._detected = detected
 
     def answer(self, baseline: Mapping[str, Any] | None = None) -> tuple[Answer, list[Finding]]:
         """Return the verdict, and the causes that it rests on.
@@ -159,6 +162,9 @@ class Found:
         if graph is not None and not causes:
             reason = Reason(Cause.DIFFERENTLY.value, graph.reason.detail)
             differently = [*differently, replace(graph, reason=reason)]
+        causes = in_order(self._detected, causes, facts, runs)
+        if causes and self._detected and causes[0] is self._detected[0]:
+            doubt = ""
         if not causes and facts.tally.least_share < limits().enough:
             same = Effect(facts.ops).are_ends_same()
             pairs = zip(ladders.excused(), replaced(facts, runs, is_same=same))

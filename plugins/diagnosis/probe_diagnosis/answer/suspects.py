@@ -12,10 +12,12 @@ from probe_core.model.batches import RowBatch
 from probe_core.model.dtypes import kind
 from probe_core.model.messages import evidence_of
 from probe_core.model.report import LineNumbers, Report
+from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Opened
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.again import align, is_displaced, is_out_of_step
 from probe_diagnosis.answer.baseline import measured, raise_limits
+from probe_diagnosis.answer.detected import detect
 from probe_diagnosis.answer.moved import moved_call
 from probe_diagnosis.answer.rank import Found
 from probe_diagnosis.answer.runs import Runs
@@ -85,11 +87,19 @@ class Suspects:
             self.facts.ops.table.settle_positions()  # the files are closed before all ranks are searched
         return answer
 
-    def answer_after(self, past: Past, report: Report, runs: Runs, pair: RunPair) -> Answer:
+    def _detect(self, manager: Manager, report: Report, runs: Runs, pair: RunPair) -> list[Finding]:
+        """Return what the detectors of plugins find; a detector that fails is a problem of the report."""
+        problems: list[str] = []
+        found = [] if report.interrupted else detect(manager, self.facts, runs, pair.part, problems)
+        report.problems += [problem for problem in problems if problem not in report.problems]
+        return found
+
+    def answer_after(self, past: Past, manager: Manager, report: Report, runs: Runs, pair: RunPair) -> Answer:
         """Return the verdict on this step that considers earlier steps.
 
         Args:
             past: What earlier steps explain.
+            manager: The plugins.
             report: The counts and the verdict so far.
             runs: Both runs.
             pair: The step and the rank.
@@ -97,7 +107,7 @@ class Suspects:
         baseline = report.answer.baseline if report.answer is not None else {}
         found = Found(
             self.facts, runs, step=pair.part, interrupted=report.interrupted, several=bool(pair.label),
-            past=past,
+            past=past, detected=self._detect(manager, report, runs, pair),
         )  # fmt: skip
         answer, causes = found.answer(baseline or None)
         return self._complete(answer, causes, pair)
@@ -132,6 +142,7 @@ class Suspects:
         found = Found(
             self.facts, runs, step=pair.part, interrupted=report.interrupted, several=bool(pair.label),
             moved=moved_call(self.facts, runs) if is_displaced else None,
+            detected=self._detect(opened.manager, report, runs, pair),
         )  # fmt: skip
         return found.answer(baseline.plain() if baseline is not None else None)
 

@@ -10,13 +10,14 @@ from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_diagnosis.answer.arguments import Argument, api, differing, evidence_of, said
 from probe_diagnosis.answer.findings import kind_of
-from probe_diagnosis.answer.producers import hides, producer, producers, slot_value, takes_in
+from probe_diagnosis.answer.producers import hides, producer, producers, takes_in
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.reasons import Cause, first_differing, shown_value
 from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.order import is_arranging, is_backward, is_move, is_storage
 from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.recorded import slot_value
 from probe_diagnosis.timeline.views import UNJUDGED, CallView, Difference, is_module
 
 NAMED = 6

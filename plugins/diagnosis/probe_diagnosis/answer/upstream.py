@@ -13,13 +13,13 @@ from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_core.store.names import is_gradient
 from probe_diagnosis.answer.findings import finding, kind_of
-from probe_diagnosis.answer.producers import slot_value
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.reasons import Cause
 from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.timeline.coverage import ONE_NONE
 from probe_diagnosis.timeline.order import OPTIMIZER, in_time, is_backward
 from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.recorded import slot_value
 from probe_diagnosis.timeline.value_table import IS_OTHER_GRAD
 from probe_diagnosis.timeline.views import CallView, Difference
 

@@ -1,0 +1,96 @@
+"""What happened on one rank in one step of two runs, as detectors see it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
+
+from probe_core.model import Value
+from probe_core.model.run import Run
+from probe_diagnosis.timeline.order import in_time
+from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.recorded import slot_value
+from probe_diagnosis.timeline.views import CallView, Difference
+
+
+@dataclass(frozen=True, slots=True)
+class Detection:
+    """A statement of a detector on a call.
+
+    Attributes:
+        op: The key of the call, such as ``Functional.relu.0.forward``.
+        statement: A clause whose subject is the call: ``returns zeros only``.
+        value: The name of the row that shows it; empty if the whole call does.
+        evidence: The numbers and texts behind the statement, by name.
+    """
+
+    op: str
+    statement: str
+    value: str = ""
+    evidence: Mapping[str, float | int | str] = field(default_factory=dict)
+
+
+class Detector(Protocol):
+    """A search for one kind of cause."""
+
+    def detect(self, timeline: Timeline) -> Iterable[Detection]:
+        """Yield what was found on one rank in one step."""
+
+
+class Timeline:
+    """What happened on one rank in one step of two runs.
+
+    Args:
+        facts: The calls with the differences of their values.
+        target: The run under test.
+        golden: The reference.
+        step: The directory of the step; empty if there is only one.
+
+    Attributes:
+        rank: The number of the rank.
+        step: The directory of the step; empty if there is only one.
+        target: The run under test.
+        golden: The reference.
+    """
+
+    def __init__(self, facts: RankFacts, target: Run, golden: Run, step: str = "") -> None:
+        self._facts = facts
+        self.rank, self.step = facts.rank, step
+        self.target, self.golden = target, golden
+
+    @cached_property
+    def _order(self) -> list[int]:
+        return in_time(self._facts.ops)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {self._facts.ops.keys[number]: place for place, number in enumerate(self._order)}
+
+    def calls(self, api: str = "") -> Iterator[CallView]:
+        """Yield the calls of the target in the order of their effects, with the differences of their values.
+
+        Modules come after the calls within them, and gradients of parameters after the backward pass.
+
+        Args:
+            api: Yield only calls whose key contains this name between dots, such as ``relu``.
+        """
+        keys = self._facts.ops.keys
+        for number in self._order:
+            if not api or api in keys[number].split("."):
+                yield self._facts.ops[number]
+
+    def place(self, op: str) -> int:
+        """Return the place of a call in the order of ``calls``; -1 if the target does not make it."""
+        return self._places.get(op, -1)
+
+    def values(self, call: CallView, difference: Difference) -> tuple[Value | None, Value | None]:
+        """Return the recorded values of both runs that a difference is about."""
+        key = call.golden or call.op
+        row = key + difference.row.removeprefix(call.op)
+        return slot_value(self.target, call.op, difference.row), slot_value(self.golden, key, row)
+
+    def only_in(self, *, target: bool) -> tuple[str, ...]:
+        """Return the keys of the calls that only the target, or only the golden, makes."""
+        return tuple(self._facts.target_only if target else self._facts.golden_only)
