@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from probe_core.model import Drift, Mode, Quantity, Reason, Row, Verdict
+from probe_core.model import Mode, Reason
 
 NOT_AVAILABLE = "N/A"
 UNSUPPORTED = "unsupported"
@@ -73,38 +73,6 @@ def register(texts: Mapping[str, Text]) -> None:
         if not isinstance(code, str) or not isinstance(text, Text):
             raise TypeError(f"probe_reasons must return texts by their codes, not {code!r:.40}: {text!r:.40}")
         REASONS.setdefault(code, text)
-
-
-def reasons_of(row: Row) -> list[Reason]:
-    """Return all reasons of a row except those of its highlight."""
-    measured = [item.reason for item in row.measurements.values() if item.reason is not None]
-    return [*row.notes, *measured, *row.verdict.reasons]
-
-
-def evidence_of(verdict: Verdict) -> list[str]:
-    """Return the evidence of a verdict for the summary; ``drift`` stands for the distance of the verdict."""
-    texts: list[str] = []
-    for code, detail in verdict.reasons:
-        if code == "drift" and verdict.drift is not None:
-            texts.append(drift_text(verdict.drift))
-        elif code == "evidence":
-            texts.append(detail)
-    return texts
-
-
-def drift_text(drift: Drift) -> str:
-    """Return the text of a distance that rounding does not explain."""
-    difference, scale, noise, _, quantity = drift
-    kind = Quantity(int(quantity))
-    is_rms = kind in (Quantity.RMS, Quantity.UNMASKED_RMS)
-    shown = "" if kind is Quantity.RMS else f"{kind.name.lower().replace('_', ' ')} "
-    explained = f"rounding explains at most {noise:.2g}" if noise else "nothing is rounded"
-    if scale:
-        unit = "root mean square" if is_rms else "largest magnitude"
-        relative = drift.relative_to(scale)
-        return f"{shown}off by {relative:.3g} times the golden's {unit}; {explained}"
-    exactly = "" if noise else f"; {explained}"  # rounding is relative, and has no limit beside zero
-    return f"{shown}off by {difference:.3g}, where the golden is zero{exactly}"
 
 
 def message(reason: Reason) -> str:

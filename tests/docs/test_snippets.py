@@ -26,6 +26,8 @@ RUN_BY = {
     "how-to.md python": "test_how_to_page.py",
     "merging.md python": "plugins/reporters/test_merge_command.py",
     "merging.md yaml": "plugins/reporters/test_merge_command.py",
+    "detector-plugin.md python": "test_detector_page.py",
+    "detector-plugin.md toml": "test_detector_page.py",
     "metric-plugin.md python": "test_pages.py",
     "metric-plugin.md toml": "test_pages.py",
     "legacy.md python": "test_legacy_page.py",
@@ -151,6 +153,7 @@ def test_the_script_for_mindspore_is_python() -> None:
 
 
 def test_the_examples_of_the_hooks_return_what_the_hooks_ask_for() -> None:
+    import probe_diagnosis.specs
     import probe_matching
     import probe_precheck.specs
 
@@ -159,7 +162,7 @@ def test_the_examples_of_the_hooks_return_what_the_hooks_ask_for() -> None:
     from probe_core.plugins import protocols, specs
 
     names: dict[str, Any] = {"Text": Text, "Advice": Advice, "NameRule": probe_matching.NameRule}
-    for module in (specs, protocols, probe_precheck.specs, probe_matching):
+    for module in (specs, protocols, probe_precheck.specs, probe_diagnosis.specs, probe_matching):
         names |= {name: getattr(module, name) for name in dir(module) if not name.startswith("_")}
     given = {"report": SimpleNamespace(counts=SimpleNamespace(rows=1)), "target": "t", "golden": "g"}
     page = (DOCS / "reference.md").read_text("utf-8")

@@ -14,11 +14,12 @@ if TYPE_CHECKING:
     from probe_diagnosis.answer.depth import CallDepth, depths
     from probe_diagnosis.frames import own_frame, own_frames
     from probe_diagnosis.specs import DetectorSpec
+    from probe_diagnosis.timeline.evidence import evidence_texts
     from probe_diagnosis.timeline.timeline import Detection, Detector, Timeline
 
 __all__ = [
-    "CallDepth", "Detection", "Detector", "DetectorSpec", "Timeline", "depths", "own_frame", "own_frames",
-    "whole_answer",
+    "CallDepth", "Detection", "Detector", "DetectorSpec", "Timeline", "depths", "evidence_texts", "own_frame",
+    "own_frames", "whole_answer",
 ]  # fmt: skip
 
 __getattr__ = exporter(
@@ -28,6 +29,7 @@ __getattr__ = exporter(
         "answer.depth": "CallDepth depths",
         "frames": "own_frame own_frames",
         "specs": "DetectorSpec",
+        "timeline.evidence": "evidence_texts",
         "timeline.timeline": "Detection Detector Timeline",
     },
 )

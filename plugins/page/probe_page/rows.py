@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from itertools import compress
 from typing import NamedTuple
 
+from probe_diagnosis import evidence_texts
+
 from probe_core.model import Cell, Changed, How, Level, Row, Slot, Verdict
-from probe_core.model.messages import evidence_of
 from probe_core.model.values import Kind
 
 POLICY = "first_difference"
@@ -113,9 +114,9 @@ def cell_of(error: float | None) -> Cell:
 
 
 def _why(verdict: Verdict, judged: Verdict, was: Sequence[Changed]) -> str:
-    texts = evidence_of(verdict)
+    texts = evidence_texts(verdict)
     if judged is not verdict and judged.drift is None:  # a distance is shown as a number
-        texts += evidence_of(judged)
+        texts += evidence_texts(judged)
     texts += [f"{changed.judge}: {changed.reason.detail}" for changed in was]
     return "\n".join(dict.fromkeys(text for text in texts if text))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from probe_diagnosis.timeline.evidence import evidence_texts
 from probe_diagnosis.timeline.floors import ALONG, class_of, data, floor_of
 from probe_diagnosis.timeline.views import (
     DIFFERS,
@@ -19,7 +20,6 @@ from probe_diagnosis.timeline.views import (
 
 from probe_core.model import Drift, How, Kind, Level, Row, Side, Value
 from probe_core.model.dtypes import kind, same
-from probe_core.model.messages import evidence_of
 
 NO_DRIFT = Drift(0.0, 1.0, 0.0, 0.0)
 
@@ -39,7 +39,7 @@ def _difference(row: Row, *, by_tensor: bool) -> Difference:
     verdict = row.further.get(POLICY)
     if verdict is None:
         return unjudged
-    why = "; ".join(evidence_of(verdict))
+    why = "; ".join(evidence_texts(verdict))
     is_left_out = bool(row.was) and row.verdict.level is Level.SKIP
     if is_left_out:
         why = row.was[-1].reason.detail

@@ -6,10 +6,10 @@ import math
 
 import ml_dtypes
 import numpy as np
+from probe_diagnosis.timeline.evidence import evidence_texts
 from probe_metrics.thresholds import thresholds
 
 from probe_core.model import Verdict
-from probe_core.model.messages import evidence_of
 
 nan, inf = math.nan, math.inf
 NOISE = {
@@ -20,7 +20,7 @@ ROUNDED_AS = {"complex64": "float32", "complex128": "float64"}
 
 
 def evidence(verdict: Verdict) -> str:
-    (text,) = evidence_of(verdict)
+    (text,) = evidence_texts(verdict)
     return text
 
 

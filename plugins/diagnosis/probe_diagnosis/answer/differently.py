@@ -14,21 +14,17 @@ from probe_diagnosis.answer.arguments import Argument, api, differing, evidence_
 from probe_diagnosis.answer.producers import output_dtypes, takes_in
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.reasons import (
-    AGREES,
-    AGREES_IN_STATISTICS,
-    AGREES_UNMASKED,
-    DIFFERS,
-    LACKS,
     Because,
     Cause,
+    Returned,
 )
 from probe_diagnosis.difference.search import other_argument
 from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.timeline.order import is_backward
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.recorded import slot_value
-from probe_diagnosis.timeline.views import DIFFERS as APART
 from probe_diagnosis.timeline.views import (
+    DIFFERS,
     PARAMETER,
     UNJUDGED,
     CallView,
@@ -78,15 +74,16 @@ def called_differently_behind(facts: RankFacts, first: CallView) -> Iterator[Nod
             yield Node(facts.rank, calls[place], because, 0, place)
 
 
-def _returned(outputs: Sequence[Difference]) -> str:
-    """Return how what a call returns fared: one of the ends of a statement."""
-    if any(value.state == APART for value in outputs):
-        return DIFFERS
+def _returned(outputs: Sequence[Difference]) -> Returned:
+    """Return how well the outputs of a call agree."""
+    if any(value.state == DIFFERS for value in outputs):
+        return Returned.DIFFERS
     if not outputs or any(value.state == UNJUDGED for value in outputs):
-        return LACKS
+        return Returned.NOT_COMPARED
     if any(value.masked for value in outputs):
-        return AGREES_UNMASKED
-    return AGREES_IN_STATISTICS if any(value.by == "statistics" for value in outputs) else AGREES
+        return Returned.AGREES_UNMASKED
+    by_statistics = any(value.by == "statistics" for value in outputs)
+    return Returned.AGREES_IN_STATISTICS if by_statistics else Returned.AGREES
 
 
 def lowered(facts: RankFacts, runs: Runs, *, with_arguments: bool) -> Iterator[Finding]:
@@ -187,5 +184,8 @@ def is_harmless(node: Node) -> bool:
     argument = because.argument
     if because.cause is not Cause.DIFFERENTLY or argument is None or argument.by == PARAMETER:
         return False
-    is_none = argument.kind is DifferenceKind.NONE and because.returned in (AGREES, AGREES_IN_STATISTICS)
-    return is_none or because.returned == AGREES_UNMASKED
+    is_none = argument.kind is DifferenceKind.NONE and because.returned in (
+        Returned.AGREES,
+        Returned.AGREES_IN_STATISTICS,
+    )
+    return is_none or because.returned is Returned.AGREES_UNMASKED

@@ -57,8 +57,8 @@ def folded(findings: Sequence[Finding]) -> list[Finding]:
         argument = str(one.evidence.get("argument", "")).removeprefix(one.op)
         key: object = number
         if argument and one.reason.code in (Cause.ARGUMENT.value, Cause.DIFFERENTLY.value):
-            said = one.reason.code, one.evidence.get("argument_values"), one.reason.detail.rpartition(")")[2]
-            key = one.rank, one.step, kind_of(one.op), argument, said
+            same_of = one.reason.code, one.evidence.get("argument_values"), one.evidence.get("returned")
+            key = one.rank, one.step, kind_of(one.op), argument, same_of
         if key in kept:
             same[key].append(one.op)
         else:

@@ -49,31 +49,21 @@ class Ladders:
         self._steps = list(self._search.steps()) if self._search is not None else []
         self._runs = runs
 
-    def refined(self, causes: Sequence[Finding], nodes: Sequence[Node]) -> list[Finding]:
-        """Return the causes; to one that names no call as its origin, add what the phases of the step show.
-
-        Args:
-            causes: The causes of the walk.
-            nodes: The calls that they are about; the first cause is about the first of them.
-        """
-        whole = list(causes)
-        if whole and nodes and nodes[0].because.cause in REFINED:
-            part = self._part(nodes[0].facts)
-            step = next((step for step in self._steps if step.part == part and step.is_effective), None)
-            if step is not None and not self._is_explained(step):
-                plain = nodes[0].because
-                told = replace(plain, phases=step.text)
-                detail = whole[0].reason.detail.replace(plain.statement, told.statement, 1)
-                whole[0] = _with(whole[0], step, detail)
-        return whole
+    def refinement(self, node: Node) -> Step | None:
+        """Return the phase of the step that refines a cause without an origin; None for none."""
+        if node.because.cause not in REFINED:
+            return None
+        part = self._part(node.facts)
+        step = next((step for step in self._steps if step.part == part and step.is_effective), None)
+        return None if step is None or self._is_explained(step) else step
 
     def beside(self, differently: Sequence[Finding]) -> list[Finding]:
         """Return calls that were made differently; to the first of another dtype, add lost updates."""
         whole = list(differently)
         step = next((step for step in self._steps if "unchanged" in step.evidence), None)
-        place = next((n for n, one in enumerate(whole) if "in another dtype" in one.reason.detail), None)
+        place = next((n for n, one in enumerate(whole) if _is_recast(one)), None)
         if step is not None and place is not None:
-            whole[place] = _with(whole[place], step)
+            whole[place] = with_phase(whole[place], step, is_stated=False)
         return whole
 
     def alone(self, *, effective: bool) -> list[Finding]:
@@ -159,12 +149,23 @@ class Ladders:
         return step.part == BEHIND and any(other.part == BEFORE for other in self._steps)
 
 
-def _with(cause: Finding, step: Step, detail: str = "") -> Finding:
-    """Return a cause with what a phase of the step shows: in ``detail`` or else behind its own."""
-    if step.text not in detail:
-        detail = f"{cause.reason.detail}; {PHASES}{step.text}"
+def with_phase(cause: Finding, step: Step, *, is_stated: bool) -> Finding:
+    """Return a cause with what a phase of the step shows.
+
+    Args:
+        cause: The cause.
+        step: What the phase shows.
+        is_stated: True if the statement of the cause contains it.
+    """
+    detail = cause.reason.detail if is_stated else f"{cause.reason.detail}; {PHASES}{step.text}"
     evidence = {**cause.evidence, **_evidence(step), "phases": step.text}
     return replace(cause, reason=Reason(cause.reason.code, detail), evidence=evidence)
+
+
+def _is_recast(one: Finding) -> bool:
+    """Return True for a call that computes in another dtype than its partner."""
+    is_of_kind = one.reason.code == Cause.DIFFERENTLY.value
+    return is_of_kind and not {"argument", "target_dtype"} & one.evidence.keys()
 
 
 def _evidence(step: Step) -> dict[str, float | int | str]:

@@ -10,7 +10,6 @@ from probe_core.model import Kind, Level, Row, Side, Suspect
 from probe_core.model.answers import Answer, Finding
 from probe_core.model.batches import RowBatch
 from probe_core.model.dtypes import kind
-from probe_core.model.messages import evidence_of
 from probe_core.model.report import LineNumbers, Report
 from probe_core.plugins.manager import Manager
 from probe_core.plugins.protocols import Opened
@@ -24,6 +23,7 @@ from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.answer.same_files import state_same_files
 from probe_diagnosis.difference.walking import Past
 from probe_diagnosis.frames import own_frame
+from probe_diagnosis.timeline.evidence import evidence_texts
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.value_table import ValueTable
 from probe_diagnosis.timeline.views import Difference
@@ -185,7 +185,7 @@ def _failure(batch: RowBatch, number: int, table: ValueTable) -> Suspect | None:
             where = own_frame(next((other.stack for other in rows if other.stack), ()))
             return Suspect(
                 op.key, row.pair.name, row.pair.side, value.line, row.verdict.level,
-                "; ".join(evidence_of(row.verdict)), module, where,
+                "; ".join(evidence_texts(row.verdict)), module, where,
             )  # fmt: skip
     return None
 

@@ -190,7 +190,7 @@ class Tracing:
         keys = node.facts.op, node.because.replaces
         calls = _lone([list(self._around(side, key)) for side, key in enumerate(keys)])
         if keys[0] in calls[0] and calls[1]:
-            detail = node.because.statement.replace(keys[1], _some(calls[1]), 1)
+            detail = replace(node.because, replaces=_some(calls[1])).statement
             return replace(cause, reason=Reason(cause.reason.code, detail))
         if not any(calls):
             return cause

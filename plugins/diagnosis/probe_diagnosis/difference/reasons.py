@@ -37,13 +37,23 @@ class Cause(str, Enum):
     GRAPH = "gradient graph"
 
 
-AGREES, AGREES_IN_STATISTICS, AGREES_UNMASKED, DIFFERS, LACKS = (
-    ", and what it returns agrees within rounding",
-    ", and what it returns agrees in its statistics",
-    ", and what it returns differs at most in what is masked",
-    ", and what it returns differs",
-    "; what it returns was not compared",
-)
+class Returned(str, Enum):
+    """What a call with different arguments returns."""
+
+    AGREES = "agrees"
+    AGREES_IN_STATISTICS = "agrees in statistics"
+    AGREES_UNMASKED = "agrees but for what is masked"
+    DIFFERS = "differs"
+    NOT_COMPARED = "not compared"
+
+
+_ENDINGS = {
+    Returned.AGREES: ", and what it returns agrees within rounding",
+    Returned.AGREES_IN_STATISTICS: ", and what it returns agrees in its statistics",
+    Returned.AGREES_UNMASKED: ", and what it returns differs at most in what is masked",
+    Returned.DIFFERS: ", and what it returns differs",
+    Returned.NOT_COMPARED: "; what it returns was not compared",
+}
 """Ends of the clause on a call that was made differently."""
 
 ORIGIN = "earlier_call_with_another_argument"
@@ -103,7 +113,7 @@ class Because:
         absent: Ranks that may have sent values, but were not compared in this call.
         is_alone: True if other ranks may have sent values, and none was compared.
         times: The largest difference, as a multiple of rounding.
-        returned: Of a call that was made differently, how what it returns fared: AGREES, DIFFERS or LACKS.
+        returned: What a call with different arguments returns; None for other causes.
         in_step: True if nothing is known of earlier steps.
         arguments: All arguments that differ, each with its name or an empty text; the first is ``argument``.
         replaces: The golden's other call that an op of a region stands for; empty for none.
@@ -120,7 +130,7 @@ class Because:
     absent: tuple[int, ...] = ()
     is_alone: bool = False
     times: float = math.inf
-    returned: str = ""
+    returned: Returned | None = None
     in_step: bool = False
     arguments: tuple[tuple[str, Difference], ...] = ()
     replaces: str = ""
@@ -157,6 +167,12 @@ class Because:
         return f"{called}returns values that differ, {self._agreement()} ({shown})"
 
     @property
+    def states_phases(self) -> bool:
+        """True if the statement contains what the phases of the step show."""
+        is_plain = self.value.side is not Side.DEBUG and not self.replaces
+        return is_plain and self.cause in (Cause.TAKEN_IN, Cause.GRADIENT, Cause.GROWN)
+
+    @property
     def evidence(self) -> dict[str, float | int | str]:
         """The numbers behind the statement, by name; differences are multiples of what rounding explains."""
         value, inputs = self.value, self.inputs
@@ -186,6 +202,8 @@ class Because:
                 facts["inputs_times_rounding"] = inputs.worst
         else:
             facts["earlier_values_not_compared"] = self.earlier
+        if self.returned is not None:
+            facts["returned"] = self.returned.value
         if self.made:
             facts[ORIGIN] = self.made
         if self.absent:
@@ -217,7 +235,7 @@ class Because:
             done = f"was called with a different argument ({self.told_argument})"
         else:
             done = f"computes in another dtype ({_IN_OP.sub('', self.value.row)}: {self.value.dtypes})"
-        return f"{done}{self.returned}"
+        return f"{done}{_ENDINGS[self.returned] if self.returned is not None else ''}"
 
     def _told(self) -> str:
         """Return what the phases of the step show, between a difference and what came before it."""

@@ -10,9 +10,9 @@ from probe_core.model import GRAVITY, How, Level
 from probe_core.model.batches import HOWS, PairSide, RowBatch
 from probe_core.model.columns import FLOAT, NULL, TENSOR, Array
 from probe_core.model.dtypes import kind
-from probe_core.model.messages import evidence_of
 from probe_core.model.results import VerdictColumn
 from probe_diagnosis.timeline.devices import is_device
+from probe_diagnosis.timeline.evidence import evidence_texts
 from probe_diagnosis.timeline.value_table import (
     BASIS_CODES,
     BREAKS,
@@ -111,7 +111,7 @@ def _evidence(policy: VerdictColumn) -> tuple[dict[int, str], Array]:
     is_far = _has(policy, "drift") & ~has_text & policy.has_drift
     if policy.drifts is not None:
         quantity[is_far] = policy.drifts[is_far, 4].astype(np.uint8)
-    texts = {line: "; ".join(evidence_of(policy[line])) for line in np.flatnonzero(has_text).tolist()}
+    texts = {line: "; ".join(evidence_texts(policy[line])) for line in np.flatnonzero(has_text).tolist()}
     return texts, quantity
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from probe_core.model import Drift, Quantity
 from probe_core.model.columns import MAX_EXACT, SIDES, Array, Interned
-from probe_core.model.messages import drift_text
+from probe_diagnosis.timeline.evidence import drift_text
 from probe_diagnosis.timeline.views import (
     BASES,
     DIFFERS,

@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 from probe_diagnosis.difference.reasons import (
-    AGREES,
-    DIFFERS,
-    LACKS,
     Because,
     Cause,
     Inputs,
+    Returned,
     first_differing,
     inputs_of,
     shown_value,
@@ -108,14 +106,14 @@ def test_another_argument_is_said_before_the_values() -> None:
 def test_a_call_that_was_made_differently_within_rounding() -> None:
     other = argument()._replace(row="Torch.a.0.forward.input.1")
     for returned, end in (
-        (AGREES, ", and what it returns agrees within rounding"),
-        (DIFFERS, ", and what it returns differs"),
-        (LACKS, "; what it returns was not compared"),
+        (Returned.AGREES, ", and what it returns agrees within rounding"),
+        (Returned.DIFFERS, ", and what it returns differs"),
+        (Returned.NOT_COMPARED, "; what it returns was not compared"),
     ):
         found = Because(Cause.DIFFERENTLY, SHOWN, argument=other, returned=returned).statement
         assert found.endswith(f"(input.1: 1.05 against 1.0){end}")
     recast = SHOWN._replace(dtypes="torch.bfloat16 against torch.float32")
-    found = Because(Cause.DIFFERENTLY, recast, returned=AGREES).statement
+    found = Because(Cause.DIFFERENTLY, recast, returned=Returned.AGREES).statement
     assert found == (
         "computes in another dtype (output.0: torch.bfloat16 against torch.float32), and what it returns "
         "agrees within rounding"

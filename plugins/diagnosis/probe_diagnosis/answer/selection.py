@@ -1,0 +1,192 @@
+"""Calls where the runs of a rank diverge, sorted by what can be said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from probe_diagnosis.answer.differently import is_same_axis, made_differently
+from probe_diagnosis.answer.effect import Effect
+from probe_diagnosis.answer.ladder import Ladders
+from probe_diagnosis.answer.runs import Runs
+from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.search import Searched, differing_arguments, search
+from probe_diagnosis.difference.walking import Node, Past, can_show_gone
+from probe_diagnosis.limits import limits
+from probe_diagnosis.timeline.call_columns import CallColumns
+from probe_diagnosis.timeline.order import is_arranging
+from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.views import is_module
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Calls where the runs of a rank diverge.
+
+    Attributes:
+        named: The calls that causes are about, the first one first.
+        downstream: The keys of the calls whose values differ after the first of these.
+        without_effect: Calls that differ, while what follows them agrees.
+        without_trace: Calls that differ, while the loss and the gradients of parameters agree.
+        rounding: Calls whose difference is rounding, as the loss and the gradients of parameters show.
+        made_differently: Calls with another argument or dtype whose values agree, before the first cause.
+        is_doubtful: True if statistics do not show that the first cause has an effect.
+        is_continued: True if earlier steps agree but for rounding, which parameters carry into this one.
+        reach: The largest difference of the loss and the gradients of parameters, in multiples of rounding.
+        reached: The row that has it; empty if none differs.
+    """
+
+    named: Sequence[Node] = ()
+    downstream: Sequence[str] = ()
+    without_effect: Sequence[Node] = ()
+    without_trace: Sequence[Node] = ()
+    rounding: Sequence[Node] = ()
+    made_differently: Sequence[Node] = field(default=())
+    is_doubtful: bool = False
+    is_continued: bool = False
+    reach: float = 0.0
+    reached: str = ""
+
+    @property
+    def is_grown(self) -> bool:
+        """True if no single call explains the first difference."""
+        return bool(self.named) and self.named[0].because.cause is Cause.GROWN
+
+    @property
+    def doubt(self) -> str:
+        """The reason why the causes do not show that the runs diverged; empty if they do."""
+        if self.is_doubtful and (self.is_continued or self.reach <= limits().grown):
+            return "what follows agrees in its statistics again, which does not show that the values agree"
+        if not self.named:
+            return ""
+        because = self.named[0].because
+        if all(node.because.value.by == "checksum" and not node.because.argument for node in self.named):
+            return "checksums do not say whether that is more than rounding"
+        if because.may_cancel:
+            return "what it receives is so much larger that the difference may be rounding"
+        if self.is_grown and because.value.is_exact:
+            return "rounding of its inputs may decide such a choice otherwise"
+        if self.is_grown and self.is_continued:
+            return "it may be rounding that has added up since the first step"
+        if self.is_grown and max(because.times, self.reach) <= limits().grown:
+            return "it may be rounding that has added up"
+        return ""
+
+
+def select(facts: RankFacts, runs: Runs, ladders: Ladders, past: Past | None, *, in_step: bool) -> Selection:
+    """Return the calls where the runs of a rank diverge.
+
+    Args:
+        facts: The facts about its calls.
+        runs: Both runs.
+        ladders: The phases of the step.
+        past: What earlier steps explain; None if nothing is known of them.
+        in_step: True if the comparison is of one step of several.
+    """
+    searched, without_trace = _search(facts, ladders, past)
+    nodes = [*searched.first, *searched.further]
+    downstream = searched.behind[facts.rank]
+    unseen = list(searched.vanished)
+    if len(nodes) == 1 and not downstream and _has_no_effect(nodes[0]):
+        unseen.append(nodes.pop())
+    is_quiet = not (nodes or searched.grown or downstream)
+    doubtful = [
+        node
+        for node in unseen
+        if node.because.value.by == "statistics" and not (is_quiet and _has_gone(node, facts.ops))
+    ]
+    named = [with_names(node, runs, in_step=in_step) for node in [*doubtful, *nodes] or searched.grown]
+    effect = Effect(facts.ops) if named else None
+    is_continued = past is not None
+    is_rounding = effect is not None and all(
+        effect.is_rounding(node, is_continued=is_continued) for node in named
+    )
+    rounding, named = (named, []) if is_rounding else ([], named)
+    without_effect = [node for node in unseen if node not in doubtful]
+    reach, reached = effect.reaches() if effect is not None else (0.0, "")
+    return Selection(
+        named,
+        downstream,
+        without_effect,
+        without_trace,
+        rounding,
+        [
+            with_names(node, runs, in_step=in_step)
+            for node in _made_differently(facts, runs, named, without_effect)
+        ],
+        bool(doubtful) and not nodes,
+        is_continued,
+        reach,
+        reached,
+    )
+
+
+def with_names(node: Node, runs: Runs, *, in_step: bool) -> Node:
+    """Return a node whose reason has the names of its arguments.
+
+    Args:
+        node: The call.
+        runs: Both runs.
+        in_step: True if the reason is about one step of several.
+    """
+    because, op = node.because, node.facts.op
+    if because.argument is not None:
+        others = [one for one in differing_arguments(node.facts) if one is not because.argument]
+        arguments = tuple(
+            (runs.argument_name(op, one.row.removeprefix(f"{op}.")), one)
+            for one in (because.argument, *others)
+        )
+        because = replace(because, arguments=arguments)
+    return replace(node, because=replace(because, in_step=in_step))
+
+
+def _search(facts: RankFacts, ladders: Ladders, past: Past | None) -> tuple[Searched, list[Node]]:
+    """Return the result of the search, and the calls that differ without a trace in loss and gradients.
+
+    What the optimizer does after these is searched by itself.
+    """
+    pasts = {facts.rank: past} if past is not None else {}
+    searched = search({facts.rank: facts.ops}, pasts=pasts)
+    named = searched.first or searched.grown
+    if not (named or searched.vanished):
+        return searched, []
+    effect = Effect(facts.ops)
+    is_rounding = ladders.is_rounding_before()
+    without_trace = effect.traceless(named, searched.vanished, is_rounding_before=is_rounding)
+    if not without_trace:
+        return searched, []
+    calls, known = effect.behind()
+    return search({facts.rank: calls}, known, pasts), without_trace
+
+
+def _made_differently(
+    facts: RankFacts, runs: Runs, named: Sequence[Node], without_effect: Sequence[Node]
+) -> list[Node]:
+    """Return the calls with another argument or dtype whose values agree, before the first cause.
+
+    Calls within a module that passes no difference on are left out.
+    """
+    modules = {node.facts.within[0] for node in without_effect if node.facts.within}
+    return [
+        node
+        for node in made_differently(facts, named[0].facts if named else None)
+        if not (modules.intersection(node.facts.within) or is_same_axis(runs, node))
+    ]
+
+
+def _has_no_effect(node: Node) -> bool:
+    """Return True if a call receives values that differ, and what it returns agrees all the same."""
+    return node.because.cause is Cause.TAKEN_IN and node.facts.agrees
+
+
+def _has_gone(node: Node, calls: CallColumns) -> bool:
+    """Return True if statistics show that a difference had no effect: many later calls agree in theirs."""
+    if not can_show_gone(node):
+        return False
+    differing = np.flatnonzero(calls.has_any(calls.table.differs & calls.table.is_tensor))
+    first = differing.max(initial=-1) + 1
+    agreeing = (calls.keys[number] for number in np.flatnonzero(calls.agrees).tolist() if number >= first)
+    confirming = sum(not (is_module(key) or is_arranging(key)) for key in agreeing)
+    return confirming >= limits().confirming
