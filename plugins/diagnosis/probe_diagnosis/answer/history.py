@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
+from dataclasses import replace
 
 import numpy as np
 
 from probe_core.errors import UserError
 from probe_core.flow.opening import open_run
-from probe_core.model.answers import Outcome
+from probe_core.model.answers import Note, NoteKind, Outcome
 from probe_core.model.report import Report
 from probe_core.plugins.protocols import Compared
 from probe_core.store.layout import RunPair
@@ -59,8 +60,12 @@ def _by_step(compared: Compared) -> Iterator[tuple[str, list[Ended]]]:
 
 
 def _judge_again(compared: Compared, pair: RunPair, report: Report, suspects: Suspects, past: Past) -> None:
-    """Set the verdict on a step to the one that considers earlier steps, unless it agrees by itself."""
-    if report.answer is not None and report.answer.outcome is Outcome.AGREE:
+    """Set the verdict on a step to the one that considers earlier steps, unless it agrees by itself.
+
+    The files of the step keep the verdict on the step alone; a note says so.
+    """
+    alone = report.answer
+    if alone is None or alone.outcome is Outcome.AGREE:
         return
     with suppress(UserError), ExitStack() as stack:  # the record may no longer be there
         target, golden = (
@@ -68,7 +73,11 @@ def _judge_again(compared: Compared, pair: RunPair, report: Report, suspects: Su
             for path in (pair.target, pair.golden)
         )
         runs = Runs(compared.plan, target, golden)
-        report.answer = suspects.answer_after(past, compared.manager, report, runs, pair)
+        answer = suspects.answer_after(past, compared.manager, report, runs, pair)
+        if answer.outcome is not alone.outcome:
+            text = f"{pair.name} by itself, as its own files state: {alone.sentence}"
+            answer = replace(answer, notes=(*answer.notes, Note(NoteKind.ROUNDING, text)))
+        report.answer = answer
 
 
 def _after(past: Past | None, ended: Sequence[Ended]) -> Past | None:

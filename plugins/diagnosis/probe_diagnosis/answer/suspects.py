@@ -100,16 +100,21 @@ class Suspects:
         Args:
             past: What earlier steps explain.
             manager: The plugins.
-            report: The counts and the verdict so far.
+            report: The counts, and the verdict on the step alone.
             runs: Both runs.
             pair: The step and the rank.
         """
-        baseline = report.answer.baseline if report.answer is not None else {}
+        alone = report.answer
+        assert alone is not None
         found = Found(
             self.facts, runs, step=pair.part, interrupted=report.interrupted, several=bool(pair.label),
             past=past, detected=self._detect(manager, report, runs, pair),
         )  # fmt: skip
-        answer, causes = found.answer(baseline or None)
+        answer, causes = found.answer(alone.baseline or None)
+        lines = {
+            (cause.op, cause.row): cause.line for cause in alone.causes
+        }  # of the table, not of the facts
+        causes = [replace(one, line=one.line or lines.get((one.op, one.row), "")) for one in causes]
         return self._complete(answer, causes, pair)
 
     def _complete(self, answer: Answer, causes: Sequence[Finding], pair: RunPair) -> Answer:

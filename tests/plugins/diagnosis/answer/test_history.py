@@ -49,6 +49,8 @@ def test_parameters_may_differ_by_the_rounding_of_the_step_before(
     target = [step(X, WEIGHT, coarse), step(LATER, other, False)]
     golden = [step(X, WEIGHT, coarse), step(LATER, WEIGHT, False)]
     assert verdict(probe, tmp_path, target, golden).startswith(outcome)
+    by_itself = f"note: step1 by itself, as its own files state: DIVERGED: {LINEAR} receives values that"
+    assert (by_itself in probe.out) is coarse
 
 
 def test_a_difference_that_the_rounding_of_earlier_steps_does_not_explain_counts(
