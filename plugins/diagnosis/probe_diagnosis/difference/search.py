@@ -156,6 +156,7 @@ def _introduces(walker: Walker, line: int, taken: float, saved: float, given: fl
 
     Statistics of inputs do not show all of a difference: one that is orthogonal to a tensor, of the relative
     size d, changes its norm by d^2 / 2 only. So inputs whose statistics differ by s may differ by sqrt(2 s).
+    Those of integers and booleans may be equal although a choice that rounding decides is another one.
 
     Args:
         walker: The rank.
@@ -169,10 +170,11 @@ def _introduces(walker: Walker, line: int, taken: float, saved: float, given: fl
     is_exact = not fields["noise"] and isfinite(fields["distance"])
     before, noise = max(taken, saved), walker.past.noise
     hidden = sqrt(2 * before / noise) if is_by_statistics and noise and isfinite(before) else 0.0
+    may_be_chosen = taken or (is_by_statistics and walker.past.worst and walker.receives_tensors())
     return bool(
         given > (jump if is_by_statistics else 1)
         and given > max(jump * before, hidden)
-        and not (taken and is_exact)
+        and not (may_be_chosen and is_exact)
         and not (saved and selects(walker.calls.keys[walker.number]))
     )
 

@@ -13,7 +13,7 @@ from probe_diagnosis.difference.reasons import Because, Cause
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import OPTIMIZER, is_backward
-from probe_diagnosis.timeline.value_table import DIFFERS_CODE, IS_SOURCE
+from probe_diagnosis.timeline.value_table import DIFFERS_CODE, IS_SCALAR, IS_SOURCE
 from probe_diagnosis.timeline.views import CallView, Difference
 
 
@@ -182,6 +182,12 @@ class Walker:
     def value(self, line: int) -> Difference:
         """Return the value of a line of the next call."""
         return self.calls[self.number].values[line - self.calls.starts[self.number]]
+
+    def receives_tensors(self) -> bool:
+        """Return True if the next call has a tensor among its inputs."""
+        lines = self.calls.lines(self.number)
+        own = self.calls.table.lines[lines.start : lines.stop]
+        return bool((IS_SOURCE[own["side"]] & (own["flags"] & IS_SCALAR == 0)).any())
 
     def is_of_optimizer(self, number: int) -> bool:
         """Return True for a call behind the backward pass, or within the step of an optimizer."""

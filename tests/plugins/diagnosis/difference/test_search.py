@@ -297,3 +297,14 @@ def test_the_rounding_of_earlier_steps_explains_inputs(times: float, first: list
     nodes = search({0: [torch("a", [times], [times])]}, pasts={0: past}).first
     assert [(node.rank, node.facts.op.split(".")[1]) for node in nodes] == first
     assert (past.worst, past.noise, past.named) == (1.0, NOISE, False)
+
+
+@pytest.mark.parametrize("inputs, first", [([0.0], []), ([], [(0, "where")])])
+def test_integers_may_be_chosen_by_values_that_rounding_decides(
+    inputs: list[float], first: list[tuple[int, str]]
+) -> None:
+    """Statistics of the mask are equal, although other elements are set."""
+    places = value(noise=0.0, by="statistics")._replace(state=DIFFERS, distance=3.0)
+    where = torch("where", [by_statistics(times) for times in inputs], [places])
+    assert named([torch("router", [0.0], [0.5]), where]) == first
+    assert named([torch("router", [0.0], [0.0]), where]) == [(0, "where")]
