@@ -73,7 +73,7 @@ class Effect:
         return bool(behind) and all(op.agrees for op in behind) and self._largest() <= limits().grown
 
     def traceless(
-        self, named: Sequence[Node], vanished: Sequence[Node], *, is_rounding_before: bool
+        self, named: Sequence[Node], vanished: Sequence[Node], *, is_rounding_before: bool, is_continued: bool
     ) -> list[Node]:
         """Return the calls that differ before the end of the backward pass, if that leaves no trace.
 
@@ -86,14 +86,17 @@ class Effect:
             named: The calls where the runs diverge.
             vanished: Calls within modules whose outputs agree.
             is_rounding_before: True if parameters differ before the step by rounding of an optimizer.
+            is_continued: True if earlier steps agree but for rounding; then differences of the backward pass
+                need not show in the loss.
         """
         nodes = [*named, *vanished]
         places = {node.facts.op: self._place(node) for node in nodes}
         early = [node for node in nodes if self._ends and places[node.facts.op] <= self._ends[-1]]
-        if not early or self._ends[0] < min(places.values()) or not self.are_ends_same():
+        is_after_loss = bool(early) and self._ends[0] < min(places.values())
+        if not early or (is_after_loss and not is_continued) or not self.are_ends_same():
             return []
         may = all(
-            self._may_vanish(node, is_rounding_before)
+            self._may_vanish(node, is_rounding_before or is_continued)
             or (node in vanished and node.because.value.by == "tensor")
             for node in early
         )
@@ -111,14 +114,14 @@ class Effect:
         )
         return is_known and self.reaches()[0] <= 1
 
-    def _may_vanish(self, node: Node, is_rounding_before: bool) -> bool:
+    def _may_vanish(self, node: Node, is_rounding: bool) -> bool:
         because = node.because
         if because.cause not in (Cause.GROWN, Cause.TAKEN_IN) or because.argument is not None:
             return False
         value = because.value
         if value.by == "checksum":
             return False
-        return is_rounding_before or value.is_exact or is_large(value)
+        return is_rounding or value.is_exact or is_large(value)
 
     def _place(self, node: Node) -> int:
         return self._places.get(node.facts.op, len(self._order))

@@ -12,7 +12,7 @@ from dataclasses import replace
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_core.store.names import is_gradient
-from probe_diagnosis.answer.ladder_file import read_ladder
+from probe_diagnosis.answer.ladder_file import Number, read_ladder
 from probe_diagnosis.answer.ladder_search import BEFORE, BEHIND, Search, Step
 from probe_diagnosis.answer.replaced import uncompared
 from probe_diagnosis.answer.runs import Runs
@@ -96,6 +96,12 @@ class Ladders:
     def is_rounding_before(self) -> bool:
         """Return True if parameters that differ before the step are those of which an update is rounding."""
         return self._search is not None and self._search.is_rounding_before()
+
+    def carried_statistics(self) -> set[tuple[Number, ...]]:
+        """Return the statistics of ``Search.unsettled_values``."""
+        if self._search is None:
+            return set()
+        return {value.statistics for value in self._search.unsettled_values()}
 
     def are_gradients_same(self) -> bool:
         """Return True if the steps of optimizers take gradients that agree, in both runs."""

@@ -107,6 +107,22 @@ class Search:
                 return False
         return worst > 0
 
+    def unsettled(self) -> set[str]:
+        """Return the parameters whose updates are amplified rounding, see ``_unsettled``."""
+        windows = [_windows(ladder) for ladder in self._both]
+        return _unsettled(windows[0][0], windows[1][0], self._noise) if all(windows) else set()
+
+    def unsettled_values(self) -> list[Measured]:
+        """Return the target's values of these parameters, and of the state that belongs to them."""
+        names, windows = self.unsettled(), _windows(self._both[0])
+        held = [windows[0].values(phase) for phase in ("parameters_before", "state_before")] if names else []
+        return [
+            value
+            for values in held
+            for key, value in values.items()
+            if value is not None and (key in names or key.rpartition(".")[0] in names)
+        ]
+
     # -- up to the backward pass -------------------------------------------------------------
 
     def _taken_in(self) -> Iterator[Step]:
@@ -119,7 +135,8 @@ class Search:
             if not all(rungs):
                 continue
             found = distances(rungs[0][0].values, rungs[1][0].values, noise)
-            if names := found.beyond(0.0):
+            carried = self.unsettled() if noise else set()
+            if names := [name for name in found.beyond(0.0) if name not in carried]:
                 text = f"{what} ({_list(found, names)})"
                 yield Step(rungs[0][0], BEFORE, text, evidence=_numbers(found, names))
 

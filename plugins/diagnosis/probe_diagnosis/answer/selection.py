@@ -18,6 +18,7 @@ from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import is_arranging
 from probe_diagnosis.timeline.rank_facts import RankFacts
+from probe_diagnosis.timeline.recorded import slot_value
 from probe_diagnosis.timeline.views import is_module
 
 
@@ -85,7 +86,7 @@ def select(facts: RankFacts, runs: Runs, ladders: Ladders, past: Past | None, *,
         past: What earlier steps explain; None if nothing is known of them.
         in_step: True if the comparison is of one step of several.
     """
-    searched, without_trace = _search(facts, ladders, past)
+    searched, without_trace = _search(facts, runs, ladders, past)
     nodes = [*searched.first, *searched.further]
     downstream = searched.behind[facts.rank]
     unseen = list(searched.vanished)
@@ -142,19 +143,37 @@ def with_names(node: Node, runs: Runs, *, in_step: bool) -> Node:
     return replace(node, because=replace(because, in_step=in_step))
 
 
-def _search(facts: RankFacts, ladders: Ladders, past: Past | None) -> tuple[Searched, list[Node]]:
+def _carried(facts: RankFacts, runs: Runs, ladders: Ladders) -> set[tuple[float, float]]:
+    """Return distance and scale of the parameters that differ by rounding that an optimizer amplified."""
+    statistics = ladders.carried_statistics()
+    if not statistics:
+        return set()
+    calls, table = facts.ops, facts.ops.table
+    found: set[tuple[float, float]] = set()
+    for line in np.flatnonzero(table.differs & table.is_tensor & table.is_source).tolist():
+        key = calls.keys[calls.call_of[line]]
+        value = slot_value(runs.both[0], key, table.name(line, key))
+        if value is not None and tuple(value.statistics) in statistics:
+            found.add((table.lines["distance"].item(line), table.lines["scale"].item(line)))
+    return found
+
+
+def _search(facts: RankFacts, runs: Runs, ladders: Ladders, past: Past | None) -> tuple[Searched, list[Node]]:
     """Return the result of the search, and the calls that differ without a trace in loss and gradients.
 
     What the optimizer does after these is searched by itself.
     """
     pasts = {facts.rank: past} if past is not None else {}
-    searched = search({facts.rank: facts.ops}, pasts=pasts)
+    carried = {facts.rank: _carried(facts, runs, ladders)} if past is not None else {}
+    searched = search({facts.rank: facts.ops}, pasts=pasts, carried=carried)
     named = searched.first or searched.grown
     if not (named or searched.vanished):
         return searched, []
     effect = Effect(facts.ops)
     is_rounding = ladders.is_rounding_before()
-    without_trace = effect.traceless(named, searched.vanished, is_rounding_before=is_rounding)
+    without_trace = effect.traceless(
+        named, searched.vanished, is_rounding_before=is_rounding, is_continued=past is not None
+    )
     if not without_trace:
         return searched, []
     calls, known = effect.behind()

@@ -38,7 +38,7 @@ class Cause(str, Enum):
 
 
 class Returned(str, Enum):
-    """What a call with different arguments returns."""
+    """Agreement of what a call with different arguments returns."""
 
     AGREES = "agrees"
     AGREES_IN_STATISTICS = "agrees in statistics"

@@ -64,12 +64,15 @@ def search(
     ranks: Mapping[int, Sequence[CallView]],
     known: Iterable[tuple[float, float]] = (),
     pasts: Mapping[int, Past] = MappingProxyType({}),
+    carried: Mapping[int, Iterable[tuple[float, float]]] = MappingProxyType({}),
 ) -> Searched:
     """Search all ranks for the ops where they diverge.
 
     Args:
         ranks: The ops of each rank, in the order of its record.
         known: Distances and scales of values whose difference is known to be rounding.
+        carried: The same of parameters and states that an optimizer changed in earlier steps, for each rank.
+            What forward calls compute from these alone is known as well.
         pasts: What earlier steps explain, for each rank of which it is known.
     """
     columns = {
@@ -80,6 +83,9 @@ def search(
         rank: Walker(rank, calls, in_time(calls), {*known}, pasts.get(rank, Past()).copy())
         for rank, calls in columns.items()
     }
+    for rank, values in carried.items():
+        walkers[rank].carried.update(values)
+        walkers[rank].known.update(values)
     if known:
         for walker in walkers.values():
             walker.know_all()
@@ -109,9 +115,12 @@ def _compute(walker: Walker, number: int) -> None:
     past, calls = walker.past, walker.calls
     walker.forgive(number)
     was_named = past.named
+    walker.settle_gradients(number)
     largest = walker.differences(number)
     is_of_parameters = largest.is_of_parameters[number]
     if not is_of_parameters and walker.is_of_optimizer(number) and walker.passes_known(number):
+        return
+    if walker.continues_known(number):
         return
     taken, own, given = largest.taken[number], largest.own[number], largest.given[number]
     line = largest.given_lines[number]
@@ -133,6 +142,8 @@ def _compute(walker: Walker, number: int) -> None:
     elif introduces and taken <= 1 and _is_witness_of_itself(calls[number], walker.value(line)):
         reason = _reason_of(calls[number], walker.value(line), taken, given, past)
         walker.further.append(walker.node(number, reason))
+    if is_of_parameters:
+        walker.gradients = max(walker.gradients or 0.0, given)
     if given > 1:
         walker.modules.update(calls.within[number])
     if was_named and max(taken, given) > 1:
@@ -156,7 +167,8 @@ def _introduces(walker: Walker, line: int, taken: float, saved: float, given: fl
 
     Statistics of inputs do not show all of a difference: one that is orthogonal to a tensor, of the relative
     size d, changes its norm by d^2 / 2 only. So inputs whose statistics differ by s may differ by sqrt(2 s).
-    Those of integers and booleans may be equal although a choice that rounding decides is another one.
+    Those of integers and booleans may be equal although a choice that rounding decides is another one. An
+    argument that differs explains the output without the inputs.
 
     Args:
         walker: The rank.
@@ -169,10 +181,11 @@ def _introduces(walker: Walker, line: int, taken: float, saved: float, given: fl
     is_by_statistics, jump = fields["basis"] == BASIS_CODES["statistics"], float(fields["jump"])
     is_exact = not fields["noise"] and isfinite(fields["distance"])
     before, noise = max(taken, saved), walker.past.noise
-    hidden = sqrt(2 * before / noise) if is_by_statistics and noise and isfinite(before) else 0.0
+    is_open = is_by_statistics and not walker.calls.has_other_argument[walker.number]
+    hidden = sqrt(2 * before / noise) if is_open and noise and isfinite(before) else 0.0
     may_be_chosen = taken or (is_by_statistics and walker.past.worst and walker.receives_tensors())
     return bool(
-        given > (jump if is_by_statistics else 1)
+        given > (jump if is_open else 1)
         and given > max(jump * before, hidden)
         and not (may_be_chosen and is_exact)
         and not (saved and selects(walker.calls.keys[walker.number]))

@@ -13,7 +13,7 @@ from probe_diagnosis.difference.reasons import Because, Cause
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.call_columns import CallColumns
 from probe_diagnosis.timeline.order import OPTIMIZER, is_backward
-from probe_diagnosis.timeline.value_table import DIFFERS_CODE, IS_SCALAR, IS_SOURCE
+from probe_diagnosis.timeline.value_table import DIFFERS_CODE, IS_SCALAR, IS_SOURCE, times
 from probe_diagnosis.timeline.views import CallView, Difference
 
 
@@ -99,7 +99,12 @@ class Walker:
         entered: The largest difference before the first call within each module.
         known: Distances and scales of values that differ by rounding, such as gradients that are small beside
             what their calls took in; a parameter whose gradient is the same value is not reported.
+        gradients: The largest difference of gradients of parameters, each beside the largest gradient of its
+            module; None if none was met since the last step of an optimizer.
         modules: Modules with a call whose outputs differ, which explains their own.
+        carried: Distances and scales of parameters that differ by an optimizer's rounding, and of what is
+            computed from them.
+        explained: The largest difference that earlier steps explain.
         last: Place in ``order`` of the last call of the backward pass.
     """
 
@@ -120,12 +125,16 @@ class Walker:
     vanished: list[Node] = field(default_factory=list)
     replaced: list[Node] = field(default_factory=list)
     entered: dict[str, float] = field(default_factory=dict)
+    gradients: float | None = None
     modules: set[str] = field(default_factory=set)
+    carried: set[tuple[float, float]] = field(default_factory=set)
     last: int = field(init=False)
     largest: LargestDifferences = field(init=False)
     is_backward: Sequence[bool] = field(init=False)
+    explained: float = field(init=False)
 
     def __post_init__(self) -> None:
+        self.explained = self.past.worst
         self.is_backward = [is_backward(key) for key in self.calls.keys]
         backward = (place for place, number in enumerate(self.order) if self.is_backward[number])
         self.last = max(backward, default=len(self.order))
@@ -193,6 +202,13 @@ class Walker:
         """Return True for a call behind the backward pass, or within the step of an optimizer."""
         return self.at > self.last or OPTIMIZER in self.calls.within[number]
 
+    def settle_gradients(self, number: int) -> None:
+        """Before an optimizer steps, forget all differences but those of the gradients that it receives."""
+        if self.gradients is None or self.past.named or self.largest.is_of_parameters[number]:
+            return
+        if self.is_of_optimizer(number):
+            self.past.worst, self.gradients = max(self.gradients, self.explained), None
+
     def passes_known(self, number: int) -> bool:
         """Return True if a call receives a difference that is known to be rounding; what it returns is, too.
 
@@ -206,6 +222,26 @@ class Walker:
             return False
         self.known |= differing
         return True
+
+    def continues_known(self, number: int) -> bool:
+        """Return True if all inputs that differ are carried rounding; what a forward call returns is, too."""
+        if not self.carried or self.largest.taken[number] <= 1 or self.calls.has_other_argument[number]:
+            return False
+        if self.is_backward[number] or self.is_of_optimizer(number):
+            return False
+        beyond = self.inputs_beyond(number)
+        if not beyond <= self.carried:
+            return False
+        self.carried.update(self.differing(number, outputs_only=True))
+        return True
+
+    def inputs_beyond(self, number: int) -> set[tuple[float, float]]:
+        """Return distance and scale of the input tensors of a call that differ by more than rounding."""
+        lines = self.calls.lines(number)
+        own = self.calls.table.lines[lines.start : lines.stop]
+        is_input = IS_SOURCE[own["side"]] & (own["flags"] & IS_SCALAR == 0)
+        is_beyond = is_input & (times(own, own["scale"], self.past.noise) > 1)
+        return {*zip(own["distance"][is_beyond].tolist(), own["scale"][is_beyond].tolist())}
 
     def differing(self, number: int, *, outputs_only: bool = False) -> list[tuple[float, float]]:
         """Return distance and scale of the values of a call that differ."""
