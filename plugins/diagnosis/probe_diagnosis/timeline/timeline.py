@@ -1,4 +1,4 @@
-"""What happened on one rank in one step of two runs, as detectors see it."""
+"""The events of one rank in one step of two runs, as detectors see them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Detector(Protocol):
 
 
 class Timeline:
-    """What happened on one rank in one step of two runs.
+    """The events of one rank in one step of two runs.
 
     Args:
         facts: The calls with the differences of their values.
