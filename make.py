@@ -297,11 +297,11 @@ def lint() -> None:
 
 
 def bench() -> None:
-    """Run all benchmarks or one: ``kernel compare ranks check record online faults page older``."""
+    """Run all benchmarks or one: ``kernel compare ranks check record online faults page older pairs``."""
     scripts = {
         "kernel": "kernel.py", "compare": "compare_runs.py", "ranks": "many_ranks.py",
         "check": "check_calls.py", "record": "record_steps.py", "online": "online.py", "faults": "faults",
-        "page": "page.py", "older": "older_dumps.py",
+        "page": "page.py", "older": "older_dumps.py", "pairs": "pairs.py",
     }  # fmt: skip
     chosen = sys.argv[2:3] if sys.argv[2:3] and sys.argv[2] in scripts else list(scripts)
     for name in chosen:

@@ -207,3 +207,23 @@ def test_reader_and_limits_are_those_of_the_recorder_and_the_policy() -> None:
     text = files("probe_diagnosis.answer").joinpath("ladder.yaml").read_text("utf-8")
     assert set(yaml.safe_load(text)) == {"eps", "noise", "jump", "harmless", "unchanged", "one_factor"}
     assert {"accumulated", "reduced", "applied"} < set(PHASES)
+
+
+def test_carried_rounding_is_that_of_gradients_that_are_zero_in_theory(tmp_path: Path) -> None:
+    """Their parameters and the state of these are known; they are no parameters that differ before the step."""
+    gradients = each(1e-9, 0.2, 0.3)
+    state = {"a.exp_avg": 1e-9, "b.exp_avg": 0.2}
+    runs = [
+        ladder(
+            tmp_path / name,
+            [*step(given=gradients, applied=gradients, before={**PARAMETERS, "a": norm}),
+             rung("state_before", state, optimizer="AdamW")],
+        )
+        for name, norm in (("t", 1.0), ("g", 2.0))
+    ]  # fmt: skip
+    search = Search(*runs, noise_of("float32"), noise_of("float32"))
+    assert search.unsettled() == {"a"}
+    assert [value.statistics[3] for value in search.unsettled_values()] == [1.0, 1e-9]
+    assert not [found for found in search.steps() if found.rung.phase == "parameters_before"]
+    alone = Search(*runs, noise_of("float32"))
+    assert [found.rung.phase for found in alone.steps()] == ["parameters_before"]

@@ -308,3 +308,48 @@ def test_integers_may_be_chosen_by_values_that_rounding_decides(
     where = torch("where", [by_statistics(times) for times in inputs], [places])
     assert named([torch("router", [0.0], [0.5]), where]) == first
     assert named([torch("router", [0.0], [0.0]), where]) == [(0, "where")]
+
+
+# -- differences that an optimizer carried from earlier steps ----------------------------------------------
+
+BIAS = value(FAULT)
+KNOWN = {0: [(BIAS.distance, BIAS.scale)]}
+PAST = {0: Past(worst=1.0, noise=NOISE)}
+
+
+def after_steps(*ops: CallView) -> list[str]:
+    found = search({0: ops}, pasts=PAST, carried=KNOWN)
+    return [node.facts.op.split(".")[1] for node in [*found.first, *found.grown]]
+
+
+def test_what_is_computed_from_carried_rounding_is_not_named() -> None:
+    keys, scores = torch("keys", [0, BIAS], [300]), torch("scores", [0, 300], [400])
+    softmax = torch("softmax", [400], [0.5])
+    assert [node.facts.op for node in search({0: [keys]}, pasts=PAST).first] == [keys.op]
+    assert after_steps(keys, scores, softmax) == []
+    assert after_steps(keys, scores, softmax, torch("bad", [0.5], [FAULT])) == ["bad"]
+
+
+def test_an_input_beside_carried_rounding_counts() -> None:
+    assert after_steps(torch("keys", [0, BIAS, 2 * FAULT], [300])) == ["keys"]
+
+
+def test_an_argument_beside_carried_rounding_counts() -> None:
+    assert after_steps(torch("keys", [BIAS, argument()], [3 * FAULT])) == ["keys"]
+
+
+def test_a_backward_call_is_not_computed_from_carried_parameters_alone() -> None:
+    assert after_steps(op("Torch.keys.0.backward", [BIAS], [300])) == ["keys"]
+
+
+@pytest.mark.parametrize("has_gradients, named_ops", [(True, ["mul"]), (False, [])])
+def test_an_optimizer_is_judged_by_the_gradients_that_it_receives(
+    has_gradients: bool, named_ops: list[str]
+) -> None:
+    """The gradient of a bias of keys is rounding: it differs from itself by far more than others do."""
+    bias = value(FAULT, scale=1e-5)
+    backward = op("Torch.linear.0.backward", [0], [0.1, bias])
+    gradients = op("Module.l.Linear.parameters_grad", [], [0.1, bias])
+    step = torch("mul", [500], [500], within=("optimizer",))
+    found = search({0: [backward, *([gradients] if has_gradients else []), step]})
+    assert [node.facts.op.split(".")[1] for node in found.first] == named_ops
