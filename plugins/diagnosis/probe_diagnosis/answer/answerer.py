@@ -153,7 +153,8 @@ def _causes_of_step(compared: Compared, part: str) -> Iterator[Finding]:
     reports = _reports(compared, part)
     own = dict(sorted(reversed(reports), key=itemgetter(0)))  # of a rank's files, the first, with its calls
     finders = {rank: report.finder for rank, report in own.items() if isinstance(report.finder, Suspects)}
-    searched = search({rank: finder.facts.ops for rank, finder in finders.items()})
+    pasts = {rank: finder.past for rank, finder in finders.items() if finder.past is not None}
+    searched = search({rank: finder.facts.ops for rank, finder in finders.items()}, pasts=pasts)
     first = [node for node in searched.first if not _agrees(own[node.rank])] if len(own) > 1 else []
     for node in first:
         answer = own[node.rank].answer

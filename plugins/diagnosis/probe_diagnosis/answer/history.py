@@ -22,41 +22,32 @@ Ended = tuple[RunPair, Report, Suspects]
 """A comparison of one step and rank that has a verdict."""
 
 
-def judge_in_order(compared: Compared) -> dict[str, Past]:
+def judge_in_order(compared: Compared) -> None:
     """Replace the verdicts on later steps by those that consider the steps before them.
 
     Parameters and the state of an optimizer carry the rounding of one step into the next. A step is judged
-    again if all ranks of all earlier steps agree, or differ by no more than rounding that has added up.
-
-    Returns:
-        What earlier steps explain of each step that was judged again, by the name of the step.
+    again, once, if all ranks of all earlier steps agree, or differ by no more than rounding that has added up.
     """
     past: Past | None = None
-    explained: dict[str, Past] = {}
-    for part, ended in _by_step(compared):
+    for ended in _by_step(compared):
         if past is not None:
-            explained[part] = past
             for pair, report, suspects in ended:
                 _judge_again(compared, pair, report, suspects, past)
         past = _after(past, ended)
         if past is None:
-            break
-    return explained
+            return
 
 
-def _by_step(compared: Compared) -> Iterator[tuple[str, list[Ended]]]:
+def _by_step(compared: Compared) -> Iterator[list[Ended]]:
     """Yield the comparisons of each step, in the order of time."""
     parts = dict.fromkeys(one.pair.part for one in compared.finished)
     for part in parts:
-        yield (
-            part,
-            [
-                (one.pair, one.report, one.report.finder)
-                for one in compared.finished
-                if one.pair.part == part and one.report is not None and one.report.answer is not None
-                if isinstance(one.report.finder, Suspects)
-            ],
-        )
+        yield [
+            (one.pair, one.report, one.report.finder)
+            for one in compared.finished
+            if one.pair.part == part and one.report is not None and one.report.answer is not None
+            if isinstance(one.report.finder, Suspects)
+        ]
 
 
 def _judge_again(compared: Compared, pair: RunPair, report: Report, suspects: Suspects, past: Past) -> None:
@@ -65,7 +56,7 @@ def _judge_again(compared: Compared, pair: RunPair, report: Report, suspects: Su
     The files of the step keep the verdict on the step alone; a note says so.
     """
     alone = report.answer
-    if alone is None or alone.outcome is Outcome.AGREE:
+    if alone is None or alone.outcome is Outcome.AGREE or suspects.past is not None:
         return
     with suppress(UserError), ExitStack() as stack:  # the record may no longer be there
         target, golden = (

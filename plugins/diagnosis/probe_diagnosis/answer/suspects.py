@@ -38,11 +38,13 @@ class Suspects:
     Attributes:
         first_failure: The first row that fails by the rule of its table, unless rounding may explain it.
         facts: The facts about all ops so far.
+        past: What earlier steps explain; None unless the verdict considers them.
     """
 
     def __init__(self) -> None:
         self.first_failure: Suspect | None = None
         self.facts = RankFacts()
+        self.past: Past | None = None
         self._found: list[Suspect] = []
         self._tabulated = self.facts
 
@@ -106,6 +108,7 @@ class Suspects:
         """
         alone = report.answer
         assert alone is not None
+        self.past = past
         found = Found(
             self.facts, runs, step=pair.part, interrupted=report.interrupted, several=bool(pair.label),
             past=past, detected=self._detect(manager, report, runs, pair),
