@@ -26,7 +26,8 @@ def judge_in_order(compared: Compared) -> None:
     """Replace the verdicts on later steps by those that consider the steps before them.
 
     Parameters and the state of an optimizer carry the rounding of one step into the next. A step is judged
-    again, once, if all ranks of all earlier steps agree, or differ by no more than rounding that has added up.
+    again, once, if all ranks of all earlier steps agree, or differ by no more than rounding that has added
+    up.
     """
     past: Past | None = None
     for ended in _by_step(compared):
