@@ -65,8 +65,8 @@ generator = torch.Generator().manual_seed(1)
 size = dict(hidden_size=64, num_hidden_layers=3, num_attention_heads=4, intermediate_size=128, vocab_size=199)
 words = lambda: torch.randint(3, 199, (4, 32), generator=generator)
 def text():
-    one = words()
-    return dict(input_ids=one, labels=one)
+    tokens = words()
+    return dict(input_ids=tokens, labels=tokens)
 image = lambda: dict(pixel_values=torch.randn(4, 3, 32, 32, generator=generator), labels=torch.arange(4))
 pair = lambda: dict(input_ids=words(), labels=words())
 none = dict(hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -124,7 +124,7 @@ def record(directory: Path, model: str, run: str, variables: dict[str, str]) -> 
     return output
 
 
-def compare(directory: Path, target: Path, golden: Path) -> dict[str, object]:
+def compare(target: Path, golden: Path) -> dict[str, object]:
     """Compare two runs, and return the answer file."""
     with tempfile.TemporaryDirectory() as output:
         command = [sys.executable, "-m", "probe_core.cli", "compare", str(target), str(golden), "-o", output,
@@ -157,7 +157,7 @@ def main() -> None:
         for model in options.models or MODELS:
             runs = {name: record(directory, model, name, variables) for name, variables in RUNS.items()}
             for target, golden in ROUNDING:
-                answer = compare(directory, runs[target], runs[golden])
+                answer = compare(runs[target], runs[golden])
                 counts[str(answer["verdict"])] += 1
                 if answer["verdict"] != "AGREE":
                     print(f"{model}, {target} against {golden}: {answer['sentence']}", flush=True)
@@ -165,7 +165,7 @@ def main() -> None:
                 if (model, fault) in UNSUITED:
                     continue
                 run = record(directory, model, fault, BASE | OTHER_INSTRUCTIONS | {"PAIR_FAULT": fault})
-                answer = compare(directory, run, runs["base"])
+                answer = compare(run, runs["base"])
                 faults += 1
                 right += names(answer, word)
                 if not names(answer, word):

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from probe_diagnosis.specs import DetectorSpec
     from probe_diagnosis.timeline.evidence import evidence_texts
     from probe_diagnosis.timeline.timeline import Detection, Detector, Timeline
+    from probe_diagnosis.timeline.views import CallView, Difference, DifferenceKind
 
 __all__ = [
-    "CallDepth", "Detection", "Detector", "DetectorSpec", "Timeline", "depths", "evidence_texts", "own_frame",
-    "own_frames", "whole_answer",
+    "CallDepth", "CallView", "Detection", "Detector", "DetectorSpec", "Difference", "DifferenceKind",
+    "Timeline", "depths", "evidence_texts", "own_frame", "own_frames", "whole_answer",
 ]  # fmt: skip
 
 __getattr__ = exporter(
@@ -31,5 +32,6 @@ __getattr__ = exporter(
         "specs": "DetectorSpec",
         "timeline.evidence": "evidence_texts",
         "timeline.timeline": "Detection Detector Timeline",
+        "timeline.views": "CallView Difference DifferenceKind",
     },
 )

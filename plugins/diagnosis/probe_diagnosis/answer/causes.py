@@ -47,7 +47,7 @@ def causes_of(
         selection: The calls where the runs diverge.
         is_explained: True if the baseline explains what rounding does not, so that no phase is a cause.
     """
-    found = _with_origin(facts, runs, ladders, selection, _of_calls(facts, runs, selection))
+    found = _with_origin(facts, runs, ladders, selection, _describe_calls(facts, runs, selection))
     if found.causes:
         return found
     upstream = _upstream(facts, runs, ladders, selection)
@@ -63,7 +63,7 @@ def causes_of(
     return Causes(causes, differently)
 
 
-def _of_calls(facts: RankFacts, runs: Runs, selection: Selection) -> Causes:
+def _describe_calls(facts: RankFacts, runs: Runs, selection: Selection) -> Causes:
     """Return the findings on the selected calls."""
     tracing, nodes = Tracing(facts, runs), selection.named
     traced = [
@@ -109,7 +109,7 @@ def _with_phase(facts: RankFacts, runs: Runs, selection: Selection, phase: Step)
     """Return the causes, with what a phase of the step shows of the first call."""
     first, *further = selection.named
     refined = replace(first, because=replace(first.because, phases=phase.text))
-    found = _of_calls(facts, runs, replace(selection, named=[refined, *further]))
+    found = _describe_calls(facts, runs, replace(selection, named=[refined, *further]))
     causes = [*found.causes]
     place = len(causes) - 1 if selection.is_grown else 0
     causes[place] = with_phase(causes[place], phase, is_stated=refined.because.states_phases)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class Selection:
     without_effect: Sequence[Node] = ()
     without_trace: Sequence[Node] = ()
     rounding: Sequence[Node] = ()
-    made_differently: Sequence[Node] = field(default=())
+    made_differently: Sequence[Node] = ()
     is_doubtful: bool = False
     is_continued: bool = False
     reach: float = 0.0
