@@ -297,11 +297,15 @@ def lint() -> None:
 
 
 def bench() -> None:
-    """Run all benchmarks or one: ``kernel compare ranks check record online faults page older pairs``."""
+    """Run all benchmarks or one.
+
+    Names: ``kernel compare ranks check record online faults page older pairs wild``.
+    """
     scripts = {
         "kernel": "kernel.py", "compare": "compare_runs.py", "ranks": "many_ranks.py",
         "check": "check_calls.py", "record": "record_steps.py", "online": "online.py", "faults": "faults",
         "page": "page.py", "older": "older_dumps.py", "pairs": "pairs.py",
+        "wild": "wild",
     }  # fmt: skip
     chosen = sys.argv[2:3] if sys.argv[2:3] and sys.argv[2] in scripts else list(scripts)
     for name in chosen:

@@ -63,17 +63,17 @@ class Score:
         return {0: "WRONG", 1: "right"}.get(self.rank, f"rank {self.rank}")
 
 
-def first_lines(case: Path, output: Path) -> tuple[str, list[Cause]]:
-    """Compare the two runs in a directory; return the verdict and its causes, most important first."""
+def first_lines(target: Path, golden: Path, output: Path) -> tuple[str, list[Cause]]:
+    """Compare two runs; return the verdict and its causes, most important first."""
     from probe_core.cli.main import run
 
     shutil.rmtree(output, ignore_errors=True)
     printed = io.StringIO()
     with redirect_stdout(printed), redirect_stderr(printed):
-        run(["compare", str(case / "target"), str(case / "golden"), "-o", str(output), "--format", "csv"])
+        run(["compare", str(target), str(golden), "-o", str(output), "--format", "csv"])
     answers = sorted(output.glob("answer_*.json"))
     if not answers:
-        return suspects(case, output / "again")
+        return suspects(target, golden, output / "again")
     answer = json.loads(answers[-1].read_text("utf-8"))
     return str(answer["verdict"]).upper(), [cause_of(found) for found in answer["causes"]]
 
@@ -93,13 +93,13 @@ def cause_of(found: Mapping[str, Any]) -> Cause:
     )
 
 
-def suspects(case: Path, output: Path) -> tuple[str, list[Cause]]:
+def suspects(target: Path, golden: Path, output: Path) -> tuple[str, list[Cause]]:
     """Return what a comparison without an answer file says: the suspects of each step in turn."""
     from probe_core.model.plan import Plan
     from probe_core.plugins.manager import Manager
     from probe_core.ranks.ranks import Ranks
 
-    plan = Plan(case / "target", case / "golden", output, STAMP, formats=("csv",), jobs=1)
+    plan = Plan(target, golden, output, STAMP, formats=("csv",), jobs=1)
     causes: list[Cause] = []
     for finished in Ranks(plan, Manager()).run():
         if finished.report is None:
@@ -119,22 +119,22 @@ def score(case: Case, directory: Path, tasks: Iterable[str] = TASKS) -> list[Sco
     scores = []
     for task in tasks:
         begun = time.perf_counter()
-        verdict, causes = first_lines(home / task, home / task / "output")
+        verdict, causes = first_lines(home / task / "target", home / task / "golden", home / task / "output")
         seconds = time.perf_counter() - begun
         places = [place for place, cause in enumerate(causes, 1) if case.is_named_by(cause)]
-        false, unchecked = checked(home / "tensor", causes)
+        false, unchecked = checked(home / "tensor" / "target", home / "tensor" / "golden", causes)
         rank = places[0] if places else 0
         scores.append(Score(case, task, verdict, causes, rank, false, unchecked, seconds))
     return scores
 
 
-def checked(runs: Path, causes: Iterable[Cause]) -> tuple[list[str], int]:
+def checked(target: Path, golden: Path, causes: Iterable[Cause]) -> tuple[list[str], int]:
     """Return each statement that the recorded tensors contradict, and the number of those not checked."""
     false: list[str] = []
     unchecked = 0
     for cause in causes:
         step = f"step{cause.step}/rank"
-        wrong = falsehoods(runs / "target" / step, runs / "golden" / step, cause)
+        wrong = falsehoods(target / step, golden / step, cause)
         unchecked += wrong is None
         false += [f"{cause.row or cause.op} {cause.statement} -- but {text}" for text in wrong or ()]
     return false, unchecked

@@ -143,7 +143,7 @@ def test_an_answer_file_comes_before_suspects(tmp_path: Path, monkeypatch: pytes
     expected = Cause(
         "Torch.a.0.forward", "r", "differs", ("Module.m.C.forward.0",), "scale", "a.py:1", "argument", 2, "Torch.a.1.forward"
     )  # fmt: skip
-    assert first_lines(tmp_path, tmp_path / "out") == ("DIVERGED", [expected])
+    assert first_lines(tmp_path / "target", tmp_path / "golden", tmp_path / "out") == ("DIVERGED", [expected])
     assert cause_of({"op": "x"}) == Cause("x", "", "")
 
 

@@ -10,13 +10,12 @@ from pathlib import Path
 
 from probe_core.errors import UserError
 from probe_core.flow.opening import open_run
-from probe_core.model import Reason
 from probe_core.model.answers import Answer, Finding, Outcome
 from probe_core.model.report import Report
 from probe_core.plugins.protocols import Compared, Opened
 from probe_core.store.layout import RunPair
 from probe_diagnosis.answer.file import write_answer
-from probe_diagnosis.answer.findings import finding
+from probe_diagnosis.answer.findings import finding, restated
 from probe_diagnosis.answer.history import judge_in_order
 from probe_diagnosis.answer.other_steps import with_other_steps
 from probe_diagnosis.answer.printing import show
@@ -164,8 +163,7 @@ def _causes_of_step(compared: Compared, part: str) -> Iterator[Finding]:
             found = _found(compared, part, node, searched.behind[node.rank])
         elif node.because.cause is Cause.DELIVERED and found.op == node.facts.op:
             # The rank's own statement does not know what other ranks sent.
-            reason = Reason(found.reason.code, node.because.statement)
-            found = replace(found, reason=reason, evidence=node.because.evidence)
+            found = replace(restated(found, node.because.statement), evidence=node.because.evidence)
         yield replace(found, step=part, rank=node.rank)
     if first:
         return

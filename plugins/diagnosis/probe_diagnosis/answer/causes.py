@@ -108,7 +108,7 @@ def _with_origin(
 def _with_phase(facts: RankFacts, runs: Runs, selection: Selection, phase: Step) -> Causes:
     """Return the causes, with what a phase of the step shows of the first call."""
     first, *further = selection.named
-    refined = replace(first, because=replace(first.because, phases=phase.text))
+    refined = replace(first, because=replace(first.because, phases=phase.statement))
     found = _describe_calls(facts, runs, replace(selection, named=[refined, *further]))
     causes = [*found.causes]
     place = len(causes) - 1 if selection.is_grown else 0

@@ -9,6 +9,7 @@ from dataclasses import replace
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.difference.walking import Node
 
 SHOWN = 5
@@ -30,10 +31,11 @@ def finding(node: Node, where: Callable[[str], str], behind: Sequence[str] = (),
         step: The directory of the step; empty if there is only one.
     """
     facts, because = node.facts, node.because
+    statement = because.statement
     return Finding(
         facts.op,
         because.value.row,
-        Reason(because.cause.value, because.statement),
+        Reason(because.cause.value, statement.text),
         because.evidence | ({"golden_op": facts.golden} if facts.golden else {}),
         because.value.line,
         facts.within,
@@ -42,7 +44,19 @@ def finding(node: Node, where: Callable[[str], str], behind: Sequence[str] = (),
         node.rank,
         tuple(behind[:SHOWN]),
         len(behind),
+        brief=statement.brief,
     )
+
+
+def restated(one: Finding, statement: Statement, kind: str = "") -> Finding:
+    """Return a finding with another statement, and of another kind if one is given."""
+    return replace(one, reason=Reason(kind or one.reason.code, statement.text), brief=statement.brief)
+
+
+def continued(one: Finding, more: Statement) -> Finding:
+    """Return a finding whose statement goes on with another."""
+    brief = f"{one.brief or one.reason.detail}{more.brief}"
+    return replace(one, reason=Reason(one.reason.code, f"{one.reason.detail}{more.text}"), brief=brief)
 
 
 def folded(findings: Sequence[Finding]) -> list[Finding]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_core.store.names import is_gradient
+from probe_diagnosis.answer.findings import continued
 from probe_diagnosis.answer.ladder_file import Number, read_ladder
 from probe_diagnosis.answer.ladder_search import BEFORE, BEHIND, Search, Step
 from probe_diagnosis.answer.replaced import uncompared
@@ -89,8 +90,8 @@ class Ladders:
 
     def _finding(self, step: Step) -> Finding:
         return Finding(
-            step.rung.key, "", Reason(KIND, step.text), _evidence(step), where=step.where or step.rung.where,
-            rank=self._facts.rank,
+            step.rung.key, "", Reason(KIND, step.statement.text), _evidence(step),
+            where=step.where or step.rung.where, rank=self._facts.rank, brief=step.statement.brief,
         )  # fmt: skip
 
     def is_rounding_before(self) -> bool:
@@ -163,9 +164,9 @@ def with_phase(cause: Finding, step: Step, *, is_stated: bool) -> Finding:
         step: What the phase shows.
         is_stated: True if the statement of the cause contains it.
     """
-    detail = cause.reason.detail if is_stated else f"{cause.reason.detail}; {PHASES}{step.text}"
-    evidence = {**cause.evidence, **_evidence(step), "phases": step.text}
-    return replace(cause, reason=Reason(cause.reason.code, detail), evidence=evidence)
+    evidence = {**cause.evidence, **_evidence(step), "phases": step.statement.text}
+    told = cause if is_stated else continued(cause, step.statement.after(f"; {PHASES}"))
+    return replace(told, evidence=evidence)
 
 
 def _is_recast(one: Finding) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from probe_diagnosis.answer.ladder_file import Group, LadderFile, Measured, Rung, Setting
 from probe_diagnosis.answer.ladder_values import Distances, differ, distances, limits, noise_of, size_of, some
+from probe_diagnosis.difference.statement import Statement
 
 Evidence = dict[str, "float | int | str"]
 Values = Mapping[str, "Measured | None"]
@@ -37,7 +38,7 @@ class Step:
     Attributes:
         rung: The rung that shows it.
         part: ``BEFORE`` or ``BEHIND``.
-        text: A clause on it that can stand alone.
+        statement: A clause on it that can stand alone.
         is_effective: True if values differ by it beyond rounding.
         evidence: The numbers behind it.
         where: The line of code, if it is not that of the rung.
@@ -45,7 +46,7 @@ class Step:
 
     rung: Rung
     part: str
-    text: str
+    statement: Statement
     is_effective: bool = True
     evidence: Evidence = field(default_factory=dict)
     where: str = ""
@@ -137,8 +138,8 @@ class Search:
             found = distances(rungs[0][0].values, rungs[1][0].values, noise)
             carried = self.unsettled() if noise else set()
             if names := [name for name in found.beyond(0.0) if name not in carried]:
-                text = f"{what} ({_list(found, names)})"
-                yield Step(rungs[0][0], BEFORE, text, evidence=_numbers(found, names))
+                statement = Statement(what, "", _list(found, names))
+                yield Step(rungs[0][0], BEFORE, statement, evidence=_numbers(found, names))
 
     def _apart(self, target: Values, golden: Values, *, together: bool = False) -> Distances:
         return distances(target, golden, self._noise if together else 0.0, together=together)
@@ -170,7 +171,8 @@ class Search:
                     have = f"{some(alone)} {'has' if len(alone) == 1 else 'have'} a gradient"
                     held = f"the state of {target.applied.subject} holds {some(alone)}"
                     text = f"{have if phase == 'gradient' else held} in the {word} only"
-                    yield Step(windows[side].of(phase)[0], BEHIND, text, True, evidence, target.line)
+                    rung = windows[side].of(phase)[0]
+                    yield Step(rung, BEHIND, Statement(text), True, evidence, target.line)
 
     def _gradients(self, target: Window, golden: Window) -> Iterator[Step]:
         """Yield the first stage at which gradients differ that agreed before."""
@@ -202,7 +204,7 @@ class Search:
                     f"{one.applied.subject} of the {side} steps {some(names)}, that of the other run does not"
                 )
                 evidence: Evidence = {"ladder_parameter": names[0], "ladder_differing": len(names)}
-                yield Step(one.one("settings") or one.applied, BEHIND, text, True, evidence)
+                yield Step(one.one("settings") or one.applied, BEHIND, Statement(text), True, evidence)
 
     def are_gradients_same(self) -> bool:
         """Return True if the steps of optimizers take gradients that agree, in both runs."""
@@ -229,17 +231,18 @@ class Search:
         for key, values, names in settings:
             whose = "" if len(names) == len(taken.target) else f" of {some(names)}"
             hit = [name for name in changed if name in names]
-            after = f", and leaves other parameters ({_list(left, hit)})" if hit else ""
+            after = ", and leaves other parameters" if hit else ""
             said = f"{_said(values[0])} against {_said(values[1])}"
-            text = f"{optimizer} steps with {key} {said}{whose}{after}"
+            clause = f"{optimizer} steps with {key} {said}{whose}{after}"
+            statement = Statement(clause, "", _list(left, hit) if hit else "")
             evidence: Evidence = {"argument": f"{rung.key}.{key}", "argument_values": said}
             evidence |= _numbers(left, hit) if hit else {}
-            yield Step(rung, BEHIND, text, bool(hit), evidence)
+            yield Step(rung, BEHIND, statement, bool(hit), evidence)
         is_equal = not (taken.worst or held.worst or state.worst) and len(taken.times) == len(taken.target)
         if changed and not settings and is_equal and golden.applied.subject == optimizer:
-            text = f"{optimizer} {ALTHOUGH} ({_list(left, changed)})"
+            statement = Statement(f"{optimizer} {ALTHOUGH}", "", _list(left, changed))
             behind = target.one("parameters_after") or rung
-            yield Step(behind, BEHIND, text, True, _numbers(left, changed), target.line)
+            yield Step(behind, BEHIND, statement, True, _numbers(left, changed), target.line)
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,23 +339,21 @@ def _of_stage(
         who = "both runs add" if all(adds) else "the target adds" if adds[0] else "the golden adds"
         rest = "" if all(adds) else f", the {'golden' if adds[0] else 'target'} does not"
         last = (target.of("loss") or [rung])[-1]
-        text = (
-            f"{who} the gradients of this backward pass to earlier ones{rest}, and the sums differ ({shown})"
-        )
-        return Step(rung, BEHIND, text, evidence=numbers, where=last.where)
+        clause = f"{who} the gradients of this backward pass to earlier ones{rest}, and the sums differ"
+        return Step(rung, BEHIND, Statement(clause, "", shown), evidence=numbers, where=last.where)
     if stage == "reduced":
-        text = f"gradients {agree} before their reduction over the ranks, and differ after it ({shown})"
-        return Step(rung, BEHIND, text, evidence=numbers, where=where)
+        clause = f"gradients {agree} before their reduction over the ranks, and differ after it"
+        return Step(rung, BEHIND, Statement(clause, "", shown), evidence=numbers, where=where)
     factor = _factor(found)
     times = f": all {len(found.times)} are {factor:.6g} times the golden's" if factor else ""
     changed, line = _changed(target, golden)
-    text = (
+    clause = (
         f"gradients {agree} when the backward pass is over, and differ when "
-        f"{target.applied.subject} takes them{times} ({shown}){changed}"
+        f"{target.applied.subject} takes them{times}{changed}"
     )
     if factor:
         numbers["factor"] = factor
-    return Step(rung, BEHIND, text, evidence=numbers, where=line or where)
+    return Step(rung, BEHIND, Statement(clause, "", shown), evidence=numbers, where=line or where)
 
 
 def _factor(found: Distances) -> float:
@@ -431,7 +432,7 @@ def _unchanged(target: Window, golden: Window) -> Iterator[Step]:
         f"parameters unchanged, the golden's {shares[1]:.0%}{dtypes}"
     )
     evidence: Evidence = {"unchanged": shares[0], "golden_unchanged": shares[1], "sampled": counts[0][1]}
-    yield Step(rungs[0], BEHIND, text, False, evidence, target.line)
+    yield Step(rungs[0], BEHIND, Statement(text), False, evidence, target.line)
 
 
 def _numbers(found: Distances, names: Sequence[str]) -> Evidence:

@@ -9,6 +9,7 @@ from probe_core.model.answers import Finding
 from probe_diagnosis.answer.findings import kind_of
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.timeline.rank_facts import RankFacts
 from probe_diagnosis.timeline.views import is_module
 
@@ -25,13 +26,15 @@ def moved_call(facts: RankFacts, runs: Runs) -> Finding | None:
         anchor, is_before = _anchor(facts, runs, op, golden)
         if difference and anchor:
             first, second = ("before", "after") if is_before else ("after", "before")
-            detail = (
+            clause = (
                 f"is called {first} {anchor} in the target and {second} it in the golden, "
-                f"where the call receives other values ({difference})"
+                "where the call receives other values"
             )
+            statement = Statement(clause, "", difference)
+            evidence = {"golden_op": golden, "anchor": anchor}
             return Finding(
-                op, "", Reason(Cause.ORDER.value, detail), {"golden_op": golden, "anchor": anchor}, "",
-                runs.modules(op), runs.where(op), rank=facts.rank,
+                op, "", Reason(Cause.ORDER.value, statement.text), evidence, "", runs.modules(op),
+                runs.where(op), rank=facts.rank, brief=statement.brief,
             )  # fmt: skip
     return None
 

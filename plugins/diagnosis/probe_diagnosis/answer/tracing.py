@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_diagnosis.answer.arguments import Argument, api, differing, evidence_of, said
-from probe_diagnosis.answer.findings import kind_of
+from probe_diagnosis.answer.findings import kind_of, restated
 from probe_diagnosis.answer.producers import hides, producer, producers, takes_in
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.reasons import Cause, first_differing, shown_value
+from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.limits import limits
 from probe_diagnosis.timeline.order import is_arranging, is_backward, is_move, is_storage
@@ -82,12 +82,12 @@ class Tracing:
         there = facts.within[0] if facts.within else ""
         inside = f" (in {there})" if there and there not in modules else ""
         made = f"{done}, and {takes}{inside}" if done else f"{takes}{inside}, not so in the {sides[1]}"
-        detail = f"{made}: that call {because.statement}"
+        statement = because.statement.after(f"{made}: that call ")
         names = {"target_only": calls[0], "golden_only": calls[1]}
         evidence: dict[str, float | int | str] = {name: _some(keys) for name, keys in names.items() if keys}
         if arguments:
             evidence |= evidence_of(op, arguments[0])
-        return self._moved(cause, op, side, code, detail, node, **evidence)
+        return self._moved(cause, op, side, code, statement, node, **evidence)
 
     def _arguments(self, calls: list[list[str]]) -> list[Argument]:
         """Return the arguments that differ between the last calls, if both runs call the same API there."""
@@ -128,12 +128,11 @@ class Tracing:
                     continue
                 names = ("target", "golden")
                 only = f"is called in the {names[side]} only, and " if self._is_alone(key, side) else ""
-                detail = (
-                    f"{only}receives what {other} receives in the {names[1 - side]}: "
-                    f"{facts.op} {node.because.statement}"
+                statement = node.because.statement.after(
+                    f"{only}receives what {other} receives in the {names[1 - side]}: {facts.op} "
                 )
                 evidence = {f"{names[side]}_only": key}
-                return self._moved(cause, key, side, Cause.ONE_SIDED, detail, node, **evidence)
+                return self._moved(cause, key, side, Cause.ONE_SIDED, statement, node, **evidence)
         return None
 
     def _unseen(self, cause: Finding, node: Node) -> Finding | None:
@@ -146,7 +145,7 @@ class Tracing:
         calls = [list(self._upstream(side, node.facts)) for side in (0, 1)]
         alone = self._facts.target_only, self._facts.golden_only
         own = _lone([[key for key in keys if key in those] for keys, those in zip(calls, alone)])
-        differs = f"returns values that differ ({shown_value(node.because.value)})"
+        differs = Statement("returns values that differ", "", shown_value(node.because.value))
         evidence: dict[str, str] = {}
         arguments = self._arranged_otherwise(node.facts, calls[0])
         code, side = Cause.ARGUMENT, 0
@@ -157,7 +156,7 @@ class Tracing:
             follows = f"{op}, which receives what comes of it," if key in calls[0] else f"behind it, {op}"
             shown = shown_value(arguments[key])
             done = f"was called with a different argument ({shown}), which its statistics do not show"
-            detail = f"{done}; {follows} {differs}"
+            statement = differs.after(f"{done}; {follows} ")
             evidence |= {"argument": arguments[key].row, "argument_values": arguments[key].why}
         elif any(own):
             code, side = Cause.ONE_SIDED, 0 if own[0] else 1
@@ -166,11 +165,11 @@ class Tracing:
             done = f"is called where the golden calls {own[1][0]}" if all(own) else only
             if not self._is_alone(key, side):
                 done = f"is called in another place in the {SIDES[1 - side]}"
-            detail = f"{done}, and {op}, which receives what comes of it, {differs}"
+            statement = differs.after(f"{done}, and {op}, which receives what comes of it, ")
             evidence |= {name: own[n][0] for n, name in enumerate(("target_only", "golden_only")) if own[n]}
         else:
             return None
-        return self._moved(cause, key, side, code, detail, node, **evidence)
+        return self._moved(cause, key, side, code, statement, node, **evidence)
 
     def _arranged_otherwise(self, facts: CallView, near: Sequence[str]) -> dict[str, Difference]:
         """Return the differing argument of each call before an op that arranges values or is ``near`` it."""
@@ -190,8 +189,7 @@ class Tracing:
         keys = node.facts.op, node.because.replaces
         calls = _lone([list(self._around(side, key)) for side, key in enumerate(keys)])
         if keys[0] in calls[0] and calls[1]:
-            detail = replace(node.because, replaces=_some(calls[1])).statement
-            return replace(cause, reason=Reason(cause.reason.code, detail))
+            return restated(cause, replace(node.because, replaces=_some(calls[1])).statement)
         if not any(calls):
             return cause
         side = 0 if calls[0] else 1
@@ -199,9 +197,9 @@ class Tracing:
         done = f"is called where the golden calls {_some(calls[1])}" if all(calls) else only
         if not self._is_alone(key, side):
             done = f"is called in another place in the {SIDES[1 - side]}"
-        shown = shown_value(node.because.value)
-        detail = f"{done}, beside {keys[0]}, which returns values that differ ({shown})"
-        return self._moved(cause, key, side, Cause.ONE_SIDED, detail, node)
+        clause = f"{done}, beside {keys[0]}, which returns values that differ"
+        statement = Statement(clause, "", shown_value(node.because.value))
+        return self._moved(cause, key, side, Cause.ONE_SIDED, statement, node)
 
     def _is_alone(self, op: str, side: int) -> bool:
         """Return True if the runs call the API of an op unequally often in the module around it."""
@@ -235,18 +233,17 @@ class Tracing:
         op: str,
         side: int,
         code: Cause,
-        detail: str,
+        statement: Statement,
         node: Node,
         **evidence: float | int | str,
     ) -> Finding:
         """Return the cause, said of another call, which the one that differs follows."""
         kept = {name: value for name, value in cause.evidence.items() if name != "golden_op"}
         return replace(
-            cause,
+            restated(cause, statement, code.value),
             op=op,
             row="",
             modules=self._runs.modules(op, side),
-            reason=Reason(code.value, detail),
             evidence=kept | evidence,
             where=self._runs.where(op, side),
             consequences=(node.facts.op, *cause.consequences),
@@ -278,11 +275,12 @@ class Tracing:
         calls = self._facts.ops
         golden = calls.goldens.get(calls.numbers[op], "") if op in calls.numbers else ""
         evidence = {"golden_op": golden} if golden else {}
-        detail = (
+        clause = (
             f"returns values that agree in their statistics, but not element by element: {node.facts.op}, "
-            f"which only moves them, returns values that differ ({shown_value(node.because.value)})"
+            "which only moves them, returns values that differ"
         )
-        return self._moved(cause, op, 0, Cause.ORDER, detail, node, **evidence)
+        statement = Statement(clause, "", shown_value(node.because.value))
+        return self._moved(cause, op, 0, Cause.ORDER, statement, node, **evidence)
 
     def _before(self, side: int, facts: CallView) -> Iterator[str]:
         """Yield the calls of one run only that stand right before an op, the last of them last."""

@@ -12,9 +12,10 @@ from dataclasses import replace
 from probe_core.model import Reason
 from probe_core.model.answers import Finding
 from probe_core.store.names import is_gradient
-from probe_diagnosis.answer.findings import finding, kind_of
+from probe_diagnosis.answer.findings import continued, finding, kind_of
 from probe_diagnosis.answer.runs import Runs
 from probe_diagnosis.difference.reasons import Cause
+from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.difference.walking import Node
 from probe_diagnosis.timeline.coverage import ONE_NONE
 from probe_diagnosis.timeline.order import OPTIMIZER, in_time, is_backward
@@ -84,8 +85,8 @@ class Upstream:
         because = replace(first.because, value=first.because.argument)
         origin = finding(replace(first, because=because), self._runs.where)
         origin = replace(origin, same=tuple(one.facts.op for one in alike))
-        detail = f"{origin.reason.detail}, but the backward call {cause.op} {_effect(node)}"
-        return _before(cause, origin, detail)
+        more = Statement(f", but the backward call {cause.op} {_effect(node)}")
+        return _before(cause, continued(origin, more))
 
     def _earlier_argument(self, cause: Finding, node: Node) -> Finding | None:
         """Return an earlier call with another argument that may have caused a gradient that differs."""
@@ -93,8 +94,8 @@ class Upstream:
         if made is None:
             return None
         origin = finding(made, self._runs.where)
-        detail = f"{origin.reason.detail}, but {cause.op} behind it differs by more than rounding explains"
-        return _before(cause, origin, detail)
+        more = Statement(f", but {cause.op} behind it differs by more than rounding explains")
+        return _before(cause, continued(origin, more))
 
     def _phase(self, cause: Finding, node: Node) -> Finding | None:
         """Return the phase of the step after the backward pass that explains a call after that pass.
@@ -108,7 +109,7 @@ class Upstream:
         if not phases and node.because.cause is Cause.TAKEN_IN:
             phases = self._effective
         origin = next(iter(phases), None)
-        return None if origin is None else _before(cause, origin, origin.reason.detail)
+        return None if origin is None else _before(cause, origin)
 
     def _is_behind(self, op: str) -> bool:
         """Return True for a call after the backward pass."""
@@ -126,7 +127,7 @@ class Upstream:
         origin = self.graph_difference() if is_affected and node.because.argument is None else None
         if origin is None:
             return None
-        return _before(cause, origin, f"{origin.reason.detail}, and {cause.op} {_effect(node)}")
+        return _before(cause, continued(origin, Statement(f", and {cause.op} {_effect(node)}")))
 
     def _loses_gradients(self) -> bool:
         """Return True if one run lacks gradients that the other has."""
@@ -145,8 +146,8 @@ class Upstream:
         if graph is None or not any(alone):
             return []
         side = int(not alone[0])
-        text = f"{graph.reason.detail}, and {alone[side][0]} is recorded in the {SIDES[side]} only"
-        return [replace(graph, reason=Reason(graph.reason.code, text))]
+        more = Statement(f", and {alone[side][0]} is recorded in the {SIDES[side]} only")
+        return [continued(graph, more)]
 
     def graph_difference(self) -> Finding | None:
         """Return the first call with a tensor that requires a gradient in one run only; None for none.
@@ -178,11 +179,12 @@ class Upstream:
         name = self._runs.argument_name(call.op, place)
         verb = "receives" if value.side.is_source else "returns"
         shown = f"{name}, {place}" if name else place
-        detail = f"{verb} a tensor that requires a gradient in the {with_gradient} only ({shown})"
+        clause = f"{verb} a tensor that requires a gradient in the {with_gradient} only"
+        statement = Statement(clause, "", shown)
         evidence: dict[str, float | int | str] = {"value": value.row, "requires_grad_in": with_gradient}
         return Finding(
-            call.op, value.row, Reason(Cause.GRAPH.value, detail), evidence, value.line, call.within,
-            self._runs.where(call.op), rank=self._facts.rank,
+            call.op, value.row, Reason(Cause.GRAPH.value, statement.text), evidence, value.line,
+            call.within, self._runs.where(call.op), rank=self._facts.rank, brief=statement.brief,
         )  # fmt: skip
 
 
@@ -215,11 +217,10 @@ def _is_of_gradients(phase: Finding) -> bool:
     return str(phase.evidence.get("ladder", "")).startswith("gradient.")
 
 
-def _before(cause: Finding, origin: Finding, detail: str) -> Finding:
+def _before(cause: Finding, origin: Finding) -> Finding:
     """Return the origin of a cause, which becomes the first of its consequences."""
     return replace(
         origin,
-        reason=Reason(origin.reason.code, detail),
         evidence={**cause.evidence, **origin.evidence},
         consequences=(cause.op, *cause.consequences),
         consequence_count=cause.consequence_count + 1,

@@ -103,19 +103,8 @@ def _first(cause: Finding, *, several: bool) -> str:
     where = f", at {place}" if place else ""
     rank = f"on rank {cause.rank}, " if several or cause.rank else ""
     step = f"in {cause.step}, " if cause.step else ""
-    told, phases, _ = cause.reason.detail.partition(str(cause.evidence.get("phases", "")) or "\n")
     subject = PHASES if cause.reason.code == ladder.KIND else f"{cause.op} "
-    return f"{step}{rank}{subject}{_brief(told + phases)}{where}"
-
-
-def _brief(statement: str) -> str:
-    """Return a statement without the brackets that end it, which hold the values behind it."""
-    depth = 0
-    for place in range(len(statement) - 1, 0, -1):
-        depth += (statement[place] == ")") - (statement[place] == "(")
-        if depth <= 0:
-            return statement[:place].rstrip() if statement.endswith(")") else statement
-    return statement
+    return f"{step}{rank}{subject}{cause.brief or cause.reason.detail}{where}"
 
 
 def _share(tally: Tally) -> str:

@@ -10,6 +10,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from probe_core.model import Side
+from probe_diagnosis.difference.statement import Statement
 from probe_diagnosis.timeline.views import UNJUDGED, CallView, Difference
 
 MAX_ARGUMENTS = 3
@@ -117,7 +118,7 @@ class Because:
         in_step: True if nothing is known of earlier steps.
         arguments: All arguments that differ, each with its name or an empty text; the first is ``argument``.
         replaces: The golden's other call that an op of a region stands for; empty for none.
-        phases: A clause on what the phases of the step show of the same difference; empty for none.
+        phases: A clause on what the phases of the step show of the same difference; None for none.
         made: Of a gradient, an earlier call with another argument and other values; empty for none.
     """
 
@@ -134,37 +135,49 @@ class Because:
     in_step: bool = False
     arguments: tuple[tuple[str, Difference], ...] = ()
     replaces: str = ""
-    phases: str = ""
+    phases: Statement | None = None
     made: str = ""
 
     @property
-    def statement(self) -> str:
+    def statement(self) -> Statement:
         """The reason as a clause whose subject is the op."""
-        cause, shown = self.cause, shown_value(self.value)
+        if self.cause is Cause.DIFFERENTLY and self.value.side is not Side.DEBUG and not self.replaces:
+            return Statement(self._differently())
+        clause, more = self._clause(), ""
+        if self.phases is not None and self.states_phases:
+            clause = f"{clause}; {PHASES}{self.phases.brief}"
+            more = self.phases._replace(brief="").text
+        if self._is_without_origin():
+            more += f"{';' if more or self.phases else ', and'} {self._before()}"
+        return Statement(clause, more, shown_value(self.value))
+
+    def _clause(self) -> str:
+        """Return the statement without the values behind it and without what came before."""
         if self.value.side is Side.DEBUG:
-            return f"is a saved value that differs, and {self._before()} ({shown})"
+            return "is a saved value that differs"
         if self.replaces:
-            return (
-                f"is called where the golden calls {self.replaces}, and returns values that differ ({shown})"
-            )
-        if cause is Cause.TAKEN_IN:
-            return f"receives values that differ{self._told()}{self._before()} ({shown})"
-        if cause is Cause.GRADIENT:
-            return f"differs{self._told()}{self._before()} ({shown})"
-        if cause is Cause.GROWN:
-            return f"{self._grown()} ({shown}){self.phases and f'; {PHASES}{self.phases}'}"
-        if cause is Cause.DIFFERENTLY:
-            return self._differently(shown)
+            return f"is called where the golden calls {self.replaces}, and returns values that differ"
+        if self.cause is Cause.TAKEN_IN:
+            return "receives values that differ"
+        if self.cause is Cause.GRADIENT:
+            return "differs"
+        if self.cause is Cause.GROWN:
+            return self._grown()
         called = ""
         if self.argument is not None:
             called = f"was called with a different argument ({self.told_argument}) and "
-        if cause is Cause.DELIVERED:
-            return f"{called}{self._delivered(shown)}"
-        if cause is Cause.NOT_FINITE:
-            return f"{called}returns nan or inf where the golden does not, {self._agreement()} ({shown})"
+        if self.cause is Cause.DELIVERED:
+            return f"{called}{self._delivered()}"
+        if self.cause is Cause.NOT_FINITE:
+            return f"{called}returns nan or inf where the golden does not, {self._agreement()}"
         if self.argument is not None:
-            return f"{called}returns values that differ ({shown})"
-        return f"{called}returns values that differ, {self._agreement()} ({shown})"
+            return f"{called}returns values that differ"
+        return f"returns values that differ, {self._agreement()}"
+
+    def _is_without_origin(self) -> bool:
+        """Return True if the statement tells what came before."""
+        is_plain = not self.replaces and self.cause in (Cause.TAKEN_IN, Cause.GRADIENT)
+        return self.value.side is Side.DEBUG or is_plain
 
     @property
     def states_phases(self) -> bool:
@@ -229,17 +242,13 @@ class Because:
             "call, and no single call explains it"
         )
 
-    def _differently(self, shown: str) -> str:
+    def _differently(self) -> str:
         """Return the clause on a call that was made differently, whose values agree or were not compared."""
         if self.argument is not None:
             done = f"was called with a different argument ({self.told_argument})"
         else:
             done = f"computes in another dtype ({_IN_OP.sub('', self.value.row)}: {self.value.dtypes})"
         return f"{done}{_ENDINGS[self.returned] if self.returned is not None else ''}"
-
-    def _told(self) -> str:
-        """Return what the phases of the step show, between a difference and what came before it."""
-        return f"; {PHASES}{self.phases}; " if self.phases else ", and "
 
     def _before(self) -> str:
         """Return a clause on what came before, no more than was compared."""
@@ -284,22 +293,22 @@ class Because:
             return f"although {which} differ at most {rounding}{where}{rest}"
         return f"although {which} agree{' within rounding' if inputs.worst else ''}{rest}"
 
-    def _delivered(self, shown: str) -> str:
+    def _delivered(self) -> str:
         """Return the clause on a communication call that delivers values that differ."""
         if self.absent:
             ranks, verb = ("rank", "was") if len(self.absent) == 1 else ("ranks", "were")
             who = f"{ranks} {', '.join(map(str, self.absent))} may have sent them, and {verb}"
-            return f"delivers values that differ ({shown}); {who} not compared in this call"
+            return f"delivers values that differ; {who} not compared in this call"
         if self.is_alone:
             others = "other ranks may have sent them, and were not compared here"
-            return f"delivers values that differ ({shown}); {others}"
+            return f"delivers values that differ; {others}"
         if not self.given:
             sent = "although no difference was found in what was sent"
         elif self.given <= 1:
             sent = "although what was sent agrees within rounding"
         else:
             sent = "far more than what was sent does"
-        return f"delivers values that differ, {sent} ({shown})"
+        return f"delivers values that differ, {sent}"
 
 
 def shown_value(value: Difference) -> str:

@@ -38,7 +38,7 @@ class Node:
     @property
     def why(self) -> str:
         """The reason, a clause whose subject is the op."""
-        return self.because.statement
+        return self.because.statement.text
 
 
 @dataclass(slots=True)

@@ -87,7 +87,7 @@ def test_rounding_says_nothing(tmp_path: Path) -> None:
 def test_another_learning_rate(tmp_path: Path) -> None:
     wrong = step(settings={"lr": 1e-4, "foreach": True}, after=each(1.0, 2.1, 3.0))
     (found,) = steps(tmp_path, wrong, step())
-    assert found.text == (
+    assert found.statement.text == (
         "AdamW steps with lr 0.0001 against 0.001, and leaves other parameters (b: norm 2.1 against 2)"
     )
     assert found.is_effective
@@ -96,7 +96,7 @@ def test_another_learning_rate(tmp_path: Path) -> None:
 
 def test_another_setting_without_an_effect_is_no_difference_of_values(tmp_path: Path) -> None:
     (found,) = steps(tmp_path, step(settings={"lr": 1e-4}), step())
-    assert (found.text, found.is_effective) == (
+    assert (found.statement.text, found.is_effective) == (
         "AdamW steps with lr 0.0001 against 0.001",
         False,
     )
@@ -105,7 +105,7 @@ def test_another_setting_without_an_effect_is_no_difference_of_values(tmp_path: 
 def test_gradients_that_change_behind_the_backward_pass(tmp_path: Path) -> None:
     double = {name: 2 * norm for name, norm in GRADIENTS.items()}
     (found,) = steps(tmp_path, step(applied=double), step())
-    assert found.text == (
+    assert found.statement.text == (
         "gradients agree in their statistics within rounding when the backward pass is over, and differ when AdamW "
         "takes them: all 3 are 2 times the golden's (c: norm 0.6 against 0.3; 2 more differ)"
     )
@@ -116,14 +116,16 @@ def test_clipping_in_one_run(tmp_path: Path) -> None:
     clip = rung("clipped", {"total_norm": 3.0}, function="clip_grad_norm_", max_norm=1.0)
     third = {name: norm / 3 for name, norm in GRADIENTS.items()}
     (found,) = steps(tmp_path, step(), step(between=[clip], applied=third))
-    assert found.text.endswith("; the golden calls clip_grad_norm_(max_norm=1), the target does not")
+    assert found.statement.brief.endswith(
+        "; the golden calls clip_grad_norm_(max_norm=1), the target does not"
+    )
     assert "in clipped" in found.where
 
 
 def test_gradients_that_were_not_set_to_zero(tmp_path: Path) -> None:
     sums = each(0.15, 0.3, 0.4)
     (found,) = steps(tmp_path, step(between=[rung("accumulated", sums)], applied=sums), step())
-    assert found.text.startswith(
+    assert found.statement.text.startswith(
         "the target adds the gradients of this backward pass to earlier ones, the golden does not, and the sums "
         "differ (c: norm 0.4 against 0.3"
     )
@@ -138,7 +140,7 @@ def test_reduction(tmp_path: Path) -> None:
     double = {name: 2 * norm for name, norm in GRADIENTS.items()}
     runs = [step(between=[rung("reduced", norms)], applied=norms) for norms in (double, GRADIENTS)]
     (found,) = steps(tmp_path, *runs)
-    assert "before their reduction over the ranks, and differ after it" in found.text
+    assert "before their reduction over the ranks, and differ after it" in found.statement.text
 
 
 def test_gradients_that_differ_from_the_beginning_are_left_to_the_walk(tmp_path: Path) -> None:
@@ -162,7 +164,9 @@ def test_coarse_calls_before_make_gradients_coarse(tmp_path: Path) -> None:
 def test_a_step_that_is_computed_otherwise(tmp_path: Path) -> None:
     other = step(after=each(1.0, 2.1, 3.0))
     (found,) = steps(tmp_path, other, step())
-    assert found.text.startswith("AdamW leaves other parameters, although its settings and the statistics of")
+    assert found.statement.text.startswith(
+        "AdamW leaves other parameters, although its settings and the statistics of"
+    )
     near = {name: norm * (1 + 1e-7) for name, norm in GRADIENTS.items()}
     again = tmp_path / "again"
     again.mkdir()
@@ -172,7 +176,8 @@ def test_a_step_that_is_computed_otherwise(tmp_path: Path) -> None:
 def test_updates_that_are_lost(tmp_path: Path) -> None:
     (found,) = steps(tmp_path, step(unchanged=90), step(unchanged=10))
     assert (
-        found.text == "AdamW leaves 90% of 300 sampled elements of its parameters unchanged, the golden's 10%"
+        found.statement.text
+        == "AdamW leaves 90% of 300 sampled elements of its parameters unchanged, the golden's 10%"
     )
     assert not found.is_effective
 
@@ -186,8 +191,8 @@ def test_a_batch_and_parameters_that_differ(tmp_path: Path) -> None:
     runs = [[rung("batch", {"input.0": norm}), *step(before=before)]
             for norm, before in ((1.0, PARAMETERS), (2.0, PARAMETERS | {"a": 4.0}))]  # fmt: skip
     first, second = steps(tmp_path, *runs)
-    assert first.text == "the model receives another batch (input.0: norm 1 against 2)"
-    assert second.text == "parameters differ before the step (a: norm 1 against 4)"
+    assert first.statement.text == "the model receives another batch (input.0: norm 1 against 2)"
+    assert second.statement.text == "parameters differ before the step (a: norm 1 against 4)"
 
 
 @pytest.mark.parametrize("content", ["", "{}", "[]", '{"schema": 2, "not_captured": {}, "rungs": []}',

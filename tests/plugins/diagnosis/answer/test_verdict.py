@@ -165,21 +165,19 @@ LINE = "File /home/me, too/a (1)/net.py, line 26, in forward, return x / scale(2
 
 
 @pytest.mark.parametrize(
-    "statement, where, brief",
+    "where, shown",
     [
-        ("differs (output.0: off by 1)", LINE, "differs, at net.py, line 26, in forward"),
-        ("was called with another (input.1: 2 against 1) and differs (output.0: (2, 3) against (3, 2))", "",
-         "was called with another (input.1: 2 against 1) and differs"),
-        ("delivers values that differ (output.0: off by 1); rank 1 was not compared", "net.py:3",
-         "delivers values that differ (output.0: off by 1); rank 1 was not compared, at net.py:3"),
-        ("differs (a (b) (c))", r"File C:\x\net.py, line 3, in <module>, f()", "differs, at net.py, line 3, in <module>"),
-        ("is odd)", "", "is odd)"),
+        (LINE, ", at net.py, line 26, in forward"),
+        (r"File C:\x\net.py, line 3, in <module>, f()", ", at net.py, line 3, in <module>"),
+        ("net.py:3", ", at net.py:3"),
+        ("", ""),
     ],
-)  # fmt: skip
-def test_the_first_line_is_brief(statement: str, where: str, brief: str) -> None:
+)
+def test_the_first_line_is_brief(where: str, shown: str) -> None:
     """The values behind the statement and the whole line of code are those of the cause below it."""
-    cause = Finding("Torch.a.0.forward", "", Reason("introduced", statement), where=where)
-    assert sentence([cause], [], tally()) == f"DIVERGED: Torch.a.0.forward {brief}"
+    reason = Reason("introduced", "differs (output.0: off by 1)")
+    cause = Finding("Torch.a.0.forward", "", reason, where=where, brief="differs")
+    assert sentence([cause], [], tally()) == f"DIVERGED: Torch.a.0.forward differs{shown}"
 
 
 def test_a_verdict_on_a_part_of_the_target_says_so() -> None:
